@@ -1,0 +1,107 @@
+"""What can go wrong, in one vocabulary shared by both ends.
+
+    SieveError
+    ├── ProtocolError           the peer broke the wire format: the connection ends
+    ├── RequestError            one request is refused: the connection goes on
+    ├── SelectorError           (sievemq_core.selector.source) a selector is not valid
+    ├── FormatError             a value or conversion that JMS does not allow
+    │   └── NumberFormatError   text that is not a number of the wanted type (also a ValueError)
+    └── AddressError            text that names no destination
+
+An error crosses the wire as ``(code, text, details)``. The *type* decides whether the connection survives
+(``fatal``); the code decides which JMS exception the client raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+__all__ = [
+    "AddressError",
+    "ErrorCode",
+    "FormatError",
+    "NullValueError",
+    "NumberFormatError",
+    "ProtocolError",
+    "RequestError",
+    "SieveError",
+]
+
+
+class ErrorCode(IntEnum):
+    """Codes of the wire protocol. Numbers are never reused; an unknown one is read as ``INTERNAL``."""
+
+    # 1-19: one request is refused
+    INTERNAL = 1
+    ILLEGAL_STATE = 2
+    INVALID_CLIENT_ID = 3
+    INVALID_DESTINATION = 4
+    INVALID_SELECTOR = 5
+    SECURITY = 6
+    RESOURCE_ALLOCATION = 7
+    TRANSACTION_ROLLED_BACK = 8
+    MESSAGE_FORMAT = 9
+    NOT_FOUND = 10
+    SUBSCRIPTION_IN_USE = 11
+    MESSAGE_TOO_LARGE = 12
+    EXPIRED_REQUEST = 13
+    # 32-63: the connection ends after it
+    MALFORMED_FRAME = 32
+    FRAME_TOO_LARGE = 33
+    UNSUPPORTED_VERSION = 34
+    UNKNOWN_COMMAND = 35
+    UNEXPECTED_COMMAND = 36
+    HEARTBEAT_MISSED = 37
+    SHUTTING_DOWN = 38
+    TOO_MANY_CONNECTIONS = 39
+    CLOSED_BY_ADMINISTRATOR = 40
+    AUTHENTICATION = 41
+
+    @property
+    def fatal(self) -> bool:
+        """True if the connection ends after an error with this code."""
+        return self >= 32
+
+
+class SieveError(Exception):
+    """Root of everything that SieveMQ's core raises on purpose."""
+
+    code: ErrorCode = ErrorCode.INTERNAL
+
+    def __init__(self, text: str, code: ErrorCode | None = None, details: Mapping[str, object] | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.details: dict[str, object] = dict(details or {})
+        if code is not None:
+            self.code = code
+
+
+class ProtocolError(SieveError):
+    """The peer sent bytes that break the protocol; after it the connection is of no use."""
+
+    code = ErrorCode.MALFORMED_FRAME
+
+
+class RequestError(SieveError):
+    """A request that cannot be carried out; the connection and everything accepted before stay as they were."""
+
+
+class FormatError(SieveError):
+    """A value of a type, or a conversion, that JMS does not allow (§3.5.4, §3.11.3)."""
+
+    code = ErrorCode.MESSAGE_FORMAT
+
+
+class NumberFormatError(FormatError, ValueError):
+    """Text (or null) that cannot be read as a number of the wanted type; Java's NumberFormatException (PY-17)."""
+
+
+class NullValueError(FormatError, TypeError):
+    """Null where a value is needed; Java's NullPointerException (PY-18)."""
+
+
+class AddressError(SieveError):
+    """Text that names no destination, or a name that is not allowed."""
+
+    code = ErrorCode.INVALID_DESTINATION

@@ -1,0 +1,68 @@
+"""Every limit that both ends must agree on, each with its reason.
+
+A broker may announce lower ones in its Welcome; none may be raised past these.
+"""
+
+from __future__ import annotations
+
+# -- frames -----------------------------------------------------------------------------------------------------
+
+#: Bytes of one frame. Large enough for a 64 MiB body plus headers; small enough that one hostile length prefix cannot
+#: make the receiver reserve memory that hurts.
+MAX_FRAME_BYTES = 68 * 1024 * 1024
+
+#: Bytes at which a sender closes a gathered frame and starts the next. The receiver decodes a frame in one go, so this
+#: bounds the time a loop turn spends on one peer.
+GATHER_BYTES = 128 * 1024
+
+#: Nesting of msgpack values inside a command. Commands need 3; more only serves attacks on the decoder's stack.
+MAX_NESTING = 8
+
+# -- message ----------------------------------------------------------------------------------------------------
+
+#: Bytes of one body. The client checks it before sending; the broker announces its own, lower or equal.
+MAX_BODY_BYTES = 64 * 1024 * 1024
+
+#: Properties of one message: more than any real message, few enough to decode in well under a millisecond.
+MAX_PROPERTIES = 1_000
+
+#: Bytes of all properties of one message, packed.
+MAX_PROPERTIES_BYTES = 1024 * 1024
+
+#: Characters of a property name, and of JMSType, JMSCorrelationID, JMSMessageID.
+MAX_NAME_CHARS = 1_000
+MAX_HEADER_CHARS = 32_768
+
+#: Characters of a destination's name; long enough for generated names, short enough for a metrics label.
+MAX_DESTINATION_CHARS = 512
+
+#: Characters of a namespace, client id, user name or subscription name (SUB-28 asks for 128).
+MAX_IDENTIFIER_CHARS = 255
+
+# -- selector ---------------------------------------------------------------------------------------------------
+
+#: Characters of a selector. Checked before the lexer starts.
+MAX_SELECTOR_CHARS = 65_536
+
+#: Nodes of a selector's tree, every literal of an IN list included. Bounds compile time (about 10 µs per node).
+MAX_SELECTOR_NODES = 4_096
+
+#: Depth of a selector's tree. Python's own compiler recurses a few frames per level; 100 keeps clear of its limit
+#: however deep the caller's stack already is. AND and OR chains count as one level.
+MAX_SELECTOR_DEPTH = 100
+
+# -- connection -------------------------------------------------------------------------------------------------
+
+#: Sessions of one connection, consumers of one session: a leak shows as an error, not as a slow broker.
+MAX_SESSIONS = 10_000
+MAX_CONSUMERS = 100_000
+
+#: Messages a consumer may hold unhandled at the client. Bounds what a recall has to look through.
+MAX_CREDIT = 65_535
+
+#: Milliseconds a peer may take for the first command after connecting.
+HANDSHAKE_TIMEOUT_MS = 10_000
+
+#: Milliseconds between heartbeats when neither side asks otherwise; twice this without a byte ends a connection.
+HEARTBEAT_MS = 15_000
+MIN_HEARTBEAT_MS = 100

@@ -1,0 +1,1 @@
+"""Values of a message: addresses, typed properties and their conversions, the envelope."""

@@ -1,0 +1,92 @@
+"""Addresses: the names of queues and topics, as text and as value objects.
+
+    queue:orders   topic:prices   temporary-queue:<connection>.<n>   temporary-topic:<connection>.<n>
+
+A bare name is a queue. Two addresses are equal when kind and name are equal (DST-04).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from sievemq_core.errors import AddressError
+from sievemq_core.limits import MAX_DESTINATION_CHARS
+
+__all__ = ["Address", "Kind", "parse_address"]
+
+
+class Kind(StrEnum):
+    """The four kinds of destination; the value is the prefix in text."""
+
+    QUEUE = "queue"
+    TOPIC = "topic"
+    TEMPORARY_QUEUE = "temporary-queue"
+    TEMPORARY_TOPIC = "temporary-topic"
+
+    @property
+    def is_topic(self) -> bool:
+        """True for a topic, temporary or not."""
+        return self is Kind.TOPIC or self is Kind.TEMPORARY_TOPIC
+
+    @property
+    def is_temporary(self) -> bool:
+        """True for a destination that lives as long as the connection that made it (TMP-05)."""
+        return self is Kind.TEMPORARY_QUEUE or self is Kind.TEMPORARY_TOPIC
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a message goes: a kind and a name. ``str()`` gives the text that :func:`parse_address` reads."""
+
+    kind: Kind
+    name: str
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}:{self.name}"
+
+    @property
+    def owner(self) -> str | None:
+        """Of a temporary destination, the id of the connection that made it; otherwise None."""
+        return self.name.rpartition(".")[0] if self.kind.is_temporary else None
+
+
+def check_name(name: object) -> None:
+    """Raise AddressError unless `name` can name a destination.
+
+    Allowed is every non-empty text up to MAX_DESTINATION_CHARS without control characters and without white space at
+    either end, so that a name survives a log line, a URL and a terminal.
+    """
+    if not isinstance(name, str):
+        raise AddressError(f"a destination's name must be text, not {type(name).__name__}")
+    if not name:
+        raise AddressError("a destination's name must not be empty")
+    if len(name) > MAX_DESTINATION_CHARS:
+        raise AddressError(f"a destination's name may have {MAX_DESTINATION_CHARS} characters, this one has {len(name)}")
+    if name != name.strip():
+        raise AddressError(f"the destination name {name!r} begins or ends with white space")
+    if any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in name):
+        raise AddressError(f"the destination name {name!r} contains a control character")
+
+
+@lru_cache(maxsize=4096)  # one lookup per message would otherwise parse the same few texts again and again
+def parse_address(text: str) -> Address:
+    """Read an address from text.
+
+    Args:
+        text: ``kind:name`` or a bare name, which is a queue.
+
+    Raises:
+        AddressError: the text is empty, too long, or has characters that a name must not have.
+    """
+    prefix, colon, name = text.partition(":")
+    if colon:
+        try:
+            return Address(Kind(prefix), name)
+        except ValueError:
+            pass  # a colon inside a bare name: "urn:x" is a queue of that name
+    return Address(Kind.QUEUE, text)
