@@ -15,8 +15,9 @@ MAX_FRAME_BYTES = 68 * 1024 * 1024
 #: bounds the time a loop turn spends on one peer.
 GATHER_BYTES = 128 * 1024
 
-#: Nesting of msgpack values inside a command. Commands need 3; more only serves attacks on the decoder's stack.
-MAX_NESTING = 8
+#: Elements of one array: the tags of a release, the messages of a browse page. The decoder reserves an array when it
+#: reads its header, so this bounds what a few hostile bytes can make it reserve.
+MAX_ARRAY = 16_384
 
 # -- message ----------------------------------------------------------------------------------------------------
 
@@ -58,7 +59,7 @@ MAX_SESSIONS = 10_000
 MAX_CONSUMERS = 100_000
 
 #: Messages a consumer may hold unhandled at the client. Bounds what a recall has to look through.
-MAX_CREDIT = 65_535
+MAX_CREDIT = 16_000
 
 #: Milliseconds a peer may take for the first command after connecting.
 HANDSHAKE_TIMEOUT_MS = 10_000

@@ -66,7 +66,9 @@ def check_name(name: object) -> None:
     if not name:
         raise AddressError("a destination's name must not be empty")
     if len(name) > MAX_DESTINATION_CHARS:
-        raise AddressError(f"a destination's name may have {MAX_DESTINATION_CHARS} characters, this one has {len(name)}")
+        raise AddressError(
+            f"a destination's name may have {MAX_DESTINATION_CHARS} characters, this one has {len(name)}"
+        )
     if name != name.strip():
         raise AddressError(f"the destination name {name!r} begins or ends with white space")
     if any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in name):

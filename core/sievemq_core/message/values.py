@@ -151,10 +151,10 @@ class Char(str):
         return f"Char({str.__repr__(self)})"
 
 
-PropertyValue: TypeAlias = None | bool | int | float | str
+PropertyValue: TypeAlias = bool | int | float | str | None
 """A property's value: plain, or one of the wrappers above (they are ints and floats)."""
 
-BodyValue: TypeAlias = None | bool | int | float | str | bytes
+BodyValue: TypeAlias = bool | int | float | str | bytes | None
 """A Map or Stream field: a property value, a Char or bytes."""
 
 _WRAPPER_LETTERS: dict[type, str] = {

@@ -1,0 +1,203 @@
+"""The envelope: everything of a message that travels, in fixed positions.
+
+    0 message_id      str | nil     "ID:…", nil where the producer disabled ids
+    1 timestamp       int           ms since 1970-01-01 UTC; 0 where disabled
+    2 priority        int           0 … 9
+    3 delivery_mode   int           1 NON_PERSISTENT, 2 PERSISTENT
+    4 expiration      int           ms since 1970; 0 = never
+    5 delivery_time   int           ms since 1970; not delivered before; 0 = at once
+    6 correlation_id  str | bin | nil
+    7 reply_to        str | nil     an address in text
+    8 type            str | nil
+    9 properties      bin | nil     a packed map name -> value; nil = none
+   10 property_types  str | nil     a letter per property, in map order; nil = every value's msgpack form says its type
+   11 body_kind       int           BodyKind
+   12 body            bin | nil     nil = no body; its inner form belongs to the body kind (docs/protocol.md)
+
+It is a plain tuple, because every message of every consumer is one and a tuple is what the decoder yields. Fields that
+a later version adds behind the last are carried along untouched.
+
+The destination and the delivery count are not in it: they belong to a send and to a delivery, and differ while the
+envelope's bytes are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, Final, TypeAlias
+
+import msgpack
+
+from sievemq_core.errors import FormatError, ProtocolError
+from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES
+from sievemq_core.message.values import (
+    Byte,
+    Double,
+    Float,
+    Int,
+    Long,
+    PropertyValue,
+    Short,
+    letter_of,
+)
+
+__all__ = [
+    "BODY",
+    "BODY_KIND",
+    "CORRELATION_ID",
+    "DELIVERY_MODE",
+    "DELIVERY_TIME",
+    "ENVELOPE_FIELDS",
+    "EXPIRATION",
+    "MESSAGE_ID",
+    "PRIORITY",
+    "PROPERTIES",
+    "PROPERTY_TYPES",
+    "REPLY_TO",
+    "TIMESTAMP",
+    "TYPE",
+    "BodyKind",
+    "Envelope",
+    "EnvelopeFields",
+    "pack_properties",
+    "unpack_properties",
+]
+
+MESSAGE_ID: Final = 0
+TIMESTAMP: Final = 1
+PRIORITY: Final = 2
+DELIVERY_MODE: Final = 3
+EXPIRATION: Final = 4
+DELIVERY_TIME: Final = 5
+CORRELATION_ID: Final = 6
+REPLY_TO: Final = 7
+TYPE: Final = 8
+PROPERTIES: Final = 9
+PROPERTY_TYPES: Final = 10
+BODY_KIND: Final = 11
+BODY: Final = 12
+ENVELOPE_FIELDS: Final = 13
+
+EnvelopeFields: TypeAlias = tuple[Any, ...]
+"""An envelope as decoded; see the module's table."""
+
+
+class BodyKind(IntEnum):
+    """The six kinds of message (MSG-19)."""
+
+    NONE = 0
+    TEXT = 1
+    BYTES = 2
+    MAP = 3
+    STREAM = 4
+    OBJECT = 5
+
+
+_packer = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass")
+
+# Values whose JMS type msgpack's form does not tell; their presence makes the letters necessary.
+_AMBIGUOUS = frozenset({Byte, Short, Long, Float})
+
+_WRAP = {"b": Byte, "h": Short, "l": Long, "f": Float, "i": Int, "d": Double}
+
+
+def pack_properties(properties: Mapping[str, PropertyValue]) -> tuple[bytes | None, str | None]:
+    """The fields `properties` and `property_types` for a mapping of held values.
+
+    Raises:
+        FormatError: more than MAX_PROPERTIES, or more than MAX_PROPERTIES_BYTES when packed.
+    """
+    if not properties:
+        return None, None
+    packed: bytes = _packer.pack(properties)
+    if len(properties) > MAX_PROPERTIES or len(packed) > MAX_PROPERTIES_BYTES:
+        raise FormatError(
+            f"a message may have {MAX_PROPERTIES} properties of {MAX_PROPERTIES_BYTES} bytes in all; "
+            f"this one has {len(properties)} of {len(packed)} bytes"
+        )
+    for value in properties.values():
+        if type(value) in _AMBIGUOUS:
+            return packed, "".join(map(letter_of, properties.values()))
+    return packed, None
+
+
+def unpack_properties(fields: EnvelopeFields) -> dict[str, PropertyValue]:
+    """The properties of an envelope as held values, in a new dict.
+
+    Raises:
+        ProtocolError: the field is not a packed map of scalars under text keys, or the letters do not fit it.
+    """
+    packed = fields[PROPERTIES]
+    if packed is None:
+        return {}
+    try:
+        properties = msgpack.unpackb(packed, unicode_errors="surrogatepass", max_map_len=MAX_PROPERTIES)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise ProtocolError(f"the properties of a message cannot be decoded: {error}") from error
+    if type(properties) is not dict or not _PLAIN.issuperset(map(type, properties.values())):
+        raise ProtocolError("the properties of a message must be a map of scalars")
+    if not _STR.issuperset(map(type, properties)):
+        raise ProtocolError("the names of properties must be text")
+    letters = fields[PROPERTY_TYPES]
+    if letters is not None:
+        if len(letters) != len(properties):
+            raise ProtocolError(f"{len(letters)} type letters for {len(properties)} properties")
+        for (name, value), letter in zip(tuple(properties.items()), letters, strict=True):
+            if letter in "bhlf" and value is not None:
+                try:
+                    properties[name] = _WRAP[letter](value)
+                except FormatError as error:
+                    raise ProtocolError(f"property {name!r} does not fit its type: {error}") from error
+    return properties
+
+
+_PLAIN = frozenset({str, int, bool, float, type(None)})
+_STR = frozenset({str})
+
+
+class Envelope:
+    """An immutable message as a broker holds it: packed bytes to share, decoded again only when somebody asks.
+
+    Args:
+        fields: the decoded envelope.
+        packed: the same, packed; made from `fields` if not given.
+    """
+
+    __slots__ = ("_fields", "_properties", "expiration", "packed", "priority")
+
+    def __init__(self, fields: EnvelopeFields, packed: bytes | None = None) -> None:
+        self.packed: bytes = _packer.pack(fields) if packed is None else packed
+        self.priority: int = fields[PRIORITY]
+        self.expiration: int = fields[EXPIRATION]
+        self._fields: EnvelopeFields | None = fields
+        self._properties: dict[str, PropertyValue] | None = None
+
+    @property
+    def fields(self) -> EnvelopeFields:
+        """The decoded fields; decoded anew after :meth:`compact`."""
+        fields = self._fields
+        if fields is None:
+            fields = self._fields = msgpack.unpackb(
+                self.packed, use_list=False, unicode_errors="surrogatepass", max_bin_len=2**31 - 1
+            )
+        return fields
+
+    @property
+    def properties(self) -> dict[str, PropertyValue]:
+        """The properties, decoded at the first use. Read only by agreement: selectors share it.
+
+        Raises:
+            ProtocolError: the sender packed something that is not a map of scalars.
+        """
+        properties = self._properties
+        if properties is None:
+            properties = self._properties = unpack_properties(self.fields)
+        return properties
+
+    def compact(self) -> None:
+        """Drop what can be decoded again, so that a waiting message costs little more than its packed bytes."""
+        self._fields = self._properties = None
+
+    def __len__(self) -> int:
+        return len(self.packed)

@@ -1,0 +1,408 @@
+"""Every command of the protocol, as data: its number, who says it, its fields, what it means.
+
+A command on the wire is a msgpack array ``[number, field, …]``. In Python it is the same tuple: handlers unpack it by
+position, so nothing is allocated per command beside what the decoder made. Rules for growing:
+
+- a field is only ever added at the end, optional, and an older receiver ignores it;
+- a number is never reused; an unknown number is an error.
+
+``docs/protocol.md`` shows this table; a test keeps the two equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+__all__ = ["COMMANDS", "PROTOCOL_VERSION", "Command", "CommandSpec", "Field", "Sender"]
+
+PROTOCOL_VERSION: Final = 1
+
+Sender: TypeAlias = Literal["client", "broker", "both"]
+
+
+class Command:
+    """The numbers of the commands."""
+
+    HEARTBEAT: Final = 0
+    # -- client to broker: the connection
+    HELLO: Final = 1
+    SET_CLIENT_ID: Final = 2
+    GOODBYE: Final = 3
+    PING: Final = 4
+    # -- client to broker: sessions, consumers, destinations
+    OPEN_SESSION: Final = 8
+    CLOSE_SESSION: Final = 9
+    OPEN_CONSUMER: Final = 10
+    CLOSE_CONSUMER: Final = 11
+    DECLARE: Final = 12
+    CREATE_TEMPORARY: Final = 13
+    DELETE_TEMPORARY: Final = 14
+    UNSUBSCRIBE: Final = 15
+    BROWSE: Final = 16
+    # -- client to broker: messages
+    SEND: Final = 24
+    ACKNOWLEDGE: Final = 25
+    ACKNOWLEDGE_ALL: Final = 26
+    CREDIT: Final = 27
+    WANT: Final = 28
+    RELEASE: Final = 29
+    RECOVER: Final = 30
+    COMMIT: Final = 31
+    ROLLBACK: Final = 32
+    CLOCK_SEEN: Final = 33
+    # -- broker to client
+    WELCOME: Final = 64
+    OK: Final = 65
+    ERROR: Final = 66
+    DELIVER: Final = 80
+    CONFIRM: Final = 81
+    SEND_FAILED: Final = 82
+    RECALL: Final = 83
+    CONSUMER_CLOSED: Final = 84
+    FLOW: Final = 85
+    CLOCK: Final = 86
+    SHUTDOWN: Final = 87
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One position of a command.
+
+    Kinds: ``uint`` 0 … 2^63-1; ``bool``; ``str``; ``bytes``; ``ids`` an array of uint; ``map`` with text keys;
+    ``envelope``; ``any``. A trailing ``?`` allows nil.
+    """
+
+    name: str
+    kind: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """A command: all there is to know about its form."""
+
+    number: int
+    name: str
+    sender: Sender
+    meaning: str
+    fields: tuple[Field, ...] = ()
+
+
+def _f(name: str, kind: str, meaning: str) -> Field:
+    return Field(name, kind, meaning)
+
+
+_REQUEST = _f("request", "uint", "number chosen by the client; the OK or ERROR that answers repeats it")
+_SESSION = _f("session", "uint", "id chosen by the client when it opened the session")
+_CONSUMER = _f("consumer", "uint", "id chosen by the client when it opened the consumer; unique in the connection")
+_HANDED = _f(
+    "handed",
+    "ids",
+    "pairs consumer, tag: the last message of each consumer that the application has seen; what lies behind it was "
+    "only buffered and goes back unmarked",
+)
+
+COMMANDS: Final[dict[int, CommandSpec]] = {
+    spec.number: spec
+    for spec in (
+        CommandSpec(Command.HEARTBEAT, "HEARTBEAT", "both", "still alive; sent when nothing else was for an interval"),
+        CommandSpec(
+            Command.HELLO,
+            "HELLO",
+            "client",
+            "first command of a connection; answered by WELCOME, or by a fatal ERROR",
+            (
+                _f("version", "uint", "protocol version the client speaks"),
+                _f("namespace", "str", "where its destinations live; made at first use; empty for 'default'"),
+                _f("user", "str?", "user name; nil for anonymous"),
+                _f("password", "str?", "password in clear: use TLS outside the loopback"),
+                _f("client_id", "str?", "JMS client id; nil to set none"),
+                _f("heartbeat", "uint", "milliseconds after which the client wants to hear something; 0 for never"),
+                _f("agent", "str", "client library, its version, the application: for people who operate a broker"),
+                _f("resume", "str?", "connection id of a lost connection whose place this one takes"),
+                _f("options", "map", "further wishes by name; unknown ones are ignored"),
+            ),
+        ),
+        CommandSpec(
+            Command.SET_CLIENT_ID,
+            "SET_CLIENT_ID",
+            "client",
+            "claims a client id (CON-05); refused if a live connection holds it",
+            (_REQUEST, _f("client_id", "str", "the id")),
+        ),
+        CommandSpec(
+            Command.GOODBYE,
+            "GOODBYE",
+            "client",
+            "closes all sessions, deletes temporary destinations, then answers and ends the connection (CLO-02)",
+            (_REQUEST, _HANDED),
+        ),
+        CommandSpec(
+            Command.PING, "PING", "client", "answered once everything before it has been carried out", (_REQUEST,)
+        ),
+        CommandSpec(
+            Command.OPEN_SESSION,
+            "OPEN_SESSION",
+            "client",
+            "opens a session",
+            (_REQUEST, _SESSION, _f("mode", "uint", "0 transacted, 1 AUTO, 2 CLIENT, 3 DUPS_OK acknowledge")),
+        ),
+        CommandSpec(
+            Command.CLOSE_SESSION,
+            "CLOSE_SESSION",
+            "client",
+            "closes a session: an open transaction is rolled back, unacknowledged messages go back",
+            (_REQUEST, _SESSION, _HANDED),
+        ),
+        CommandSpec(
+            Command.OPEN_CONSUMER,
+            "OPEN_CONSUMER",
+            "client",
+            "opens a consumer; the selector is verified first and nothing is left behind if it is refused",
+            (
+                _REQUEST,
+                _SESSION,
+                _CONSUMER,
+                _f("destination", "str", "address of a queue or topic"),
+                _f("selector", "str?", "condition; nil or empty for none"),
+                _f("dialect", "str?", "selector dialect; nil for the broker's default"),
+                _f("no_local", "bool", "topics: not what this connection publishes (SES-21)"),
+                _f("subscription", "str?", "subscription name for a durable or shared consumer"),
+                _f("durable", "bool", "the subscription outlives its consumers"),
+                _f("shared", "bool", "several consumers may share the subscription"),
+                _f("credit", "uint", "messages that may be sent to it at once"),
+            ),
+        ),
+        CommandSpec(
+            Command.CLOSE_CONSUMER,
+            "CLOSE_CONSUMER",
+            "client",
+            "closes a consumer; messages handed to the application stay with the session (MCO-09), others go back",
+            (_REQUEST, _CONSUMER, _f("handed", "uint", "tag of the last message the application has seen; 0 for none")),
+        ),
+        CommandSpec(
+            Command.DECLARE,
+            "DECLARE",
+            "client",
+            "asks whether a destination can be sent to, and makes it if it does not exist",
+            (_REQUEST, _f("destination", "str", "address")),
+        ),
+        CommandSpec(
+            Command.CREATE_TEMPORARY,
+            "CREATE_TEMPORARY",
+            "client",
+            "makes a temporary destination; the answer is its address",
+            (_REQUEST, _f("topic", "bool", "a temporary topic; otherwise a temporary queue")),
+        ),
+        CommandSpec(
+            Command.DELETE_TEMPORARY,
+            "DELETE_TEMPORARY",
+            "client",
+            "deletes a temporary destination of this connection; refused while it has consumers (TMP-07)",
+            (_REQUEST, _f("destination", "str", "address")),
+        ),
+        CommandSpec(
+            Command.UNSUBSCRIBE,
+            "UNSUBSCRIBE",
+            "client",
+            "deletes a durable subscription of this client id (SES-27)",
+            (_REQUEST, _f("subscription", "str", "its name")),
+        ),
+        CommandSpec(
+            Command.BROWSE,
+            "BROWSE",
+            "client",
+            "reads a page of a queue without changing it; answer: [cursor | nil at the end, [count, envelope] …]",
+            (
+                _REQUEST,
+                _f("destination", "str", "address of a queue"),
+                _f("selector", "str?", "condition; nil or empty for none"),
+                _f("dialect", "str?", "selector dialect; nil for the broker's default"),
+                _f("cursor", "any", "what the last page answered; nil for the first page"),
+                _f("limit", "uint", "messages a page may hold; 0 only verifies queue and selector"),
+            ),
+        ),
+        CommandSpec(
+            Command.SEND,
+            "SEND",
+            "client",
+            "sends a message; in a transacted session it waits for COMMIT. Settled by CONFIRM or SEND_FAILED",
+            (
+                _SESSION,
+                _f("sequence", "uint", "1, 2, 3, … in the session"),
+                _f("destination", "str", "address"),
+                _f("envelope", "envelope", "the message"),
+            ),
+        ),
+        CommandSpec(
+            Command.ACKNOWLEDGE,
+            "ACKNOWLEDGE",
+            "client",
+            "acknowledges everything delivered to one consumer up to a tag, and grants credit; not answered",
+            (
+                _CONSUMER,
+                _f("tag", "uint", "up to this message; 0 for none"),
+                _f("credit", "uint", "further messages that may be sent to it"),
+            ),
+        ),
+        CommandSpec(
+            Command.ACKNOWLEDGE_ALL,
+            "ACKNOWLEDGE_ALL",
+            "client",
+            "acknowledges what all consumers of a session were handed (ACK-05), closed ones included",
+            (_REQUEST, _SESSION, _HANDED),
+        ),
+        CommandSpec(
+            Command.CREDIT,
+            "CREDIT",
+            "client",
+            "grants credit; not answered",
+            (_CONSUMER, _f("credit", "uint", "further messages that may be sent to it")),
+        ),
+        CommandSpec(
+            Command.WANT,
+            "WANT",
+            "client",
+            "somebody waits at this consumer and its buffer is empty: take back what idle consumers have buffered. "
+            "Answered, unless request is 0, when everything that could be delivered now has been sent",
+            (_REQUEST, _CONSUMER),
+        ),
+        CommandSpec(
+            Command.RELEASE,
+            "RELEASE",
+            "client",
+            "gives back buffered messages that nobody has seen; they go back unmarked, to their old place",
+            (_CONSUMER, _f("tags", "ids", "their tags; empty answers a RECALL that found nothing")),
+        ),
+        CommandSpec(
+            Command.RECOVER,
+            "RECOVER",
+            "client",
+            "what the session was handed and has not acknowledged comes again, marked (ACK-08). The credit of its "
+            "consumers falls to zero; the client grants it anew after the answer",
+            (_REQUEST, _SESSION, _HANDED),
+        ),
+        CommandSpec(
+            Command.COMMIT,
+            "COMMIT",
+            "client",
+            "publishes what the session sent and acknowledges what it was handed, all or nothing (TXN-10)",
+            (_REQUEST, _SESSION, _HANDED),
+        ),
+        CommandSpec(
+            Command.ROLLBACK,
+            "ROLLBACK",
+            "client",
+            "forgets what the session sent; what it was handed comes again, marked. Credit as for RECOVER",
+            (_REQUEST, _SESSION, _HANDED),
+        ),
+        CommandSpec(
+            Command.CLOCK_SEEN,
+            "CLOCK_SEEN",
+            "client",
+            "from here on the client's times include this offset (test clocks only)",
+            (_f("offset", "any", "milliseconds, as the CLOCK said"),),
+        ),
+        CommandSpec(
+            Command.WELCOME,
+            "WELCOME",
+            "broker",
+            "answers HELLO",
+            (
+                _f("version", "uint", "protocol version both will speak"),
+                _f("broker", "str", "name and version of the broker"),
+                _f("incarnation", "str", "changes with every start of a broker that kept nothing"),
+                _f("connection", "str", "id of the connection: prefix of message ids, owner of temporary destinations"),
+                _f("heartbeat", "uint", "milliseconds after which the broker wants to hear something; 0 for never"),
+                _f("limits", "map", "frame_bytes, body_bytes, window_messages, window_bytes"),
+                _f("features", "map", "durable, dialect, clock_offset, resumed"),
+            ),
+        ),
+        CommandSpec(
+            Command.OK,
+            "OK",
+            "broker",
+            "a request was carried out",
+            (_REQUEST, _f("result", "any", "what the request asks for; nil otherwise")),
+        ),
+        CommandSpec(
+            Command.ERROR,
+            "ERROR",
+            "broker",
+            "a request was refused, or (request 0) the connection ends",
+            (
+                _REQUEST,
+                _f("code", "uint", "sievemq_core.errors.ErrorCode"),
+                _f("text", "str", "for people: what was wrong, where, what to do"),
+                _f("details", "map", "for programs, by code"),
+            ),
+        ),
+        CommandSpec(
+            Command.DELIVER,
+            "DELIVER",
+            "broker",
+            "a message for a consumer, within its credit",
+            (
+                _CONSUMER,
+                _f("tag", "uint", "1, 2, 3, … of the consumer"),
+                _f("count", "uint", "delivery count: 1 the first time, more is a redelivery (JSX-12)"),
+                _f("envelope", "envelope", "the message"),
+            ),
+        ),
+        CommandSpec(
+            Command.CONFIRM,
+            "CONFIRM",
+            "broker",
+            "every send of the session up to this one is settled, except those that SEND_FAILED named before",
+            (_SESSION, _f("sequence", "uint", "of the last one")),
+        ),
+        CommandSpec(
+            Command.SEND_FAILED,
+            "SEND_FAILED",
+            "broker",
+            "one send was refused; confirms of earlier ones come first",
+            (
+                _SESSION,
+                _f("sequence", "uint", "of the send"),
+                _f("code", "uint", "sievemq_core.errors.ErrorCode"),
+                _f("text", "str", "for people"),
+            ),
+        ),
+        CommandSpec(
+            Command.RECALL,
+            "RECALL",
+            "broker",
+            "somebody waits for these messages: RELEASE those that are still in the buffer",
+            (_CONSUMER, _f("tags", "ids", "their tags")),
+        ),
+        CommandSpec(
+            Command.CONSUMER_CLOSED,
+            "CONSUMER_CLOSED",
+            "broker",
+            "the consumer is gone: its destination was deleted, or an administrator closed it",
+            (_CONSUMER, _f("code", "uint", "sievemq_core.errors.ErrorCode"), _f("text", "str", "for people")),
+        ),
+        CommandSpec(
+            Command.FLOW,
+            "FLOW",
+            "broker",
+            "the broker holds back confirms because a limit is reached, or goes on",
+            (_f("blocked", "bool", "true: blocked"), _f("text", "str", "which limit")),
+        ),
+        CommandSpec(
+            Command.CLOCK,
+            "CLOCK",
+            "broker",
+            "the broker's clock was moved: add this offset to times (test clocks only); answer with CLOCK_SEEN",
+            (_f("offset", "any", "milliseconds, may be negative"),),
+        ),
+        CommandSpec(
+            Command.SHUTDOWN,
+            "SHUTDOWN",
+            "broker",
+            "the broker ends soon: finish and close",
+            (_f("grace", "uint", "milliseconds until it does"), _f("text", "str", "for people")),
+        ),
+    )
+}

@@ -1,0 +1,220 @@
+"""One end of a connection without its I/O: framing, the codec, and which command is legal when.
+
+Role-blind: a client and a broker run the same class, and one table says who may say what in which state.
+
+    HELLO ──── HELLO ────> WELCOMING ── WELCOME ──> OPEN ── GOODBYE ──> CLOSING ── OK ──> CLOSED
+      └──────────────── a fatal ERROR, a broken frame or the end of the stream ──────────────┘
+
+The caller feeds bytes with :meth:`receive_data`, says commands with :meth:`send` or :meth:`send_packed`, and writes
+what :meth:`data_to_send` returns. Nothing here waits or knows the time; heartbeats are told the time.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal
+
+from sievemq_core.errors import ErrorCode, ProtocolError
+from sievemq_core.limits import MAX_FRAME_BYTES
+from sievemq_core.wire.codec import CommandTuple, Decoder, pack
+from sievemq_core.wire.commands import COMMANDS, Command
+from sievemq_core.wire.framing import FrameReader, pack_frames
+
+__all__ = ["State", "WireConnection"]
+
+Role = Literal["client", "broker"]
+
+
+class State(Enum):
+    """Where a connection stands."""
+
+    HELLO = "hello"
+    WELCOMING = "welcoming"
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+# (state, number) -> next state. A command that is not here is illegal in that state. Everything that a role may say
+# while the connection is open leaves it open, so those rows are made from the table of commands.
+_HANDSHAKE = {
+    (State.HELLO, Command.HELLO): State.WELCOMING,
+    (State.HELLO, Command.ERROR): State.CLOSED,
+    (State.WELCOMING, Command.WELCOME): State.OPEN,
+    (State.WELCOMING, Command.ERROR): State.CLOSED,
+    (State.OPEN, Command.GOODBYE): State.CLOSING,
+}
+_SPOKEN_WHEN_OPEN = [n for n in COMMANDS if n not in (Command.HELLO, Command.WELCOME, Command.GOODBYE)]
+TRANSITIONS: dict[tuple[State, int], State] = {
+    **{(State.OPEN, number): State.OPEN for number in _SPOKEN_WHEN_OPEN},
+    # After GOODBYE the broker may still have things on their way, and its OK is the last of them.
+    **{(State.CLOSING, n): State.CLOSING for n in _SPOKEN_WHEN_OPEN if COMMANDS[n].sender != "client"},
+    **_HANDSHAKE,
+}
+_LEGAL: dict[tuple[State, Role], frozenset[int]] = {
+    (state, role): frozenset(
+        number for (at, number) in TRANSITIONS if at is state and COMMANDS[number].sender in (role, "both")
+    )
+    for state in State
+    for role in ("client", "broker")
+}
+# Commands after which the state may differ; all others skip the table.
+_TURNING = frozenset({Command.HELLO, Command.WELCOME, Command.GOODBYE, Command.ERROR})
+
+
+class WireConnection:
+    """The protocol of one connection, seen from one end.
+
+    Args:
+        role: which end this is.
+        max_frame: bytes of the largest frame to accept.
+    """
+
+    __slots__ = (
+        "_decoder",
+        "_frames",
+        "_heard",
+        "_interval_in",
+        "_interval_out",
+        "_legal",
+        "_out",
+        "_spoke",
+        "peer",
+        "pending_bytes",
+        "role",
+        "state",
+    )
+
+    def __init__(self, role: Role, max_frame: int = MAX_FRAME_BYTES) -> None:
+        self.role: Role = role
+        self.peer: Role = "broker" if role == "client" else "client"
+        self.state = State.HELLO
+        self._frames = FrameReader(max_frame)
+        self._decoder = Decoder(max_frame)
+        self._legal = _LEGAL[State.HELLO, self.peer]
+        self._out: list[bytes] = []
+        self.pending_bytes = 0
+        self._interval_in = self._interval_out = 0
+        self._heard = self._spoke = False
+
+    # -- receiving ------------------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes) -> list[CommandTuple]:
+        """Take bytes from the peer; return the commands that are now complete, legal here and in form.
+
+        Raises:
+            ProtocolError: the peer broke the protocol. The state is CLOSED; commands of the same frame are dropped,
+                those of frames before were returned by earlier calls.
+        """
+        self._heard = True
+        try:
+            commands: list[CommandTuple] = []
+            for payload in self._frames.feed(data):
+                commands += self._decoder.decode(payload)
+            legal = self._legal
+            for command in commands:
+                number = command[0]
+                if number not in legal:
+                    raise self._unexpected(number)
+                if number in _TURNING:
+                    self._turn(command)
+                    legal = self._legal
+        except ProtocolError:
+            self._enter(State.CLOSED)
+            raise
+        return commands
+
+    def receive_eof(self) -> None:
+        """The peer's stream ended.
+
+        Raises:
+            ProtocolError: in the middle of a frame.
+        """
+        unfinished = self._frames.unfinished
+        self._enter(State.CLOSED)
+        if unfinished:
+            raise ProtocolError(f"the stream ended inside a frame, {unfinished} bytes after its start")
+
+    # -- sending --------------------------------------------------------------------------------------------------
+
+    def send(self, *command: object) -> None:
+        """Queue a command: its number and fields.
+
+        Raises:
+            ProtocolError: the command is not legal for this role in this state.
+        """
+        number = command[0]
+        if number in _TURNING or self.state is not State.OPEN:
+            if number not in _LEGAL[self.state, self.role]:
+                raise ProtocolError(
+                    f"{COMMANDS[number].name} cannot be sent while {self.state.value}",  # type: ignore[index]
+                    ErrorCode.UNEXPECTED_COMMAND,
+                )
+            self._turn(command)
+        packed = pack(command)
+        self._out.append(packed)
+        self.pending_bytes += len(packed)
+
+    def send_packed(self, packed: bytes) -> None:
+        """Queue a command that is packed already. For the data path: not checked, never one that changes the state."""
+        self._out.append(packed)
+        self.pending_bytes += len(packed)
+
+    def data_to_send(self) -> bytes:
+        """Everything queued since the last call, gathered into frames; empty if nothing was."""
+        out = self._out
+        if not out:
+            return b""
+        self._out = []
+        self.pending_bytes = 0
+        self._spoke = True
+        return b"".join(pack_frames(out))
+
+    # -- heartbeats -----------------------------------------------------------------------------------------------
+
+    def set_heartbeat(self, incoming: int, outgoing: int) -> None:
+        """Agree on intervals.
+
+        Args:
+            incoming: milliseconds after which this end wants to have heard something; 0 for never.
+            outgoing: milliseconds after which the peer wants to.
+        """
+        self._interval_in, self._interval_out = incoming, outgoing
+
+    @property
+    def tick_interval(self) -> int:
+        """Milliseconds between calls of :meth:`tick`; 0 if none are needed."""
+        intervals = [i for i in (self._interval_in, self._interval_out // 2) if i > 0]
+        return min(intervals) if intervals else 0
+
+    def heartbeat_due(self) -> bool:
+        """True, and a HEARTBEAT queued, if nothing was sent since the last call; call it each half interval."""
+        if self._spoke or self._out or self.state is not State.OPEN or not self._interval_out:
+            self._spoke = False
+            return False
+        self.send(Command.HEARTBEAT)
+        return True
+
+    def heard(self) -> bool:
+        """True if anything arrived since the last call. Call it each incoming interval; two misses are a dead peer."""
+        heard, self._heard = self._heard, False
+        return heard
+
+    # -- state ----------------------------------------------------------------------------------------------------
+
+    def _turn(self, command: CommandTuple) -> None:
+        number = command[0]
+        if number == Command.ERROR and command[1] == 0:
+            self._enter(State.CLOSED)  # request 0: the connection ends, in whatever state it is
+        else:
+            self._enter(TRANSITIONS[self.state, number])
+
+    def _enter(self, state: State) -> None:
+        self.state = state
+        self._legal = _LEGAL[state, self.peer]
+
+    def _unexpected(self, number: int) -> ProtocolError:
+        return ProtocolError(
+            f"{COMMANDS[number].name} from the {self.peer} is not legal while {self.state.value}",
+            ErrorCode.UNEXPECTED_COMMAND,
+        )
