@@ -1,0 +1,72 @@
+# SieveMQ: everything a developer runs. `make` alone lists the targets.
+# Only Python 3.11 or newer has to be there; PYTHON=/path/to/python chooses one.
+
+BIN := .venv/bin
+HOST ?= 127.0.0.1
+PORT ?= 7672
+HTTP_PORT ?= 7680
+# Ends a hung test with every thread's traceback, instead of hanging with it.
+PYTEST := $(BIN)/python -m pytest -q -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
+# Folders that Ruff looks at; mypy and import-linter read theirs from pyproject.toml.
+CODE := core client broker testkit pipeline tests benchmarks examples
+
+.DEFAULT_GOAL := help
+.PHONY: help run test venv lint format fast slow spark demo bench bench-peers clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## start a broker on the loopback, with its console (HOST, PORT, HTTP_PORT)
+	@.ci/venv broker
+	@exec $(BIN)/sievemq broker --host $(HOST) --port $(PORT) --http-port $(HTTP_PORT)
+
+test: ## linters, type checker and all tests; installs what they need into .venv
+	@.ci/venv dev
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory fast
+	@$(MAKE) --no-print-directory slow
+	@$(MAKE) --no-print-directory spark
+
+venv: ## make .venv with everything for development
+	@.ci/venv dev
+
+lint: ## ruff, its formatter, mypy --strict, the import contracts
+	@.ci/venv dev
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: ## let ruff rewrite what it can
+	@.ci/venv dev
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+fast: ## the tests that take seconds
+	@.ci/venv dev
+	$(PYTEST) -m "not slow and not docker and not spark" $(ARGS)
+
+slow: ## the tests that take longer: whole demo, deep queues, containers
+	@.ci/venv dev
+	$(PYTEST) -m "(slow or docker) and not spark" $(ARGS)
+
+spark: ## the tests of the Spark pipeline, where there are any and Java can be had
+	@if [ -d tests/spark ] && .ci/java; then \
+		.ci/venv dev spark && $(PYTEST) -m spark $(ARGS); \
+	fi
+
+demo: ## 336,776 real flights through a queue and a topic, checked against SQLite (ARGS="--limit 20000")
+	@.ci/venv demo
+	@exec $(BIN)/sievemq demo flights $(ARGS)
+
+bench: ## micro and macro benchmarks beside their baselines (ARGS=--quick)
+	@.ci/venv broker
+	@exec $(BIN)/python -m benchmarks.run $(ARGS)
+
+bench-peers: ## SieveMQ beside the brokers installed here: PEERS=/path/to/the/peers/harness
+	@.ci/venv broker
+	@.ci/peers "$(PEERS)" $(ARGS)
+
+clean: ## remove caches and what was built, .venv too
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/results
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
