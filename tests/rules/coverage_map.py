@@ -1,0 +1,76 @@
+"""Which test covers which rule of the API map: ``make coverage-map``.
+
+A test covers a rule by carrying its id in its name, ``test_con_07_…``; several ids may follow each other,
+``test_clo_01_con_21_…``, and a parametrised test may carry them in its case ids (``id="CNV-03"``). A rule that has
+nothing to test is listed in NOT_APPLICABLE with the reason. An id with neither fails the run.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TESTS = HERE.parent
+
+NOT_APPLICABLE = {
+    "CON-22": "ConnectionConsumer is an application-server facility; not provided",
+    "CON-23": "ConnectionConsumer is an application-server facility; not provided",
+    "CON-24": "ConnectionConsumer is an application-server facility; not provided",
+    "SES-16": "the session's distinguished listener serves application servers; not provided",
+    "SES-17": "Session.run serves application servers; not provided",
+    "CTX-16": "container-managed contexts exist only in Jakarta EE",
+    "TXN-17": "distributed transactions (XA) are not provided",
+}
+
+_TEST = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
+_IDS = re.compile(r"(?:^|_)([a-z]{2,3})_(\d\d)(?=_|$)")
+_CASE = re.compile(r"""id=f?["']([A-Z]{2,3}-\d\d)\b""")
+
+
+def rules() -> dict[str, str]:
+    """Every id of the map with its title, in the map's order."""
+    lines = (HERE / "rules.tsv").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("\t", 1) for line in lines)
+
+
+def covered() -> dict[str, list[str]]:
+    """Rule id -> the tests that name it."""
+    known = rules()
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(TESTS.rglob("test_*.py")):
+        source = path.read_text(encoding="utf-8")
+        where = path.relative_to(TESTS.parent).as_posix()
+        for name in _TEST.findall(source):
+            for family, number in _IDS.findall(name):
+                rule = f"{family.upper()}-{number}"
+                if rule in known:
+                    found[rule].append(f"{where}::{name}")
+        for rule in _CASE.findall(source):
+            found[rule].append(f"{where} (case {rule})")
+    return found
+
+
+def main() -> int:
+    """Print the map; return 1 if a rule has neither a test nor a reason."""
+    tests, missing = covered(), []
+    for rule, title in rules().items():
+        if rule in tests:
+            more = f" (+{len(tests[rule]) - 1})" if len(tests[rule]) > 1 else ""
+            print(f"{rule}  {title}\n        {tests[rule][0]}{more}")
+        elif rule in NOT_APPLICABLE:
+            print(f"{rule}  {title}\n        n/a: {NOT_APPLICABLE[rule]}")
+        else:
+            print(f"{rule}  {title}\n        MISSING")
+            missing.append(rule)
+    total = len(rules())
+    print(f"\n{total} rules: {total - len(missing)} covered or n/a, {len(missing)} missing")
+    if missing:
+        print("missing:", " ".join(missing))
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
