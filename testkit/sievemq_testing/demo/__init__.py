@@ -1,0 +1,1 @@
+"""``sievemq demo``: SieveMQ on real input, checked against an independent referee."""
