@@ -1,0 +1,1 @@
+"""Benchmarks of SieveMQ; ``python -m benchmarks.run`` is the command."""

@@ -1,0 +1,1 @@
+"""Macro benchmarks: producer, broker and consumer as separate processes."""

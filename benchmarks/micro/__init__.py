@@ -1,0 +1,1 @@
+"""Micro benchmarks: one function at a time, in this process."""

@@ -1,0 +1,74 @@
+"""The codec: commands to bytes and back, beside what the msgpack package alone takes for the same bytes."""
+
+from __future__ import annotations
+
+import msgpack
+
+from benchmarks.micro.timing import Row, compare
+from benchmarks.workloads import body_of, properties_of
+from sievemq_core.limits import MAX_FRAME_BYTES
+from sievemq_core.message.envelope import Envelope, pack_properties, unpack_properties
+from sievemq_core.wire.codec import Decoder, pack, pack_delivery
+from sievemq_core.wire.commands import Command
+from sievemq_core.wire.framing import FrameReader, pack_frames
+
+__all__ = ["run"]
+
+BATCH = 100
+
+
+def envelope(size: int = 256) -> tuple[object, ...]:
+    """The envelope of W1: three properties, a body of `size` bytes."""
+    packed, types = pack_properties(properties_of("W1", 7))
+    head = ("ID:0123456789abcdef:1000000", 1_763_700_000_000, 4, 1, 0, 0, None, None, None)
+    return (*head, packed, types, 2, body_of(7, size))
+
+
+def run(seconds: float) -> list[Row]:
+    """Every case, about `seconds` per stretch."""
+    fields = envelope()
+    command = (Command.SEND, 1, 1_000_000, "queue:orders", fields)
+    packed = pack(command)
+    payload = packed * BATCH
+    held = Envelope(fields)
+    commands = [packed] * BATCH
+    frames = b"".join(pack_frames(commands))
+    decoder, reader = Decoder(MAX_FRAME_BYTES), FrameReader(MAX_FRAME_BYTES)
+    bare = msgpack.Unpacker(use_list=False, max_buffer_size=MAX_FRAME_BYTES)
+    bare_pack = msgpack.Packer().pack
+    properties = properties_of("W1", 7)
+    packed_properties = fields[9]
+
+    def decode_bare() -> None:
+        bare.feed(payload)
+        list(bare)
+
+    def frame_bare() -> None:
+        len(payload).to_bytes(4, "big") + b"".join(commands)
+
+    def deliver_bare() -> None:
+        bare_pack((Command.DELIVER, 1, 1_000_000, 1, fields))
+
+    def case(name: str, function: object, baseline: str, base: object, operations: int = 1) -> Row:
+        return compare(name, function, baseline, base, operations, seconds)  # type: ignore[arg-type]
+
+    return [
+        case("pack SEND", lambda: pack(command), "msgpack", lambda: bare_pack(command)),
+        case("decode SEND, form checked", lambda: decoder.decode(payload), "msgpack", decode_bare, BATCH),
+        case(
+            "pack DELIVER around shared bytes",
+            lambda: pack_delivery(1, 1_000_000, 1, held.packed),
+            "msgpack",
+            deliver_bare,
+        ),
+        case("frame 100 commands", lambda: pack_frames(commands), "join", frame_bare, BATCH),
+        case("cut frames of 100 commands", lambda: reader.feed(frames), "slice", lambda: frames[4:], BATCH),
+        case("make an Envelope", lambda: Envelope(fields), "msgpack", lambda: bare_pack(fields)),
+        case("pack three properties", lambda: pack_properties(properties), "msgpack", lambda: bare_pack(properties)),
+        case(
+            "unpack three properties, checked",
+            lambda: unpack_properties(fields),
+            "msgpack",
+            lambda: msgpack.unpackb(packed_properties),
+        ),
+    ]
