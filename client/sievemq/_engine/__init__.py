@@ -1,0 +1,82 @@
+"""The client without its I/O: every decision of the SDK, no socket, no loop, no thread, no clock.
+
+The blocking and the asyncio front drive one :class:`ClientConnection` each. How:
+
+**Bytes.** ``engine = ClientConnection(options, clock)``; ``opened = engine.open()``. Feed what the broker sends to
+``engine.receive_data(data)``, its end to ``engine.receive_eof()``, a failed transport to ``engine.lost(error)``; none
+of them raises. After every call that may have said something, write ``engine.data_to_send()``; the bytes of two calls are
+written in the order of the calls. ``engine.has_output`` tells whether there is something; a front may let it wait for
+a few milliseconds when more is likely to follow, never longer, and not when it is about to wait for the broker.
+Call ``engine.tick(monotonic_ms)`` when it said, for heartbeats.
+
+**Requests** return a :class:`Completion`. Verbs that cannot be carried out raise at once; what the broker refuses
+fails the completion, with the classic exception (``exceptions.runtime_twin`` gives the simplified API's). A lost
+connection fails every completion, sends first, in order. ``add_callback(cb)`` calls back inside the engine call that
+settles it: set a future or release a lock there, nothing more.
+
+**Sessions.** ``session = engine.open_session(mode)``, wait for ``session.opened``, set ``session.acknowledge_hook`` to
+what ``message.acknowledge()`` shall do (normally: wait for ``session.acknowledge()``). ``commit``, ``rollback``,
+``recover``, ``acknowledge``, ``close`` return completions.
+
+**Receiving.** ``consumer = session.open_consumer(…)``, wait for ``consumer.opened``. To receive:
+
+1. if ``consumer.flowing``: ``message = consumer.take()``; not None: go to 3.
+2. else set ``consumer.waker = callback`` (called once, then forgotten), ``consumer.want()``, write, wait; then again
+   from 1. Between the last look at the buffer and setting the waker no ``receive_data`` may come in between.
+   ``receive_no_wait``: wait for ``consumer.want(answered=True)``, then 1 a last time.
+   ``consumer.closed`` ends the wait with None, ``engine.failure`` with the exception of ``engine.check_open()``.
+3. in AUTO and DUPS_OK sessions (``session.acknowledges_itself``) call ``consumer.settle()`` when the message counts as
+   acknowledged: before ``receive`` returns, or after the listener has returned (LIS-03). A listener that raised there:
+   ``session.recover()`` instead (LIS-04).
+4. if ``consumer.taken >= consumer.mark``: ``consumer.top_up()`` and write.
+
+``receive_body`` looks with ``peek()`` first, so that a body that does not fit stays where it is (JCO-09).
+
+**Sending.** ``producer = EngineProducer(session, destination)``. While ``session.window_is_full`` wait for
+``session.window_opens()``; then ``producer.send(message, producer.target(destination), …)``: None means it need not
+wait, otherwise wait for the completion it returns. For an asynchronous send pass a Completion of your own, whose
+callback queues the call of the listener. ``session.sends_settled()`` is what close, commit and rollback wait for.
+
+**Closing.** Shut the gate first (``session.mark_closed()``, ``consumer.mark_closed()``): it wakes whoever waits. Once
+nobody is between ``take`` and ``settle`` any more, wait for ``close()``. ``engine.close()`` closes the lot.
+
+**Threads.** ``EngineConsumer.take`` and ``settle`` and ``EngineProducer.send`` may be called without a lock, by one
+thread per session; everything else needs the front's one lock around it. An asyncio front needs none.
+
+**What else the broker says** arrives at ``engine.on_exception`` (for the ExceptionListener: a lost connection, a failed
+send that nobody waits for, a consumer that the broker closed).
+"""
+
+from __future__ import annotations
+
+from sievemq._engine.browser import EngineBrowser, Scan
+from sievemq._engine.completion import Completion
+from sievemq._engine.connection import ClientConnection
+from sievemq._engine.consumer import EngineConsumer
+from sievemq._engine.options import EngineOptions, SendConfirm
+from sievemq._engine.producer import ABSENT, Absent, EngineProducer
+from sievemq._engine.session import (
+    AUTO_ACKNOWLEDGE,
+    CLIENT_ACKNOWLEDGE,
+    DUPS_OK_ACKNOWLEDGE,
+    SESSION_TRANSACTED,
+    EngineSession,
+)
+
+__all__ = [
+    "ABSENT",
+    "AUTO_ACKNOWLEDGE",
+    "CLIENT_ACKNOWLEDGE",
+    "DUPS_OK_ACKNOWLEDGE",
+    "SESSION_TRANSACTED",
+    "Absent",
+    "ClientConnection",
+    "Completion",
+    "EngineBrowser",
+    "EngineConsumer",
+    "EngineOptions",
+    "EngineProducer",
+    "EngineSession",
+    "Scan",
+    "SendConfirm",
+]

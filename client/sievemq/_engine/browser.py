@@ -1,0 +1,91 @@
+"""A queue browser: pages of a queue, read without changing it (§4.1.6)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from sievemq import messages
+from sievemq._engine.completion import Completion
+from sievemq_core.wire.commands import Command
+
+if TYPE_CHECKING:
+    from sievemq._engine.session import EngineSession
+    from sievemq.destinations import Queue
+    from sievemq.messages import Message
+
+__all__ = ["EngineBrowser", "Scan"]
+
+#: Messages of a page: one round trip for a small queue, little held for a deep one.
+_PAGE: Final = 100
+
+
+class EngineBrowser:
+    """A browser of a session; the broker keeps nothing for it.
+
+    Args:
+        session: where it belongs.
+        queue: what it reads.
+        selector: condition, or None; checked.
+
+    Attributes:
+        opened: settled when the broker has verified queue and selector (SES-32).
+    """
+
+    __slots__ = ("closed", "opened", "queue", "selector", "session")
+
+    def __init__(self, session: EngineSession, queue: Queue, selector: str | None) -> None:
+        session.check_open()
+        self.session = session
+        self.queue = queue
+        self.selector = session.connection.check_selector(selector)
+        self.closed = False
+        self.opened = self.page(None, 0)
+
+    def page(self, cursor: Any, limit: int) -> Completion[Any]:
+        """Ask for a page."""
+        return self.session.connection.request(
+            Command.BROWSE, str(self.queue), self.selector, self.session.connection.options.dialect, cursor, limit
+        )
+
+
+class Scan:
+    """One pass over the queue: what an enumeration runs on (BRW-03).
+
+    A front takes messages with :meth:`take`; when that gives None and the scan is not `finished`, it waits for
+    :meth:`fetch` and goes on.
+    """
+
+    __slots__ = ("_browser", "_cursor", "_page", "finished")
+
+    def __init__(self, browser: EngineBrowser) -> None:
+        self._browser = browser
+        self._cursor: Any = None
+        self._page: deque[tuple[int, Any]] = deque()
+        self.finished = False
+
+    def fetch(self) -> Completion[Any]:
+        """Ask for the next page; once the completion has succeeded its messages can be taken.
+
+        Raises:
+            IllegalStateException: the session is closed.
+        """
+        self._browser.session.check_open()
+        completion = self._browser.page(self._cursor, _PAGE)
+        completion.add_callback(self._arrived)
+        return completion
+
+    def take(self) -> Message | None:
+        """The next message of the page, or None if it is used up."""
+        connection = self._browser.session.connection
+        while self._page:
+            count, fields = self._page.popleft()
+            if not fields[4] or not connection.is_expired(fields[4]):  # BRW-09: it may have expired since
+                return messages.received(fields, self._browser.queue, count, None)
+        return None
+
+    def _arrived(self, completion: Completion[Any]) -> None:
+        if completion.error is None:
+            self._cursor, *page = completion.result()
+            self._page.extend(page)
+            self.finished = self._cursor is None

@@ -1,0 +1,62 @@
+"""A result that arrives later. Knows neither event loop nor thread: whoever waits leaves a callback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+__all__ = ["Completion"]
+
+T = TypeVar("T")
+
+
+class Completion(Generic[T]):
+    """The answer to a request, or the fate of a send; settled exactly once, with a value or an error.
+
+    Callbacks run in the order they were added, inside the engine call that settles the completion (so, in a front with
+    threads, under its engine lock): they must only wake somebody or hand the result on.
+    """
+
+    __slots__ = ("_callbacks", "_value", "done", "error")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.error: Exception | None = None
+        self._value: T | None = None
+        self._callbacks: list[Callable[[Completion[T]], None]] = []
+
+    def add_callback(self, callback: Callable[[Completion[T]], None]) -> None:
+        """Call `callback` with this completion once it is settled; at once if it is already."""
+        if self.done:
+            callback(self)
+        else:
+            self._callbacks.append(callback)
+
+    def succeed(self, value: T) -> None:
+        """Settle with a value. A completion that is settled already stays as it is."""
+        if not self.done:
+            self._value = value
+            self._settle()
+
+    def fail(self, error: Exception) -> None:
+        """Settle with an error. A completion that is settled already stays as it is."""
+        if not self.done:
+            self.error = error
+            self._settle()
+
+    def result(self) -> T:
+        """The value of a settled completion.
+
+        Raises:
+            Exception: what :meth:`fail` was given.
+        """
+        assert self.done, "a completion was asked for its result before it had one"
+        if self.error is not None:
+            raise self.error
+        return self._value  # type: ignore[return-value]
+
+    def _settle(self) -> None:
+        self.done = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)

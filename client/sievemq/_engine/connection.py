@@ -1,0 +1,625 @@
+"""The client's end of a connection without its I/O: requests and answers, sessions, deliveries, heartbeats, the end."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from sievemq._engine.completion import Completion
+from sievemq._engine.consumer import EngineConsumer
+from sievemq._engine.options import EngineOptions
+from sievemq._engine.session import (
+    AUTO_ACKNOWLEDGE,
+    CLIENT_ACKNOWLEDGE,
+    DUPS_OK_ACKNOWLEDGE,
+    SESSION_TRANSACTED,
+    EngineSession,
+)
+from sievemq.exceptions import (
+    IllegalStateException,
+    InvalidClientIDException,
+    JMSException,
+    exception_for,
+    from_core,
+)
+from sievemq_core.errors import ProtocolError, SieveError
+from sievemq_core.limits import GATHER_BYTES, MAX_BODY_BYTES
+from sievemq_core.selector import compile_selector
+from sievemq_core.wire.codec import CommandTuple, pack
+from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
+from sievemq_core.wire.connection import State, WireConnection
+
+__all__ = ["ClientConnection"]
+
+#: Unconfirmed sends of a session where the broker's WELCOME says nothing.
+_WINDOW_MESSAGES: Final = 1_000
+_WINDOW_BYTES: Final = 8 * 1024 * 1024
+#: Decoded commands over which the average size of a delivery is kept.
+_AVERAGE_OVER: Final = 1_024
+
+_MODES: Final = frozenset({SESSION_TRANSACTED, AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE})
+
+
+class ClientConnection:
+    """The engine of one connection. How a front drives it is told in :mod:`sievemq._engine`.
+
+    Args:
+        options: what to open it with.
+        clock: returns the time in milliseconds since 1970-01-01 UTC.
+
+    Attributes:
+        outbox: packed commands in the order of their calls, not yet in frames. A sender appends here without the lock.
+        unsettled: consumers with something to acknowledge at the next write.
+        failure: why the connection is lost; None as long as it is not.
+        closed: it was closed by :meth:`close`.
+        started: deliveries flow (CON-15).
+        on_exception: called with what has no other place to be reported (EXL-03), under the front's lock; the front
+            hands it to the ExceptionListener outside.
+        clock_offset: milliseconds to add to the clock: the broker's clock was moved (test clocks only).
+        blocked: which limit makes the broker hold back confirms; None if it does not.
+        broker, incarnation, features: what WELCOME said.
+    """
+
+    def __init__(self, options: EngineOptions, clock: Callable[[], int]) -> None:
+        self.options = options
+        self.clock = clock
+        self.clock_offset = 0
+        self.on_exception: Callable[[Exception], None] | None = None
+        self.failure: JMSException | None = None
+        self.closed = self.closing = self.started = False
+        self.client_id: str | None = options.client_id
+        self.connection_id = ""
+        self.broker = self.incarnation = ""
+        self.features: dict[str, Any] = {}
+        self.blocked: str | None = None
+        self.shutdown_notice: str | None = None
+        self.window_messages, self.window_bytes = _WINDOW_MESSAGES, _WINDOW_BYTES
+        self.max_body = MAX_BODY_BYTES
+        self.outbox: deque[bytes] = deque()
+        self.unsettled: deque[EngineConsumer] = deque()
+        self.sessions: dict[int, EngineSession] = {}
+        self._wire = WireConnection("client")
+        self._used = options.client_id is not None
+        self._opened: Completion[None] = Completion()
+        self._pending: dict[int, Completion[Any]] = {}
+        self._next_request = itertools.count(1).__next__
+        self._next_session = itertools.count(1).__next__
+        self.next_consumer: Callable[[], int] = itertools.count(1).__next__
+        self.next_message: Callable[[], int] = itertools.count(1).__next__
+        self.id_prefix = "ID:"
+        # Consumers that deliveries are for; one that waits for the answer to RECOVER or ROLLBACK is not here.
+        self._routes: dict[int, EngineConsumer] = {}
+        self._consumers: dict[int, EngineConsumer] = {}
+        self._bytes_in, self._commands_in = 0, 0
+        self._next_beat: int | None = None
+        self._next_check: int | None = None
+        self._misses = 0
+        self._handlers: dict[int, Callable[[CommandTuple], None]] = {
+            Command.HEARTBEAT: lambda command: None,
+            Command.WELCOME: self._on_welcome,
+            Command.OK: self._on_ok,
+            Command.ERROR: self._on_error,
+            Command.CONFIRM: self._on_confirm,
+            Command.SEND_FAILED: self._on_send_failed,
+            Command.RECALL: self._on_recall,
+            Command.CONSUMER_CLOSED: self._on_consumer_closed,
+            Command.FLOW: self._on_flow,
+            Command.CLOCK: self._on_clock,
+            Command.SHUTDOWN: self._on_shutdown,
+        }
+
+    # -- the boundary to the transport -------------------------------------------------------------------------------
+
+    def open(self) -> Completion[None]:
+        """Say HELLO. The completion succeeds with WELCOME, or fails: JMSSecurityException for bad credentials
+        (FAC-02), InvalidClientIDException for an administered id that somebody has (SUB-32)."""
+        options = self.options
+        self._wire.send(
+            Command.HELLO,
+            PROTOCOL_VERSION,
+            options.namespace,
+            options.user,
+            options.password,
+            options.client_id,
+            options.heartbeat,
+            options.agent,
+            None,
+            {},
+        )
+        return self._opened
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes from the broker and carry out what they say. Never raises for what a peer sent: a broken
+        protocol loses the connection. Call :meth:`data_to_send` afterwards."""
+        if self.failure is not None or self.closed:
+            return
+        try:
+            commands = self._wire.receive_data(data)
+        except ProtocolError as error:
+            self.lost(error)
+            return
+        routes = self._routes
+        for command in commands:
+            if command[0] == 80:  # DELIVER, first because it is the most frequent by far
+                consumer = routes.get(command[1])
+                if consumer is not None:
+                    consumer.buffer.append(command)
+                    waker = consumer.waker
+                    if waker is not None:
+                        consumer.waker = None
+                        waker()
+            else:
+                self._handlers[command[0]](command)
+        self._bytes_in += len(data)
+        self._commands_in += len(commands)
+        if self._commands_in > _AVERAGE_OVER:
+            self._bytes_in //= 2
+            self._commands_in //= 2
+
+    def receive_eof(self) -> None:
+        """The broker's stream ended."""
+        try:
+            self._wire.receive_eof()
+        except ProtocolError as error:
+            self.lost(error)
+        else:
+            self.lost(None)
+
+    def lost(self, error: BaseException | None) -> None:
+        """The connection is gone: fail everything that waits, in order, and wake everybody (D-32). Idempotent.
+
+        Args:
+            error: why; None if the broker just ended the stream.
+        """
+        if self.failure is not None or self.closed:
+            return
+        if self.closing:
+            # The answer to GOODBYE is lost; the broker has ended the connection, which is what was asked for.
+            self._end()
+            return
+        self._fail(self._loss(error))
+
+    def data_to_send(self) -> bytes:
+        """What is to be written now: everything said since the last call, acknowledgements included (D-25).
+
+        Whoever calls it must write the bytes before anybody writes those of a later call.
+        """
+        if not self.closing:  # after GOODBYE nothing more may be said
+            if self.unsettled:
+                self._pack_acknowledgements()
+            if self.outbox:
+                self._gather()
+        return self._wire.data_to_send()
+
+    @property
+    def has_output(self) -> bool:
+        """Something waits for :meth:`data_to_send`. May be read without the lock."""
+        return bool(self.outbox or self.unsettled or self._wire.pending_bytes)
+
+    def tick(self, now: int) -> int | None:
+        """Keep the heartbeats (HELLO, WELCOME): say something when nothing was said for half an interval; lose the
+        connection when nothing was heard for two.
+
+        Args:
+            now: milliseconds of any clock that never goes back.
+
+        Returns:
+            Milliseconds until it should be called again; None if never.
+        """
+        wire = self._wire
+        if self.failure is not None or self.closed or wire.state is not State.OPEN:
+            return None
+        incoming, outgoing = self.options.heartbeat, self._outgoing
+        waits: list[int] = []
+        if outgoing:
+            if self._next_beat is None or now >= self._next_beat:
+                if self._next_beat is not None and not self.has_output:
+                    wire.heartbeat_due()
+                self._next_beat = now + max(1, outgoing // 2)
+            waits.append(self._next_beat - now)
+        if incoming:
+            if self._next_check is None:
+                self._next_check = now + incoming
+            elif now >= self._next_check:
+                self._misses = 0 if wire.heard() else self._misses + 1
+                self._next_check = now + incoming
+                if self._misses >= 2:
+                    self.lost(TimeoutError(f"the broker was silent for {2 * incoming} ms"))
+                    return None
+            waits.append(self._next_check - now)
+        return min(waits, default=None)
+
+    # -- the connection's own verbs ----------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise unless the connection can be used.
+
+        Raises:
+            IllegalStateException: it is closed (CLO-16).
+            JMSException: it is lost.
+        """
+        if self.closed or self.closing:
+            raise IllegalStateException("the connection is closed")
+        if self.failure is not None:
+            # A new exception each time: a traceback belongs to one raise.
+            raise JMSException(str(self.failure), self.failure.get_error_code(), self.failure.get_linked_exception())
+
+    def mark_used(self) -> None:
+        """An action that makes it too late to set a client id (CON-08, CON-09)."""
+        self._used = True
+
+    def set_client_id(self, client_id: str | None) -> Completion[Any]:
+        """Claim a client id (CON-05).
+
+        Raises:
+            IllegalStateException: closed; the id is administered (CON-06), set already (CON-07), or it is too late
+                (CON-08).
+            InvalidClientIDException: None, empty, or not text.
+        """
+        self.check_open()
+        if self.options.client_id is not None:
+            raise IllegalStateException("the client id is administered: it was given to the ConnectionFactory")
+        if self.client_id is not None:
+            raise IllegalStateException(f"the client id is set already, to {self.client_id!r}")
+        if self._used:
+            raise IllegalStateException("a client id is set before anything else is done with the connection")
+        if not isinstance(client_id, str) or not client_id:
+            raise InvalidClientIDException(f"a client id is text that is not empty, not {client_id!r}")
+        completion = self.request(Command.SET_CLIENT_ID, client_id)
+
+        def keep(answer: Completion[Any]) -> None:
+            if answer.error is None:  # CON-10: after a refusal the connection is id-less and usable
+                self.client_id = client_id
+
+        completion.add_callback(keep)
+        return completion
+
+    def start(self) -> None:
+        """Let messages flow (CON-15)."""
+        self.check_open()
+        self.mark_used()
+        if not self.started:
+            self.started = True
+            for session in tuple(self.sessions.values()):
+                session.set_flowing(True)
+
+    def stop(self) -> None:
+        """Shut the gate of every consumer (CON-17). The front then waits for whoever is inside (CON-16)."""
+        self.check_open()
+        self.mark_used()
+        self.started = False
+        for session in tuple(self.sessions.values()):
+            session.set_flowing(False)
+
+    def open_session(self, mode: int) -> EngineSession:
+        """Open a session; wait for its `opened`.
+
+        Args:
+            mode: 0 transacted, 1 AUTO, 2 CLIENT, 3 DUPS_OK acknowledge.
+
+        Raises:
+            JMSException: another mode (CON-02).
+            IllegalStateException: the connection is closed.
+        """
+        self.check_open()
+        if type(mode) is not int or mode not in _MODES:
+            raise JMSException(
+                f"{mode!r} is not a session mode; use SESSION_TRANSACTED, AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE or "
+                "DUPS_OK_ACKNOWLEDGE"
+            )
+        self.mark_used()
+        session = EngineSession(self, self._next_session(), mode)
+        self.sessions[session.id] = session
+        session.opened = self.request(Command.OPEN_SESSION, session.id, mode)
+
+        def opened(answer: Completion[Any]) -> None:
+            if answer.error is not None:
+                self.forget_session(session)
+
+        session.opened.add_callback(opened)
+        return session
+
+    def create_temporary(self, topic: bool) -> Completion[Any]:
+        """Make a temporary destination; the value is its address in text (TMP-01)."""
+        self.check_open()
+        return self.request(Command.CREATE_TEMPORARY, topic)
+
+    def delete_temporary(self, address: str) -> Completion[Any]:
+        """Delete a temporary destination of this connection (TMP-07)."""
+        self.check_open()
+        return self.request(Command.DELETE_TEMPORARY, address)
+
+    def unsubscribe(self, name: str) -> Completion[Any]:
+        """Delete a durable subscription (SES-27)."""
+        self.check_open()
+        return self.request(Command.UNSUBSCRIBE, name)
+
+    def declare(self, address: str) -> Completion[Any]:
+        """Ask whether a destination can be sent to."""
+        self.check_open()
+        return self.request(Command.DECLARE, address)
+
+    def ping(self) -> Completion[Any]:
+        """Answered once everything said before has been carried out."""
+        self.check_open()
+        return self.request(Command.PING)
+
+    def close(self) -> Completion[Any]:
+        """Close sessions, consumers, temporary destinations, then the connection (CLO-02). Idempotent (CLO-01).
+
+        The completion succeeds, whatever state the connection is in; then the transport can be closed. What waits for
+        an answer that will not come has failed by then.
+        """
+        done: Completion[Any] = Completion()
+        if self.closed or self.closing or self.failure is not None or not self._opened.done:
+            self._end()
+            done.succeed(None)
+            return done
+        for session in self.sessions.values():
+            session.mark_closed()
+        self._pack_acknowledgements()  # D-26: sends and acknowledgements go first
+        self._gather()
+        handed = tuple(field for session in self.sessions.values() for field in session.handed())
+        number = self._next_request()
+        self._pending[number] = done
+        self._wire.send(Command.GOODBYE, number, handed)
+        self.closing = True
+
+        def ended(_: Completion[Any]) -> None:
+            self._end()
+
+        done.add_callback(ended)
+        return done
+
+    # -- what sessions and consumers use -----------------------------------------------------------------------------
+
+    def append(self, command: CommandTuple) -> None:
+        """Queue a command that is not answered."""
+        if self.failure is None and not self.closing:
+            self.outbox.append(pack(command))
+
+    def request(self, number: int, *fields: object) -> Completion[Any]:
+        """Queue a command that is answered by OK or ERROR. Acknowledgements that wait go out before it."""
+        completion: Completion[Any] = Completion()
+        if self.failure is not None:
+            completion.fail(self.failure)
+            return completion
+        if self.unsettled:
+            self._pack_acknowledgements()
+        request = self._next_request()
+        self._pending[request] = completion
+        self.outbox.append(pack((number, request, *fields)))
+        return completion
+
+    def check_selector(self, selector: str | None) -> str | None:
+        """The selector to send, None for none; checked as the broker will check it (SEL-01).
+
+        Raises:
+            InvalidSelectorException: with the place of the mistake.
+        """
+        if selector is None:
+            return None
+        try:
+            compiled = compile_selector(selector, self.options.dialect or self.features.get("dialect") or "jakarta")
+        except SieveError as error:
+            raise from_core(error) from error
+        return None if compiled is None else selector
+
+    def open_consumer(self, consumer: EngineConsumer) -> None:
+        """Say OPEN_CONSUMER for a consumer and route deliveries to it."""
+        self._consumers[consumer.id] = self._routes[consumer.id] = consumer
+        credit = consumer.window.size if self.started else 0
+        consumer.granted = credit
+        consumer.mark = consumer.window.half if credit else 0
+        consumer.opened = self.request(
+            Command.OPEN_CONSUMER,
+            consumer.session.id,
+            consumer.id,
+            consumer.address,
+            consumer.selector,
+            self.options.dialect,
+            consumer.no_local,
+            consumer.subscription,
+            consumer.durable,
+            consumer.shared,
+            credit,
+        )
+
+        def opened(answer: Completion[Any]) -> None:
+            if answer.error is not None:
+                self.forget_consumer(consumer)  # SEL-02: nothing is left behind
+                consumer.mark_closed()
+            elif consumer.session.closed:
+                consumer.mark_closed()
+            else:
+                consumer.session.consumers[consumer.id] = consumer
+                consumer.set_flowing(self.started)
+
+        consumer.opened.add_callback(opened)
+
+    def forget_consumer(self, consumer: EngineConsumer) -> None:
+        """Drop what arrives for a consumer from here on."""
+        self._consumers.pop(consumer.id, None)
+        self._routes.pop(consumer.id, None)
+
+    def forget_session(self, session: EngineSession) -> None:
+        """The session is closed at both ends."""
+        self.sessions.pop(session.id, None)
+
+    def ignore_deliveries(self, consumer: EngineConsumer) -> None:
+        """Drop what arrives for a consumer until :meth:`heed_deliveries`."""
+        self._routes.pop(consumer.id, None)
+
+    def heed_deliveries(self, consumer: EngineConsumer) -> None:
+        """Deliver to the consumer again, unless it is closed."""
+        if consumer.id in self._consumers:
+            self._routes[consumer.id] = consumer
+
+    def is_expired(self, expiration: int) -> bool:
+        """True if this time (ms since 1970) has passed on the broker's clock."""
+        return expiration <= self.clock() + self.clock_offset
+
+    def report(self, error: Exception) -> None:
+        """Tell what has no other place to be reported."""
+        if self.on_exception is not None:
+            self.on_exception(error)
+
+    @property
+    def average_bytes(self) -> int:
+        """Size of a command that arrived of late; at full speed nearly all of them are deliveries."""
+        return self._bytes_in // max(1, self._commands_in)
+
+    # -- what the broker says ----------------------------------------------------------------------------------------
+
+    def _on_welcome(self, command: CommandTuple) -> None:
+        _, _, self.broker, self.incarnation, self.connection_id, outgoing, limits, features, *_ = command
+        self.id_prefix = f"ID:{self.connection_id}:"
+        self.features = features
+        self.window_messages = _positive(limits.get("window_messages"), _WINDOW_MESSAGES)
+        self.window_bytes = _positive(limits.get("window_bytes"), _WINDOW_BYTES)
+        self.max_body = min(_positive(limits.get("body_bytes"), MAX_BODY_BYTES), MAX_BODY_BYTES)
+        offset = features.get("clock_offset")
+        self.clock_offset = offset if type(offset) is int else 0
+        self._outgoing = outgoing
+        self._wire.set_heartbeat(self.options.heartbeat, outgoing)
+        self._opened.succeed(None)
+
+    _outgoing = 0
+
+    def _on_ok(self, command: CommandTuple) -> None:
+        completion = self._pending.pop(command[1], None)
+        if completion is not None:
+            completion.succeed(command[2])
+
+    def _on_error(self, command: CommandTuple) -> None:
+        _, request, code, text, details, *_ = command
+        error = exception_for(code, text, details)
+        if request == 0:  # fatal: the connection ends
+            if self.closing:
+                self._end()
+            else:
+                self._fail(error)
+            return
+        completion = self._pending.pop(request, None)
+        if completion is not None:
+            completion.fail(error)
+
+    def _on_confirm(self, command: CommandTuple) -> None:
+        session = self.sessions.get(command[1])
+        if session is not None:
+            session.confirm(command[2])
+
+    def _on_send_failed(self, command: CommandTuple) -> None:
+        session = self.sessions.get(command[1])
+        if session is not None:
+            session.send_failed(command[2], command[3], command[4])
+
+    def _on_recall(self, command: CommandTuple) -> None:
+        consumer = self._consumers.get(command[1])
+        if consumer is not None:  # a closed one has given everything back
+            consumer.recall(command[2])
+
+    def _on_consumer_closed(self, command: CommandTuple) -> None:
+        _, number, code, text, *_ = command
+        consumer = self._consumers.get(number)
+        if consumer is not None:
+            error = exception_for(code, text)
+            consumer.session.consumer_is_gone(consumer, error)
+            self.report(error)
+
+    def _on_flow(self, command: CommandTuple) -> None:
+        self.blocked = command[2] if command[1] else None
+
+    def _on_clock(self, command: CommandTuple) -> None:
+        offset = command[1]
+        if type(offset) is int:
+            self.clock_offset = offset
+            self.append((Command.CLOCK_SEEN, offset))
+
+    def _on_shutdown(self, command: CommandTuple) -> None:
+        self.shutdown_notice = command[2]
+
+    # -- output ------------------------------------------------------------------------------------------------------
+
+    def _pack_acknowledgements(self) -> None:
+        unsettled = self.unsettled
+        while unsettled:
+            consumer = unsettled.popleft()
+            if consumer.unsettled:
+                # In this order: whoever settles meanwhile either sees False and comes again, or is covered by `done`.
+                consumer.unsettled = False
+                self.append((Command.ACKNOWLEDGE, consumer.id, consumer.done, 0))
+
+    def _gather(self) -> None:
+        """Move the outbox to the wire, in pieces that fill a frame each: one call per piece, not per message."""
+        outbox = self.outbox
+        piece: list[bytes] = []
+        size = 0
+        for _ in range(len(outbox)):
+            packed = outbox.popleft()
+            piece.append(packed)
+            size += len(packed)
+            if size >= GATHER_BYTES:
+                self._wire.send_packed(b"".join(piece))
+                piece.clear()
+                size = 0
+        if piece:
+            self._wire.send_packed(b"".join(piece))
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _loss(self, error: BaseException | None) -> JMSException:
+        if self.shutdown_notice is not None:
+            reason = f"the broker has shut down: {self.shutdown_notice}"
+        elif error is None:
+            reason = "the broker closed the connection"
+        else:
+            reason = f"the connection to the broker is lost: {error}"
+        return JMSException(reason, "CONNECTION_LOST", error)
+
+    def _fail(self, error: JMSException) -> None:
+        """Everything that waits fails: sends before requests, each kind in the order of its calls."""
+        self.failure = error
+        opened = self._opened.done
+        self.outbox.clear()
+        self.unsettled.clear()
+        self._opened.fail(error)
+        for session in tuple(self.sessions.values()):
+            session.fail_sends(error)
+        pending, self._pending = self._pending, {}
+        for completion in pending.values():
+            completion.fail(error)
+        self._routes.clear()
+        consumers, self._consumers = self._consumers, {}
+        for consumer in consumers.values():
+            consumer.flowing = False
+            consumer.wake()
+        if opened:
+            self.report(error)
+
+    def _end(self) -> None:
+        """Closed on purpose. What still waits will get no answer."""
+        if self.closed:
+            return
+        self.closed = True
+        error = IllegalStateException("the connection is closed")
+        self._opened.fail(error)
+        self.outbox.clear()
+        for session in tuple(self.sessions.values()):
+            session.mark_closed()
+            session.fail_sends(error)
+        pending, self._pending = self._pending, {}
+        for number in sorted(pending):
+            if self.closing and number == max(pending):
+                pending[number].succeed(None)  # GOODBYE is the last request there is
+            else:
+                pending[number].fail(error)
+        self._routes.clear()
+        self._consumers.clear()
+        self.sessions.clear()
+
+
+def _positive(value: object, default: int) -> int:
+    return value if type(value) is int and value > 0 else default

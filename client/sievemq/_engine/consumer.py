@@ -1,0 +1,283 @@
+"""A consumer: its prefetch buffer, its credit, what the application has seen of it.
+
+Who may do what at once (a front with threads cares, an asyncio front need not):
+
+- :meth:`EngineConsumer.take` and :meth:`EngineConsumer.settle` belong to the one thread of control that receives in
+  the session (THR-02) and need no lock, although the connection may append to the buffer meanwhile: they only pop from
+  its left, and each number here is written by one side alone.
+- Everything else happens under the front's engine lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from sievemq import messages
+from sievemq._engine.completion import Completion
+from sievemq._engine.credit import PrefetchWindow
+from sievemq_core.message.envelope import EXPIRATION
+from sievemq_core.wire.codec import CommandTuple, pack
+from sievemq_core.wire.commands import Command
+
+if TYPE_CHECKING:
+    from sievemq._engine.session import EngineSession
+    from sievemq.destinations import Destination
+    from sievemq.messages import Message
+
+__all__ = ["EngineConsumer"]
+
+_DELIVERED_TAG, _DELIVERED_COUNT, _DELIVERED_FIELDS = 2, 3, 4  # positions in a DELIVER
+_received = messages.received
+
+
+class EngineConsumer:
+    """One consumer of a session. Made by :meth:`EngineSession.open_consumer`.
+
+    Args:
+        session: where it belongs.
+        number: its id, unique in the connection.
+        destination: what its messages show as JMSDestination.
+        address: the destination's address in text.
+        selector: condition, or None.
+        no_local, subscription, durable, shared: as OPEN_CONSUMER has them. Kept, with the arguments before, so that the
+            consumer could be opened again on a new connection.
+
+    Attributes:
+        opened: settled when the broker has opened or refused it.
+        buffer: DELIVER commands the application has not taken, oldest first.
+        flowing: messages may be handed over: the connection is started, nothing is closed. False as soon as `stop` or
+            `close` begins.
+        waker: called once, and forgotten, when there may be something to do for whoever waits at this consumer: a
+            message arrived, it was closed, the connection started or was lost.
+        mark: when `taken` reaches it, somebody should call :meth:`top_up` under the lock.
+        gone: why the broker closed this consumer; None if it did not.
+    """
+
+    __slots__ = (
+        "acknowledges_itself",
+        "address",
+        "buffer",
+        "closed",
+        "destination",
+        "done",
+        "durable",
+        "flowing",
+        "gone",
+        "granted",
+        "handed",
+        "id",
+        "last_grant",
+        "mark",
+        "no_local",
+        "opened",
+        "ran_dry",
+        "released",
+        "selector",
+        "session",
+        "shared",
+        "subscription",
+        "taken",
+        "unsettled",
+        "waker",
+        "window",
+    )
+
+    def __init__(
+        self,
+        session: EngineSession,
+        number: int,
+        destination: Destination,
+        address: str,
+        selector: str | None,
+        *,
+        no_local: bool,
+        subscription: str | None,
+        durable: bool,
+        shared: bool,
+    ) -> None:
+        self.session = session
+        self.id = number
+        self.destination = destination
+        self.address = address
+        self.selector = selector
+        self.no_local = no_local
+        self.subscription = subscription
+        self.durable = durable
+        self.shared = shared
+        self.opened: Completion[Any] = Completion()
+        self.buffer: deque[CommandTuple] = deque()
+        self.waker: Callable[[], None] | None = None
+        self.closed = self.flowing = False
+        self.gone: Exception | None = None
+        self.acknowledges_itself = session.acknowledges_itself
+        # Written by the receiving thread of control alone.
+        self.handed = 0  # tag of the last message the application saw
+        self.done = 0  # tag up to which AUTO and DUPS_OK sessions acknowledge
+        self.taken = 0  # messages taken since the credit was last reset
+        # Written under the lock.
+        self.window = PrefetchWindow(session.connection.options.prefetch)
+        self.granted = self.released = self.last_grant = 0
+        self.mark = 0
+        self.ran_dry = False
+        # True while this consumer is in the connection's list of pending acknowledgements.
+        self.unsettled = False
+
+    # -- taking messages; lock-free ----------------------------------------------------------------------------------
+
+    def take(self) -> Message | None:
+        """The next message of the buffer for the application, or None if there is none.
+
+        The caller has checked `flowing`. What it took counts as seen; in a session that acknowledges itself it stays
+        unacknowledged until :meth:`settle`.
+        """
+        try:
+            command = self.buffer.popleft()
+            fields = command[4]
+            if fields[4]:  # it has an expiration
+                while fields[4] and self.session.connection.is_expired(fields[4]):  # EXP-03
+                    self._give_back((command[2],))
+                    command = self.buffer.popleft()
+                    fields = command[4]
+        except IndexError:
+            return None
+        self.handed = command[2]
+        self.taken += 1
+        return _received(fields, self.destination, command[3], self.session.acknowledge_hook)
+
+    def settle(self) -> None:
+        """Everything taken so far is done (ACK-01, ACK-02): acknowledge it with the next write (D-25)."""
+        self.done = self.handed
+        if not self.unsettled:
+            self.unsettled = True
+            self.session.connection.unsettled.append(self)
+
+    def _give_back(self, tags: tuple[int, ...]) -> None:
+        # Counted as taken, not as released: `released` belongs to the other side.
+        self.taken += len(tags)
+        self.session.connection.outbox.append(pack((Command.RELEASE, self.id, tags)))
+
+    # -- the rest needs the engine lock --------------------------------------------------------------------------------
+
+    def peek(self) -> Message | None:
+        """The message that :meth:`take` would give, left where it is (JCO-09)."""
+        buffer = self.buffer
+        while buffer:
+            command = buffer[0]
+            expiration = command[_DELIVERED_FIELDS][EXPIRATION]
+            if expiration and self.session.connection.is_expired(expiration):
+                buffer.popleft()
+                self._give_back((command[_DELIVERED_TAG],))
+                continue
+            return _received(
+                command[_DELIVERED_FIELDS],
+                self.destination,
+                command[_DELIVERED_COUNT],
+                self.session.acknowledge_hook,
+            )
+        return None
+
+    def top_up(self) -> None:
+        """Grant the credit that the window leaves, with the acknowledgement that is due if there is one."""
+        if not self.flowing:
+            return
+        if self.ran_dry:
+            self.ran_dry = False
+            self.window.widen(self.session.connection.average_bytes)
+        room = self.window.size + self.taken + self.released - self.granted
+        self.mark = self.taken + self.window.half
+        if room <= 0:
+            return
+        self.last_grant = room if self.granted else 0  # the first grant says nothing about a lack of credit
+        self.granted += room
+        if self.unsettled:
+            self.unsettled = False  # its place in the list is skipped
+            self.session.connection.append((Command.ACKNOWLEDGE, self.id, self.done, room))
+        else:
+            self.session.connection.append((Command.CREDIT, self.id, room))
+
+    def want(self, answered: bool = False) -> Completion[Any] | None:
+        """Somebody waits here and the buffer is empty: have the broker look everywhere (D-23, MCO-14).
+
+        Args:
+            answered: ask for an answer; it comes when everything that could be delivered now has arrived (MCO-05).
+        """
+        if not self.flowing:
+            return None
+        outstanding = self.granted - self.taken - self.released
+        if outstanding <= self.last_grant:
+            # All credit granted before the last grant was used: the broker has or had more than the window let through.
+            self.ran_dry = True
+        if self.window.size + self.taken + self.released - self.granted >= self.window.half:
+            self.top_up()
+            outstanding = self.granted - self.taken - self.released
+        if outstanding <= 0:
+            self.granted += 1  # a WANT counts as a credit of one where there is none
+        connection = self.session.connection
+        if answered:
+            return connection.request(Command.WANT, self.id)
+        connection.append((Command.WANT, 0, self.id))
+        return None
+
+    def recall(self, tags: Iterable[int]) -> None:
+        """The broker wants these back for somebody who waits: give back those nobody has seen, unmarked.
+
+        Popped from the right, the youngest first: a thread that takes from the left meanwhile still sees the oldest
+        first, so that a cumulative acknowledgement never covers a message that was not taken.
+        """
+        wanted = frozenset(tags)
+        lowest = min(wanted, default=0)
+        kept: list[CommandTuple] = []
+        found: list[int] = []
+        buffer = self.buffer
+        try:
+            while True:
+                command = buffer.pop()
+                tag = command[_DELIVERED_TAG]
+                if tag in wanted:
+                    found.append(tag)
+                else:
+                    kept.append(command)
+                if tag <= lowest:
+                    break
+        except IndexError:
+            pass
+        kept.reverse()
+        buffer.extend(kept)
+        found.reverse()
+        self.released += len(found)
+        if found:
+            self.window.narrow()
+        self.session.connection.append((Command.RELEASE, self.id, tuple(found)))
+
+    def reset_credit(self) -> None:
+        """The broker took back what was buffered, and all credit (RECOVER, ROLLBACK)."""
+        self.buffer.clear()
+        self.taken = self.released = self.granted = self.last_grant = self.mark = 0
+
+    def set_flowing(self, flowing: bool) -> None:
+        """Open or shut the gate; opening grants credit and wakes whoever waits."""
+        self.flowing = flowing and not self.closed and self.opened.done
+        if self.flowing:
+            self.top_up()
+            self.wake()
+
+    def wake(self) -> None:
+        """Call the waker, if somebody left one."""
+        waker, self.waker = self.waker, None
+        if waker is not None:
+            waker()
+
+    def close(self) -> Completion[Any]:
+        """Close it (MCO-07, MCO-10): the buffer goes back unmarked, what the application saw stays with the session.
+
+        The caller has made sure that nobody is between :meth:`take` and :meth:`settle` in another thread.
+        """
+        return self.session.close_consumer(self)
+
+    def mark_closed(self) -> None:
+        """Nothing is handed over from here on; whoever waits learns it."""
+        self.closed = True
+        self.flowing = False
+        self.wake()

@@ -1,0 +1,55 @@
+"""How many messages a consumer may hold: the prefetch window and when to widen or narrow it (D-23).
+
+A consumer may hold `window` messages that the application has not taken, on their way or in its buffer. Credit is
+granted in halves: once half a window has been taken, the broker may send that many again while the application works
+on the other half.
+
+An adaptive window starts small, so that an idle consumer parks little and huge messages do not fill the memory. It
+doubles when the buffer ran dry although the broker had used up all earlier credit: then the way to the broker is what
+the application waits for, not the producers. It halves when the broker recalls messages: somebody else waits for them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sievemq_core.limits import MAX_CREDIT
+
+__all__ = ["FIRST_WINDOW", "MAX_WINDOW", "WINDOW_BYTES", "PrefetchWindow"]
+
+#: Messages at first: a few round trips' worth for a handler that takes 100 µs.
+FIRST_WINDOW: Final = 32
+#: Messages at most: 20 ms of work at 100,000 messages a second.
+MAX_WINDOW: Final = 2_048
+#: Bytes an adaptive window may hold, by the average size of what arrives; one window of large messages must not hurt.
+WINDOW_BYTES: Final = 4 * 1024 * 1024
+
+
+class PrefetchWindow:
+    """The window of one consumer.
+
+    Args:
+        prefetch: messages, fixed; None for an adaptive window.
+    """
+
+    __slots__ = ("adaptive", "size")
+
+    def __init__(self, prefetch: int | None) -> None:
+        self.adaptive = prefetch is None
+        self.size: int = FIRST_WINDOW if prefetch is None else min(prefetch, MAX_CREDIT)
+
+    @property
+    def half(self) -> int:
+        """Messages after which credit is granted anew."""
+        return max(1, self.size // 2)
+
+    def widen(self, average_bytes: int) -> None:
+        """The consumer waited for the way to the broker; `average_bytes` is the size of a message of late."""
+        if self.adaptive:
+            bound = max(2, min(MAX_WINDOW, WINDOW_BYTES // max(1, average_bytes)))
+            self.size = min(self.size * 2, bound)
+
+    def narrow(self) -> None:
+        """Somebody else waits for what this consumer holds."""
+        if self.adaptive:
+            self.size = max(2, self.size // 2)

@@ -1,0 +1,40 @@
+"""What a connection is opened with, as the engine needs it: no host, no port, no TLS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sievemq_core.limits import HEARTBEAT_MS
+
+__all__ = ["EngineOptions", "SendConfirm"]
+
+SendConfirm = Literal["auto", "always", "never"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """Settings of one connection.
+
+    Args:
+        namespace: where its destinations live; empty for the broker's default.
+        user: user name; None for anonymous.
+        password: password in clear.
+        client_id: administered JMS client id (FAC-07); None to set none.
+        heartbeat: milliseconds after which this end wants to hear something; 0 for never.
+        agent: client library, version and application, for people who operate a broker.
+        prefetch: messages a consumer may hold that the application has not seen; None adapts it to the traffic
+            (D-23), 0 fetches a message only when somebody asks for one.
+        send_confirm: which sends wait for the broker's confirm (D-24).
+        dialect: selector dialect of consumers and browsers; None for the broker's default.
+    """
+
+    namespace: str = ""
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    client_id: str | None = None
+    heartbeat: int = HEARTBEAT_MS
+    agent: str = ""
+    prefetch: int | None = None
+    send_confirm: SendConfirm = "auto"
+    dialect: str | None = None

@@ -1,0 +1,215 @@
+"""The send path: defaults of a producer, checks of a send call, ids and times, the packed SEND."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from sievemq._engine.completion import Completion
+from sievemq.destinations import Destination, destination_for
+from sievemq.exceptions import (
+    IllegalStateException,
+    InvalidDestinationException,
+    JMSException,
+    MessageFormatException,
+    ResourceAllocationException,
+    UnsupportedOperationError,
+)
+from sievemq.messages import Message
+from sievemq_core.message.headers import (
+    DEFAULT_DELIVERY_DELAY,
+    DEFAULT_DELIVERY_MODE,
+    DEFAULT_PRIORITY,
+    DEFAULT_TIME_TO_LIVE,
+)
+from sievemq_core.wire.codec import pack
+
+if TYPE_CHECKING:
+    from sievemq._engine.session import EngineSession
+
+__all__ = ["ABSENT", "Absent", "EngineProducer"]
+
+
+class Absent:
+    """The type of :data:`ABSENT`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<absent>"
+
+
+#: An argument that was not given, where None means something (PY-14, PRO-16, PRO-24).
+ABSENT: Final = Absent()
+
+_LONGEST: Final = 2**62  # ms; a time to live or delay beyond it would leave the range of a long when added to a time
+
+
+class EngineProducer:
+    """A producer of a session; it exists at this end only.
+
+    Args:
+        session: where it belongs.
+        destination: where it sends; None for an unidentified producer (SES-18).
+
+    Attributes:
+        delivery_mode, priority, time_to_live, delivery_delay, disable_message_id, disable_timestamp: defaults of its
+            sends (PRO-01 … PRO-06); set them through the ``set_…`` methods, which check.
+    """
+
+    __slots__ = (
+        "closed",
+        "delivery_delay",
+        "delivery_mode",
+        "destination",
+        "disable_message_id",
+        "disable_timestamp",
+        "priority",
+        "session",
+        "time_to_live",
+    )
+
+    def __init__(self, session: EngineSession, destination: Destination | None) -> None:
+        self.session = session
+        self.destination = destination
+        self.delivery_mode: int = DEFAULT_DELIVERY_MODE
+        self.priority: int = DEFAULT_PRIORITY
+        self.time_to_live: int = DEFAULT_TIME_TO_LIVE
+        self.delivery_delay: int = DEFAULT_DELIVERY_DELAY
+        self.disable_message_id = self.disable_timestamp = False
+        self.closed = False
+
+    # -- defaults ----------------------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise unless the producer, its session and its connection are open (PRO-26, CLO-19)."""
+        if self.closed:
+            raise IllegalStateException("the producer is closed")
+        self.session.check_open()
+
+    def set_delivery_mode(self, delivery_mode: int) -> None:
+        """Default delivery mode; other than 1 and 2: JMSException (PRO-03)."""
+        self.delivery_mode = _mode(delivery_mode)
+
+    def set_priority(self, priority: int) -> None:
+        """Default priority; outside 0 … 9: JMSException (PRO-04)."""
+        self.priority = _priority(priority)
+
+    def set_time_to_live(self, time_to_live: int) -> None:
+        """Default time to live in ms, 0 for ever; negative: JMSException (PRO-05)."""
+        self.time_to_live = _duration("time to live", time_to_live)
+
+    def set_delivery_delay(self, delivery_delay: int) -> None:
+        """Delivery delay in ms; negative: JMSException (PRO-06)."""
+        self.delivery_delay = _duration("delivery delay", delivery_delay)
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def target(self, destination: Destination | Absent | None) -> Destination:
+        """The destination of a send.
+
+        Args:
+            destination: what the call named; ABSENT if it named none.
+
+        Raises:
+            UnsupportedOperationError: named although the producer has its own (PRO-15), or missing (PRO-14).
+            InvalidDestinationException: None (PRO-16), or no destination.
+        """
+        own = self.destination
+        if own is not None:
+            if destination is not ABSENT:
+                raise UnsupportedOperationError(
+                    f"this producer sends to {own}: name no destination in send(), or make a producer without one"
+                )
+            return own
+        if destination is ABSENT:
+            raise UnsupportedOperationError(
+                "this producer was made without a destination: name one, send(destination, message)"
+            )
+        if destination is None:
+            raise InvalidDestinationException("a message cannot be sent to None")
+        return destination_for(destination)
+
+    def send(
+        self,
+        message: Message,
+        destination: Destination,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+        completion: Completion[None] | None = None,
+    ) -> Completion[None] | None:
+        """Send a message: check, fix its id and times (D-26), queue it. Belongs to the session's thread of control.
+
+        The caller has seen that the session's window is not full, and flushes afterwards.
+
+        Args:
+            message: one of ours.
+            destination: what :meth:`target` gave.
+            delivery_mode, priority, time_to_live: None for the producer's (D-27).
+            completion: settled with the fate of the send, for an asynchronous send.
+
+        Returns:
+            `completion`; without one, a completion that the caller must wait for, or None if the send need not wait
+            (D-24).
+
+        Raises:
+            JMSException: a bad mode, priority or time to live; nothing is sent (PRO-19).
+            MessageFormatException: the message is None or cannot be encoded (PRO-17).
+            ResourceAllocationException: the body is larger than the broker takes.
+            IllegalStateException: something is closed.
+        """
+        session = self.session
+        connection = session.connection
+        if self.closed or session.closed or connection.closing or connection.failure is not None:
+            self.check_open()
+        delivery_mode = self.delivery_mode if delivery_mode is None else _mode(delivery_mode)
+        priority = self.priority if priority is None else _priority(priority)
+        if time_to_live is None:
+            time_to_live = self.time_to_live
+        elif time_to_live:
+            time_to_live = _duration("time to live", time_to_live)
+        now = connection.clock() + connection.clock_offset
+        message_id = None if self.disable_message_id else connection.id_prefix + str(connection.next_message())
+        timestamp = 0 if self.disable_timestamp else now
+        expiration = now + time_to_live if time_to_live else 0  # HDR-03, TXN-14: counted from here
+        delivery_time = now + self.delivery_delay  # HDR-04
+        try:
+            fields = message._to_fields(message_id, timestamp, priority, delivery_mode, expiration, delivery_time)
+        except AttributeError:
+            if isinstance(message, Message):
+                raise
+            raise MessageFormatException(f"a message is needed, not {message!r:.80}") from None
+        body = fields[12]
+        if body is not None and len(body) > connection.max_body:
+            raise ResourceAllocationException(
+                f"the body has {len(body)} bytes; the broker takes {connection.max_body}", "MESSAGE_TOO_LARGE"
+            )
+        if completion is None and session.waits[delivery_mode]:
+            completion = Completion()
+        # The sequence is inside the packed command, the command's size belongs to what is tracked: both are known once
+        # the command is packed with the next sequence.
+        packed = pack((24, session.id, session.sequence + 1, destination._text, fields))
+        session.track(len(packed), completion)
+        connection.outbox.append(packed)
+        message._sent(message_id, timestamp, priority, delivery_mode, expiration, delivery_time, destination)
+        return completion
+
+
+def _mode(delivery_mode: Any) -> int:
+    if type(delivery_mode) is not int or not 1 <= delivery_mode <= 2:
+        raise JMSException(
+            f"{delivery_mode!r} is not a delivery mode; use DeliveryMode.PERSISTENT or DeliveryMode.NON_PERSISTENT"
+        )
+    return delivery_mode
+
+
+def _priority(priority: Any) -> int:
+    if type(priority) is not int or not 0 <= priority <= 9:
+        raise JMSException(f"{priority!r} is not a priority; priorities are 0 to 9")
+    return priority
+
+
+def _duration(what: str, milliseconds: Any) -> int:
+    if type(milliseconds) is not int or not 0 <= milliseconds <= _LONGEST:
+        raise JMSException(f"a {what} is an int of milliseconds that is not negative, not {milliseconds!r}")
+    return milliseconds

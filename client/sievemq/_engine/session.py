@@ -1,0 +1,422 @@
+"""A session: its acknowledgement mode, what it was handed, its transaction, and its sends that are not yet settled."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from sievemq._engine.completion import Completion
+from sievemq._engine.consumer import EngineConsumer
+from sievemq.exceptions import (
+    IllegalStateException,
+    JMSException,
+    TransactionRolledBackException,
+    exception_for,
+)
+from sievemq_core.wire.commands import Command
+
+if TYPE_CHECKING:
+    from sievemq._engine.connection import ClientConnection
+    from sievemq.destinations import Destination
+
+__all__ = [
+    "AUTO_ACKNOWLEDGE",
+    "CLIENT_ACKNOWLEDGE",
+    "DUPS_OK_ACKNOWLEDGE",
+    "SESSION_TRANSACTED",
+    "EngineSession",
+]
+
+SESSION_TRANSACTED: Final = 0
+AUTO_ACKNOWLEDGE: Final = 1
+CLIENT_ACKNOWLEDGE: Final = 2
+DUPS_OK_ACKNOWLEDGE: Final = 3
+
+
+def no_hook() -> None:
+    """Stands in until a front sets `acknowledge_hook`."""
+
+
+class EngineSession:
+    """One session of a connection. Made by :meth:`ClientConnection.open_session`.
+
+    Args:
+        connection: where it belongs.
+        number: its id.
+        mode: one of the four acknowledgement modes.
+
+    Attributes:
+        opened: settled when the broker has opened or refused it.
+        acknowledge_hook: what ``message.acknowledge()`` of a message received here calls; set by the front.
+        waits: by delivery mode, whether a synchronous send waits for the broker's confirm (D-24).
+        waiting: sends whose fate somebody waits for: (sequence, completion), in order.
+    """
+
+    __slots__ = (
+        "_barriers",
+        "_consumed",
+        "_sizes",
+        "acknowledge_hook",
+        "acknowledges_itself",
+        "byte_limit",
+        "closed",
+        "confirmed",
+        "confirmed_bytes",
+        "connection",
+        "consumers",
+        "id",
+        "mode",
+        "opened",
+        "sent_bytes",
+        "sequence",
+        "sequence_limit",
+        "transacted",
+        "waiting",
+        "waits",
+        "window_waiters",
+    )
+
+    def __init__(self, connection: ClientConnection, number: int, mode: int) -> None:
+        self.connection = connection
+        self.id = number
+        self.mode = mode
+        self.transacted = mode == SESSION_TRANSACTED
+        self.acknowledges_itself = mode in (AUTO_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE)
+        self.acknowledge_hook: Callable[[], None] = no_hook
+        policy = connection.options.send_confirm
+        self.waits = (False, policy == "always", policy == "always" or (policy == "auto" and not self.transacted))
+        self.opened: Completion[Any] = Completion()
+        self.closed = False
+        self.consumers: dict[int, EngineConsumer] = {}
+        # Consumers that are closed here but handed messages over that may be unacknowledged: id -> last tag (MCO-09).
+        self._consumed: dict[int, int] = {}
+        # Sends: `sequence` and `sent_bytes` are written by the sender alone, the rest by whoever holds the lock.
+        self.sequence = 0
+        self.sent_bytes = 0
+        self.confirmed = 0
+        self.confirmed_bytes = 0
+        self._sizes: deque[int] = deque()
+        self.waiting: deque[tuple[int, Completion[None]]] = deque()
+        self._barriers: deque[tuple[int, Completion[None]]] = deque()
+        self.window_waiters: list[Completion[None]] = []
+        self.sequence_limit = connection.window_messages
+        self.byte_limit = connection.window_bytes
+
+    # -- what a call may do ------------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise unless the session can be used (CLO-17).
+
+        Raises:
+            IllegalStateException: the session or its connection is closed.
+            JMSException: the connection is lost.
+        """
+        if self.closed:
+            raise IllegalStateException("the session is closed")
+        self.connection.check_open()
+
+    # -- consumers ---------------------------------------------------------------------------------------------------
+
+    def open_consumer(
+        self,
+        destination: Destination,
+        address: str,
+        selector: str | None = None,
+        *,
+        no_local: bool = False,
+        subscription: str | None = None,
+        durable: bool = False,
+        shared: bool = False,
+    ) -> EngineConsumer:
+        """Open a consumer; it is in the session's list once its `opened` has succeeded.
+
+        Args:
+            destination: what its messages show as JMSDestination.
+            address: the destination's address in text.
+            selector: condition; None or blank for none (SEL-03, D-12). Verified here, before anything is sent (SEL-01).
+            no_local: topics: not what this connection publishes (SES-21).
+            subscription: name of a durable or shared subscription.
+            durable, shared: kind of the subscription (section 29).
+
+        Raises:
+            InvalidSelectorException: with the place of the mistake (SEL-02).
+            IllegalStateException: the session is closed, or an unshared durable consumer without a client id (SUB-10).
+            JMSException: a subscription without a name (SUB-29).
+        """
+        self.check_open()
+        connection = self.connection
+        selector = connection.check_selector(selector)
+        if durable or shared:
+            if not subscription:
+                raise JMSException("a durable or shared consumer needs the name of its subscription")
+            if durable and not shared and connection.client_id is None:
+                raise IllegalStateException(
+                    "an unshared durable consumer needs a client id: set it on the connection first (SUB-10)"
+                )
+        consumer = EngineConsumer(
+            self,
+            connection.next_consumer(),
+            destination,
+            address,
+            selector,
+            no_local=no_local,
+            subscription=subscription,
+            durable=durable,
+            shared=shared,
+        )
+        connection.open_consumer(consumer)
+        return consumer
+
+    def close_consumer(self, consumer: EngineConsumer) -> Completion[Any]:
+        """See :meth:`EngineConsumer.close`."""
+        consumer.mark_closed()
+        self.consumers.pop(consumer.id, None)
+        connection = self.connection
+        connection.forget_consumer(consumer)
+        if connection.failure is not None or consumer.gone is not None or connection.closed:
+            done: Completion[Any] = Completion()
+            done.succeed(None)
+            return done
+        self._keep_consumed(consumer)
+        consumer.buffer.clear()
+        return connection.request(Command.CLOSE_CONSUMER, consumer.id, consumer.handed)
+
+    def consumer_is_gone(self, consumer: EngineConsumer, error: Exception) -> None:
+        """The broker closed the consumer: its destination is deleted, or an administrator did it."""
+        consumer.gone = error
+        consumer.buffer.clear()
+        self.consumers.pop(consumer.id, None)
+        self.connection.forget_consumer(consumer)
+        self._keep_consumed(consumer)
+        consumer.mark_closed()
+
+    def _keep_consumed(self, consumer: EngineConsumer) -> None:
+        # Also in AUTO mode: the consumer may be closed by its own listener, before the message is done (MCO-08).
+        if consumer.handed != consumer.done:
+            self._consumed[consumer.id] = consumer.handed
+
+    def _all_done(self) -> None:
+        self._consumed.clear()
+        for consumer in self.consumers.values():
+            consumer.done = consumer.handed
+
+    def set_flowing(self, flowing: bool) -> None:
+        """The connection starts or stops: open or shut the gate of every consumer."""
+        for consumer in tuple(self.consumers.values()):
+            consumer.set_flowing(flowing and not self.closed)
+
+    def handed(self) -> tuple[int, ...]:
+        """The field `handed` of a request: consumer, tag, consumer, tag, …"""
+        pairs: list[int] = []
+        for number, tag in self._consumed.items():
+            pairs += (number, tag)
+        for consumer in self.consumers.values():
+            if consumer.handed:
+                pairs += (consumer.id, consumer.handed)
+        return tuple(pairs)
+
+    # -- acknowledgement, recovery, transactions ---------------------------------------------------------------------
+
+    def acknowledge(self) -> Completion[Any]:
+        """Acknowledge everything the session was handed (MSG-01, ACK-05, CTX-15).
+
+        Returns:
+            The broker's answer; settled at once where acknowledge() has no effect (ACK-07).
+
+        Raises:
+            IllegalStateException: the session is closed (CLO-20).
+        """
+        self.check_open()
+        if self.mode != CLIENT_ACKNOWLEDGE:
+            return _nothing_to_do()
+        pairs = self.handed()
+        if not pairs:
+            return _nothing_to_do()
+        self._all_done()
+        return self.connection.request(Command.ACKNOWLEDGE_ALL, self.id, pairs)
+
+    def recover(self) -> Completion[Any]:
+        """Have everything handed and not acknowledged come again, marked (ACK-08).
+
+        Raises:
+            IllegalStateException: the session is transacted (ACK-12) or closed.
+        """
+        self.check_open()
+        if self.transacted:
+            raise IllegalStateException("recover() is for sessions that are not transacted: use rollback()")
+        if self.acknowledges_itself and not self._consumed and all(c.done == c.handed for c in self.consumers.values()):
+            return _nothing_to_do()  # ACK-10: everything is acknowledged; what is buffered just comes
+        return self._take_back(Command.RECOVER)
+
+    def commit(self) -> Completion[Any]:
+        """Publish what the session sent, acknowledge what it was handed, all or nothing (TXN-10).
+
+        The completion fails with TransactionRolledBackException if it ended as a rollback (TXN-09).
+
+        Raises:
+            IllegalStateException: the session is not transacted (TXN-08) or closed.
+        """
+        self._check_transacted("commit")
+        completion = self.connection.request(Command.COMMIT, self.id, self.handed())
+        completion.add_callback(self._committed)
+        return completion
+
+    def rollback(self) -> Completion[Any]:
+        """Forget what the session sent; what it was handed comes again, marked (TXN-04).
+
+        Raises:
+            IllegalStateException: the session is not transacted (TXN-08) or closed.
+        """
+        self._check_transacted("rollback")
+        return self._take_back(Command.ROLLBACK)
+
+    def _check_transacted(self, verb: str) -> None:
+        self.check_open()
+        if not self.transacted:
+            raise IllegalStateException(f"{verb}() is for transacted sessions")
+
+    def _committed(self, completion: Completion[Any]) -> None:
+        self._all_done()
+        if isinstance(completion.error, TransactionRolledBackException):
+            # What is in the buffers was sent before the broker took it back.
+            self._reset_credit()
+            self._resume()
+
+    def _take_back(self, verb: int) -> Completion[Any]:
+        pairs = self.handed()
+        self._all_done()
+        completion = self.connection.request(verb, self.id, pairs)
+        for consumer in self.consumers.values():
+            self.connection.ignore_deliveries(consumer)  # until the answer: sent before the broker took them back
+        self._reset_credit()
+        completion.add_callback(lambda _: self._resume())
+        return completion
+
+    def _reset_credit(self) -> None:
+        for consumer in self.consumers.values():
+            consumer.reset_credit()
+
+    def _resume(self) -> None:
+        for consumer in tuple(self.consumers.values()):
+            self.connection.heed_deliveries(consumer)
+            consumer.set_flowing(self.connection.started)
+
+    # -- sends -------------------------------------------------------------------------------------------------------
+
+    def track(self, size: int, completion: Completion[None] | None) -> int:
+        """Count a send of `size` bytes and return its sequence; called by the sender, right before it queues it."""
+        sequence = self.sequence = self.sequence + 1
+        self.sent_bytes += size
+        self._sizes.append(size)
+        if completion is not None:
+            self.waiting.append((sequence, completion))
+            if self.connection.failure is not None:  # lost between the caller's check and here
+                self.fail_sends(self.connection.failure)
+        return sequence
+
+    @property
+    def window_is_full(self) -> bool:
+        """Too many messages or bytes are unconfirmed: a further send has to wait for :meth:`window_opens`."""
+        return self.sequence >= self.sequence_limit or self.sent_bytes >= self.byte_limit
+
+    def window_opens(self) -> Completion[None]:
+        """Settled as soon as the window has room again, or the connection is lost."""
+        completion: Completion[None] = Completion()
+        if self.connection.failure is not None:
+            completion.fail(self.connection.failure)
+        elif not self.window_is_full:
+            completion.succeed(None)
+        else:
+            self.window_waiters.append(completion)
+        return completion
+
+    def sends_settled(self) -> Completion[None]:
+        """Settled once every send made so far is confirmed or has failed (CPL-09, CPL-10)."""
+        completion: Completion[None] = Completion()
+        if self.confirmed >= self.sequence or self.connection.failure is not None:
+            completion.succeed(None)
+        else:
+            self._barriers.append((self.sequence, completion))
+        return completion
+
+    def confirm(self, sequence: int) -> None:
+        """CONFIRM: every send up to this one is settled."""
+        if sequence < self.confirmed:
+            return
+        sizes = self._sizes
+        done = 0
+        for _ in range(min(sequence - self.confirmed, len(sizes))):
+            done += sizes.popleft()
+        self.confirmed = sequence
+        self.confirmed_bytes += done
+        self.sequence_limit = sequence + self.connection.window_messages
+        self.byte_limit = self.confirmed_bytes + self.connection.window_bytes
+        waiting = self.waiting
+        while waiting and waiting[0][0] <= sequence:
+            waiting.popleft()[1].succeed(None)
+        while self._barriers and self._barriers[0][0] <= sequence:
+            self._barriers.popleft()[1].succeed(None)
+        if self.window_waiters and not self.window_is_full:
+            waiters, self.window_waiters = self.window_waiters, []
+            for waiter in waiters:
+                waiter.succeed(None)
+
+    def send_failed(self, sequence: int, code: int, text: str) -> None:
+        """SEND_FAILED: one send was refused; all before it are settled."""
+        self.confirm(sequence - 1)
+        error = exception_for(code, text)
+        waiting = self.waiting
+        known = False
+        while waiting and waiting[0][0] <= sequence:
+            known = True
+            waiting.popleft()[1].fail(error)
+        self.confirm(sequence)
+        if not known and not self.transacted:  # D-24: nobody waits for it; in a transaction the commit tells
+            self.connection.report(error)
+
+    def fail_sends(self, error: Exception) -> None:
+        """The connection is lost: everything that somebody waits for fails, in order (D-32)."""
+        while True:
+            try:
+                completion = self.waiting.popleft()[1]
+            except IndexError:
+                break
+            completion.fail(error)
+        while self._barriers:
+            self._barriers.popleft()[1].succeed(None)
+        waiters, self.window_waiters = self.window_waiters, []
+        for waiter in waiters:
+            waiter.fail(error)
+
+    # -- closing -----------------------------------------------------------------------------------------------------
+
+    def mark_closed(self) -> None:
+        """Nothing is handed over from here on; whoever waits at a consumer learns it (CLO-06)."""
+        self.closed = True
+        for consumer in tuple(self.consumers.values()):
+            consumer.mark_closed()
+
+    def close(self) -> Completion[Any]:
+        """Close it: a transaction is rolled back, unacknowledged messages go back (CLO-03, ACK-15, TXN-05).
+
+        The caller has made sure that nobody is between `take` and `settle` in another thread, and that listeners have
+        returned (CLO-08).
+        """
+        self.mark_closed()
+        connection = self.connection
+        if connection.failure is not None or connection.closed:
+            connection.forget_session(self)
+            return _nothing_to_do()
+        completion = connection.request(Command.CLOSE_SESSION, self.id, self.handed())
+        for consumer in tuple(self.consumers.values()):
+            connection.forget_consumer(consumer)
+        self.consumers.clear()
+        completion.add_callback(lambda _: connection.forget_session(self))
+        return completion
+
+
+def _nothing_to_do() -> Completion[Any]:
+    completion: Completion[Any] = Completion()
+    completion.succeed(None)
+    return completion
