@@ -4,8 +4,8 @@ The blocking and the asyncio front drive one :class:`ClientConnection` each. How
 
 **Bytes.** ``engine = ClientConnection(options, clock)``; ``opened = engine.open()``. Feed what the broker sends to
 ``engine.receive_data(data)``, its end to ``engine.receive_eof()``, a failed transport to ``engine.lost(error)``; none
-of them raises. After every call that may have said something, write ``engine.data_to_send()``; the bytes of two calls are
-written in the order of the calls. ``engine.has_output`` tells whether there is something; a front may let it wait for
+of them raises. After every call that may have said something, write ``engine.data_to_send()``; the bytes of two calls
+are written in the order of the calls. ``engine.has_output`` tells whether there is something; a front may let it wait for
 a few milliseconds when more is likely to follow, never longer, and not when it is about to wait for the broker.
 Call ``engine.tick(monotonic_ms)`` when it said, for heartbeats.
 
