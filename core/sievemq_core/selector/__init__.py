@@ -1,0 +1,28 @@
+"""The selector language (§3.8): from text to a function, an index plan and a readable error.
+
+    source    spans, the error with its caret, warnings          dialect    what differs between the languages
+    lexer     text -> tokens                                     plan       tree -> when is it TRUE?
+    parser    tokens -> tree (ast)                               facts      plan -> necessary conditions for an index
+    checker   types and names that the text shows                to_python  plan -> function
+    printer   tree -> text, canonical text                       evaluate   the reference: tree + message -> truth value
+    advice    warnings                                           cache      compiled selectors by text
+
+``compiled`` puts them together; arithmetic, like and names are what both ways of evaluation share.
+"""
+
+from sievemq_core.selector.compiled import CompiledSelector, cache, compile_selector
+from sievemq_core.selector.dialect import Dialect
+from sievemq_core.selector.facts import Facts, bucket_key, message_key
+from sievemq_core.selector.source import SelectorError, SelectorWarning
+
+__all__ = [
+    "CompiledSelector",
+    "Dialect",
+    "Facts",
+    "SelectorError",
+    "SelectorWarning",
+    "bucket_key",
+    "cache",
+    "compile_selector",
+    "message_key",
+]

@@ -1,0 +1,108 @@
+"""Warnings: what is legal and hardly meant. They are few and certain; none of them refuses a selector."""
+
+from __future__ import annotations
+
+from sievemq_core.selector.ast import (
+    Between,
+    Compare,
+    Identifier,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Node,
+    Unary,
+    walk,
+)
+from sievemq_core.selector.facts import Facts
+from sievemq_core.selector.names import HEADERS, MODES, FieldType, field_type
+from sievemq_core.selector.source import SelectorWarning, Span
+
+__all__ = ["advise"]
+
+_LOWER_HEADERS = {header.lower(): header for header in HEADERS}
+
+
+def advise(node: Node, facts: Facts) -> tuple[SelectorWarning, ...]:
+    """The warnings for a checked selector, from left to right; the one about the whole selector comes last.
+
+    Args:
+        node: the checked tree.
+        facts: what the plan demands.
+    """
+    found: list[SelectorWarning] = []
+    seen: set[str] = set()
+    for part in walk(node):
+        match part:
+            case Identifier(name=name) if name not in HEADERS and name.lower() in _LOWER_HEADERS and name not in seen:
+                seen.add(name)
+                header = _LOWER_HEADERS[name.lower()]
+                found.append(_warning("header-case", f"{name} is a property; the header field is {header}", part.span))
+            case Compare():
+                found += _of_comparison(part)
+            case Between(operand=Identifier(name=name)) if field_type(name) in (FieldType.TEXT, FieldType.MODE):
+                found.append(_unlike(name, part.span))
+            case Between(low=low, high=high) if _is_reversed(_number(low), _number(high)):
+                found.append(_warning("empty-range", "the lower bound of BETWEEN is above the upper", part.span))
+            case (In() | Like()) as operation if isinstance(operation.operand, Identifier):
+                name = operation.operand.name
+                if field_type(name) is FieldType.NUMBER:
+                    found.append(_unlike(name, part.span))
+                if isinstance(operation, In):
+                    found += _of_list(operation)
+            case IsNull(operand=Identifier(name=name)) if field_type(name) in (FieldType.NUMBER, FieldType.MODE):
+                found.append(_warning("never-null", f"{name} is never NULL", part.span))
+            case _:
+                pass
+    if facts.never:
+        found.append(_warning("never-matches", "no message can match this selector", node.span))
+    elif facts.always:
+        found.append(_warning("always-matches", "every message matches this selector", node.span))
+    return tuple(found)
+
+
+def _of_comparison(node: Compare) -> list[SelectorWarning]:
+    for name, other in ((node.left, node.right), (node.right, node.left)):
+        if not isinstance(name, Identifier) or not isinstance(other, Literal | Unary):
+            continue
+        value = other.value if isinstance(other, Literal) else 0
+        kind = field_type(name.name)
+        if kind is FieldType.MODE and (not isinstance(value, str) or value not in MODES.values()):
+            modes = " or ".join(f"'{mode}'" for mode in MODES.values())
+            return [_warning("delivery-mode", f"JMSDeliveryMode is {modes}, nothing else", node.span)]
+        if (kind is FieldType.NUMBER and isinstance(value, str | bool)) or (
+            kind is FieldType.TEXT and not isinstance(value, str)
+        ):
+            return [_unlike(name.name, node.span)]
+    return []
+
+
+def _of_list(node: In) -> list[SelectorWarning]:
+    seen: set[object] = set()
+    for item in node.items:
+        if item.value in seen:
+            return [_warning("repeated-item", "the list names this string twice", item.span)]
+        seen.add(item.value)
+    return []
+
+
+def _number(node: Node) -> int | float | None:
+    sign = 1
+    while isinstance(node, Unary):
+        sign, node = (-sign if node.op == "-" else sign), node.operand
+    if isinstance(node, Literal) and not isinstance(node.value, str | bool):
+        return sign * node.value
+    return None
+
+
+def _is_reversed(low: int | float | None, high: int | float | None) -> bool:
+    return low is not None and high is not None and low > high
+
+
+def _unlike(name: str, span: Span) -> SelectorWarning:
+    kind = "a number" if field_type(name) is FieldType.NUMBER else "text"
+    return _warning("unlike-types", f"{name} is {kind}, so this operation is always false", span)
+
+
+def _warning(code: str, message: str, span: Span) -> SelectorWarning:
+    return SelectorWarning(code, message, span)

@@ -1,0 +1,43 @@
+"""A bounded memory of compiled selectors: the same few texts come again with every consumer and every reconnect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Generic, NamedTuple, TypeVar
+
+__all__ = ["MAX_ENTRIES", "CacheInfo", "SelectorCache"]
+
+#: Selectors remembered; the one not used for longest goes first. Errors are not remembered.
+MAX_ENTRIES = 2_048
+
+_T = TypeVar("_T")
+_D = TypeVar("_D")
+
+
+class CacheInfo(NamedTuple):
+    """The counters of a cache since its last clearing."""
+
+    hits: int
+    misses: int
+    maximum: int
+    size: int
+
+
+class SelectorCache(Generic[_D, _T]):
+    """Calls `make(text, dialect)` once per distinct pair, as long as it is remembered. May be shared by threads."""
+
+    __slots__ = ("_cached", "get")
+
+    def __init__(self, make: Callable[[str, _D], _T], maximum: int = MAX_ENTRIES) -> None:
+        self._cached = lru_cache(maximum)(make)
+        self.get: Callable[[str, _D], _T] = self._cached
+
+    def info(self) -> CacheInfo:
+        """The counters."""
+        hits, misses, maximum, size = self._cached.cache_info()
+        return CacheInfo(hits, misses, maximum or 0, size)
+
+    def clear(self) -> None:
+        """Forget everything and set the counters to 0."""
+        self._cached.cache_clear()

@@ -1,0 +1,245 @@
+"""The tree is well-typed as far as the text shows it; what comes out is what every back-end may rely on.
+
+Refused are visible mistakes (D-06, SEL-04), names that no selector may use (D-08) and what a small dialect lacks
+(D-16). What only a message can show is never an error.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from enum import Enum
+from typing import NoReturn
+
+from sievemq_core.selector.ast import (
+    And,
+    Arithmetic,
+    Between,
+    Compare,
+    Identifier,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Node,
+    Not,
+    Or,
+    Unary,
+    walk,
+)
+from sievemq_core.selector.dialect import Dialect
+from sievemq_core.selector.like import PatternError, parse_pattern
+from sievemq_core.selector.names import HEADERS, OTHER_HEADERS
+from sievemq_core.selector.source import SelectorError
+
+__all__ = ["check"]
+
+
+class Kind(Enum):
+    """What the text alone says about a node; the value is how an error message calls it."""
+
+    STRING = "a string"
+    NUMBER = "a number"
+    BOOLEAN = "a boolean"
+    UNKNOWN = "a property"
+    CONDITION = "a condition"
+
+
+def check(node: Node, text: str, dialect: Dialect) -> None:
+    """Refuse a tree that can be seen to be wrong.
+
+    Args:
+        node: what the parser made.
+        text: the selector, for error messages.
+        dialect: whose rules apply.
+
+    Raises:
+        SelectorError: at the first mistake, from left to right.
+    """
+    _Checker(text, dialect).condition(node)
+
+
+class _Checker:
+    __slots__ = ("_dialect", "_text")
+
+    def __init__(self, text: str, dialect: Dialect) -> None:
+        self._text = text
+        self._dialect = dialect
+
+    # -- conditions ---------------------------------------------------------------------------------------------
+
+    def condition(self, node: Node) -> None:
+        """`node` stands where a condition must."""
+        if self._dialect.operators_minimal:
+            self._only_minimal(node)
+        match node:
+            case And() | Or():
+                for operand in node.operands:
+                    self.condition(operand)
+            case Not():
+                self.condition(node.operand)
+            case Compare():
+                self._compare(node)
+            case Between():
+                for part in (node.operand, node.low, node.high):
+                    self._number(part, "BETWEEN")
+            case In():
+                self._subject(node.operand, "IN")
+            case Like():
+                self._subject(node.operand, "LIKE")
+                self._pattern(node)
+            case IsNull():
+                self._subject(node.operand, "IS NOT NULL" if node.negated else "IS NULL")
+            case Identifier():
+                self._name(node)  # a boolean property; what else it may be, only a message shows (D-07)
+            case Literal() if isinstance(node.value, bool):
+                pass
+            case Literal():
+                kind = "string" if isinstance(node.value, str) else "number"
+                self._fail(f"the {kind} {self._source(node)} is no condition", node, hint="compare it with something")
+            case Unary() | Arithmetic():
+                self._fail("a computed number is no condition", node, hint="compare it with something")
+
+    def _compare(self, node: Compare) -> None:
+        left, right = self._value(node.left), self._value(node.right)
+        for side, kind in ((node.left, left), (node.right, right)):
+            if kind is Kind.CONDITION:
+                self._fail(
+                    "a condition cannot be compared with anything",
+                    side,
+                    hint="write the condition itself, or NOT in front of it, and join with AND or OR",
+                )
+        if node.op not in ("=", "<>"):
+            for side, kind in ((node.left, left), (node.right, right)):
+                if kind in (Kind.STRING, Kind.BOOLEAN):  # §3.8.1.3: strings and booleans have = and <> only
+                    self._fail(
+                        f"{kind.value} has no order, so '{node.op}' cannot compare it",
+                        side,
+                        hint="strings and booleans can be compared with = and <> only",
+                    )
+        if left is not right and Kind.UNKNOWN not in (left, right):
+            self._fail(
+                f"{left.value} is never comparable with {right.value}",
+                node,
+                hint="only values of one kind can be compared",
+            )
+
+    def _subject(self, node: Node, operation: str) -> None:
+        """IN, LIKE and IS NULL are about one header field or property (§3.8.1.3)."""
+        if not isinstance(node, Identifier):
+            self._fail(
+                f"{operation} is about a header field or property, not {_described(node)}", node, expected="a name"
+            )
+        self._name(node)
+
+    def _pattern(self, node: Like) -> None:
+        assert isinstance(node.pattern.value, str)
+        escape = node.escape.value if node.escape is not None else None
+        assert escape is None or isinstance(escape, str)
+        try:
+            parse_pattern(node.pattern.value, escape)
+        except PatternError:
+            self._fail(
+                "the pattern ends with its escape character, which escapes nothing",
+                node.pattern,
+                hint="write the escape character twice to mean itself",
+            )
+
+    # -- values -------------------------------------------------------------------------------------------------
+
+    def _value(self, node: Node) -> Kind:
+        """What `node` is, standing where a value may."""
+        match node:
+            case Literal():
+                if isinstance(node.value, str):
+                    return Kind.STRING
+                return Kind.BOOLEAN if isinstance(node.value, bool) else Kind.NUMBER
+            case Identifier():
+                self._name(node)
+                return Kind.UNKNOWN
+            case Unary():
+                if self._dialect.operators_minimal and not isinstance(node.operand, Literal):
+                    self._fail("this dialect has no arithmetic", node)
+                self._number(node.operand, f"'{node.op}'")
+                return Kind.NUMBER
+            case Arithmetic():
+                if self._dialect.operators_minimal:
+                    self._fail("this dialect has no arithmetic", node)
+                self._number(node.left, f"'{node.op}'")
+                self._number(node.right, f"'{node.op}'")
+                return Kind.NUMBER
+            case _:
+                return Kind.CONDITION
+
+    def _number(self, node: Node, operation: str) -> None:
+        kind = self._value(node)
+        if kind not in (Kind.NUMBER, Kind.UNKNOWN):
+            hint = None
+            if kind is Kind.STRING and operation in ("'-'", "'+'"):
+                hint = "strings cannot be joined, and a name has no '-' in it"
+            self._fail(f"{operation} works on numbers, not on {kind.value}", node, expected="a number", hint=hint)
+
+    def _name(self, node: Identifier) -> None:
+        """D-08: of the header fields six may be named; JMSX… and JMS_… are properties."""
+        name = node.name
+        if not name.startswith("JMS") or name in HEADERS or name.startswith(("JMSX", "JMS_")):
+            return
+        allowed = ", ".join(sorted(HEADERS))
+        if name in OTHER_HEADERS:
+            self._fail(f"the header field {name} cannot be used in a selector", node, hint=f"usable are {allowed}")
+        close = get_close_matches(name[:60], HEADERS, n=1, cutoff=0.6) or [
+            header for header in HEADERS if header.lower() == name.lower()
+        ]
+        self._fail(
+            f"there is no header field {name[:60]}",
+            node,
+            hint=f"did you mean {close[0]}?"
+            if close
+            else f"names with JMS in front are reserved; usable are {allowed}",
+        )
+
+    # -- the small dialect --------------------------------------------------------------------------------------
+
+    def _only_minimal(self, node: Node) -> None:
+        match node:
+            case And() | Compare(op="=") | IsNull(negated=False):
+                return
+            case Identifier() | Literal():
+                self._fail(
+                    f"in the dialect {self._dialect} a name or constant is no condition", node, hint="write name = TRUE"
+                )
+            case Compare():
+                what = f"'{node.op}'"
+            case Or():
+                what = "OR"
+            case Not():
+                what = "NOT"
+            case Between() | In() | Like() | IsNull():
+                what = "IS NOT NULL" if isinstance(node, IsNull) else type(node).__name__.upper()
+            case _:
+                what = "arithmetic"
+        self._fail(f"the dialect {self._dialect} has no {what}", node, hint="it has AND, = and IS NULL")
+
+    def _source(self, node: Node) -> str:
+        text = self._text[node.span[0] : node.span[1]]
+        return text if len(text) <= 40 else text[:39] + "…"
+
+    def _fail(self, message: str, node: Node, *, expected: str | None = None, hint: str | None = None) -> NoReturn:
+        start, end = node.span
+        raise SelectorError(message, self._text, start, end - start, expected=expected, hint=hint)
+
+
+def _described(node: Node) -> str:
+    match node:
+        case Literal():
+            if isinstance(node.value, bool):
+                return "TRUE or FALSE"
+            return "a string" if isinstance(node.value, str) else "a number"
+        case Unary() | Arithmetic():
+            return "a computed number"
+        case _:
+            return "a condition"
+
+
+def names_of(node: Node) -> frozenset[str]:
+    """Every header field and property that the tree names."""
+    return frozenset(part.name for part in walk(node) if isinstance(part, Identifier))

@@ -1,0 +1,71 @@
+"""What differs between the selector languages that SieveMQ understands, as flags that the passes ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DIALECTS", "IBM_MQ", "JAKARTA", "MQE", "Dialect", "dialect_named"]
+
+_WORDS = frozenset({"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dialect:
+    """One selector language.
+
+    Attributes:
+        name: how users name it.
+        reserved: words that cannot be identifiers, in upper case.
+        operators_minimal: only AND, ``=`` and IS NULL exist (D-16).
+        strict_numbers: an exact literal is a long, an approximate one a double, and a property equals it only if it is
+            of that very type; against a header a literal takes the header's type (D-16).
+        unlike_is_fatal: comparing unlike types makes the whole selector false, not just the operation (D-15, D-16).
+        null_arithmetic_is_fatal: so does arithmetic on NULL (D-15).
+        null_between_is_false: BETWEEN with a NULL is false and NOT BETWEEN true instead of unknown (D-15).
+        zero_id_matches_any: ``JMSMessageID = 'ID:000…'`` and the same for JMSCorrelationID match any message (D-15).
+    """
+
+    name: str
+    reserved: frozenset[str]
+    operators_minimal: bool = False
+    strict_numbers: bool = False
+    unlike_is_fatal: bool = False
+    null_arithmetic_is_fatal: bool = False
+    null_between_is_false: bool = False
+    zero_id_matches_any: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+#: Jakarta Messaging 3.1 (§3.8) with decisions D-01 to D-14.
+JAKARTA = Dialect("jakarta", _WORDS | {"ESCAPE"})
+
+#: The language as IBM MQ describes it (D-15).
+IBM_MQ = Dialect(
+    "ibm-mq",
+    _WORDS,
+    unlike_is_fatal=True,
+    null_arithmetic_is_fatal=True,
+    null_between_is_false=True,
+    zero_id_matches_any=True,
+)
+
+#: The small language of MQ Everyplace (D-16).
+MQE = Dialect("mqe", _WORDS, operators_minimal=True, strict_numbers=True, unlike_is_fatal=True)
+
+DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (JAKARTA, IBM_MQ, MQE)}
+
+
+def dialect_named(dialect: str | Dialect) -> Dialect:
+    """The dialect of that name (or itself).
+
+    Raises:
+        ValueError: there is none of that name; the text lists those there are.
+    """
+    if isinstance(dialect, Dialect):
+        return dialect
+    try:
+        return DIALECTS[dialect]
+    except KeyError:
+        raise ValueError(f"no selector dialect {dialect!r}; there are {', '.join(DIALECTS)}") from None

@@ -1,0 +1,258 @@
+"""What must be true of every message that a selector matches: the raw material of an index.
+
+Facts are *necessary* conditions, derived from the plan. An index that finds consumers by them may offer a consumer too
+many messages, never too few; the selector's function decides.
+
+How to look up. Java's ``=`` does not behave like a hash key: 5 equals 5.0, TRUE does not equal 1, and a large long
+equals a double that Python calls different. So the sets in ``equalities`` hold *keys*: every key that a matching value
+can have. For a message take ``message_key(name, properties, headers)``, or ``bucket_key(value)`` for a value at hand,
+and see whether it is in the set. NULL has the key None, which is in no set. Constants for which no finite set of keys would do
+(approximate ones beyond 2^53) simply give no fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from sievemq_core.message.values import Float, PropertyValue
+from sievemq_core.selector import plan
+from sievemq_core.selector.arithmetic import to_float
+from sievemq_core.selector.names import FieldType, Headers, read
+
+__all__ = ["Facts", "Key", "Range", "bucket_key", "derive", "message_key"]
+
+Key = str | int | float | tuple[str, bool] | None
+"""A hashable stand-in for a value; see :func:`bucket_key`."""
+
+_TRUE, _FALSE = ("boolean", True), ("boolean", False)
+
+
+def bucket_key(value: PropertyValue) -> Key:
+    """The key of a value: the value itself, but booleans apart from 1 and 0, which they equal in Python."""
+    if value is True:
+        return _TRUE
+    if value is False:
+        return _FALSE
+    return value
+
+
+def message_key(name: str, properties: Mapping[str, PropertyValue], headers: Headers) -> Key:
+    """The key of what a selector sees under `name` in a message; None for NULL."""
+    return bucket_key(read(name, properties, headers))
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A number that must lie between two bounds, both included: a strict bound is widened, which is still necessary.
+
+    Bounds are doubles rounded outwards far enough that a comparison as floats holds for every matching value of any
+    numeric type; compare with ``low <= value <= high``.
+    """
+
+    low: float = -inf
+    high: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Necessary conditions. Header fields appear under their JMS names.
+
+    Attributes:
+        names: every header field and property that the selector names.
+        uses_properties: a property is among them; if not, properties need not be decoded.
+        equalities: name -> the keys one of which the value must have, sorted by name.
+        ranges: name -> bounds of the number it must be, sorted by name.
+        prefixes: name -> texts one of which the value must begin with, sorted by name.
+        present: names that must not be NULL.
+        absent: names that must be NULL.
+        never: no message can match.
+        always: every message matches.
+    """
+
+    names: frozenset[str] = frozenset()
+    uses_properties: bool = False
+    equalities: tuple[tuple[str, frozenset[Key]], ...] = ()
+    ranges: tuple[tuple[str, Range], ...] = ()
+    prefixes: tuple[tuple[str, frozenset[str]], ...] = ()
+    present: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
+    never: bool = False
+    always: bool = False
+
+
+@dataclass(slots=True)
+class _Need:
+    """What one name must be like, gathered so far."""
+
+    keys: frozenset[Key] | None = None
+    range: Range | None = None
+    prefixes: frozenset[str] | None = None
+    present: bool = False
+    absent: bool = False
+
+    @property
+    def impossible(self) -> bool:
+        """No value can satisfy it."""
+        return (
+            (self.present and self.absent)
+            or (self.keys is not None and not self.keys)
+            or (self.range is not None and self.range.low > self.range.high)
+        )
+
+
+@dataclass(slots=True)
+class _Needs:
+    by_name: dict[str, _Need] = field(default_factory=dict)
+    never: bool = False
+
+
+def derive(test: plan.Test, names: Iterable[str]) -> Facts:
+    """The facts of a plan.
+
+    Args:
+        test: the plan.
+        names: every name in the selector's text.
+    """
+    needs = _needs(test)
+    everything = frozenset(names)
+    by_name = sorted(needs.by_name.items())
+    return Facts(
+        names=everything,
+        uses_properties=any(plan.field_type(name) is FieldType.PROPERTY for name in everything),
+        equalities=tuple((name, need.keys) for name, need in by_name if need.keys is not None),
+        ranges=tuple((name, need.range) for name, need in by_name if need.range is not None),
+        prefixes=tuple((name, need.prefixes) for name, need in by_name if need.prefixes is not None),
+        present=frozenset(name for name, need in by_name if need.present),
+        absent=frozenset(name for name, need in by_name if need.absent),
+        never=needs.never,
+        always=test == plan.Always(True),
+    )
+
+
+def _needs(test: plan.Test) -> _Needs:
+    match test:
+        case plan.Always():
+            return _Needs(never=not test.value)
+        case plan.All():
+            return _every([_needs(part) for part in test.tests])
+        case plan.Any():
+            return _some([_needs(part) for part in test.tests])
+        case plan.Relation():
+            return _of_relation(test)
+        case plan.OneOf(field=subject, values=values, negated=False, holds=True):
+            return _Needs({subject.name: _Need(keys=frozenset(values), present=True)}, never=not values)
+        case plan.Matches(field=subject, pattern=pattern, negated=False, holds=True):
+            need = _Need(present=True)
+            if pattern.exact is not None:
+                need.keys = frozenset({pattern.exact})
+            elif pattern.prefix:
+                need.prefixes = frozenset({pattern.prefix})
+            return _Needs({subject.name: need})
+        case plan.OneOf(field=subject) | plan.Matches(field=subject):
+            return _Needs({subject.name: _Need(present=True)})
+        case plan.Truth(field=subject, holds=holds):
+            return _Needs({subject.name: _Need(keys=frozenset({bucket_key(holds)}), present=True)})
+        case plan.Missing(value=plan.Field(name=name), holds=holds):
+            return _Needs({name: _Need(present=not holds, absent=holds)})
+        case plan.IsNumber(value=plan.Field(name=name)):
+            return _Needs({name: _Need(present=True)})
+    return _Needs()
+
+
+def _of_relation(test: plan.Relation) -> _Needs:
+    """Both sides must be there, whether TRUE or FALSE is asked; a constant on the right says more."""
+    needs = _Needs({part.name: _Need(present=True) for part in plan.fields_of(test)})
+    if not test.holds or not isinstance(test.left, plan.Field) or not isinstance(test.right, plan.Constant):
+        return needs
+    need = needs.by_name[test.left.name]
+    constant: Any = test.right.value
+    if test.op == "=":
+        need.keys = _keys(constant)
+    if isinstance(constant, int | float) and not isinstance(constant, bool) and test.op != "<>":
+        low, high = _outwards(constant)
+        need.range = Range(low if test.op in ("=", ">", ">=") else -inf, high if test.op in ("=", "<", "<=") else inf)
+        needs.never = constant != constant
+    return needs
+
+
+def _keys(constant: str | bool | int | float) -> frozenset[Key] | None:
+    """Every key of a value that equals the constant (Java promotion); None if they cannot be listed."""
+    if isinstance(constant, str | bool):
+        return frozenset({bucket_key(constant)})
+    if isinstance(constant, int):  # an int or long equals it, or the double or float nearest to it
+        return frozenset({int(constant), float(constant), to_float(constant)})
+    if constant != constant:
+        return frozenset()
+    if abs(constant) < (2**24 if type(constant) is Float else 2**53) or abs(constant) == inf:
+        return frozenset({float(constant)})
+    return None  # every long that rounds to it
+
+
+def _outwards(constant: int | float) -> tuple[float, float]:
+    """Bounds around a number that cover every rounding to a double or float."""
+    middle = float(constant)
+    if abs(middle) < 2**24 or abs(middle) == inf:
+        return middle, middle
+    slack = abs(middle) * 2**-22
+    return middle - slack, middle + slack
+
+
+def _every(parts: list[_Needs]) -> _Needs:
+    """All of them: what one demands, all demand; two demands on one name narrow each other."""
+    merged = _Needs(never=any(part.never for part in parts))
+    for part in parts:
+        for name, need in part.by_name.items():
+            known = merged.by_name.get(name)
+            if known is None:
+                merged.by_name[name] = need
+                continue
+            both = _Need(
+                keys=_narrowed(known.keys, need.keys),
+                range=_overlap(known.range, need.range),
+                prefixes=known.prefixes or need.prefixes,  # either is necessary
+                present=known.present or need.present,
+                absent=known.absent or need.absent,
+            )
+            merged.by_name[name] = both
+    merged.never = merged.never or any(need.impossible for need in merged.by_name.values())
+    return merged
+
+
+def _narrowed(one: frozenset[Key] | None, other: frozenset[Key] | None) -> frozenset[Key] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def _overlap(one: Range | None, other: Range | None) -> Range | None:
+    if one is None or other is None:
+        return one or other
+    return Range(max(one.low, other.low), min(one.high, other.high))
+
+
+def _some(parts: list[_Needs]) -> _Needs:
+    """At least one of them: only what every possible branch demands of a name, and the widest of it."""
+    possible = [part for part in parts if not part.never]
+    if not possible:
+        return _Needs(never=True)
+    merged = _Needs()
+    shared = set(possible[0].by_name)
+    for part in possible[1:]:
+        shared &= part.by_name.keys()
+    for name in shared:
+        needs = [part.by_name[name] for part in possible]
+        keys = [need.keys for need in needs if need.keys is not None]
+        ranges = [need.range for need in needs if need.range is not None]
+        prefixes = [need.prefixes for need in needs if need.prefixes is not None]
+        whole = len(needs)
+        merged.by_name[name] = _Need(
+            keys=frozenset[Key]().union(*keys) if len(keys) == whole else None,
+            range=Range(min(r.low for r in ranges), max(r.high for r in ranges)) if len(ranges) == whole else None,
+            prefixes=frozenset[str]().union(*prefixes) if len(prefixes) == whole else None,
+            present=all(need.present for need in needs),
+            absent=all(need.absent for need in needs),
+        )
+    return merged

@@ -1,0 +1,308 @@
+"""Text to tokens with spans, one at a time, so that a limit of the parser ends the work early.
+
+Java's rules where §3.8.1.1 refers to them: white space, identifiers (D-09), integer and floating literals (D-10).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from math import isinf
+from unicodedata import category
+
+from sievemq_core.message.values import INT_MAX, LONG_MAX, LONG_MIN, Float, Long
+from sievemq_core.selector.dialect import Dialect
+from sievemq_core.selector.source import SelectorError, Span
+
+__all__ = ["WHITE_SPACE", "Lexer", "Token", "TokenKind", "is_identifier"]
+
+#: Java's white space (§3.8.1.1): blank, tab, form feed, line ends. Nothing else separates tokens.
+WHITE_SPACE = " \t\f\r\n"
+
+
+class TokenKind(Enum):
+    """What a token is; the value is how an error message calls it."""
+
+    NAME = "a name"
+    WORD = "a reserved word"
+    STRING = "a string"
+    NUMBER = "a number"
+    SYMBOL = "a symbol"
+    END = "the end of the selector"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of the text. ``text`` is upper case for a WORD; ``value`` is set for a STRING or NUMBER."""
+
+    kind: TokenKind
+    text: str
+    start: int
+    end: int
+    value: str | int | float | None = None
+
+    @property
+    def span(self) -> Span:
+        """Where it stands."""
+        return self.start, self.end
+
+
+_BLANKS = re.compile(f"[{WHITE_SPACE}]*")
+_ASCII_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_STRING = re.compile(r"'[^']*+(?:''[^']*+)*+'")
+_SYMBOL = re.compile(r"<>|<=|>=|[=<>+\-*/(),]")
+# Atomic groups: a run of digits is taken once, so hostile input cannot make the patterns try every way to cut it.
+_DIGITS = r"(?>[0-9](?:[0-9_]*[0-9])?)"
+_HEX_DIGITS = r"(?>[0-9A-Fa-f](?:[0-9A-Fa-f_]*[0-9A-Fa-f])?)"
+_FLOATING = re.compile(
+    rf"""(?: {_DIGITS}\.{_DIGITS}?(?:[eE][+-]?{_DIGITS})?   # 7.  7.5  7.5E3
+           | \.{_DIGITS}(?:[eE][+-]?{_DIGITS})?            # .5
+           | {_DIGITS}[eE][+-]?{_DIGITS}                   # 7E3
+           | {_DIGITS}(?=[fFdD])                           # 7f
+         )[fFdD]?""",
+    re.VERBOSE,
+)
+_HEX_FLOATING = re.compile(rf"0[xX](?:{_HEX_DIGITS}(?:\.{_HEX_DIGITS}?)?|\.{_HEX_DIGITS})[pP][+-]?{_DIGITS}[fFdD]?")
+_INTEGER = re.compile(rf"(?:0[xX]{_HEX_DIGITS}|0[bB](?>[01](?:[01_]*[01])?)|{_DIGITS})[lL]?")
+_NUMBER_LIKE = re.compile(r"[0-9.](?:[0-9A-Za-z_.$]|(?<=[eEpP])[+-])*")
+
+# Java identifiers by Unicode category: letters, letter numbers, currency signs, connectors start one;
+# digits, combining marks and invisible format characters may follow. Control characters are not accepted.
+_START = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"})
+_PART = _START | {"Nd", "Mn", "Mc", "Cf"}
+
+_QUOTES = "‘’‚‛′`´"
+_DOUBLE_QUOTES = '"“”„«»'
+
+#: What people write out of habit from other languages, longest first: text -> (what is wrong, hint). D-11.
+_FOREIGN: tuple[tuple[str, str, str], ...] = (
+    ("<=>", "there is no operator '<=>'", "write '=', and IS NULL for a missing value"),
+    ("!==", "'!==' is not an operator", "write '<>'"),
+    ("===", "'===' is not an operator", "write '='"),
+    ("!=", "'!=' is not an operator", "write '<>'"),
+    ("==", "'==' is not an operator", "write '='"),
+    ("=>", "'=>' is not an operator", "write '>='"),
+    ("=<", "'=<' is not an operator", "write '<='"),
+    ("><", "'><' is not an operator", "write '<>'"),
+    ("^=", "'^=' is not an operator", "write '<>'"),
+    ("~=", "'~=' is not an operator", "write LIKE for patterns"),
+    ("=~", "'=~' is not an operator", "write LIKE for patterns"),
+    ("&&", "'&&' is not an operator", "write AND"),
+    ("||", "'||' is not an operator", "write OR; strings cannot be joined"),
+    ("--", "comments are not supported", "leave it out; for a double minus put a blank between: '- -'"),
+    ("/*", "comments are not supported", "leave the comment out"),
+    ("//", "comments are not supported", "leave the comment out"),
+    ("**", "'**' is not an operator", "there are only + - * /"),
+    ("!", "'!' is not an operator", "write NOT"),
+    ("&", "'&' is not an operator", "write AND"),
+    ("|", "'|' is not an operator", "write OR"),
+    ("%", "there is no remainder operator '%'", "there are only + - * /; as a wildcard it belongs into LIKE '…%'"),
+    ("^", "'^' is not an operator", "there are only + - * /"),
+    ("~", "'~' is not an operator", "write NOT for conditions, LIKE for patterns"),
+    (";", "a selector is one condition without ';'", "leave it out"),
+    ("?", "there are no parameters", "write the value"),
+    (":", "there are no parameters", "write the value"),
+    ("[", "names are written without brackets", "leave them out"),
+    ("]", "names are written without brackets", "leave them out"),
+    ("{", "there are no braces in a selector", "write parentheses"),
+    ("}", "there are no braces in a selector", "write parentheses"),
+    ("#", "comments are not supported, and '#' is no letter of a name", "leave it out"),
+    ("@", "'@' is no letter of a name", "names have letters, digits, '_' and '$'"),
+    ("\\", "there are no backslash escapes", "write a quote in a string twice: 'it''s'"),
+)
+
+
+def identifier_end(text: str, start: int) -> int:
+    """Where the identifier that begins at `start` ends; `start` itself if none does (D-09)."""
+    match = _ASCII_NAME.match(text, start)
+    at = match.end() if match else start
+    size = len(text)
+    if at < size and text[at] >= "\x80":
+        allowed = _PART if match else _START
+        while at < size and category(text[at]) in allowed:
+            at += 1
+            allowed = _PART
+        # the ASCII members of those categories are exactly A-Z a-z 0-9 _ $, so one loop serves a mixed name
+    return at
+
+
+def is_identifier(name: str, dialect: Dialect) -> bool:
+    """True if `name` can name a property in a selector of that dialect (§3.8.1.1)."""
+    return bool(name) and identifier_end(name, 0) == len(name) and name.upper() not in dialect.reserved
+
+
+class Lexer:
+    """Hands out the tokens of one text. ``next()`` after the end gives END again."""
+
+    __slots__ = ("_at", "_dialect", "_text")
+
+    def __init__(self, text: str, dialect: Dialect) -> None:
+        self._text = text
+        self._dialect = dialect
+        self._at = 0
+
+    def next(self) -> Token:
+        """The next token.
+
+        Raises:
+            SelectorError: what stands there is no token; the error says what to write instead (D-11).
+        """
+        text = self._text
+        start = _BLANKS.match(text, self._at).end()  # type: ignore[union-attr]  # matches the empty text too
+        if start == len(text):
+            self._at = start
+            return Token(TokenKind.END, "", start, start)
+        end = identifier_end(text, start)
+        if end > start:
+            token = self._name(start, end)
+        else:
+            c = text[start]
+            if c == "'":
+                token = self._string(start)
+            elif "0" <= c <= "9" or (c == "." and "0" <= text[start + 1 : start + 2] <= "9"):
+                token = self._number(start)
+            else:
+                token = self._symbol(start)
+        self._at = token.end
+        return token
+
+    def fail(self, message: str, span: Span, *, expected: str | None = None, hint: str | None = None) -> SelectorError:
+        """A SelectorError about a part of this text, for the caller to raise."""
+        return SelectorError(message, self._text, span[0], span[1] - span[0], expected=expected, hint=hint)
+
+    def _name(self, start: int, end: int) -> Token:
+        word = self._text[start:end]
+        upper = word.upper()
+        # "ı".upper() is "I": only an ASCII spelling is a reserved word
+        if upper in self._dialect.reserved and word.isascii():
+            return Token(TokenKind.WORD, upper, start, end)
+        follows = self._text[end : end + 2]
+        if follows[:1] == "." and len(follows) == 2 and (follows[1].isalpha() or follows[1] == "_"):
+            raise self.fail(
+                f"a name has no dots, but '.' follows '{_short(word)}'",
+                (end, end + 1),
+                hint="names have letters, digits, '_' and '$'",
+            )
+        return Token(TokenKind.NAME, word, start, end)
+
+    def _string(self, start: int) -> Token:
+        match = _STRING.match(self._text, start)
+        if match is None:
+            raise self.fail(
+                "this string never ends",
+                (start, start + 1),
+                expected="a closing quote",
+                hint="a quote inside a string is written twice: 'it''s'",
+            )
+        raw = match.group()
+        return Token(TokenKind.STRING, raw, start, match.end(), raw[1:-1].replace("''", "'"))
+
+    def _symbol(self, start: int) -> Token:
+        text = self._text
+        for foreign, message, hint in _FOREIGN:
+            if text.startswith(foreign, start):
+                raise self.fail(message, (start, start + len(foreign)), hint=hint)
+        match = _SYMBOL.match(text, start)
+        if match:
+            return Token(TokenKind.SYMBOL, match.group(), start, match.end())
+        c = text[start]
+        if c in _DOUBLE_QUOTES:
+            close = next((at for at in range(start + 1, len(text)) if text[at] in _DOUBLE_QUOTES), start)
+            raise self.fail(
+                "double quotes mean nothing in a selector",
+                (start, close + 1),
+                hint="a string has single quotes: 'text'; a name has none",
+            )
+        if c in _QUOTES:
+            raise self.fail(
+                f"{c} is not the quote that encloses strings", (start, start + 1), hint="write the plain quote: 'text'"
+            )
+        if c.isspace() or category(c) in ("Zs", "Cf", "Cc"):
+            raise self.fail(
+                f"the character U+{ord(c):04X} is not white space in a selector",
+                (start, start + 1),
+                hint="write a plain blank",
+            )
+        raise self.fail(f"'{c}' (U+{ord(c):04X}) means nothing in a selector", (start, start + 1))
+
+    def _number(self, start: int) -> Token:
+        text = self._text
+        for pattern, read in ((_HEX_FLOATING, self._floating), (_FLOATING, self._floating), (_INTEGER, self._integer)):
+            match = pattern.match(text, start)
+            if match:
+                end = match.end()
+                if end < len(text) and (text[end] in ".0123456789" or identifier_end(text, end) > end):
+                    break  # 5px, 1_, 0x: SQL-92 wants a separator between a number and a word
+                return Token(TokenKind.NUMBER, text[start:end], start, end, read(text[start:end], (start, end)))
+        end = _NUMBER_LIKE.match(text, start).end()  # type: ignore[union-attr]  # begins with a digit or a dot
+        literal = text[start:end]
+        raise self.fail(f"'{_short(literal)}' is not a number", (start, end), hint=_number_hint(literal))
+
+    def _integer(self, literal: str, span: Span) -> int:
+        """Java's integer syntax read as a mathematical value (D-10): 0xFFFFFFFF is 4294967295, not -1."""
+        digits = literal.replace("_", "")
+        is_long = digits[-1] in "lL"
+        if is_long:
+            digits = digits[:-1]
+        lead = digits[:2].lower()
+        base = 16 if lead == "0x" else 2 if lead == "0b" else 8 if len(digits) > 1 and digits[0] == "0" else 10
+        digits = (digits[2:] if base in (16, 2) else digits).lstrip("0") or "0"
+        if base == 8 and ("8" in digits or "9" in digits):
+            raise self.fail(
+                f"'{_short(literal)}' has a leading 0, so it is octal, and octal has no digits 8 and 9",
+                span,
+                hint="leave out the leading 0",
+            )
+        # the length first: int() takes quadratic time
+        value = int(digits, base) if len(digits) <= 64 else LONG_MAX + 2
+        if value > LONG_MAX + 1:
+            raise self.out_of_range(literal, span)
+        if value == LONG_MAX + 1:
+            return value  # the parser joins it with a minus sign, or refuses it
+        return Long(value) if is_long and value <= INT_MAX else value
+
+    def out_of_range(self, literal: str, span: Span) -> SelectorError:
+        """The error for an integer literal that does not fit a long (D-10)."""
+        return self.fail(
+            f"{_short(literal)} is beyond the range of a long, {LONG_MIN} to {LONG_MAX}",
+            span,
+            hint="write an approximate number, such as 1E20",
+        )
+
+    def _floating(self, literal: str, span: Span) -> float:
+        """Java's floating syntax; a double unless the suffix is f (D-10)."""
+        digits = literal.replace("_", "")
+        hexadecimal = digits[:2] in ("0x", "0X")
+        single = digits[-1] in "fF"
+        if digits[-1] in "fFdD":
+            digits = digits[:-1]
+        try:
+            value = float.fromhex(digits) if hexadecimal else float(digits)
+        except OverflowError:
+            value = float("inf")
+        mantissa = re.split("[pP]" if hexadecimal else "[eE]", digits)[0]
+        is_zero = not mantissa[2 if hexadecimal else 0 :].strip("0.")
+        result = Float(value) if single else value
+        if isinf(result) or (result == 0 and not is_zero):
+            size = "large" if isinf(result) else "small"
+            raise self.fail(f"{_short(literal)} is too {size} for a {'float' if single else 'double'}", span)
+        return result
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def _number_hint(literal: str) -> str | None:
+    if literal.endswith("_") or "_." in literal or "._" in literal:
+        return "'_' may only stand between digits"
+    if literal.count(".") > 1:
+        return "one decimal point at most"
+    if literal[:2] in ("0x", "0X"):
+        return "hexadecimal digits are 0-9 and A-F"
+    if literal[:2] in ("0b", "0B"):
+        return "binary digits are 0 and 1"
+    if literal[-1:] in ("e", "E"):
+        return "digits are missing after the E"
+    return "a name begins with a letter; between a number and a word stands a blank"

@@ -1,0 +1,184 @@
+"""LIKE patterns, matched by segments between the ``%`` and never by a backtracking regular expression.
+
+The first and the last segment are anchored; those between are searched from left to right, and the leftmost place is
+always a right one, because everything may follow a ``%``. So hostile patterns such as ``%a%a%a%b`` cost one pass.
+
+A character is a Unicode code point: ``_`` stands for one emoji, where a Java provider needs two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["LikePattern", "PatternError", "parse_pattern"]
+
+#: Plain text is searched in pieces of this size where it may overlap itself: one step then costs little.
+_PIECE = 32
+
+#: How many places a segment with ``_`` is tried one by one before the whole text is searched by bit sets.
+_TRIES = 32
+
+
+class PatternError(ValueError):
+    """A pattern whose escape character escapes nothing; `position` is its offset in the pattern."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__("the escape character is the last of the pattern")
+        self.position = position
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What stands between two ``%``: runs of plain text at fixed offsets, everything else is ``_``."""
+
+    length: int
+    runs: tuple[tuple[int, str], ...]
+
+    @property
+    def plain(self) -> str | None:
+        """The text, if there is no ``_`` in it."""
+        if not self.runs:
+            return "" if self.length == 0 else None
+        return self.runs[0][1] if len(self.runs[0][1]) == self.length else None
+
+    def fits(self, text: str, at: int) -> bool:
+        """True if the segment stands at that place; the caller sees to it that there is room."""
+        return all(text.startswith(run, at + offset) for offset, run in self.runs)
+
+    def find(self, text: str, start: int, end: int) -> int:
+        """The leftmost place of the segment inside ``text[start:end]``, or -1."""
+        if not self.runs:
+            return start if start + self.length <= end else -1
+        offset, lead = max(self.runs, key=lambda run: len(run[1]))  # the longest run is the rarest
+        last = end - self.length
+        at = start
+        for _ in range(_TRIES):
+            at = text.find(lead, at + offset, last + offset + len(lead)) - offset
+            if at < start:
+                return -1
+            if self.fits(text, at):
+                return at
+            at += 1
+        return self._find_all(text, at, last)
+
+    def _find_all(self, text: str, start: int, last: int) -> int:
+        """The same by sets of places held as the bits of an int: no product of text and pattern length."""
+        if last < start:
+            return -1
+        places = (1 << (last - start + 1)) - 1
+        occurrences: dict[str, int] = {}
+        for offset, run in self.runs:
+            for cut in range(0, len(run), _PIECE):
+                piece = run[cut : cut + _PIECE]
+                if piece not in occurrences:
+                    occurrences[piece] = _occurrences(text, piece, start)
+                places &= occurrences[piece] >> (offset + cut)
+                if not places:
+                    return -1
+        return start + (places & -places).bit_length() - 1
+
+
+def _occurrences(text: str, run: str, start: int) -> int:
+    """Bit n is set if `run` stands at ``start + n``."""
+    bits = bytearray(len(text) - start)
+    at = text.find(run, start)
+    while at >= 0:
+        bits[at - start] = 1
+        at = text.find(run, at + 1)
+    return int(bytes(bits[::-1]).translate(_DIGITS) or b"0", 2)
+
+
+_DIGITS = bytes([48, 49]) + bytes(254)
+
+
+@dataclass(frozen=True, slots=True)
+class LikePattern:
+    """A pattern ready to match.
+
+    Attributes:
+        segments: at least one; between two of them stands a ``%``.
+        minimum: characters that a match has at least.
+    """
+
+    segments: tuple[Segment, ...]
+    minimum: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "minimum", sum(segment.length for segment in self.segments))
+
+    @property
+    def prefix(self) -> str:
+        """Text that every match begins with; may be empty."""
+        first = self.segments[0]
+        return first.runs[0][1] if first.runs and first.runs[0][0] == 0 else ""
+
+    @property
+    def exact(self) -> str | None:
+        """The only text that matches, if there is only one."""
+        return self.segments[0].plain if len(self.segments) == 1 else None
+
+    def matches(self, text: str) -> bool:
+        """True if the pattern covers the whole text."""
+        segments = self.segments
+        size = len(text)
+        if size < self.minimum:
+            return False
+        first = segments[0]
+        if len(segments) == 1:
+            return size == first.length and first.fits(text, 0)
+        last = segments[-1]
+        end = size - last.length
+        if not first.fits(text, 0) or not last.fits(text, end):
+            return False
+        at = first.length
+        for segment in segments[1:-1]:
+            plain = segment.plain
+            found = text.find(plain, at, end) if plain is not None else segment.find(text, at, end)
+            if found < 0:
+                return False
+            at = found + segment.length
+        return True
+
+
+def parse_pattern(pattern: str, escape: str | None = None) -> LikePattern:
+    """Read a pattern: ``%`` is any text, ``_`` any one character, the escape character takes that meaning away.
+
+    The escape character in front of any other character is skipped; that character stands for itself.
+
+    Raises:
+        PatternError: the pattern ends with the escape character.
+    """
+    segments: list[Segment] = []
+    runs: list[tuple[int, str]] = []
+    run: list[str] = []
+    length = 0
+
+    def end_run() -> None:
+        if run:
+            runs.append((length - len(run), "".join(run)))
+            run.clear()
+
+    at, size = 0, len(pattern)
+    while at < size:
+        c = pattern[at]
+        if c == escape:
+            at += 1
+            if at == size:
+                raise PatternError(at - 1)
+            run.append(pattern[at])
+            length += 1
+        elif c == "%":
+            end_run()
+            if length or not segments:  # %% is %
+                segments.append(Segment(length, tuple(runs)))
+            runs, length = [], 0
+        elif c == "_":
+            end_run()
+            length += 1
+        else:
+            run.append(c)
+            length += 1
+        at += 1
+    end_run()
+    segments.append(Segment(length, tuple(runs)))
+    return LikePattern(tuple(segments))

@@ -1,0 +1,457 @@
+"""Tokens to tree, by precedence climbing with one table of binding powers.
+
+    loosest   OR
+              AND
+              NOT condition                                  applies to the comparison behind it (D-03)
+              = <> < <= > >=  [NOT] BETWEEN/IN/LIKE  IS      not associative: a = b = c is refused
+              + -                                            left to right
+              * /                                            left to right
+    tightest  + - in front of a value
+
+The parser knows shapes, not types: ``(a AND b) + 1`` is a tree that the checker refuses with a better message. It
+enforces the limits on nodes and depth (limits.py), so that no later pass meets a tree it cannot walk.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn, TypeVar
+
+from sievemq_core.limits import MAX_SELECTOR_CHARS, MAX_SELECTOR_DEPTH, MAX_SELECTOR_NODES
+from sievemq_core.message.values import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, Long
+from sievemq_core.selector.ast import (
+    And,
+    Arithmetic,
+    Between,
+    Compare,
+    Identifier,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Node,
+    Not,
+    Or,
+    Unary,
+)
+from sievemq_core.selector.dialect import Dialect
+from sievemq_core.selector.lexer import Lexer, Token, TokenKind
+from sievemq_core.selector.source import SelectorError, Span
+
+__all__ = ["parse"]
+
+_OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _SIGN = 10, 20, 30, 40, 50, 60, 70
+
+#: How strongly an operator binds what stands left of it.
+_POWER = {
+    "OR": _OR, "AND": _AND,
+    "=": _PREDICATE, "<>": _PREDICATE, "<": _PREDICATE, "<=": _PREDICATE, ">": _PREDICATE, ">=": _PREDICATE,
+    "BETWEEN": _PREDICATE, "IN": _PREDICATE, "LIKE": _PREDICATE, "IS": _PREDICATE, "NOT": _PREDICATE,
+    "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT,
+}  # fmt: skip
+
+_PREDICATE_WORDS = ("BETWEEN", "IN", "LIKE")
+
+#: Words of other languages where an operator should stand -> what to write.
+_FOREIGN_OPERATORS = {
+    "EQ": "=", "EQUALS": "=", "NE": "<>", "NEQ": "<>", "LT": "<", "LE": "<=", "LTE": "<=", "GT": ">", "GE": ">=",
+    "GTE": ">=", "CONTAINS": "LIKE '%…%'", "STARTSWITH": "LIKE '…%'", "ENDSWITH": "LIKE '%…'", "MATCHES": "LIKE",
+    "ILIKE": "LIKE; it respects case", "REGEXP": "LIKE", "RLIKE": "LIKE", "GLOB": "LIKE", "SIMILAR": "LIKE",
+    "ISNULL": "IS NULL", "NOTNULL": "IS NOT NULL", "DIV": "/", "XOR": "AND, OR and NOT",
+    "ESCAPE": "it behind a LIKE pattern",
+}  # fmt: skip
+
+_N = TypeVar("_N", bound=Node)
+
+
+def parse(text: str, dialect: Dialect) -> Node:
+    """The tree of a selector.
+
+    Args:
+        text: the selector; not blank.
+        dialect: which words are reserved.
+
+    Raises:
+        SelectorError: syntax, or a limit of limits.py.
+    """
+    if len(text) > MAX_SELECTOR_CHARS:
+        raise SelectorError(
+            f"the selector has {len(text):,} characters; at most {MAX_SELECTOR_CHARS:,} are allowed",
+            text[: MAX_SELECTOR_CHARS + 1],  # the answer to an oversized request is not oversized itself
+            MAX_SELECTOR_CHARS,
+        )
+    return _Parser(text, dialect).whole()
+
+
+class _Parser:
+    __slots__ = ("_heights", "_lexer", "_nesting", "_nodes", "_pending", "_token")
+
+    def __init__(self, text: str, dialect: Dialect) -> None:
+        self._lexer = Lexer(text, dialect)
+        self._token = self._lexer.next()
+        self._nodes = 0
+        self._nesting = 0  # parentheses, NOTs and signs that are open
+        self._pending = 0  # operators that wait for their right side
+        self._heights: dict[int, int] = {}  # id(node) -> height, only for nodes higher than 1
+
+    # -- the grammar --------------------------------------------------------------------------------------------
+
+    def whole(self) -> Node:
+        node = self._expression(0)
+        if self._token.kind is not TokenKind.END:
+            self._unexpected_after(node)
+        return node
+
+    def _expression(self, power: int) -> Node:
+        """What binds at least as strongly as `power`."""
+        left = self._operand(power)
+        while True:
+            token = self._token
+            binds = _POWER.get(token.text, 0) if token.kind in (TokenKind.WORD, TokenKind.SYMBOL) else 0
+            if binds < power or binds == 0:
+                return left
+            if binds in (_OR, _AND):
+                left = self._chain(left, token.text, binds)
+            elif binds == _PREDICATE:
+                left = self._predicate(left)
+                follows = self._token
+                chained = follows.kind is not TokenKind.NAME and _POWER.get(follows.text) == _PREDICATE
+                if chained and follows.text != "NOT":
+                    self._fail(
+                        "comparisons cannot be chained",
+                        follows.span,
+                        hint="join two conditions with AND: a < b AND b < c",
+                    )
+            else:
+                self._advance()
+                right = self._right_side(binds + 1)
+                span = (left.span[0], right.span[1])
+                left = self._made(Arithmetic(token.text, left, right, span), left, right)
+
+    def _operand(self, power: int) -> Node:
+        token = self._token
+        match token.kind, token.text:
+            case TokenKind.NAME, _:
+                return self._name()
+            case ((TokenKind.STRING | TokenKind.NUMBER), _):
+                return self._literal()
+            case TokenKind.WORD, "TRUE" | "FALSE":
+                self._advance()
+                return self._made(Literal(token.text == "TRUE", token.span))
+            case TokenKind.WORD, "NOT":
+                if power > _NOT:
+                    self._fail("NOT stands in front of a condition, not of a value", token.span, expected="a value")
+                self._advance()
+                operand = self._nested(_NOT, token)
+                return self._made(Not(operand, (token.start, operand.span[1])), operand)
+            case TokenKind.SYMBOL, "+" | "-":
+                return self._signed()
+            case TokenKind.SYMBOL, "(":
+                self._advance()
+                inner = self._nested(0, token)
+                if not self._is_symbol(")"):
+                    if self._token.kind is TokenKind.END:
+                        self._fail("this parenthesis is never closed", token.span, expected="')'")
+                    self._unexpected_after(inner, "')'")
+                self._advance()
+                return inner
+        return self._missing_operand(power)
+
+    def _nested(self, power: int, opener: Token) -> Node:
+        """An expression one level further down; the limit also keeps the recursion of this parser small."""
+        self._nesting += 1
+        if self._nesting > MAX_SELECTOR_DEPTH:
+            self._too_deep(opener.span)
+        node = self._expression(power)
+        self._nesting -= 1
+        return node
+
+    def _right_side(self, power: int) -> Node:
+        """An expression behind an operator. Bounds the recursion where :meth:`_nested` does not see it."""
+        self._pending += 1
+        if self._pending > MAX_SELECTOR_DEPTH:
+            self._too_deep(self._token.span)
+        node = self._expression(power)
+        self._pending -= 1
+        return node
+
+    def _chain(self, first: Node, word: str, power: int) -> Node:
+        """``a AND b AND …`` as one n-ary node (or OR); chains in parentheses melt into it."""
+        kind = And if word == "AND" else Or
+        operands = list(first.operands) if isinstance(first, kind) else [first]
+        end = first.span[1]
+        while self._is_word(word):
+            self._advance()
+            operand = self._right_side(power + 1)
+            end = operand.span[1]
+            if isinstance(operand, kind):
+                operands.extend(operand.operands)
+            else:
+                operands.append(operand)
+        return self._made(kind(tuple(operands), (first.span[0], end)), *operands)
+
+    def _signed(self) -> Node:
+        sign = self._token
+        self._advance()
+        token = self._token
+        if sign.text == "-" and token.kind is TokenKind.NUMBER and type(token.value) is int:
+            # Java: the lowest value can be written although its absolute value cannot (§3.8.1.1, SEL-09)
+            if token.value == LONG_MAX + 1:
+                self._advance()
+                return self._made(Literal(LONG_MIN, (sign.start, token.end)))
+            if token.value == INT_MAX + 1 and token.text[-1] not in "lL":
+                self._advance()
+                return self._made(Literal(INT_MIN, (sign.start, token.end)))
+            if token.value == INT_MAX + 1:
+                self._advance()
+                return self._made(Literal(Long(INT_MIN), (sign.start, token.end)))
+        self._nesting += 1
+        if self._nesting > MAX_SELECTOR_DEPTH:
+            self._too_deep(sign.span)
+        operand = self._operand(_SIGN)
+        self._nesting -= 1
+        return self._made(Unary(sign.text, operand, (sign.start, operand.span[1])), operand)
+
+    def _predicate(self, left: Node) -> Node:
+        token = self._token
+        self._advance()
+        if token.kind is TokenKind.SYMBOL:
+            right = self._right_side(_SUM)
+            return self._made(Compare(token.text, left, right, (left.span[0], right.span[1])), left, right)
+        if token.text == "IS":
+            return self._is_null(left)
+        negated = token.text == "NOT"
+        if negated:
+            token = self._token
+            if token.kind is not TokenKind.WORD or token.text not in _PREDICATE_WORDS:
+                self._fail(
+                    f"{self._described()} cannot follow NOT here",
+                    token.span,
+                    expected="BETWEEN, IN or LIKE",
+                    hint="to negate a comparison put NOT in front of it: NOT a = 1",
+                )
+            self._advance()
+        if token.text == "BETWEEN":
+            return self._between(left, negated)
+        if token.text == "IN":
+            return self._in(left, negated)
+        return self._like(left, negated)
+
+    def _between(self, operand: Node, negated: bool) -> Node:
+        low = self._right_side(_SUM)
+        if not self._is_word("AND"):
+            self._fail(
+                f"BETWEEN needs two bounds, but {self._described()} follows the first", self._token.span, expected="AND"
+            )
+        self._advance()
+        high = self._right_side(_SUM)
+        node = Between(operand, low, high, negated, (operand.span[0], high.span[1]))
+        return self._made(node, operand, low, high)
+
+    def _in(self, operand: Node, negated: bool) -> Node:
+        opener = self._token
+        if not self._is_symbol("("):
+            self._fail(f"{self._described()} cannot follow IN", opener.span, expected="'('", hint="IN ('a', 'b')")
+        self._advance()
+        items: list[Literal] = []
+        while True:
+            token = self._token
+            if token.kind is not TokenKind.STRING:
+                what = f"{self._described()} cannot stand in a list"
+                if self._is_symbol(")"):
+                    what = "the list of IN is empty" if not items else "a list item is missing"
+                hint = "IN lists strings; for numbers write a = 1 OR a = 2" if token.kind is TokenKind.NUMBER else None
+                if token.kind is TokenKind.WORD and token.text == "NULL":
+                    hint = "a missing value is found with IS NULL"
+                self._fail(what, token.span, expected="a string", hint=hint)
+            items.append(self._literal())
+            if self._is_symbol(")"):
+                break
+            if self._token.kind is TokenKind.END:
+                self._fail("this list is never closed", opener.span, expected="')'")
+            if not self._is_symbol(","):
+                self._fail(f"{self._described()} cannot follow a list item", self._token.span, expected="',' or ')'")
+            self._advance()
+        end = self._token.end
+        self._advance()
+        return self._made(In(operand, tuple(items), negated, (operand.span[0], end)), operand, *items)
+
+    def _like(self, operand: Node, negated: bool) -> Node:
+        if self._token.kind is not TokenKind.STRING:
+            self._fail(
+                f"{self._described()} cannot be the pattern of LIKE",
+                self._token.span,
+                expected="a string",
+                hint="'%' stands for any text, '_' for one character",
+            )
+        pattern = self._literal()
+        escape: Literal | None = None
+        # ESCAPE is not reserved in every dialect (D-15, D-16)
+        if self._token.kind in (TokenKind.NAME, TokenKind.WORD) and self._token.text.upper() == "ESCAPE":
+            self._advance()
+            token = self._token
+            if token.kind is not TokenKind.STRING or len(str(token.value)) != 1:
+                self._fail(
+                    f"{self._described()} cannot be the escape character",
+                    token.span,
+                    expected="a string of exactly one character",
+                )
+            escape = self._literal()
+        end = (escape or pattern).span[1]
+        node = Like(operand, pattern, escape, negated, (operand.span[0], end))
+        return self._made(node, operand, pattern, *([escape] if escape is not None else []))
+
+    def _is_null(self, operand: Node) -> Node:
+        negated = self._is_word("NOT")
+        if negated:
+            self._advance()
+        token = self._token
+        if not self._is_word("NULL"):
+            hint = None
+            if token.kind is TokenKind.WORD and token.text in ("TRUE", "FALSE"):
+                hint = f"write {'<>' if negated else '='} {token.text}"
+            elif token.kind in (TokenKind.STRING, TokenKind.NUMBER):
+                hint = f"write {'<>' if negated else '='} {_short(token.text)}"
+            self._fail(
+                f"{self._described()} cannot follow IS",
+                token.span,
+                expected="NULL" if negated else "NULL or NOT NULL",
+                hint=hint,
+            )
+        self._advance()
+        return self._made(IsNull(operand, negated, (operand.span[0], token.end)), operand)
+
+    def _name(self) -> Node:
+        token = self._token
+        self._advance()
+        if self._is_symbol("("):
+            self._fail(
+                f"there are no functions; '{_short(token.text)}' is followed by '('",
+                (token.start, self._token.end),
+                hint=_FUNCTION_HINTS.get(token.text.upper(), "compare header fields and properties as they are"),
+            )
+        return self._made(Identifier(token.text, token.span))
+
+    def _literal(self) -> Literal:
+        token = self._token
+        value = token.value
+        assert value is not None
+        if type(value) is int and value > LONG_MAX:
+            raise self._lexer.out_of_range(token.text, token.span)
+        self._advance()
+        return self._made(Literal(value, token.span))
+
+    # -- limits -------------------------------------------------------------------------------------------------
+
+    def _made(self, node: _N, *below: Node) -> _N:
+        """Count the node and refuse it if the tree gets too large or too high."""
+        self._nodes += 1
+        if self._nodes > MAX_SELECTOR_NODES:
+            self._fail(
+                f"the selector is too large: more than {MAX_SELECTOR_NODES:,} operators, names and constants",
+                node.span,
+                hint="a long list of alternatives is shorter with IN",
+            )
+        if below:
+            height = 1 + max(self._heights.get(id(child), 1) for child in below)
+            if height > MAX_SELECTOR_DEPTH:
+                self._too_deep(node.span)
+            self._heights[id(node)] = height
+        return node
+
+    def _too_deep(self, span: Span) -> NoReturn:
+        self._fail(f"the selector is nested deeper than {MAX_SELECTOR_DEPTH} levels", span)
+
+    # -- tokens and errors --------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        self._token = self._lexer.next()
+
+    def _is_symbol(self, text: str) -> bool:
+        return self._token.kind is TokenKind.SYMBOL and self._token.text == text
+
+    def _is_word(self, text: str) -> bool:
+        return self._token.kind is TokenKind.WORD and self._token.text == text
+
+    def _fail(self, message: str, span: Span, *, expected: str | None = None, hint: str | None = None) -> NoReturn:
+        raise self._error(message, span, expected=expected, hint=hint)
+
+    def _error(
+        self, message: str, span: Span, *, expected: str | None = None, hint: str | None = None
+    ) -> SelectorError:
+        return self._lexer.fail(message, span, expected=expected, hint=hint)
+
+    def _described(self) -> str:
+        """The current token for an error message."""
+        token = self._token
+        if token.kind is TokenKind.END:
+            return "the end of the selector"
+        if token.kind is TokenKind.WORD:
+            return f"the reserved word {token.text}"
+        if token.kind is TokenKind.NAME:
+            return f"the name '{_short(token.text)}'"
+        if token.kind is TokenKind.STRING:
+            return f"the string {_short(token.text)}"
+        if token.kind is TokenKind.NUMBER:
+            return f"the number {_short(token.text)}"
+        return f"'{token.text}'"
+
+    def _missing_operand(self, power: int) -> NoReturn:
+        """Something else stands where a name, a constant or '(' should."""
+        token = self._token
+        expected = "a value" if power > _NOT else "a condition"
+        hint = None
+        if token.kind is TokenKind.WORD:
+            if token.text == "NULL":
+                hint = "a missing value is found with IS NULL or IS NOT NULL"
+            else:
+                hint = "a reserved word cannot be a name, in whatever letter case"
+        elif token.text == ")":
+            hint = "the parentheses are empty or close too early"
+        self._fail(f"{self._described()} cannot stand here", token.span, expected=expected, hint=hint)
+
+    def _unexpected_after(self, node: Node, expected: str = "the end of the selector") -> NoReturn:
+        """Something follows a complete expression that cannot go on from there."""
+        token = self._token
+        hint = None
+        if token.kind is TokenKind.SYMBOL and token.text == ")":
+            hint = "there is no '(' for it"
+        elif token.kind is TokenKind.SYMBOL and token.text == ",":
+            hint = "a list stands in parentheses behind IN"
+        elif token.kind is TokenKind.NAME and token.text.upper() in _FOREIGN_OPERATORS:
+            hint = f"write {_FOREIGN_OPERATORS[token.text.upper()]}"
+        elif isinstance(node, Identifier) and node.name.upper() == "XPATH":
+            hint = "XPath is not supported: selectors see header fields and properties, never the body"
+        elif isinstance(node, Identifier) and node.name.upper() in ("SELECT", "WHERE"):
+            hint = "a selector is the condition alone, without SELECT or WHERE"
+        elif token.kind is TokenKind.STRING and isinstance(node, Literal) and isinstance(node.value, str):
+            hint = "a quote inside a string is written twice: 'it''s'"
+        elif token.kind is TokenKind.WORD:
+            hint = "a reserved word cannot be a name"
+            if token.text == "ESCAPE":
+                hint = "ESCAPE belongs behind a LIKE pattern"
+        self._fail(
+            f"{self._described()} cannot follow here",
+            token.span,
+            expected=f"an operator such as = or AND, or {expected}",
+            hint=hint,
+        )
+
+
+_FUNCTION_HINTS = {
+    "UPPER": "comparisons respect case; send a normalised property",
+    "LOWER": "comparisons respect case; send a normalised property",
+    "MOD": "there is no remainder operator",
+    "NVL": "test with IS NULL",
+    "COALESCE": "test with IS NULL",
+    "ISNULL": "write name IS NULL",
+    "CONTAINS": "write name LIKE '%…%'",
+    "STARTSWITH": "write name LIKE '…%'",
+    "ENDSWITH": "write name LIKE '%…'",
+    "XPATH": "XPath is not supported: selectors never see the body",
+    "EXISTS": "write name IS NOT NULL",
+    "REGEX": "write name LIKE '…'",
+}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:39] + "…"

@@ -1,0 +1,490 @@
+"""The checked tree as a two-valued plan of when the selector is TRUE.
+
+A consumer only asks "is it TRUE?". Over Kleene's logic, with T for "is TRUE" and F for "is FALSE":
+
+    T(a AND b) = T(a) and T(b)      F(a AND b) = F(a) or F(b)      T(NOT a) = F(a)
+    T(a OR b)  = T(a) or T(b)       F(a OR b)  = F(a) and F(b)     F(NOT a) = T(a)
+
+so NOT disappears, UNKNOWN never has to be represented, and short-circuit evaluation is exact. Only the tests at the
+leaves come in two forms: ``holds=True`` asks whether the operation is TRUE, ``holds=False`` whether it is FALSE, which
+is never the case when NULL is involved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sievemq_core.message.values import PropertyValue, letter_of
+from sievemq_core.selector.arithmetic import OPERATIONS, comparable, is_true, negate, promote
+from sievemq_core.selector.ast import (
+    And,
+    Arithmetic,
+    Between,
+    Compare,
+    Identifier,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Node,
+    Not,
+    Or,
+    Unary,
+    type_key,
+)
+from sievemq_core.selector.dialect import Dialect
+from sievemq_core.selector.evaluate import zero_id
+from sievemq_core.selector.like import LikePattern, parse_pattern
+from sievemq_core.selector.names import MODES, FieldType, field_type
+
+__all__ = [
+    "All",
+    "Always",
+    "Any",
+    "Comparable",
+    "Compute",
+    "Constant",
+    "Field",
+    "IsNumber",
+    "Matches",
+    "Missing",
+    "OneOf",
+    "Relation",
+    "Test",
+    "Truth",
+    "Value",
+    "constant_letter",
+    "field_type",
+    "fields_of",
+    "make_plan",
+]
+
+
+# -- values -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value known before any message; None is NULL (such as ``1 / 0``, D-02)."""
+
+    value: PropertyValue = field(compare=False)
+    key: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", type_key(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A header field or property."""
+
+    name: str
+    type: FieldType
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Arithmetic; one operand for a sign. Its result is a number or NULL."""
+
+    op: str
+    operands: tuple[Value, ...]
+
+
+Value = Constant | Field | Compute
+
+
+# -- tests ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """A test whose result no message changes."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """Every one of two or more tests; none of them an All."""
+
+    tests: tuple[Test, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Any:
+    """At least one of two or more tests; none of them an Any."""
+
+    tests: tuple[Test, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A comparison is TRUE (``holds``) or FALSE. A constant stands on the right unless both sides are fields.
+
+    ``strict``: numbers compare only if their JMS types are the same (D-16).
+    """
+
+    op: str
+    left: Value
+    right: Value
+    holds: bool
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """``field [NOT] IN values`` is TRUE or FALSE."""
+
+    field: Field
+    values: frozenset[str]
+    negated: bool
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """``field [NOT] LIKE pattern`` is TRUE or FALSE."""
+
+    field: Field
+    pattern: LikePattern
+    negated: bool
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The value is NULL (``holds``) or is not."""
+
+    value: Value
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A boolean property as a condition is TRUE or FALSE; a value of any other type is neither (D-07)."""
+
+    field: Field
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparable:
+    """The two values are of types that `op` compares, or one is NULL (the guard of D-15)."""
+
+    op: str
+    left: Value
+    right: Value
+
+
+@dataclass(frozen=True, slots=True)
+class IsNumber:
+    """The value is a number, not NULL (the guard of D-15)."""
+
+    value: Value
+
+
+Test = Always | All | Any | Relation | OneOf | Matches | Missing | Truth | Comparable | IsNumber
+
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def make_plan(node: Node, dialect: Dialect) -> Test:
+    """When is the selector TRUE?
+
+    Args:
+        node: a checked tree.
+        dialect: whose semantics apply.
+    """
+    planner = _Planner(dialect)
+    wanted = planner.test(node, True)
+    if dialect.unlike_is_fatal and not dialect.operators_minimal:
+        # With AND alone a false comparison makes the whole selector false anyway (D-16).
+        return _all([*planner.guards(node, needed=False), wanted])
+    return wanted
+
+
+class _Planner:
+    __slots__ = ("_dialect",)
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+    def test(self, node: Node, holds: bool) -> Test:
+        """`node` is TRUE if `holds`, else it is FALSE."""
+        match node:
+            case And() | Or():
+                tests = [self.test(operand, holds) for operand in node.operands]
+                return _all(tests) if isinstance(node, And) is holds else _any(tests)
+            case Not():
+                return self.test(node.operand, not holds)
+            case Compare():
+                if self._dialect.zero_id_matches_any and zero_id(node):
+                    return Always(holds)
+                return self._relation(node.op, value(node.left), value(node.right), holds)
+            case Between():
+                return self._between(node, holds)
+            case In():
+                values = frozenset(str(item.value) for item in node.items)
+                return _one_of(_field(node.operand), values, node.negated, holds)
+            case Like():
+                escape = None if node.escape is None else str(node.escape.value)
+                pattern = parse_pattern(str(node.pattern.value), escape)
+                subject = _field(node.operand)
+                if subject.type is FieldType.MODE:
+                    return _one_of(subject, frozenset(filter(pattern.matches, MODES.values())), node.negated, holds)
+                if subject.type is FieldType.NUMBER:
+                    return Always(not holds)
+                return Matches(subject, pattern, node.negated, holds)
+            case IsNull():
+                return _missing(_field(node.operand), holds is not node.negated)
+            case Identifier():
+                subject = _field(node)
+                return Truth(subject, holds) if subject.type is FieldType.PROPERTY else Always(False)
+            case Literal():
+                return Always(node.value is holds)
+        raise AssertionError(node)  # the checker lets no value stand for a condition
+
+    def _between(self, node: Between, holds: bool) -> Test:
+        operand, low, high = value(node.operand), value(node.low), value(node.high)
+        if node.negated:  # §3.8.1.3: x < low OR x > high
+            outside = [self._relation("<", operand, low, holds), self._relation(">", operand, high, holds)]
+            result = _any(outside) if holds else _all(outside)
+        else:
+            inside = [self._relation(">=", operand, low, holds), self._relation("<=", operand, high, holds)]
+            result = _all(inside) if holds else _any(inside)
+        if self._dialect.null_between_is_false:  # D-15: never UNKNOWN
+            nulls = [_missing(part, True) for part in (operand, low, high)]
+            if holds is node.negated:
+                return _any([*nulls, result])
+            return _all([*(_missing(part, False) for part in (operand, low, high)), result])
+        return result
+
+    def _relation(self, op: str, left: Value, right: Value, holds: bool) -> Test:
+        strict = self._dialect.strict_numbers
+        if isinstance(left, Constant) and isinstance(right, Constant):
+            truth = _compared(op, left.value, right.value, strict)
+            return Always(truth is holds)
+        if isinstance(left, Constant):
+            op, left, right = _MIRRORED[op], right, left
+        if isinstance(right, Constant):
+            if right.value is None:
+                return Always(False)
+            if isinstance(left, Field) and left.type is FieldType.MODE:  # D-13: two values, so a set of them says all
+                return _one_of(left, _modes(op, right.value), False, holds)
+            if strict and isinstance(left, Field) and left.type is not FieldType.PROPERTY:
+                strict = False  # D-16: beside a header field a literal takes the field's type
+        else:
+            strict = strict and not any(
+                isinstance(side, Field) and side.type is not FieldType.PROPERTY for side in (left, right)
+            )
+        return Relation(op, left, right, holds, strict)
+
+    def guards(self, node: Node, *, needed: bool) -> list[Test]:
+        """D-15: what must hold of every comparison for the selector to have a chance.
+
+        Args:
+            node: the tree.
+            needed: False as long as only ANDs stand above: there the comparison itself demands as much.
+        """
+        found: list[Test] = []
+        match node:
+            case And():
+                for operand in node.operands:
+                    found += self.guards(operand, needed=needed)
+            case Or():
+                for operand in node.operands:
+                    found += self.guards(operand, needed=True)
+            case Not():
+                found += self.guards(node.operand, needed=True)
+            case Compare():
+                if zero_id(node):
+                    return []
+                if needed:
+                    found.append(_comparable(node.op, value(node.left), value(node.right)))
+                    found += _numbers(node.left) + _numbers(node.right)
+            case Between():
+                for part in (value(node.operand), value(node.low), value(node.high)):
+                    found.append(_comparable("<", part, part))  # an order: each must be a number or NULL
+                found += _numbers(node.operand) + _numbers(node.low) + _numbers(node.high)
+            case In() | Like():
+                if needed:
+                    found.append(_comparable("=", _field(node.operand), Constant("")))
+            case _:
+                pass
+        return [guard for guard in found if guard != Always(True)]
+
+
+def fields_of(test: Test) -> tuple[Field, ...]:
+    """Every field of the plan once, in the order of the text."""
+    found: dict[Field, None] = {}
+    stack: list[object] = [test]
+    while stack:
+        part = stack.pop()
+        match part:
+            case All() | Any():
+                stack.extend(reversed(part.tests))
+            case Field():
+                found[part] = None
+            case Compute():
+                stack.extend(reversed(part.operands))
+            case Relation() | Comparable():
+                stack.extend((part.right, part.left))
+            case OneOf() | Matches() | Truth():
+                stack.append(part.field)
+            case Missing() | IsNumber():
+                stack.append(part.value)
+            case _:
+                pass
+    return tuple(found)
+
+
+# -- building values and tests, folding what is constant ----------------------------------------------------------
+
+
+def value(node: Node) -> Value:
+    """A value of the tree, folded where no field is in it."""
+    match node:
+        case Literal():
+            return Constant(node.value)
+        case Identifier():
+            return _field(node)
+        case Unary():
+            operand = value(node.operand)
+            if isinstance(operand, Constant):
+                return Constant((negate if node.op == "-" else promote)(operand.value))
+            return Compute(node.op, (operand,))
+        case Arithmetic():
+            left, right = value(node.left), value(node.right)
+            if isinstance(left, Constant) and isinstance(right, Constant):
+                return Constant(OPERATIONS[node.op](left.value, right.value))
+            return Compute(node.op, (left, right))
+    raise AssertionError(node)  # the checker lets no condition stand for a value
+
+
+def _field(node: Node) -> Field:
+    assert isinstance(node, Identifier)  # the checker saw to it (D-06)
+    return Field(node.name, field_type(node.name))
+
+
+def _compared(op: str, left: PropertyValue, right: PropertyValue, strict: bool) -> bool | None:
+    """Two constants compared; None is UNKNOWN."""
+    if left is None or right is None:
+        return None
+    if strict and constant_letter(left) != constant_letter(right):
+        return False
+    return is_true(op, left, right)
+
+
+def _modes(op: str, other: PropertyValue) -> frozenset[str]:
+    return frozenset(mode for mode in MODES.values() if _compared(op, mode, other, False))
+
+
+def _one_of(subject: Field, values: frozenset[str], negated: bool, holds: bool) -> Test:
+    if subject.type is FieldType.NUMBER:
+        return Always(not holds)  # D-04: false on what is no string, negated or not
+    if subject.type is FieldType.MODE:  # two values and never NULL: whatever is asked, a set of them is the answer
+        wanted = frozenset(mode for mode in MODES.values() if ((mode in values) is not negated) is holds)
+        return Always(bool(wanted)) if len(wanted) != 1 else OneOf(subject, wanted, False, True)
+    return OneOf(subject, values, negated, holds)
+
+
+def _missing(subject: Value, holds: bool) -> Test:
+    if isinstance(subject, Constant):
+        return Always((subject.value is None) is holds)
+    if isinstance(subject, Field) and subject.type in (FieldType.NUMBER, FieldType.MODE):
+        return Always(not holds)
+    return Missing(subject, holds)
+
+
+def _comparable(op: str, left: Value, right: Value) -> Test:
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return Always(comparable(op, left.value, right.value))
+    return Comparable(op, left, right)
+
+
+def _numbers(node: Node) -> list[Test]:
+    """Every operand of arithmetic below `node` is a number."""
+    found: list[Test] = []
+    operands: tuple[Node, ...] = ()
+    if isinstance(node, Arithmetic | Unary):
+        operands = (node.operand,) if isinstance(node, Unary) else (node.left, node.right)
+    for operand in operands:
+        operand_value = value(operand)
+        if isinstance(operand_value, Constant):
+            if operand_value.value is None:
+                found.append(Always(False))
+        else:
+            found.append(IsNumber(operand_value))
+        found += _numbers(operand)
+    return found
+
+
+_T = TypeVar("_T", All, Any)
+
+
+def _all(tests: list[Test]) -> Test:
+    return _joined(tests, All, absorbing=False)
+
+
+def _any(tests: list[Test]) -> Test:
+    return _joined(_merged_equalities(tests), Any, absorbing=True)
+
+
+def _joined(tests: list[Test], kind: Callable[[tuple[Test, ...]], _T], absorbing: bool) -> Test:
+    """Flatten, drop repetitions and what changes nothing; stop where one test decides."""
+    flat: dict[Test, None] = {}
+    for test in tests:
+        parts = test.tests if isinstance(test, All | Any) and type(test) is kind else (test,)
+        for part in parts:
+            if isinstance(part, Always):
+                if part.value is absorbing:
+                    return part
+            else:
+                flat[part] = None
+    if not flat:
+        return Always(not absorbing)
+    if len(flat) == 1:
+        return next(iter(flat))
+    return kind(tuple(flat))
+
+
+def _merged_equalities(tests: list[Test]) -> list[Test]:
+    """``a = 'x' OR a = 'y'`` is ``a IN ('x', 'y')``: one look-up instead of a chain."""
+    groups: dict[Field, list[Test]] = {}
+    for test in tests:
+        if (subject := _equal_to_text(test)) is not None:
+            groups.setdefault(subject, []).append(test)
+    merged: list[Test] = []
+    done: set[Field] = set()
+    for test in tests:
+        subject = _equal_to_text(test)
+        if subject is None or len(groups[subject]) == 1:
+            merged.append(test)
+        elif subject not in done:
+            done.add(subject)
+            values: set[str] = set()
+            for member in groups[subject]:
+                if isinstance(member, OneOf):
+                    values |= member.values
+                elif isinstance(member, Relation) and isinstance(member.right, Constant):
+                    values.add(str(member.right.value))
+            merged.append(OneOf(subject, frozenset(values), False, True))
+    return merged
+
+
+def _equal_to_text(test: Test) -> Field | None:
+    """The field, if the test is TRUE exactly for certain texts of it."""
+    match test:
+        case OneOf(field=subject, negated=False, holds=True):
+            return subject
+        case Relation(op="=", left=Field() as subject, right=Constant(value=str()), holds=True):
+            return subject
+    return None
+
+
+def constant_letter(constant: PropertyValue) -> str:
+    """The JMS type of a constant as the dialect mqe sees it: exact is long, approximate is double (D-16)."""
+    letter = letter_of(constant)
+    return {"i": "l", "f": "d"}.get(letter, letter)

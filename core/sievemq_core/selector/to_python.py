@@ -1,0 +1,419 @@
+"""A plan as a Python function, built from syntax nodes and never from text.
+
+What a user wrote gets into the code only as constants of ``ast.Constant``, so nothing can be injected and precedence
+cannot go wrong. The code is made of plain expressions that cannot raise (D-14): ``type(v) in numbers`` stands in front
+of every comparison that Python could refuse, and ``True == 1`` is told apart.
+
+Each field is fetched once per call: where it is first needed, or at the top if several branches need it.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import weakref
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any, cast
+
+from sievemq_core.message.values import Float, PropertyValue, letter_of
+from sievemq_core.selector import arithmetic, plan
+from sievemq_core.selector.like import LikePattern
+from sievemq_core.selector.names import HEADERS, FieldType, Headers
+
+__all__ = ["Matcher", "make_function", "make_source"]
+
+Matcher = Callable[[Mapping[str, PropertyValue], Headers], bool]
+"""``function(properties, headers)``: True only if the selector is TRUE."""
+
+_numbering = count(1)
+
+_OPERATORS: dict[str, ast.cmpop] = {
+    "=": ast.Eq(),
+    "<>": ast.NotEq(),
+    "<": ast.Lt(),
+    "<=": ast.LtE(),
+    ">": ast.Gt(),
+    ">=": ast.GtE(),
+}
+_ARITHMETIC = {"+": arithmetic.add, "-": arithmetic.subtract, "*": arithmetic.multiply, "/": arithmetic.divide}
+
+
+def make_function(test: plan.Test) -> Matcher:
+    """Compile a plan.
+
+    The function's source can be had from ``linecache`` (so tracebacks and debuggers show it) as long as it lives.
+    """
+    code = _Code()
+    tree = code.function(test)
+    filename = f"sievemq-selector-{next(_numbering)}.py"
+    namespace: dict[str, Any] = {**code.names, "__name__": "sievemq_selector", "__loader__": _Source(test)}
+    exec(compile(tree, filename, "exec"), namespace)  # noqa: S102  # built from nodes; user text is only ever a constant
+    function = namespace.pop("selector")
+    if linecache.lazycache(filename, namespace):
+        weakref.finalize(function, linecache.cache.pop, filename, None).atexit = False
+    return cast("Matcher", function)
+
+
+def make_source(test: plan.Test) -> str:
+    """The Python text that the compiled function corresponds to."""
+    return ast.unparse(_Code().function(test)) + "\n"
+
+
+class _Source:
+    """What linecache asks for the source when somebody wants to see it; until then nothing is printed."""
+
+    __slots__ = ("_test",)
+
+    def __init__(self, test: plan.Test) -> None:
+        self._test = test
+
+    def get_source(self, _name: str) -> str:
+        return make_source(self._test)
+
+
+# -- small syntax nodes -----------------------------------------------------------------------------------------
+
+
+def _load(name: str) -> ast.expr:
+    return ast.Name(name, ast.Load())
+
+
+def _constant(value: Any) -> ast.expr:
+    return ast.Constant(value)
+
+
+def _compare(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> ast.expr:
+    return ast.Compare(left, [operator], [right])
+
+
+def _call(function: ast.expr, *arguments: ast.expr) -> ast.expr:
+    return ast.Call(function, list(arguments), [])
+
+
+def _method(subject: ast.expr, name: str, *arguments: ast.expr) -> ast.expr:
+    return _call(ast.Attribute(subject, name, ast.Load()), *arguments)
+
+
+def _both(*parts: ast.expr) -> ast.expr:
+    return ast.BoolOp(ast.And(), list(parts)) if len(parts) > 1 else parts[0]
+
+
+def _either(*parts: ast.expr) -> ast.expr:
+    return ast.BoolOp(ast.Or(), list(parts))
+
+
+def _not(part: ast.expr) -> ast.expr:
+    return ast.UnaryOp(ast.Not(), part)
+
+
+def _type_is(subject: ast.expr, kind: str) -> ast.expr:
+    return _compare(_call(_load("type"), subject), ast.Is(), _load(kind))
+
+
+def _is_none(subject: ast.expr, yes: bool = True) -> ast.expr:
+    return _compare(subject, ast.Is() if yes else ast.IsNot(), _constant(None))
+
+
+# -- the code of a plan -------------------------------------------------------------------------------------------
+
+
+class _Code:
+    """Collects what one function needs. ``names`` are its global names."""
+
+    __slots__ = ("_bound", "_fetched", "_hoisted", "_patterns", "_results", "_twice", "_variables", "names")
+
+    def __init__(self) -> None:
+        self.names: dict[str, object] = {}
+        self._variables: dict[str, str] = {}  # field -> local variable
+        self._patterns: dict[LikePattern, str] = {}  # pattern -> global name
+        self._results = 0  # computed values stored so far
+        self._bound: set[str] = set()  # fields that certainly have been fetched at this point of the evaluation
+        self._fetched: set[str] = set()  # fields with a fetch somewhere
+        self._twice: set[str] = set()  # fields that would be fetched at a second place: they move to the top
+        self._hoisted: list[plan.Field] = []
+
+    def function(self, test: plan.Test) -> ast.Module:
+        """``def selector(properties, headers): return …``"""
+        expression = self._test(test)
+        if self._twice:
+            self._hoisted = [field for field in plan.fields_of(test) if field.name in self._twice]
+            self._bound = set(self._twice)
+            expression = self._test(test)
+        body: list[ast.stmt] = [
+            ast.Assign([ast.Name(self._variable(field), ast.Store())], _fetch(field)) for field in self._hoisted
+        ]
+        body.append(ast.Return(expression))
+        arguments = ast.arguments([], [ast.arg("properties"), ast.arg("headers")], None, [], [], None, [])
+        # keywords, because the positional form of FunctionDef differs between Python versions
+        definition = ast.FunctionDef(name="selector", args=arguments, body=body, decorator_list=[])
+        if "type_params" in definition._fields:  # Python 3.12
+            definition.type_params = []  # type: ignore[attr-defined,unused-ignore]
+        return ast.fix_missing_locations(ast.Module([definition], []))
+
+    # -- tests --------------------------------------------------------------------------------------------------
+
+    def _test(self, test: plan.Test) -> ast.expr:
+        match test:
+            case plan.Always():
+                return _constant(test.value)
+            case plan.All() | plan.Any():
+                return self._chain(test)
+            case plan.Relation():
+                return self._relation(test)
+            case plan.OneOf():
+                return self._one_of(test)
+            case plan.Matches():
+                return self._matches(test)
+            case plan.Missing():
+                return _is_none(self._value(test.value), test.holds)
+            case plan.Truth():
+                return _compare(self._value(test.field), ast.Is(), _constant(test.holds))
+            case plan.Comparable():
+                operands = _constant(test.op), self._value(test.left), self._value(test.right)
+                return _call(self._global("comparable", arithmetic.comparable), *operands)
+            case plan.IsNumber():
+                return _compare(_call(_load("type"), self._value(test.value)), ast.In(), self._numbers())
+
+    def _chain(self, test: plan.All | plan.Any) -> ast.expr:
+        """The parts are evaluated in order, so a later one may rely on what the earlier ones fetched; behind the
+        chain only what its first part fetched is certain."""
+        parts = [self._test(test.tests[0])]
+        certain = set(self._bound)
+        for part in test.tests[1:]:
+            parts.append(self._test(part))
+        self._bound = certain
+        return _both(*parts) if isinstance(test, plan.All) else _either(*parts)
+
+    def _relation(self, test: plan.Relation) -> ast.expr:
+        if test.strict:
+            return self._strict(test)
+        if isinstance(test.right, plan.Constant) and not isinstance(test.left, plan.Constant):
+            return self._against_constant(test.op, test.left, test.right.value, test.holds)
+        decide = arithmetic.is_true if test.holds else arithmetic.is_false
+        operands = self._value(test.left), self._value(test.right)
+        return _call(self._global(decide.__name__, decide), _constant(test.op), *operands)
+
+    def _against_constant(self, op: str, left: plan.Value, constant: PropertyValue, holds: bool) -> ast.expr:
+        """``left op constant``, by the cheapest code that is right for whatever `left` turns out to be."""
+        kind = left.type if isinstance(left, plan.Field) else None
+        if isinstance(constant, str | bool):
+            return self._against_plain(op, left, constant, holds)
+        number = cast("int | float", constant)
+        plain = _constant(float(number) if isinstance(number, float) else int(number))
+        if kind is FieldType.TEXT:  # D-04: unlike
+            return _is_none(self._value(left), False) if not holds else _constant(False)
+        direct = _is_direct(number, exact_only=kind is FieldType.NUMBER)
+        operator = _OPERATORS[op]
+        if kind is FieldType.NUMBER and direct:
+            comparison = _compare(self._value(left), operator, plain)
+            return comparison if holds else _not(comparison)
+        if not direct:
+            decide = arithmetic.is_true if holds else arithmetic.is_false
+            return self._indirect(op, left, number, decide)
+        first, again = self._used_twice(left)
+        if op == "=" and number not in (0, 1):  # no type test: only an equal number equals a number
+            if holds:
+                return _compare(first, operator, plain)
+            return _both(_is_none(first, False), _compare(again, ast.NotEq(), plain))
+        if op == "=" and holds:
+            no_bool = _compare(again, ast.IsNot(), _constant(number == 1))
+            return _both(_compare(first, operator, plain), no_bool)
+        if holds:
+            return _both(self._is_number(first), _compare(again, operator, plain))
+        definite = _both(self._is_number(again), _compare(again, operator, plain))
+        return _both(_is_none(first, False), _not(definite))
+
+    def _against_plain(self, op: str, left: plan.Value, constant: str | bool, holds: bool) -> ast.expr:
+        """A string or boolean constant; ``=`` and ``<>`` only."""
+        first, again = self._used_twice(left)
+        if isinstance(constant, str):
+            equal, unequal, kind = ast.Eq(), ast.NotEq(), "str"
+        else:
+            equal, unequal, kind = ast.Is(), ast.IsNot(), "bool"  # type: ignore[assignment]
+        if op == "=":
+            if holds:
+                return _compare(first, equal, _constant(constant))
+            return _both(_is_none(first, False), _compare(again, unequal, _constant(constant)))
+        if op != "<>":
+            return _constant(False) if holds else _is_none(first, False)
+        if holds:
+            return _both(_type_is(first, kind), _compare(again, unequal, _constant(constant)))
+        unlike = _not(_type_is(again, kind))
+        return _both(_is_none(first, False), _either(unlike, _compare(again, equal, _constant(constant))))
+
+    def _indirect(
+        self,
+        op: str,
+        left: plan.Value,
+        number: int | float,
+        decide: Callable[[str, PropertyValue, PropertyValue], bool],
+    ) -> ast.expr:
+        """Python's comparison would not be Java's for every type of number: fast for those it is right for."""
+        function = self._global(decide.__name__, decide)
+        if decide is arithmetic.is_true and isinstance(left, plan.Field) and isinstance(number, int):
+            # an int against an int is exact; anything else goes the long way
+            first, again = self._used_twice(left)
+            return ast.IfExp(
+                _type_is(first, "int"),
+                _compare(again, _OPERATORS[op], _constant(int(number))),
+                _call(function, _constant(op), again, self._number(number)),
+            )
+        return _call(function, _constant(op), self._value(left), self._number(number))
+
+    def _strict(self, test: plan.Relation) -> ast.expr:
+        """D-16: equal, and of one JMS type."""
+        left, right = self._value(test.left), self._value(test.right)
+        if isinstance(test.right, plan.Constant):
+            number = test.right.value
+            letter = plan.constant_letter(number)
+            return _call(
+                self._global("strictly_equal_constant", _strictly_equal_constant),
+                left,
+                self._number(number) if isinstance(number, int | float) else right,
+                _constant(letter),
+            )
+        return _call(self._global("strictly_equal", _strictly_equal), left, right)
+
+    def _one_of(self, test: plan.OneOf) -> ast.expr:
+        first, again = self._used_twice(test.field)
+        values = _constant(test.values)
+        if len(test.values) == 1:
+            inside: tuple[ast.cmpop, ast.cmpop] = ast.Eq(), ast.NotEq()
+            values = _constant(next(iter(test.values)))
+        else:
+            inside = ast.In(), ast.NotIn()
+        if test.holds and not test.negated:
+            return _compare(first, inside[0], values)
+        if test.holds:
+            return _both(_type_is(first, "str"), _compare(again, inside[1], values))
+        if not test.negated:
+            return _both(_is_none(first, False), _compare(again, inside[1], values))
+        unlike = _not(_type_is(again, "str"))
+        return _both(_is_none(first, False), _either(unlike, _compare(again, inside[0], values)))
+
+    def _matches(self, test: plan.Matches) -> ast.expr:
+        first, again = self._used_twice(test.field)
+        is_text = _type_is(first, "str")
+        match = self._pattern(test.pattern, again)
+        if test.holds:
+            if match is None:  # '%' alone
+                return _constant(False) if test.negated else is_text
+            return _both(is_text, _not(match) if test.negated else match)
+        # FALSE: not NULL, and not TRUE; on what is no string the operation is false, negated or not (D-04)
+        present = _is_none(first, False)
+        unlike = _not(_type_is(again, "str"))
+        if match is None:
+            return present if test.negated else _both(present, unlike)
+        return _both(present, _either(unlike, match if test.negated else _not(match)))
+
+    def _pattern(self, pattern: LikePattern, text: ast.expr) -> ast.expr | None:
+        """Code that matches `text`, which is a str; None if every text matches."""
+        if pattern.exact is not None:
+            return _compare(text, ast.Eq(), _constant(pattern.exact))
+        plain = [segment.plain for segment in pattern.segments]
+        match plain:
+            case ["", ""]:
+                return None
+            case [str() as head, ""]:
+                return _method(text, "startswith", _constant(head))
+            case ["", str() as tail]:
+                return _method(text, "endswith", _constant(tail))
+            case ["", str() as part, ""]:
+                return _compare(_constant(part), ast.In(), text)
+        name = self._patterns.setdefault(pattern, f"pattern{len(self._patterns)}")
+        return _call(self._global(name, pattern.matches), text)
+
+    # -- values -------------------------------------------------------------------------------------------------
+
+    def _value(self, value: plan.Value) -> ast.expr:
+        match value:
+            case plan.Constant():
+                if isinstance(value.value, int | float) and not isinstance(value.value, bool):
+                    return self._number(value.value)
+                return _constant(value.value)
+            case plan.Field():
+                return self._field(value)
+            case plan.Compute():
+                operands = [self._value(operand) for operand in value.operands]
+                if len(operands) == 1:
+                    function: Callable[..., object] = arithmetic.negate if value.op == "-" else arithmetic.promote
+                else:
+                    function = _ARITHMETIC[value.op]
+                return _call(self._global(function.__name__, function), *operands)
+
+    def _field(self, field: plan.Field) -> ast.expr:
+        """The field's variable; where it is not yet certain to be set, fetched into it."""
+        variable = self._variable(field)
+        if field.name in self._bound:
+            return _load(variable)
+        if field.name in self._fetched:
+            self._twice.add(field.name)
+        self._fetched.add(field.name)
+        self._bound.add(field.name)
+        return ast.NamedExpr(ast.Name(variable, ast.Store()), _fetch(field))
+
+    def _used_twice(self, value: plan.Value) -> tuple[ast.expr, ast.expr]:
+        """The value, and the same again for places that are evaluated later, without computing it again."""
+        if isinstance(value, plan.Field):
+            return self._field(value), _load(self._variable(value))
+        name = f"r{self._results}"
+        self._results += 1
+        return ast.NamedExpr(ast.Name(name, ast.Store()), self._value(value)), _load(name)
+
+    def _variable(self, field: plan.Field) -> str:
+        return self._variables.setdefault(field.name, f"v{len(self._variables)}")
+
+    def _number(self, number: PropertyValue) -> ast.expr:
+        """A number as a constant; the wrappers that carry a JMS type become globals, for code knows plain ones only."""
+        if type(number) in (int, float):
+            return _constant(number)
+        return self._global(f"{letter_of(number)}_{len(self.names)}", number)
+
+    def _is_number(self, subject: ast.expr) -> ast.expr:
+        return _compare(_call(_load("type"), subject), ast.In(), self._numbers())
+
+    def _numbers(self) -> ast.expr:
+        return self._global("numbers", arithmetic.NUMBERS)
+
+    def _global(self, name: str, value: object) -> ast.expr:
+        self.names[name] = value
+        return _load(name)
+
+
+def _fetch(field: plan.Field) -> ast.expr:
+    if field.type is FieldType.PROPERTY:
+        return _method(_load("properties"), "get", _constant(field.name))
+    header = ast.Subscript(_load("headers"), _constant(HEADERS[field.name][0]), ast.Load())
+    if field.type is FieldType.MODE:
+        persistent = _compare(header, ast.Eq(), _constant(2))
+        return ast.IfExp(persistent, _constant("PERSISTENT"), _constant("NON_PERSISTENT"))
+    if field.name == "JMSCorrelationID":  # one set as bytes has no text: NULL
+        named = ast.NamedExpr(ast.Name("c", ast.Store()), header)
+        return ast.IfExp(_type_is(named, "str"), _load("c"), _constant(None))
+    return header
+
+
+def _is_direct(number: int | float, *, exact_only: bool) -> bool:
+    """True if Python's exact comparison with this constant equals Java's promoted one for every type of the other side.
+
+    A whole number that a float can hold is compared exactly whatever it meets. An approximate one below 2^53 (a float:
+    2^24) is too small for the rounding of a long (an int) to matter. NaN and the infinities are beyond rounding.
+
+    Args:
+        number: the constant.
+        exact_only: the other side is an int or long.
+    """
+    if isinstance(number, int):
+        return exact_only or arithmetic.to_float(number) == number
+    if number != number or abs(number) == float("inf"):
+        return True
+    return abs(number) < (2**24 if type(number) is Float else 2**53)
+
+
+def _strictly_equal_constant(value: PropertyValue, constant: PropertyValue, letter: str) -> bool:
+    return value is not None and letter_of(value) == letter and value == constant
+
+
+def _strictly_equal(left: PropertyValue, right: PropertyValue) -> bool:
+    return left is not None and right is not None and letter_of(left) == letter_of(right) and left == right
