@@ -11,6 +11,9 @@ from __future__ import annotations
 #: make the receiver reserve memory that hurts.
 MAX_FRAME_BYTES = 68 * 1024 * 1024
 
+#: Bytes of a frame before the broker has let the client in: a HELLO with every field at its limit fits.
+HANDSHAKE_FRAME_BYTES = 64 * 1024
+
 #: Bytes at which a sender closes a gathered frame and starts the next. The receiver decodes a frame in one go, so this
 #: bounds the time a loop turn spends on one peer.
 GATHER_BYTES = 128 * 1024
@@ -18,6 +21,9 @@ GATHER_BYTES = 128 * 1024
 #: Elements of one array: the tags of a release, the messages of a browse page. The decoder reserves an array when it
 #: reads its header, so this bounds what a few hostile bytes can make it reserve.
 MAX_ARRAY = 16_384
+
+#: Entries of one map: the options of a HELLO, the details of an ERROR.
+MAX_MAP = 4_096
 
 # -- message ----------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,8 @@
 
 Role-blind: a client and a broker run the same class, and one table says who may say what in which state.
 
-    HELLO ──── HELLO ────> WELCOMING ── WELCOME ──> OPEN ── GOODBYE ──> CLOSING ── OK ──> CLOSED
-      └──────────────── a fatal ERROR, a broken frame or the end of the stream ──────────────┘
+    HELLO ── HELLO ──> WELCOMING ── WELCOME ──> OPEN ── GOODBYE ──> CLOSING ── end of the stream ──> CLOSED
+      └──────────────────── a fatal ERROR, a broken frame or the end of the stream ────────────────────┘
 
 The caller feeds bytes with :meth:`receive_data`, says commands with :meth:`send` or :meth:`send_packed`, and writes
 what :meth:`data_to_send` returns. Nothing here waits or knows the time; heartbeats are told the time.
@@ -14,10 +14,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import Literal
 
-from sievemq_core.errors import ErrorCode, ProtocolError
-from sievemq_core.limits import MAX_FRAME_BYTES
+from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
+from sievemq_core.limits import HANDSHAKE_FRAME_BYTES, MAX_FRAME_BYTES
 from sievemq_core.wire.codec import CommandTuple, Decoder, pack
 from sievemq_core.wire.commands import COMMANDS, Command
+from sievemq_core.wire.form import FORMS, Form, examine
 from sievemq_core.wire.framing import FrameReader, pack_frames
 
 __all__ = ["State", "WireConnection"]
@@ -60,6 +61,11 @@ _LEGAL: dict[tuple[State, Role], frozenset[int]] = {
 }
 # Commands after which the state may differ; all others skip the table.
 _TURNING = frozenset({Command.HELLO, Command.WELCOME, Command.GOODBYE, Command.ERROR})
+# Quick checks of the commands that are legal now and change nothing: a frame of such commands, each in form, needs no
+# second look.
+_PLAIN: dict[tuple[State, Role], dict[int, Form]] = {
+    key: {number: FORMS[number] for number in legal - _TURNING} for key, legal in _LEGAL.items()
+}
 
 
 class WireConnection:
@@ -74,11 +80,12 @@ class WireConnection:
         "_decoder",
         "_frames",
         "_heard",
-        "_interval_in",
-        "_interval_out",
-        "_legal",
+        "_max_frame",
         "_out",
+        "_plain",
         "_spoke",
+        "interval_in",
+        "interval_out",
         "peer",
         "pending_bytes",
         "role",
@@ -89,12 +96,16 @@ class WireConnection:
         self.role: Role = role
         self.peer: Role = "broker" if role == "client" else "client"
         self.state = State.HELLO
-        self._frames = FrameReader(max_frame)
+        # Whoever has not been let in yet has little to say.
+        self._frames = FrameReader(max_frame if role == "client" else min(max_frame, HANDSHAKE_FRAME_BYTES))
+        self._max_frame = max_frame
         self._decoder = Decoder(max_frame)
-        self._legal = _LEGAL[State.HELLO, self.peer]
+        self._plain = _PLAIN[State.HELLO, self.peer]
         self._out: list[bytes] = []
+        #: Bytes that data_to_send would return now, without the frames' lengths.
         self.pending_bytes = 0
-        self._interval_in = self._interval_out = 0
+        #: Milliseconds after which this end wants to have heard something, and after which the peer does; 0 for never.
+        self.interval_in = self.interval_out = 0
         self._heard = self._spoke = False
 
     # -- receiving ------------------------------------------------------------------------------------------------
@@ -107,22 +118,38 @@ class WireConnection:
                 those of frames before were returned by earlier calls.
         """
         self._heard = True
+        commands: list[CommandTuple] = []
         try:
-            commands: list[CommandTuple] = []
             for payload in self._frames.feed(data):
-                commands += self._decoder.decode(payload)
-            legal = self._legal
-            for command in commands:
-                number = command[0]
-                if number not in legal:
-                    raise self._unexpected(number)
-                if number in _TURNING:
-                    self._turn(command)
-                    legal = self._legal
+                values = self._decoder.unpack(payload)
+                plain = self._plain
+                try:
+                    for value in values:
+                        if not plain[value[0]](value):
+                            break
+                    else:
+                        commands += values
+                        continue
+                except (LookupError, TypeError):
+                    pass
+                commands += [self._examine(value) for value in values]
         except ProtocolError:
             self._enter(State.CLOSED)
             raise
         return commands
+
+    def _examine(self, value: object) -> CommandTuple:
+        """One command of a frame that is not all plain: form, legality, and the state after it."""
+        command = examine(value)
+        number = command[0]
+        if number not in _LEGAL[self.state, self.peer]:
+            raise ProtocolError(
+                f"{COMMANDS[number].name} from the {self.peer} is not legal while {self.state.value}",
+                ErrorCode.UNEXPECTED_COMMAND,
+            )
+        if number in _TURNING:
+            self._turn(command)
+        return command
 
     def receive_eof(self) -> None:
         """The peer's stream ended.
@@ -160,15 +187,21 @@ class WireConnection:
         self._out.append(packed)
         self.pending_bytes += len(packed)
 
+    def fail(self, error: SieveError) -> None:
+        """Queue a fatal ERROR as this end's last word, in whatever state the connection is. Only a broker says it."""
+        self.send_packed(pack((Command.ERROR, 0, int(error.code), error.text, error.details)))
+        self._enter(State.CLOSED)
+
     def data_to_send(self) -> bytes:
         """Everything queued since the last call, gathered into frames; empty if nothing was."""
         out = self._out
         if not out:
             return b""
-        self._out = []
+        data = b"".join(pack_frames(out))
+        out.clear()
         self.pending_bytes = 0
         self._spoke = True
-        return b"".join(pack_frames(out))
+        return data
 
     # -- heartbeats -----------------------------------------------------------------------------------------------
 
@@ -179,17 +212,17 @@ class WireConnection:
             incoming: milliseconds after which this end wants to have heard something; 0 for never.
             outgoing: milliseconds after which the peer wants to.
         """
-        self._interval_in, self._interval_out = incoming, outgoing
+        self.interval_in, self.interval_out = incoming, outgoing
 
     @property
     def tick_interval(self) -> int:
         """Milliseconds between calls of :meth:`tick`; 0 if none are needed."""
-        intervals = [i for i in (self._interval_in, self._interval_out // 2) if i > 0]
+        intervals = [i for i in (self.interval_in, self.interval_out // 2) if i > 0]
         return min(intervals) if intervals else 0
 
     def heartbeat_due(self) -> bool:
         """True, and a HEARTBEAT queued, if nothing was sent since the last call; call it each half interval."""
-        if self._spoke or self._out or self.state is not State.OPEN or not self._interval_out:
+        if self._spoke or self._out or self.state is not State.OPEN or not self.interval_out:
             self._spoke = False
             return False
         self.send(Command.HEARTBEAT)
@@ -208,13 +241,9 @@ class WireConnection:
             self._enter(State.CLOSED)  # request 0: the connection ends, in whatever state it is
         else:
             self._enter(TRANSITIONS[self.state, number])
+            if number == Command.WELCOME:
+                self._frames.max_frame = self._max_frame
 
     def _enter(self, state: State) -> None:
         self.state = state
-        self._legal = _LEGAL[state, self.peer]
-
-    def _unexpected(self, number: int) -> ProtocolError:
-        return ProtocolError(
-            f"{COMMANDS[number].name} from the {self.peer} is not legal while {self.state.value}",
-            ErrorCode.UNEXPECTED_COMMAND,
-        )
+        self._plain = _PLAIN[state, self.peer]

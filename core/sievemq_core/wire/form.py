@@ -1,0 +1,231 @@
+"""Is a decoded command of the form that the table of commands gives it? The answer on the data path, and the reason.
+
+Every command that arrives is checked, field by field, so that nothing behind this module meets a value of a wrong
+type. A check that looped over the table would cost more than decoding does; so for each command the table is turned,
+once and at import, into one expression over unpacked fields (:data:`FORMS`). :func:`examine` is the slow and obvious
+twin: it runs only when the quick check says no, and says what is wrong, or that the command is from a newer peer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from sievemq_core.errors import ErrorCode, ProtocolError
+from sievemq_core.limits import MAX_HEADER_CHARS
+from sievemq_core.message.envelope import (
+    BODY_KIND,
+    CORRELATION_ID,
+    DELIVERY_MODE,
+    ENVELOPE_FIELDS,
+    MESSAGE_ID,
+    PRIORITY,
+    REPLY_TO,
+    TYPE,
+    BodyKind,
+)
+from sievemq_core.wire.commands import COMMANDS, CommandSpec
+
+__all__ = ["FORMS", "CommandTuple", "Form", "check_envelope", "check_headers", "examine"]
+
+CommandTuple: TypeAlias = tuple[Any, ...]
+"""A decoded command: its number, then its fields as COMMANDS lists them, neither more nor less."""
+
+Form: TypeAlias = Callable[[Any], bool]
+
+# -- the kinds of fields ----------------------------------------------------------------------------------------------
+
+# As text, because the quick checks are put together from them; {} is the name of a local variable.
+_KINDS: Final = {
+    "uint": "type({0}) is int and {0} >= 0",
+    "bool": "type({0}) is bool",
+    "str": "type({0}) is str",
+    "bytes": "type({0}) is bytes",
+    "map": "type({0}) is dict and TEXTS.issuperset(map(type, {0}))",
+    "ids": "type({0}) is tuple and (not {0} or INTS.issuperset(map(type, {0})) and min({0}) >= 0)",
+    # [*map(…)] == LAST[0]: as a rule an envelope has the types of the one before it, and comparing lists of types is
+    # faster than hashing them.
+    "envelope": (
+        "type({0}) is tuple and ([*map(type, {0})] == LAST[0] or seen({0})) "
+        f"and {{0}}[{PRIORITY}] in PRIORITIES and {{0}}[{DELIVERY_MODE}] in MODES"
+    ),
+    "any": "True",
+}
+_NAMES: Final = {
+    "uint": "an unsigned integer",
+    "bool": "a boolean",
+    "str": "text",
+    "bytes": "bytes",
+    "map": "a map with text keys",
+    "ids": "an array of unsigned integers",
+    "envelope": "an envelope",
+    "any": "anything",
+}
+
+# -- envelopes --------------------------------------------------------------------------------------------------------
+
+_TEXT: frozenset[type] = frozenset({str, type(None)})
+_BIN: frozenset[type] = frozenset({bytes, type(None)})
+_INT: frozenset[type] = frozenset({int})
+_ENVELOPE: Final[tuple[tuple[str, frozenset[type]], ...]] = (
+    ("message_id", _TEXT),
+    ("timestamp", _INT),
+    ("priority", _INT),
+    ("delivery_mode", _INT),
+    ("expiration", _INT),
+    ("delivery_time", _INT),
+    ("correlation_id", _TEXT | {bytes}),
+    ("reply_to", _TEXT),
+    ("type", _TEXT),
+    ("properties", _BIN),
+    ("property_types", _TEXT),
+    ("body_kind", _INT),
+    ("body", _BIN),
+)
+_PRIORITIES: Final = frozenset(range(10))
+_MODES: Final = frozenset({1, 2})
+
+# Type signatures of envelopes found in form, of exactly this version's fields: at most 192 exist. LAST is the latest.
+_signatures: set[tuple[type, ...]] = set()
+_last: list[list[type]] = [[]]
+
+
+def _seen(fields: tuple[Any, ...]) -> bool:
+    signature = tuple(map(type, fields))
+    if signature not in _signatures:
+        if len(signature) != ENVELOPE_FIELDS or _wrong_type(fields) is not None:
+            return False
+        _signatures.add(signature)
+    _last[0] = list(signature)
+    return True
+
+
+def _wrong_type(fields: tuple[Any, ...]) -> str | None:
+    for (name, kinds), value in zip(_ENVELOPE, fields, strict=False):
+        if type(value) not in kinds:
+            return f"an envelope's {name} must not be {_show(value)}"
+    return None
+
+
+def check_envelope(fields: object) -> None:
+    """Check the form of an envelope's fields; more of them than this version knows are left alone.
+
+    Raises:
+        ProtocolError: names the field that is wrong.
+    """
+    if type(fields) is not tuple or len(fields) < ENVELOPE_FIELDS:
+        raise ProtocolError(f"an envelope has {ENVELOPE_FIELDS} fields, unlike {_show(fields)}")
+    wrong = _wrong_type(fields)
+    if wrong is None and fields[PRIORITY] not in _PRIORITIES:
+        wrong = f"an envelope's priority must be 0 to 9, not {fields[PRIORITY]}"
+    if wrong is None and fields[DELIVERY_MODE] not in _MODES:
+        wrong = f"an envelope's delivery_mode must be 1 or 2, not {fields[DELIVERY_MODE]}"
+    if wrong is not None:
+        raise ProtocolError(wrong)
+
+
+def check_headers(fields: CommandTuple) -> str | None:
+    """What is wrong with the header values of an envelope in good form, or None: lengths and the body kind.
+
+    Not a matter of the wire but of one message: whoever accepts messages asks, and refuses only that message.
+    """
+    for position, name in _HEADERS:
+        value = fields[position]
+        if value is not None and len(value) > MAX_HEADER_CHARS:
+            return f"{name} has {len(value)} characters; at most {MAX_HEADER_CHARS} are accepted"
+    if fields[BODY_KIND] not in _BODY_KINDS:
+        return f"body kind {fields[BODY_KIND]} is unknown"
+    return None
+
+
+_HEADERS = (
+    (MESSAGE_ID, "JMSMessageID"),
+    (CORRELATION_ID, "JMSCorrelationID"),
+    (REPLY_TO, "JMSReplyTo"),
+    (TYPE, "JMSType"),
+)
+_BODY_KINDS = frozenset(int(kind) for kind in BodyKind)
+
+# -- quick checks -----------------------------------------------------------------------------------------------------
+
+_SCOPE: Final = {
+    "TEXTS": frozenset({str}),
+    "INTS": frozenset({int}),
+    "LAST": _last,
+    "PRIORITIES": _PRIORITIES,
+    "MODES": _MODES,
+    "seen": _seen,
+}
+
+
+def _condition(kind: str, variable: str) -> str:
+    condition = _KINDS[kind.removesuffix("?")].format(variable)
+    return f"({variable} is None or {condition})" if kind.endswith("?") else condition
+
+
+def _compile(spec: CommandSpec) -> Form:
+    """A function that says whether a value is this command, whole and in form."""
+    variables = [f"f{i}" for i in range(len(spec.fields))]
+    conditions = ["type(command) is tuple", "type(number) is int"]  # bytes have a [0] too, and True is 1
+    conditions += [_condition(f.kind, v) for f, v in zip(spec.fields, variables, strict=True) if f.kind != "any"]
+    source = (
+        f"def {spec.name}(command):\n"
+        f"    try:\n"
+        f"        number, {''.join(v + ', ' for v in variables)} = command\n"
+        f"    except (TypeError, ValueError):\n"
+        f"        return False\n"
+        f"    return {' and '.join(conditions)}\n"
+    )
+    names: dict[str, Any] = dict(_SCOPE)
+    # Put together from the two tables above and nothing else.
+    exec(compile(source, f"<form of {spec.name}>", "exec"), names)  # noqa: S102
+    form: Form = names[spec.name]
+    return form
+
+
+FORMS: Final[dict[int, Form]] = {number: _compile(spec) for number, spec in COMMANDS.items()}
+"""By command number: True if a value is that command, whole and in form."""
+
+# -- the slow and obvious twin ----------------------------------------------------------------------------------------
+
+_CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
+    "uint": lambda v: type(v) is int and v >= 0,
+    "bool": lambda v: type(v) is bool,
+    "str": lambda v: type(v) is str,
+    "bytes": lambda v: type(v) is bytes,
+    "map": lambda v: type(v) is dict and all(type(k) is str for k in v),
+    "ids": lambda v: type(v) is tuple and all(type(i) is int and i >= 0 for i in v),
+    "any": lambda v: True,
+}
+
+
+def examine(value: object) -> CommandTuple:
+    """The command that `value` is, without the fields that only a newer peer knows.
+
+    Raises:
+        ProtocolError: `value` is no command, an unknown one (UNKNOWN_COMMAND), or a field is missing or wrong.
+    """
+    if type(value) is not tuple or not value or type(value[0]) is not int:
+        raise ProtocolError(f"a command is an array that begins with its number, unlike {_show(value)}")
+    spec = COMMANDS.get(value[0])
+    if spec is None:
+        raise ProtocolError(f"unknown command {value[0]}", ErrorCode.UNKNOWN_COMMAND)
+    given, wanted = len(value) - 1, len(spec.fields)
+    if given < wanted:
+        raise ProtocolError(f"{spec.name} without its field {spec.fields[given].name!r} ({given} of {wanted} given)")
+    command = value[: wanted + 1]
+    for field, content in zip(spec.fields, command[1:], strict=True):
+        if field.kind == "envelope":
+            check_envelope(content)
+        elif not (field.kind.endswith("?") and content is None) and not _CHECKS[field.kind.removesuffix("?")](content):
+            name = _NAMES[field.kind.removesuffix("?")] + (" or nil" if field.kind.endswith("?") else "")
+            raise ProtocolError(f"{spec.name}.{field.name} must be {name}, not {_show(content)}")
+    return command
+
+
+def _show(value: object) -> str:
+    # A hostile value may be large: it is cut before it is turned into text.
+    if isinstance(value, (str, bytes, tuple)) and len(value) > 40:
+        return f"{type(value).__name__} of length {len(value)}"
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
