@@ -1,0 +1,1 @@
+"""SieveMQ in the harness that measures other brokers."""

@@ -1,0 +1,135 @@
+"""``make bench-peers``: SieveMQ and the brokers that are installed, side by side through the peers harness.
+
+The harness stays as it is: SieveMQ's entry of its table of brokers is added here at run time, and the package of its
+drivers is told to look into this folder, too. Runs under a Python that has the harness' requirements; parts of SieveMQ
+are played by BENCH_PYTHON.
+
+    run.py HARNESS --out FOLDER [--peers a,b] [--workloads W1,W2] [--reps 3] [--messages N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+WORKLOADS = ("W1", "W1c", "W2", "W3", "W4", "W5", "W6")
+OURS = ("sievemq", "sievemq_aio")
+# Peer -> a program of its server; a peer without it is not installed.
+SERVERS = {
+    "activemq_java": "activemq",
+    "activemq_stomp": "activemq",
+    "nats": "nats-server",
+    "nats_js": "nats-server",
+    "redis": "redis-server",
+    "rabbitmq": "rabbitmq-server",
+    "rabbitmq_pika": "rabbitmq-server",
+    "mosquitto": "mosquitto",
+}
+SEARCH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/share/activemq/bin"])
+
+
+def broker_command(folder: str) -> tuple[list[str], dict[str, str]]:
+    """How the harness starts SieveMQ's broker: as anybody would, in memory, on the loopback."""
+    python = os.environ.get("BENCH_PYTHON", sys.executable)
+    return [python, "-m", "sievemq", "broker", "--host", "127.0.0.1", "--port", "7672", "--http-port", "0"], {}
+
+
+def join(harness: Path) -> Any:
+    """Make SieveMQ one of the harness' peers; return the harness' runner."""
+    sys.path[0] = str(harness)  # in place of this folder, whose sievemq.py must not be taken for the SDK
+    sys.path.append(str(ROOT))
+    procs = importlib.import_module("brokers.procs")
+    # An open port answers nothing by itself: the broker waits for HELLO. A frame that is no HELLO is refused with an
+    # ERROR, which is the sign that it is there.
+    procs.PROBES["sievemq"] = (2).to_bytes(4, "big") + b"\x91\x00"
+    procs.SPECS["sievemq"] = (broker_command, 7672, "sievemq", "in memory, default settings, uvloop")
+    drivers = importlib.import_module("drivers")
+    drivers.__path__.append(str(HERE))
+    return importlib.import_module("run")
+
+
+def installed() -> list[str]:
+    """The peers whose servers are on this machine."""
+    return [peer for peer, server in SERVERS.items() if shutil.which(server, path=SEARCH)]
+
+
+def ratios(rows: list[dict[str, Any]]) -> str:
+    """The table: medians of every peer, and SieveMQ's as a multiple of the best peer's."""
+    rates: dict[tuple[str, str], float] = {}
+    for peer in {row["peer"] for row in rows}:
+        for workload in WORKLOADS:
+            good = [row for row in rows if row["peer"] == peer and row["workload"] == workload and row.get("ok")]
+            key = "p50_us" if workload == "W2" else "msgs_per_s"
+            if good:
+                rates[peer, workload] = statistics.median(row[key] for row in good)
+    lines = [f"| | {' | '.join(w if w != 'W2' else 'W2 p50 µs' for w in WORKLOADS)} |", "|---" * 8 + "|"]
+    peers = sorted({peer for peer, _ in rates}, key=lambda peer: (peer not in OURS, peer))
+    for peer in peers:
+        cells = [f"{rates[peer, w]:,.0f}" if (peer, w) in rates else "-" for w in WORKLOADS]
+        lines.append(f"| {peer} | {' | '.join(cells)} |")
+    cells = []
+    for workload in WORKLOADS:
+        ours = [rate for (peer, w), rate in rates.items() if w == workload and peer in OURS]
+        theirs = [rate for (peer, w), rate in rates.items() if w == workload and peer not in OURS]
+        if not ours or not theirs:
+            cells.append("-")
+        elif workload == "W2":
+            cells.append(f"{min(theirs) / min(ours):.2f}")
+        else:
+            cells.append(f"{max(ours) / max(theirs):.2f}")
+    lines.append(f"| SieveMQ's better one to the best peer | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run the chosen peers and workloads, append rows, print and write the tables."""
+    parser = argparse.ArgumentParser(prog="make bench-peers", description=__doc__.partition("\n")[0])
+    parser.add_argument("harness", type=Path, help="folder of the peers harness")
+    parser.add_argument("--out", type=Path, required=True, help="folder for rows and tables")
+    parser.add_argument("--peers", help="comma-separated; SieveMQ and all that are installed")
+    parser.add_argument("--workloads", default=",".join(WORKLOADS))
+    parser.add_argument("--reps", type=int, default=3)
+    parser.add_argument("--messages", type=int, help="of each workload; the harness' default")
+    parser.add_argument("--lock", action="store_true", help="take the machine's measurement lock around each run")
+    arguments = parser.parse_args()
+    harness = arguments.harness.resolve()
+    out = arguments.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    runner = join(harness)
+    peers = arguments.peers.split(",") if arguments.peers else [*OURS, *installed()]
+    rows: list[dict[str, Any]] = []
+    log = out / "rows.jsonl"
+    log.write_text("")
+
+    def emit(row: dict[str, Any]) -> None:
+        rows.append(row)
+        with log.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        rate = f"{row['msgs_per_s']:,.0f}/s" if row.get("ok") else f"NOT OK {row.get('error', '')[-200:]}"
+        print(f"{row['peer']:16} {row['workload']:4} {rate} {row.get('p50_us', '')}", flush=True)
+
+    for workload in arguments.workloads.split(","):  # peers alternate, so that all see the machine at the same speed
+        for peer in peers:
+            try:
+                runner.run_peer(peer, workload, arguments.messages, 256, arguments.reps, arguments.lock, None, emit)
+            except RuntimeError as error:
+                print(f"{peer:16} {workload:4} did not run: {str(error)[-300:]}", flush=True)
+    table = ratios(rows)
+    (out / "table.md").write_text(table + "\n")
+    print("\n" + table)
+    report = [sys.executable, str(harness / "report.py"), "--rows", str(log)]
+    subprocess.run([*report, "--json", str(out / "results.json"), "--md", str(out / "results.md")], check=True)
+
+
+if __name__ == "__main__":
+    main()

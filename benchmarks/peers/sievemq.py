@@ -1,0 +1,220 @@
+"""SieveMQ through its blocking SDK, as a user would write it.
+
+A driver of the peers harness and of ``benchmarks.run``: the parts `produce`, `consume`, `request`,
+`respond` and `correlate` are given a job and a stage, play their part with the public API alone, and return figures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.workloads import body_of, correlated, properties_of
+
+BROKER = "sievemq"
+API = "blocking"
+WORKLOADS: dict[str, dict[str, Any]] = {
+    "W1": {"notes": "NON_PERSISTENT sends, AUTO_ACKNOWLEDGE, iteration over a JMSConsumer, adaptive prefetch"},
+    "W1c": {"notes": "PERSISTENT asynchronous sends, a CompletionListener counts every confirm; consumer as W1"},
+    "W2": {"notes": "temporary reply queue, JMSReplyTo and JMSCorrelationID, NON_PERSISTENT, AUTO_ACKNOWLEDGE"},
+    "W3": {"notes": "10 connections, a MessageListener each, AUTO_ACKNOWLEDGE"},
+    "W4": {"notes": "4 connections with a selector each, a MessageListener each, AUTO_ACKNOWLEDGE"},
+    "W5": {"notes": "1000 consumers with a selector each on 4 connections, MessageListeners, AUTO_ACKNOWLEDGE"},
+    "W6": {"notes": "for each: create a consumer with the selector, receive, close; one session"},
+}
+URL = "sievemq://127.0.0.1:7672"
+DEADLINE_S = 75
+
+# The Python that has SieveMQ; the harness itself may run under another one.
+PYTHON = os.environ.get("BENCH_PYTHON", sys.executable)
+ROLE = Path(__file__).parents[1] / "macro" / "role.py"
+now = time.monotonic_ns
+
+
+def versions() -> dict[str, str]:
+    """What was measured."""
+    program = "import importlib.metadata as m; print(m.version('sievemq'), m.version('msgpack'), m.version('uvloop'))"
+    text = subprocess.run([PYTHON, "-c", program], capture_output=True, text=True, check=True).stdout
+    return {**dict(zip(("sievemq", "msgpack", "uvloop"), text.split(), strict=True)), "api": API}
+
+
+def command(job: dict[str, Any]) -> list[str]:
+    """How the harness starts a part: a process of ours, so that the harness needs nothing of SieveMQ."""
+    return [PYTHON, str(ROLE), json.dumps({"url": URL, "api": API, **job})]
+
+
+def percentile(times: list[int], percent: float) -> float:
+    """Of nanoseconds, in microseconds."""
+    ordered = sorted(times)
+    return round(ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] / 1e3, 1) if ordered else 0.0
+
+
+class Receipts:
+    """What the consumers of one process received."""
+
+    def __init__(self, expected: int) -> None:
+        self.expected = expected
+        self.count = self.sum = self.end = 0
+
+    def add(self, body: bytes) -> bool:
+        """Count one; True once nothing more is expected."""
+        self.sum += int(body[:10])
+        self.count += 1
+        if self.count == self.expected:
+            self.end = now()
+        return self.count >= self.expected
+
+    def result(self) -> dict[str, Any]:
+        return {"received": self.count, "need": self.expected, "sum": self.sum, "t_end": self.end or now()}
+
+
+def produce(job: dict[str, Any], stage: Any) -> dict[str, Any]:
+    from sievemq import BytesMessage, CompletionListener, ConnectionFactory, DeliveryMode
+
+    class Confirms(CompletionListener):
+        def __init__(self, expected: int) -> None:
+            self.left, self.failed, self.all = expected, 0, threading.Event()
+
+        def on_completion(self, message: Any) -> None:
+            self.left -= 1
+            if not self.left:
+                self.all.set()
+
+        def on_exception(self, message: Any, exception: Exception) -> None:
+            self.failed += 1
+            self.on_completion(message)
+
+    n, workload, size = job["n"], job["workload"], job["size"]
+    with ConnectionFactory(job["url"]).create_context() as context:
+        create = context.create_topic if job["kind"] == "topic" else context.create_queue
+        destination = create(job["dest"])
+        producer = context.create_producer()
+        confirms = Confirms(n)
+        if job["confirm"]:
+            producer.set_async(confirms)
+        else:
+            producer.set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+        stage.ready_go_sync()
+        start = now()
+        for i in range(n):
+            message = BytesMessage(body_of(i, size))
+            for name, value in properties_of(workload, i).items():
+                message.set_object_property(name, value)
+            if workload == "W6":
+                message.set_jms_correlation_id(f"c{i}")
+            producer.send(destination, message)
+        sent = now()
+        if job["confirm"] and (not confirms.all.wait(DEADLINE_S) or confirms.failed):
+            raise RuntimeError(f"{confirms.left} of {n} sends were not confirmed, {confirms.failed} failed")
+    return {"t_start": start, "t_end": now() if workload in ("W1c", "W6") else sent, "sent": n}
+
+
+def consume(job: dict[str, Any], stage: Any) -> dict[str, Any]:
+    from sievemq import BytesMessage, ConnectionFactory
+
+    subs = job["subs"]
+    factory = ConnectionFactory(job["url"])
+    receipts = Receipts(sum(sub["expected"] for sub in subs))
+    contexts = {conn: factory.create_context() for conn in sorted({sub["conn"] for sub in subs})}
+
+    def open_consumer(sub: dict[str, Any]) -> Any:
+        context = contexts[sub["conn"]]
+        create = context.create_topic if sub["kind"] == "topic" else context.create_queue
+        return context.create_consumer(create(sub["dest"]), sub["selector"])
+
+    if len(subs) == 1:
+        consumer = open_consumer(subs[0])
+        stage.ready()
+        for message in consumer:
+            if receipts.add(message.get_body(bytes)):
+                break
+    else:
+        done, lock = threading.Event(), threading.Lock()
+
+        def on_message(message: BytesMessage) -> None:
+            with lock:  # several sessions, several threads
+                if receipts.add(message.get_body(bytes)):
+                    done.set()
+
+        for context in contexts.values():
+            context.set_auto_start(False)
+        for sub in subs:
+            open_consumer(sub).set_message_listener(on_message)
+        for context in contexts.values():
+            context.start()
+        stage.ready()
+        done.wait(DEADLINE_S)
+    return receipts.result()
+
+
+def respond(job: dict[str, Any], stage: Any) -> dict[str, Any]:
+    from sievemq import BytesMessage, ConnectionFactory, DeliveryMode
+
+    context = ConnectionFactory(job["url"]).create_context()
+    producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+    consumer = context.create_consumer(context.create_queue(job["dest"]))
+    stage.ready()
+    for request in consumer:
+        reply = BytesMessage(request.get_body(bytes))
+        reply.set_jms_correlation_id(request.get_jms_message_id())
+        producer.send(request.get_jms_reply_to(), reply)
+    return {}
+
+
+def request(job: dict[str, Any], stage: Any) -> dict[str, Any]:
+    from sievemq import BytesMessage, ConnectionFactory, DeliveryMode
+
+    n, times = job["n"], []
+    with ConnectionFactory(job["url"]).create_context() as context:
+        queue, replies = context.create_queue(job["dest"]), context.create_temporary_queue()
+        consumer = context.create_consumer(replies)
+        producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+
+        def call(i: int) -> None:
+            message = BytesMessage(body_of(i, job["size"]))
+            for name, value in properties_of("W2", i).items():
+                message.set_object_property(name, value)
+            message.set_jms_reply_to(replies)
+            producer.send(queue, message)
+            reply = consumer.receive(10_000)
+            if reply is None or int(reply.get_body(bytes)[:10]) != i:
+                raise RuntimeError(f"no reply, or a wrong one, to request {i}")
+
+        for i in range(200):
+            call(i)
+        stage.ready_go_sync()
+        start = now()
+        for i in range(n):
+            before = now()
+            call(i)
+            times.append(now() - before)
+        end = now()
+    p50, p99 = percentile(times, 50), percentile(times, 99)
+    return {"t_start": start, "t_end": end, "received": n, "p50_us": p50, "p99_us": p99}
+
+
+def correlate(job: dict[str, Any], stage: Any) -> dict[str, Any]:
+    from sievemq import ConnectionFactory
+
+    received, wrong, times = 0, 0, []
+    with ConnectionFactory(job["url"]).create_context() as context:
+        queue = context.create_queue(job["dest"])
+        stage.ready_go_sync()
+        start = now()
+        for k in correlated(job["n"]):
+            before = now()
+            with context.create_consumer(queue, f"JMSCorrelationID = 'c{k}'") as consumer:
+                message = consumer.receive(3_000)
+            times.append(now() - before)
+            if message is not None:
+                received += 1
+                wrong += int(message.get_body(bytes)[:10]) != k
+        end = now()
+    p50, p99 = percentile(times, 50), percentile(times, 99)
+    return {"t_start": start, "t_end": end, "received": received, "mismatch": wrong, "p50_us": p50, "p99_us": p99}
