@@ -1,0 +1,61 @@
+"""The six kinds of message (§3), usable without a connection, and how a received one is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from sievemq.destinations import Destination
+from sievemq.messages.base import PENDING, RECEIVED, Message
+from sievemq.messages.bytes import BytesMessage
+from sievemq.messages.codec import register_type
+from sievemq.messages.foreign import adopt, write_back
+from sievemq.messages.map import MapMessage
+from sievemq.messages.object import ObjectMessage
+from sievemq.messages.stream import StreamMessage
+from sievemq.messages.text import TextMessage
+from sievemq_core.message.envelope import EnvelopeFields
+
+__all__ = [
+    "BytesMessage",
+    "MapMessage",
+    "Message",
+    "ObjectMessage",
+    "StreamMessage",
+    "TextMessage",
+    "adopt",
+    "received",
+    "register_type",
+    "write_back",
+]
+
+_CLASSES: Final[dict[int, type[Message]]] = {
+    kind._body_kind: kind for kind in (Message, TextMessage, BytesMessage, MapMessage, StreamMessage, ObjectMessage)
+}
+_new: Final = Message.__new__
+
+
+def received(
+    fields: EnvelopeFields, destination: Destination, count: int, acknowledge: Callable[[], Any] | None
+) -> Message:
+    """A message as it arrived: properties and body read-only (MSG-14), decoded when somebody asks.
+
+    Args:
+        fields: the envelope as the decoder yielded it; kept, not copied.
+        destination: shown as JMSDestination.
+        count: delivery count, from 1; more is a redelivery (JSX-01, JSX-12). 0 shows none.
+        acknowledge: what ``acknowledge()`` calls; None where it has no effect.
+    """
+    try:
+        message = _new(_CLASSES[fields[11]])
+    except KeyError:  # a kind of a later version: headers and properties can be read all the same
+        message = _new(Message)
+    message._fields = fields
+    message._destination = destination
+    message._count = count
+    message._redelivered = count > 1
+    message._acknowledge = acknowledge
+    message._modes = RECEIVED
+    message._properties = None
+    message._body = PENDING
+    return message

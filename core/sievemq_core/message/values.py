@@ -18,14 +18,18 @@ like the plain value) only where it does not:
 
 ``Int`` and ``Double`` exist so that a caller can name a type; :func:`normalise` turns them into plain values.
 So ``type(value)`` plus, for a plain int, its range is the JMS type; :func:`letter_of` tells it.
+
+What is held is made in one of three ways: :func:`normalise` and :func:`normalise_field` for a value that names its own
+type, and :func:`hold` for a value whose type the caller names (``set_byte_property``).
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Self, TypeAlias
+from collections.abc import Callable
+from typing import Final, Self, SupportsFloat, SupportsInt, TypeAlias, cast
 
-from sievemq_core.errors import FormatError
+from sievemq_core.errors import FormatError, NullValueError, NumberFormatError
 
 __all__ = [
     "BodyValue",
@@ -37,8 +41,10 @@ __all__ = [
     "Long",
     "PropertyValue",
     "Short",
+    "hold",
     "letter_of",
     "normalise",
+    "normalise_field",
     "to_single",
 ]
 
@@ -57,7 +63,11 @@ def to_single(value: float) -> float:
 
 
 class _Integer(int):
-    """An int with a JMS width. Construction checks the range (PY-08)."""
+    """An int with a JMS width. Construction checks the range (PY-08).
+
+    Raises:
+        NumberFormatError: (a ValueError) not an int, or outside the range.
+    """
 
     __slots__ = ()
     minimum: int
@@ -65,9 +75,9 @@ class _Integer(int):
 
     def __new__(cls, value: int = 0) -> Self:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise FormatError(f"{cls.__name__} takes an int, not {type(value).__name__}")
+            raise NumberFormatError(f"{cls.__name__} takes an int, not {type(value).__name__}")
         if not cls.minimum <= value <= cls.maximum:
-            raise FormatError(f"{int(value)} is outside {cls.__name__}'s range {cls.minimum} to {cls.maximum}")
+            raise NumberFormatError(f"{_shown(value)} is outside {cls.__name__}'s range {cls.minimum} to {cls.maximum}")
         return super().__new__(cls, value)
 
     def __repr__(self) -> str:
@@ -122,8 +132,8 @@ class Float(_Floating):
 
     def __new__(cls, value: float = 0.0) -> Self:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise FormatError(f"Float takes a number, not {type(value).__name__}")
-        return super().__new__(cls, to_single(value))
+            raise NumberFormatError(f"Float takes a number, not {type(value).__name__}")
+        return super().__new__(cls, to_single(_to_double(value)))
 
 
 class Double(_Floating):
@@ -133,8 +143,8 @@ class Double(_Floating):
 
     def __new__(cls, value: float = 0.0) -> Self:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise FormatError(f"Double takes a number, not {type(value).__name__}")
-        return super().__new__(cls, value)
+            raise NumberFormatError(f"Double takes a number, not {type(value).__name__}")
+        return super().__new__(cls, _to_double(value))
 
 
 class Char(str):
@@ -144,7 +154,7 @@ class Char(str):
 
     def __new__(cls, value: str = "\0") -> Self:
         if not isinstance(value, str) or len(value) != 1 or ord(value) > 0xFFFF:
-            raise FormatError(f"Char takes text of exactly one UTF-16 code unit, not {value!r}")
+            raise NumberFormatError(f"Char takes text of exactly one UTF-16 code unit, not {_shown(value)}")
         return super().__new__(cls, value)
 
     def __repr__(self) -> str:
@@ -180,16 +190,159 @@ def normalise(value: object) -> PropertyValue:
     if kind is int:
         if LONG_MIN <= value <= LONG_MAX:  # type: ignore[operator]
             return value  # type: ignore[return-value]
-        raise FormatError(f"{value} does not fit a long (64 bits, signed)")
+        raise FormatError(f"{_shown(value)} does not fit a long (64 bits, signed)")
     if kind in _AS_THEY_ARE:
         return value  # type: ignore[return-value]
     if kind is Int:
-        return int(value)  # type: ignore[call-overload,no-any-return]
+        return int(cast("Int", value))
     if kind is Double:
-        return float(value)  # type: ignore[arg-type]
+        return float(cast("Double", value))
+    if isinstance(value, str) and kind is not Char:  # StrEnum and the like: the text is what is meant
+        return str.__str__(value)
     raise FormatError(
         f"a property holds a bool, int, float, str, None or one of the wrappers Byte … Double, not {kind.__name__}"
     )
 
 
+def normalise_field(value: object) -> BodyValue:
+    """What is held for `value` when it is set as a field of a Map- or StreamMessage (MAP-03, STR-03).
+
+    Raises:
+        FormatError: `value` is of a type that a field cannot have, or an int beyond 64 bits.
+    """
+    kind = type(value)
+    if kind is bytes or kind is Char:
+        return value  # type: ignore[return-value]
+    if kind is bytearray or kind is memoryview:
+        return bytes(cast("bytearray", value))  # copied in (NUL-13)
+    try:
+        return normalise(value)
+    except FormatError as error:
+        if kind is int:
+            raise
+        raise FormatError(
+            "a field holds a bool, int, float, str, bytes, None or one of the wrappers Byte … Double, Char, "
+            f"not {kind.__name__}"
+        ) from error
+
+
 _AS_THEY_ARE = frozenset({str, bool, float, type(None), Byte, Short, Long, Float})
+
+
+# -- a value of a type that the caller names --------------------------------------------------------------------------
+
+
+def hold(letter: str, value: object) -> BodyValue:
+    """What is held for `value` when the method that was called says the type.
+
+    An int is accepted for a floating type, as Java widens it; a bool never counts as a number (PY-07).
+
+    Args:
+        letter: the type, see the module's table.
+        value: bool, int, float, str or a bytes-like object, as the type wants.
+
+    Raises:
+        NullValueError: `value` is None where the type has no null: all but String and byte[].
+        FormatError: it is of another type or out of range (PY-08, PY-11).
+    """
+    if value is None:
+        if letter in "sx":
+            return None
+        raise NullValueError(f"None where {_A[letter]} is needed")
+    return _HOLD[letter](value)
+
+
+def _hold_boolean(value: object) -> BodyValue:
+    if isinstance(value, bool):
+        return value
+    raise _refused("z", value)
+
+
+def _integer_holder(letter: str, minimum: int, maximum: int, wrap: Callable[[int], int]) -> Callable[[object], int]:
+    def hold_integer(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise _refused(letter, value)
+        if not minimum <= value <= maximum:
+            raise FormatError(f"{_shown(value)} is outside the range of {_A[letter]}, {minimum} to {maximum}")
+        return wrap(value)
+
+    return hold_integer
+
+
+def _wrap_long(value: int) -> int:
+    # outside the 32-bit range a plain int says long already
+    return Long(value) if INT_MIN <= value <= INT_MAX else int(value)
+
+
+def _hold_float(value: object) -> BodyValue:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return Float(value)
+    raise _refused("f", value)
+
+
+def _hold_double(value: object) -> BodyValue:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return _to_double(value)
+    raise _refused("d", value)
+
+
+def _hold_string(value: object) -> BodyValue:
+    if isinstance(value, str) and not isinstance(value, Char):
+        return str.__str__(value)
+    raise _refused("s", value)
+
+
+def _hold_char(value: object) -> BodyValue:
+    if isinstance(value, str) and len(value) == 1 and ord(value) <= 0xFFFF:
+        return Char(value)
+    raise FormatError(f"a char is text of exactly one UTF-16 code unit, not {_shown(value)}")
+
+
+def _hold_bytes(value: object) -> BodyValue:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise _refused("x", value)
+
+
+_HOLD: Final[dict[str, Callable[[object], BodyValue]]] = {
+    "z": _hold_boolean,
+    "b": _integer_holder("b", -128, 127, Byte),
+    "h": _integer_holder("h", -32768, 32767, Short),
+    "i": _integer_holder("i", INT_MIN, INT_MAX, int),
+    "l": _integer_holder("l", LONG_MIN, LONG_MAX, _wrap_long),
+    "f": _hold_float,
+    "d": _hold_double,
+    "s": _hold_string,
+    "c": _hold_char,
+    "x": _hold_bytes,
+}
+
+#: The types as errors name them.
+TYPE_NAMES: Final[dict[str, str]] = {
+    "z": "boolean", "b": "byte", "h": "short", "i": "int", "l": "long", "f": "float", "d": "double", "s": "String",
+    "c": "char", "x": "byte[]",
+}  # fmt: skip
+_A: Final = {letter: f"an {name}" if name == "int" else f"a {name}" for letter, name in TYPE_NAMES.items()}
+_TAKES: Final = {
+    "z": "a bool", "b": "an int", "h": "an int", "i": "an int", "l": "an int", "f": "a float", "d": "a float",
+    "s": "a str", "x": "bytes, bytearray or memoryview",
+}  # fmt: skip
+
+
+def _refused(letter: str, value: object) -> FormatError:
+    return FormatError(f"{_A[letter]} is set from {_TAKES[letter]}, not from {type(value).__name__}")
+
+
+def _to_double(value: SupportsFloat | SupportsInt) -> float:
+    try:
+        return float(cast("float", value))
+    except OverflowError:
+        raise NumberFormatError(f"{_shown(value)} does not fit a double") from None
+
+
+def _shown(value: object) -> str:
+    """A value in an error: never huge."""
+    if isinstance(value, int) and value.bit_length() > 200:  # Python refuses to print an int of thousands of digits
+        return f"an int of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,245 @@
+"""The body of an ObjectMessage: plain data as msgpack, never pickle (D-19).
+
+None, bool, int, float, str, bytes, list and dict are msgpack's own. What else is plain data travels as a msgpack
+extension whose payload is msgpack again:
+
+     1  tuple       [item, …]            6  date        "2026-01-31"
+     2  set         [item, …]            7  time        "12:00:00+01:00"
+     3  frozenset   [item, …]            8  timedelta   [days, seconds, microseconds]
+     4  int beyond 64 bits  "123…"       9  Decimal     "1.10"
+     5  datetime    "2026-01-31T…"      10  UUID        16 bytes
+    11  a registered type   [name, {field: value}] of a dataclass, [name, "MEMBER"] of an enum
+    12  bytearray   bytes               13  wrapper     [letter, value] of Byte, Short, Int, Long, Float, Double, Char
+    14  complex     [real, imag]
+
+Decoding builds only these and what the application registered; nothing in a message names code.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import enum
+import uuid
+from collections.abc import Callable
+from dataclasses import MISSING, is_dataclass
+from dataclasses import fields as dataclass_fields
+from typing import Any, Final, TypeVar, cast
+
+import msgpack
+
+from sievemq_core.errors import FormatError
+from sievemq_core.message.values import Byte, Char, Double, Float, Int, Long, Short
+
+__all__ = ["decode_object", "encode_object", "register_type"]
+
+C = TypeVar("C", bound=type)
+
+#: Extensions inside extensions: deeper than any real data, shallow enough for Python's stack.
+_MAX_DEPTH: Final = 64
+
+_REGISTERED: Final = 11
+_WRAPPER: Final = 13
+_WRAPPERS: Final[dict[str, type]] = {
+    "b": Byte, "h": Short, "i": Int, "l": Long, "f": Float, "d": Double, "c": Char,
+}  # fmt: skip
+_LETTERS: Final = {kind: letter for letter, kind in _WRAPPERS.items()}
+
+_by_name: dict[str, type] = {}
+_names: dict[type, str] = {}
+
+
+def register_type(cls: C, name: str | None = None) -> C:
+    """Let objects of a dataclass or enum travel in ObjectMessages. Both ends register it; usable as a decorator.
+
+    Args:
+        cls: a dataclass or an Enum. Objects are built by calling it, so what its ``__post_init__`` refuses does not
+            get through. A field that the sender does not know takes its default; one that the receiver does not know is
+            left out.
+        name: what names it on the wire, the same at both ends; ``module.Class`` if not given.
+
+    Returns:
+        The class.
+
+    Raises:
+        TypeError: it is neither a dataclass nor an enum.
+        ValueError: another class has the name.
+
+    >>> from dataclasses import dataclass
+    >>> from sievemq.messages import ObjectMessage
+    >>> @register_type
+    ... @dataclass
+    ... class Order:
+    ...     number: int
+    ...     lines: tuple[str, ...] = ()
+    >>> ObjectMessage(Order(7, ("tea",))).get_object()
+    Order(number=7, lines=('tea',))
+    """
+    if not isinstance(cls, type) or not (is_dataclass(cls) or issubclass(cls, enum.Enum)):
+        raise TypeError(f"register_type takes a dataclass or an Enum class, not {cls!r:.80}")
+    if name is None:
+        name = f"{cls.__module__}.{cls.__qualname__}"
+    other = _by_name.get(name)
+    # A module that is loaded anew brings the same class anew; only a different class of that name is a mistake.
+    if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise ValueError(f"{other.__module__}.{other.__qualname__} is registered as {name!r} already")
+    _by_name[name] = cls
+    _names[cls] = name
+    return cls
+
+
+# -- encoding ---------------------------------------------------------------------------------------------------------
+
+
+def encode_object(value: object) -> bytes:
+    """Plain data as bytes.
+
+    Raises:
+        FormatError: something in it is neither plain data nor of a registered type.
+    """
+    try:
+        data: bytes = _packer(0).pack(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise FormatError(f"this object cannot travel in an ObjectMessage: {error}") from error
+    return data
+
+
+def _packer(depth: int) -> msgpack.Packer:
+    # One per use: a shared packer must not be entered again by what `default` calls.
+    def default(value: Any) -> msgpack.ExtType:
+        return _extension(value, depth + 1)
+
+    return msgpack.Packer(use_bin_type=True, strict_types=True, unicode_errors="surrogatepass", default=default)
+
+
+def _extension(value: Any, depth: int) -> msgpack.ExtType:
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"it is nested more than {_MAX_DEPTH} levels deep")
+    kind = type(value)
+    encoder = _ENCODERS.get(kind)
+    if encoder is not None:
+        code, form = encoder
+        return msgpack.ExtType(code, _packer(depth).pack(form(value)))
+    letter = _LETTERS.get(kind)
+    if letter is not None:
+        plain = int(value) if isinstance(value, int) else float(value) if isinstance(value, float) else str(value)
+        return msgpack.ExtType(_WRAPPER, _packer(depth).pack([letter, plain]))
+    name = _names.get(kind)
+    if name is not None:
+        content = value.name if isinstance(value, enum.Enum) else _contents(value)
+        return msgpack.ExtType(_REGISTERED, _packer(depth).pack([name, content]))
+    hint = "; register it with sievemq.register_type" if is_dataclass(kind) or issubclass(kind, enum.Enum) else ""
+    raise TypeError(f"{kind.__module__}.{kind.__qualname__} is not plain data{hint}")
+
+
+def _contents(value: Any) -> dict[str, object]:
+    return {field.name: getattr(value, field.name) for field in dataclass_fields(value)}
+
+
+def _days(value: dt.timedelta) -> list[int]:
+    return [value.days, value.seconds, value.microseconds]
+
+
+_ENCODERS: Final[dict[type, tuple[int, Callable[[Any], Any]]]] = {
+    tuple: (1, list),
+    set: (2, list),
+    frozenset: (3, list),
+    int: (4, str),  # msgpack asks only for those it cannot hold
+    dt.datetime: (5, dt.datetime.isoformat),
+    dt.date: (6, dt.date.isoformat),
+    dt.time: (7, dt.time.isoformat),
+    dt.timedelta: (8, _days),
+    decimal.Decimal: (9, str),
+    uuid.UUID: (10, lambda value: value.bytes),
+    bytearray: (12, bytes),
+    complex: (14, lambda value: [value.real, value.imag]),
+}
+
+
+# -- decoding ---------------------------------------------------------------------------------------------------------
+
+
+def decode_object(body: bytes) -> Any:
+    """The data in bytes that :func:`encode_object` made, a fresh copy at every call.
+
+    Raises:
+        FormatError: the bytes are nothing of the kind, or name a type that is not registered here.
+    """
+    return _unpack(body, 0)
+
+
+def _unpack(data: bytes, depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        raise FormatError(f"an object nested more than {_MAX_DEPTH} levels deep")
+
+    def extension(code: int, payload: bytes) -> Any:
+        return _decode_extension(code, payload, depth + 1)
+
+    try:
+        return msgpack.unpackb(data, unicode_errors="surrogatepass", strict_map_key=False, ext_hook=extension)
+    except FormatError:
+        raise
+    except (ValueError, TypeError, ArithmeticError, LookupError, msgpack.UnpackException) as error:
+        raise FormatError(f"an object that cannot be decoded: {error or type(error).__name__}") from error
+
+
+def _decode_extension(code: int, payload: bytes, depth: int) -> Any:
+    content = _unpack(payload, depth)
+    if code == _REGISTERED:
+        name, values = content
+        return _build(name, values)
+    if code == _WRAPPER:
+        letter, value = content
+        return _WRAPPERS[letter](value)
+    decoder = _DECODERS.get(code)
+    if decoder is None:
+        raise FormatError(f"an object with the unknown extension {code}")
+    return decoder(content)
+
+
+def _build(name: str, values: Any) -> Any:
+    cls = _by_name.get(name)
+    if cls is None:
+        raise FormatError(
+            f"an object of the type {name!r:.200}, which is not registered here; see sievemq.register_type"
+        )
+    if issubclass(cls, enum.Enum):
+        return cls[values]
+    known = {field.name: field for field in dataclass_fields(cast("Any", cls))}
+    missing = [
+        field.name
+        for field in known.values()
+        if field.init and field.name not in values and field.default is MISSING and field.default_factory is MISSING
+    ]
+    if missing:
+        raise FormatError(f"an object of the type {name!r:.200} without its field {missing[0]!r}")
+    try:
+        built = cls(**{field: value for field, value in values.items() if field in known and known[field].init})
+    except Exception as error:  # whatever the application's __post_init__ raises
+        raise FormatError(f"an object of the type {name!r:.200} was refused by its class: {error}") from error
+    for field in known.values():
+        if not field.init and field.name in values:
+            object.__setattr__(built, field.name, values[field.name])
+    return built
+
+
+def _big_int(text: str) -> int:
+    if len(text) > 4300:  # Python's own limit for reading an int from text; longer ones take quadratic time
+        raise FormatError(f"an int of {len(text)} digits")
+    return int(text)
+
+
+_DECODERS: Final[dict[int, Callable[[Any], Any]]] = {
+    1: tuple,
+    2: set,
+    3: frozenset,
+    4: _big_int,
+    5: dt.datetime.fromisoformat,
+    6: dt.date.fromisoformat,
+    7: dt.time.fromisoformat,
+    8: lambda parts: dt.timedelta(*parts),
+    9: decimal.Decimal,
+    10: lambda data: uuid.UUID(bytes=data),
+    12: bytearray,
+    14: lambda parts: complex(*parts),
+}

@@ -1,0 +1,138 @@
+"""The inner form of Text-, Map- and StreamMessage bodies (docs/protocol.md). A broker carries them unread.
+
+    TEXT    UTF-8; surrogates as three bytes each, so that any Python text survives (TXT-03)
+    MAP     msgpack [types | nil, {name: value}]
+    STREAM  msgpack [types | nil, [value, …]]
+
+`types` has a letter per value in order, as for properties; nil where every value's msgpack form says its type. BYTES
+are the bytes themselves; the form of OBJECT belongs to the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgpack
+
+from sievemq_core.errors import FormatError
+from sievemq_core.message.values import (
+    BodyValue,
+    Byte,
+    Char,
+    Double,
+    Float,
+    Int,
+    Long,
+    Short,
+    letter_of,
+)
+
+__all__ = ["decode_map", "decode_stream", "decode_text", "encode_map", "encode_stream", "encode_text"]
+
+_pack = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass").pack
+
+#: Held types that msgpack does not tell from plain ones.
+_AMBIGUOUS = frozenset({Byte, Short, Long, Float, Char})
+_FIELD_TYPES = frozenset({bool, int, float, str, bytes, type(None)})
+_WRAP = {"b": Byte, "h": Short, "l": Long, "f": Float, "c": Char, "i": Int, "d": Double}
+#: What a letter may stand at; a letter at anything else is a broken body.
+_FORMS: dict[str, frozenset[type]] = {
+    "z": frozenset({bool}),
+    **dict.fromkeys("bhil", frozenset({int})),
+    **dict.fromkeys("fd", frozenset({float})),
+    "s": frozenset({str, type(None)}),
+    "c": frozenset({str}),
+    "x": frozenset({bytes}),
+}
+
+
+def encode_text(text: str) -> bytes:
+    """The body of a TextMessage."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def decode_text(body: bytes) -> str:
+    """The text of a TextMessage's body.
+
+    Raises:
+        FormatError: the body is not UTF-8.
+    """
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        try:
+            return body.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise FormatError(f"the body of a TextMessage is not UTF-8: {error}") from error
+
+
+def encode_map(entries: Mapping[str, BodyValue]) -> bytes:
+    """The body of a MapMessage of held values."""
+    packed: bytes = _pack((_letters(entries.values()), entries))
+    return packed
+
+
+def encode_stream(values: list[BodyValue]) -> bytes:
+    """The body of a StreamMessage of held values."""
+    packed: bytes = _pack((_letters(values), values))
+    return packed
+
+
+def decode_map(body: bytes) -> dict[str, BodyValue]:
+    """The held values of a MapMessage's body.
+
+    Raises:
+        FormatError: the body is not what :func:`encode_map` writes.
+    """
+    letters, entries = _unpack(body, "MapMessage")
+    if type(entries) is not dict or not all(type(name) is str for name in entries):
+        raise FormatError("the body of a MapMessage must hold a map with text keys")
+    return dict(zip(entries, _typed(letters, list(entries.values()), "MapMessage"), strict=True))
+
+
+def decode_stream(body: bytes) -> list[BodyValue]:
+    """The held values of a StreamMessage's body.
+
+    Raises:
+        FormatError: the body is not what :func:`encode_stream` writes.
+    """
+    letters, values = _unpack(body, "StreamMessage")
+    if type(values) is not list:
+        raise FormatError("the body of a StreamMessage must hold an array")
+    return _typed(letters, values, "StreamMessage")
+
+
+def _letters(values: Iterable[BodyValue]) -> str | None:
+    values = list(values)
+    if _AMBIGUOUS.isdisjoint(map(type, values)):
+        return None
+    return "".join(map(letter_of, values))
+
+
+def _unpack(body: bytes, kind: str) -> tuple[str | None, Any]:
+    try:
+        decoded = msgpack.unpackb(body, unicode_errors="surrogatepass")
+    except (ValueError, TypeError, msgpack.UnpackException) as error:  # TypeError: an unhashable key
+        raise FormatError(f"the body of a {kind} cannot be decoded: {error or type(error).__name__}") from error
+    if type(decoded) is not list or len(decoded) < 2 or type(decoded[0]) not in (str, type(None)):
+        raise FormatError(f"the body of a {kind} must be an array of types and values")
+    return decoded[0], decoded[1]
+
+
+def _typed(letters: str | None, values: list[Any], kind: str) -> list[BodyValue]:
+    if not _FIELD_TYPES.issuperset(map(type, values)):
+        raise FormatError(f"the body of a {kind} must hold scalars only")
+    if letters is None:
+        return values
+    if len(letters) != len(values):
+        raise FormatError(f"the body of a {kind} has {len(letters)} type letters for {len(values)} values")
+    for position, (letter, value) in enumerate(zip(letters, values, strict=True)):
+        if type(value) not in _FORMS.get(letter, ()):
+            raise FormatError(f"the body of a {kind} has a {type(value).__name__} with the type letter {letter!r}")
+        if letter in "bhlfc":
+            values[position] = _WRAP[letter](value)
+    return values
