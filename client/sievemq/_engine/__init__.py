@@ -5,8 +5,8 @@ The blocking and the asyncio front drive one :class:`ClientConnection` each. How
 **Bytes.** ``engine = ClientConnection(options, clock)``; ``opened = engine.open()``. Feed what the broker sends to
 ``engine.receive_data(data)``, its end to ``engine.receive_eof()``, a failed transport to ``engine.lost(error)``; none
 of them raises. After every call that may have said something, write ``engine.data_to_send()``; the bytes of two calls
-are written in the order of the calls. ``engine.has_output`` tells whether there is something; a front may let it wait for
-a few milliseconds when more is likely to follow, never longer, and not when it is about to wait for the broker.
+are written in the order of the calls. ``engine.has_output`` tells whether there is something; a front may let it wait
+for a few milliseconds when more is likely to follow, never longer, and not when it is about to wait for the broker.
 Call ``engine.tick(monotonic_ms)`` when it said, for heartbeats.
 
 **Requests** return a :class:`Completion`. Verbs that cannot be carried out raise at once; what the broker refuses
@@ -24,7 +24,7 @@ what ``message.acknowledge()`` shall do (normally: wait for ``session.acknowledg
 2. else set ``consumer.waker = callback`` (called once, then forgotten), ``consumer.want()``, write, wait; then again
    from 1. Between the last look at the buffer and setting the waker no ``receive_data`` may come in between.
    ``receive_no_wait``: wait for ``consumer.want(answered=True)``, then 1 a last time.
-   ``consumer.closed`` ends the wait with None, ``engine.failure`` with the exception of ``engine.check_open()``.
+   ``consumer.shut`` ends the wait with None, ``engine.failure`` with the exception of ``engine.check_open()``.
 3. in AUTO and DUPS_OK sessions (``session.acknowledges_itself``) call ``consumer.settle()`` when the message counts as
    acknowledged: before ``receive`` returns, or after the listener has returned (LIS-03). A listener that raised there:
    ``session.recover()`` instead (LIS-04).
@@ -37,8 +37,9 @@ what ``message.acknowledge()`` shall do (normally: wait for ``session.acknowledg
 wait, otherwise wait for the completion it returns. For an asynchronous send pass a Completion of your own, whose
 callback queues the call of the listener. ``session.sends_settled()`` is what close, commit and rollback wait for.
 
-**Closing.** Shut the gate first (``session.mark_closed()``, ``consumer.mark_closed()``): it wakes whoever waits. Once
-nobody is between ``take`` and ``settle`` any more, wait for ``close()``. ``engine.close()`` closes the lot.
+**Closing.** First ``session.shut_gate()`` or ``consumer.shut_gate()``: nothing more is handed over, whoever waits is
+woken and returns None (CLO-06); a running listener keeps the full service (CLO-08). Once nobody is between ``take`` and
+``settle`` any more and ``session.sends_settled()``, wait for ``close()``. ``engine.close()`` closes the lot.
 
 **Threads.** ``EngineConsumer.take`` and ``settle`` and ``EngineProducer.send`` may be called without a lock, by one
 thread per session; everything else needs the front's one lock around it. An asyncio front needs none.

@@ -431,10 +431,10 @@ class ClientConnection:
             if answer.error is not None:
                 self.forget_consumer(consumer)  # SEL-02: nothing is left behind
                 consumer.mark_closed()
-            elif consumer.session.closed:
-                consumer.mark_closed()
             else:
                 consumer.session.consumers[consumer.id] = consumer
+                if consumer.session.shut:
+                    consumer.shut_gate()
                 consumer.set_flowing(self.started)
 
         consumer.opened.add_callback(opened)

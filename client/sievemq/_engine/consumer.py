@@ -52,6 +52,7 @@ class EngineConsumer:
         waker: called once, and forgotten, when there may be something to do for whoever waits at this consumer: a
             message arrived, it was closed, the connection started or was lost.
         mark: when `taken` reaches it, somebody should call :meth:`top_up` under the lock.
+        shut: closing has begun, here or above: whoever waits returns None (CLO-06).
         gone: why the broker closed this consumer; None if it did not.
     """
 
@@ -77,6 +78,7 @@ class EngineConsumer:
         "selector",
         "session",
         "shared",
+        "shut",
         "subscription",
         "taken",
         "unsettled",
@@ -109,7 +111,7 @@ class EngineConsumer:
         self.opened: Completion[Any] = Completion()
         self.buffer: deque[CommandTuple] = deque()
         self.waker: Callable[[], None] | None = None
-        self.closed = self.flowing = False
+        self.closed = self.flowing = self.shut = False
         self.gone: Exception | None = None
         self.acknowledges_itself = session.acknowledges_itself
         # Written by the receiving thread of control alone.
@@ -258,7 +260,7 @@ class EngineConsumer:
 
     def set_flowing(self, flowing: bool) -> None:
         """Open or shut the gate; opening grants credit and wakes whoever waits."""
-        self.flowing = flowing and not self.closed and self.opened.done
+        self.flowing = flowing and not self.shut and self.opened.done
         if self.flowing:
             self.top_up()
             self.wake()
@@ -276,8 +278,13 @@ class EngineConsumer:
         """
         return self.session.close_consumer(self)
 
-    def mark_closed(self) -> None:
-        """Nothing is handed over from here on; whoever waits learns it."""
-        self.closed = True
+    def shut_gate(self) -> None:
+        """Closing begins: nothing is handed over from here on, and whoever waits learns it."""
+        self.shut = True
         self.flowing = False
         self.wake()
+
+    def mark_closed(self) -> None:
+        """Closed: no method but close may be used any more (MCO-11)."""
+        self.closed = True
+        self.shut_gate()

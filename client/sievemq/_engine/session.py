@@ -71,6 +71,7 @@ class EngineSession:
         "sent_bytes",
         "sequence",
         "sequence_limit",
+        "shut",
         "transacted",
         "waiting",
         "waits",
@@ -87,7 +88,7 @@ class EngineSession:
         policy = connection.options.send_confirm
         self.waits = (False, policy == "always", policy == "always" or (policy == "auto" and not self.transacted))
         self.opened: Completion[Any] = Completion()
-        self.closed = False
+        self.closed = self.shut = False
         self.consumers: dict[int, EngineConsumer] = {}
         # Consumers that are closed here but handed messages over that may be unacknowledged: id -> last tag (MCO-09).
         self._consumed: dict[int, int] = {}
@@ -204,7 +205,7 @@ class EngineSession:
     def set_flowing(self, flowing: bool) -> None:
         """The connection starts or stops: open or shut the gate of every consumer."""
         for consumer in tuple(self.consumers.values()):
-            consumer.set_flowing(flowing and not self.closed)
+            consumer.set_flowing(flowing and not self.shut)
 
     def handed(self) -> tuple[int, ...]:
         """The field `handed` of a request: consumer, tag, consumer, tag, …"""
@@ -391,9 +392,18 @@ class EngineSession:
 
     # -- closing -----------------------------------------------------------------------------------------------------
 
+    def shut_gate(self) -> None:
+        """Closing begins: nothing is handed over from here on, and whoever waits at a consumer learns it (CLO-06).
+
+        The session stays usable, for listeners that still run (CLO-08).
+        """
+        self.shut = True
+        for consumer in tuple(self.consumers.values()):
+            consumer.shut_gate()
+
     def mark_closed(self) -> None:
-        """Nothing is handed over from here on; whoever waits at a consumer learns it (CLO-06)."""
-        self.closed = True
+        """Closed: no method but close may be used any more (CLO-17)."""
+        self.closed = self.shut = True
         for consumer in tuple(self.consumers.values()):
             consumer.mark_closed()
 
