@@ -11,10 +11,10 @@ PYTEST := $(BIN)/python -m pytest -q -o faulthandler_timeout=300 -o faulthandler
 CODE := core client broker testkit pipeline tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help run test venv lint format fast slow spark demo bench bench-peers clean
+.PHONY: help run test venv lint format fast slow spark coverage-map demo bench bench-peers clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## start a broker on the loopback, with its console (HOST, PORT, HTTP_PORT)
 	@.ci/venv broker
@@ -54,6 +54,10 @@ spark: ## the tests of the Spark pipeline, where there are any and Java can be h
 	@if [ -d tests/spark ] && .ci/java; then \
 		.ci/venv dev spark && $(PYTEST) -m spark $(ARGS); \
 	fi
+
+coverage-map: ## which test covers which rule of the API; fails on a rule without one
+	@.ci/venv dev
+	@$(BIN)/python tests/rules/coverage_map.py
 
 demo: ## 336,776 real flights through a queue and a topic, checked against SQLite (ARGS="--limit 20000")
 	@.ci/venv demo
