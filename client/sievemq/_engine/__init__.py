@@ -37,6 +37,9 @@ what ``message.acknowledge()`` shall do (normally: wait for ``session.acknowledg
 wait, otherwise wait for the completion it returns. For an asynchronous send pass a Completion of your own, whose
 callback queues the call of the listener. ``session.sends_settled()`` is what close, commit and rollback wait for.
 
+Both fronts' ``MessageProducer.send`` sorts its arguments with :func:`destination_and_message`; their ``JMSProducer``
+derives from :class:`ProducerState` and adds ``send``.
+
 **Closing.** First ``session.shut_gate()`` or ``consumer.shut_gate()``: nothing more is handed over, whoever waits is
 woken and returns None (CLO-06); a running listener keeps the full service (CLO-08). Once nobody is between ``take`` and
 ``settle`` any more and ``session.sends_settled()``, wait for ``close()``. ``engine.close()`` closes the lot.
@@ -54,8 +57,11 @@ from sievemq._engine.browser import EngineBrowser, Scan
 from sievemq._engine.completion import Completion
 from sievemq._engine.connection import ClientConnection
 from sievemq._engine.consumer import EngineConsumer
+from sievemq._engine.jms_producer import ProducerState
+from sievemq._engine.metadata import ConnectionMetaData
 from sievemq._engine.options import EngineOptions, SendConfirm
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
+from sievemq._engine.send_call import destination_and_message
 from sievemq._engine.session import (
     AUTO_ACKNOWLEDGE,
     CLIENT_ACKNOWLEDGE,
@@ -73,11 +79,14 @@ __all__ = [
     "Absent",
     "ClientConnection",
     "Completion",
+    "ConnectionMetaData",
     "EngineBrowser",
     "EngineConsumer",
     "EngineOptions",
     "EngineProducer",
     "EngineSession",
+    "ProducerState",
     "Scan",
     "SendConfirm",
+    "destination_and_message",
 ]

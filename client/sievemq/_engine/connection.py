@@ -51,6 +51,8 @@ class ClientConnection:
 
     Attributes:
         outbox: packed commands in the order of their calls, not yet in frames. A sender appends here without the lock.
+        outbox_bytes: about how many bytes of sends it holds; for deciding when to write, not exact with many senders.
+        sent_at: time of the last send, in ms.
         unsettled: consumers with something to acknowledge at the next write.
         failure: why the connection is lost; None as long as it is not.
         closed: it was closed by :meth:`close`.
@@ -78,6 +80,7 @@ class ClientConnection:
         self.window_messages, self.window_bytes = _WINDOW_MESSAGES, _WINDOW_BYTES
         self.max_body = MAX_BODY_BYTES
         self.outbox: deque[bytes] = deque()
+        self.outbox_bytes = self.sent_at = 0
         self.unsettled: deque[EngineConsumer] = deque()
         self.sessions: dict[int, EngineSession] = {}
         self._wire = WireConnection("client")
@@ -197,6 +200,11 @@ class ClientConnection:
     def has_output(self) -> bool:
         """Something waits for :meth:`data_to_send`. May be read without the lock."""
         return bool(self.outbox or self.unsettled or self._wire.pending_bytes)
+
+    @property
+    def urgent(self) -> bool:
+        """What waits is more than acknowledgements: answers to the broker, requests, sends."""
+        return bool(self.outbox or self._wire.pending_bytes)
 
     def tick(self, now: int) -> int | None:
         """Keep the heartbeats (HELLO, WELCOME): say something when nothing was said for half an interval; lose the
@@ -555,6 +563,7 @@ class ClientConnection:
     def _gather(self) -> None:
         """Move the outbox to the wire, in pieces that fill a frame each: one call per piece, not per message."""
         outbox = self.outbox
+        self.outbox_bytes = 0
         piece: list[bytes] = []
         size = 0
         for _ in range(len(outbox)):

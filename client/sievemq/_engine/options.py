@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 
+from sievemq.url import BrokerURL
 from sievemq_core.limits import HEARTBEAT_MS
 
 __all__ = ["EngineOptions", "SendConfirm"]
@@ -38,3 +39,27 @@ class EngineOptions:
     prefetch: int | None = None
     send_confirm: SendConfirm = "auto"
     dialect: str | None = None
+
+    @classmethod
+    def from_url(cls, url: BrokerURL, user: str | None, password: str | None, agent: str) -> Self:
+        """What a URL says.
+
+        Args:
+            url: the broker's.
+            user, password: credentials; the URL's if both are None.
+            agent: client library and version.
+        """
+        chosen = url.options
+        if user is None and password is None:
+            user, password = url.user, url.password
+        return cls(
+            namespace=url.namespace,
+            user=user,
+            password=password,
+            client_id=chosen.client_id,
+            heartbeat=chosen.heartbeat,
+            agent=f"{agent} {chosen.application}" if chosen.application else agent,
+            prefetch=chosen.prefetch,
+            send_confirm=chosen.send_confirm,
+            dialect=chosen.selector_dialect,
+        )

@@ -10,11 +10,10 @@ from sievemq.exceptions import (
     IllegalStateException,
     InvalidDestinationException,
     JMSException,
-    MessageFormatException,
     ResourceAllocationException,
     UnsupportedOperationError,
 )
-from sievemq.messages import Message
+from sievemq.messages import Message, adopt, write_back
 from sievemq_core.message.headers import (
     DEFAULT_DELIVERY_DELAY,
     DEFAULT_DELIVERY_MODE,
@@ -131,7 +130,7 @@ class EngineProducer:
 
     def send(
         self,
-        message: Message,
+        message: Any,
         destination: Destination,
         delivery_mode: int | None = None,
         priority: int | None = None,
@@ -143,7 +142,7 @@ class EngineProducer:
         The caller has seen that the session's window is not full, and flushes afterwards.
 
         Args:
-            message: one of ours.
+            message: one of ours, or whatever has the methods of one (D-31).
             destination: what :meth:`target` gave.
             delivery_mode, priority, time_to_live: None for the producer's (D-27).
             completion: settled with the fate of the send, for an asynchronous send.
@@ -178,7 +177,10 @@ class EngineProducer:
         except AttributeError:
             if isinstance(message, Message):
                 raise
-            raise MessageFormatException(f"a message is needed, not {message!r:.80}") from None
+            ours = adopt(message)  # another implementation's (MSG-21), or MessageFormatException
+            fate = self.send(ours, destination, delivery_mode, priority, time_to_live, completion)
+            write_back(message, ours)
+            return fate
         body = fields[12]
         if body is not None and len(body) > connection.max_body:
             raise ResourceAllocationException(
@@ -186,11 +188,11 @@ class EngineProducer:
             )
         if completion is None and session.waits[delivery_mode]:
             completion = Completion()
-        # The sequence is inside the packed command, the command's size belongs to what is tracked: both are known once
-        # the command is packed with the next sequence.
-        packed = pack((24, session.id, session.sequence + 1, destination._text, fields))
+        packed = pack((24, session.id, session.sequence + 1, destination._text, fields))  # SEND
         session.track(len(packed), completion)
         connection.outbox.append(packed)
+        connection.outbox_bytes += len(packed)
+        connection.sent_at = now
         message._sent(message_id, timestamp, priority, delivery_mode, expiration, delivery_time, destination)
         return completion
 

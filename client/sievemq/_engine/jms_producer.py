@@ -1,0 +1,315 @@
+"""What a JMSProducer keeps between sends (§7.10): options, properties and headers for the messages it will send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Set
+from typing import Any, Self, TypeVar
+
+from sievemq._engine.producer import EngineProducer
+from sievemq.destinations import Destination
+from sievemq.exceptions import JMSException, MessageFormatRuntimeException, runtime_twin
+from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, TextMessage, adopt
+from sievemq_core.message.values import PropertyValue
+
+__all__ = ["ProducerState"]
+
+R = TypeVar("R")
+
+
+class ProducerState:
+    """All of a JMSProducer but `send`; both fronts derive theirs from it. Setters return the producer (JPR-09).
+
+    Args:
+        producer: the unidentified producer underneath.
+    """
+
+    __slots__ = ("_async", "_engine", "_headers", "_names", "_values")
+
+    def __init__(self, producer: EngineProducer) -> None:
+        self._engine = producer
+        # A message holds the properties: same names, same types, same conversions (JPR-11, JPR-16).
+        self._values = Message()
+        self._headers = Message()
+        self._names = _PropertyNames(self._values)
+        self._async: Any = None
+
+    # -- options (JPR-09) ---------------------------------------------------------------------------------------------
+
+    def set_disable_message_id(self, value: bool) -> Self:
+        """Send without message ids."""
+        self._engine.disable_message_id = bool(value)
+        return self
+
+    def get_disable_message_id(self) -> bool:
+        """What was set; False by default."""
+        return self._engine.disable_message_id
+
+    def set_disable_message_timestamp(self, value: bool) -> Self:
+        """Send without timestamps."""
+        self._engine.disable_timestamp = bool(value)
+        return self
+
+    def get_disable_message_timestamp(self) -> bool:
+        """What was set; False by default."""
+        return self._engine.disable_timestamp
+
+    def set_delivery_mode(self, delivery_mode: int) -> Self:
+        """Delivery mode; other than 1 and 2: JMSRuntimeException."""
+        try:
+            self._engine.set_delivery_mode(delivery_mode)
+        except JMSException as error:
+            raise runtime_twin(error) from None
+        return self
+
+    def get_delivery_mode(self) -> int:
+        """What was set; PERSISTENT by default."""
+        return self._engine.delivery_mode
+
+    def set_priority(self, priority: int) -> Self:
+        """Priority 0 … 9; others: JMSRuntimeException."""
+        try:
+            self._engine.set_priority(priority)
+        except JMSException as error:
+            raise runtime_twin(error) from None
+        return self
+
+    def get_priority(self) -> int:
+        """What was set; 4 by default."""
+        return self._engine.priority
+
+    def set_time_to_live(self, time_to_live: int) -> Self:
+        """Time to live in ms, 0 for ever; negative: JMSRuntimeException."""
+        try:
+            self._engine.set_time_to_live(time_to_live)
+        except JMSException as error:
+            raise runtime_twin(error) from None
+        return self
+
+    def get_time_to_live(self) -> int:
+        """What was set; 0 by default."""
+        return self._engine.time_to_live
+
+    def set_delivery_delay(self, delivery_delay: int) -> Self:
+        """Delivery delay in ms; negative: JMSRuntimeException."""
+        try:
+            self._engine.set_delivery_delay(delivery_delay)
+        except JMSException as error:
+            raise runtime_twin(error) from None
+        return self
+
+    def get_delivery_delay(self) -> int:
+        """What was set; 0 by default."""
+        return self._engine.delivery_delay
+
+    # -- properties ---------------------------------------------------------------------------------------------------
+
+    def set_property(self, name: str, value: object) -> Self:
+        """Set a property for the messages sent from now on; a plain value or a wrapper Byte … Double (D-30).
+
+        Raises:
+            ValueError: the name is not allowed (JPR-11).
+            MessageFormatRuntimeException: the value's type is not.
+        """
+        return self._set("set_object_property", name, value)
+
+    def set_boolean_property(self, name: str, value: bool) -> Self:
+        """Set a boolean property."""
+        return self._set("set_boolean_property", name, value)
+
+    def set_byte_property(self, name: str, value: int) -> Self:
+        """Set a byte property."""
+        return self._set("set_byte_property", name, value)
+
+    def set_short_property(self, name: str, value: int) -> Self:
+        """Set a short property."""
+        return self._set("set_short_property", name, value)
+
+    def set_int_property(self, name: str, value: int) -> Self:
+        """Set an int property."""
+        return self._set("set_int_property", name, value)
+
+    def set_long_property(self, name: str, value: int) -> Self:
+        """Set a long property."""
+        return self._set("set_long_property", name, value)
+
+    def set_float_property(self, name: str, value: float) -> Self:
+        """Set a float property."""
+        return self._set("set_float_property", name, value)
+
+    def set_double_property(self, name: str, value: float) -> Self:
+        """Set a double property."""
+        return self._set("set_double_property", name, value)
+
+    def set_string_property(self, name: str, value: str | None) -> Self:
+        """Set a String property."""
+        return self._set("set_string_property", name, value)
+
+    def set_object_property(self, name: str, value: object) -> Self:
+        """As :meth:`set_property`."""
+        return self._set("set_object_property", name, value)
+
+    def _set(self, setter: str, name: str, value: Any) -> Self:
+        try:
+            getattr(self._values, setter)(name, value)
+        except JMSException as error:
+            raise runtime_twin(error) from None
+        return self
+
+    def clear_properties(self) -> Self:
+        """Remove all properties (JPR-14)."""
+        self._values.clear_properties()
+        return self
+
+    def property_exists(self, name: str) -> bool:
+        """True if it was set (JPR-15)."""
+        return self._values.property_exists(name)
+
+    def get_property_names(self) -> Set[str]:
+        """The names set, as a live view that cannot be modified (JPR-17, D-30)."""
+        return self._names
+
+    def get_boolean_property(self, name: str) -> bool:
+        """As of a message, with MessageFormatRuntimeException (JPR-16)."""
+        return self._get(self._values.get_boolean_property, name)
+
+    def get_byte_property(self, name: str) -> int:
+        """As of a message."""
+        return self._get(self._values.get_byte_property, name)
+
+    def get_short_property(self, name: str) -> int:
+        """As of a message."""
+        return self._get(self._values.get_short_property, name)
+
+    def get_int_property(self, name: str) -> int:
+        """As of a message."""
+        return self._get(self._values.get_int_property, name)
+
+    def get_long_property(self, name: str) -> int:
+        """As of a message."""
+        return self._get(self._values.get_long_property, name)
+
+    def get_float_property(self, name: str) -> float:
+        """As of a message."""
+        return self._get(self._values.get_float_property, name)
+
+    def get_double_property(self, name: str) -> float:
+        """As of a message."""
+        return self._get(self._values.get_double_property, name)
+
+    def get_string_property(self, name: str) -> str | None:
+        """As of a message."""
+        return self._get(self._values.get_string_property, name)
+
+    def get_object_property(self, name: str) -> PropertyValue:
+        """As of a message."""
+        return self._get(self._values.get_object_property, name)
+
+    def _get(self, getter: Callable[[str], R], name: str) -> R:
+        try:
+            return getter(name)
+        except JMSException as error:
+            raise runtime_twin(error) from None
+
+    # -- headers (JPR-18): None is not set ----------------------------------------------------------------------------
+
+    def set_jms_correlation_id(self, correlation_id: str | None) -> Self:
+        """Correlation id of the messages sent from now on."""
+        return self._header(self._headers.set_jms_correlation_id, correlation_id)
+
+    def get_jms_correlation_id(self) -> str | None:
+        """What was set."""
+        return self._headers.get_jms_correlation_id()
+
+    def set_jms_correlation_id_as_bytes(self, correlation_id: bytes | None) -> Self:
+        """Correlation id of the messages sent from now on, binary."""
+        return self._header(self._headers.set_jms_correlation_id_as_bytes, correlation_id)
+
+    def get_jms_correlation_id_as_bytes(self) -> bytes | None:
+        """What was set."""
+        return self._headers.get_jms_correlation_id_as_bytes()
+
+    def set_jms_type(self, type: str | None) -> Self:  # noqa: A002 - the specification's parameter
+        """JMSType of the messages sent from now on."""
+        return self._header(self._headers.set_jms_type, type)
+
+    def get_jms_type(self) -> str | None:
+        """What was set."""
+        return self._headers.get_jms_type()
+
+    def set_jms_reply_to(self, destination: Destination | None) -> Self:
+        """Where replies to the messages sent from now on should go."""
+        return self._header(self._headers.set_jms_reply_to, destination)
+
+    def get_jms_reply_to(self) -> Destination | None:
+        """What was set."""
+        return self._headers.get_jms_reply_to()
+
+    def _header(self, setter: Any, value: Any) -> Self:
+        try:
+            setter(value)
+        except JMSException as error:
+            raise runtime_twin(error) from None
+        return self
+
+    # -- for the send of a front --------------------------------------------------------------------------------------
+
+    def _dress(self, body: object) -> Message:
+        """The message to send for what `send` was given: made around a body (JPR-02 … JPR-07) or adopted, with the
+        producer's properties and headers on it (JPR-12, JPR-18).
+
+        Raises:
+            MessageNotWriteableException: the message's properties are read-only and there are some to set (JPR-13).
+            MessageFormatException: a body of a type that no message holds; None (JPR-06).
+        """
+        message = _message_for(body)
+        values = self._values
+        if values._properties:
+            for name, value in values._properties.items():
+                message.set_object_property(name, value)
+        _, _, _, _, _, _, correlation_id, reply_to, type_, *_ = self._headers._fields
+        if correlation_id is not None:
+            message._set_header(6, correlation_id)
+        if reply_to is not None:
+            message._set_header(7, reply_to)
+        if type_ is not None:
+            message._set_header(8, type_)
+        return message
+
+
+def _message_for(body: object) -> Message:
+    if isinstance(body, Message):
+        return body
+    if isinstance(body, str):
+        return TextMessage(body)
+    if isinstance(body, dict) and all(isinstance(name, str) for name in body):
+        return MapMessage(body)
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return BytesMessage(bytes(body))
+    if body is None:
+        raise MessageFormatRuntimeException("None is no message; send TextMessage() for one without a body")
+    if hasattr(body, "get_jms_message_id"):
+        return adopt(body)
+    return ObjectMessage(body)
+
+
+class _PropertyNames(Set[str]):
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Message) -> None:
+        self._values = values
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._values.property_exists(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values.properties)
+
+    def __len__(self) -> int:
+        return len(self._values.properties)
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(map(repr, self))}}}"
+
+    @classmethod
+    def _from_iterable(cls, names: Iterable[R]) -> Set[R]:
+        return frozenset(names)  # the result of an operation such as `&`

@@ -1,0 +1,85 @@
+"""What a connection can tell about itself and the broker (§6.1.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import metadata
+from typing import Any, Final
+
+__all__ = ["ConnectionMetaData", "version"]
+
+#: What is accepted and carried (MET-06); JMSXDeliveryCount is set on every received message (JSX-01).
+_JMSX: Final = ("JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq")
+
+
+@cache
+def version() -> str:
+    """The version of the installed distribution; "0+unknown" when run from files that were never installed."""
+    try:
+        return metadata.version("sievemq")
+    except metadata.PackageNotFoundError:
+        return "0+unknown"
+
+
+class ConnectionMetaData:
+    """Versions and features.
+
+    Args:
+        broker: name and version as the broker said.
+        features: what else it said.
+    """
+
+    __slots__ = ("_broker", "_features")
+
+    def __init__(self, broker: str = "", features: dict[str, Any] | None = None) -> None:
+        self._broker = broker
+        self._features = dict(features or {})
+
+    def get_jms_version(self) -> str:
+        """The version of the specification (MET-01)."""
+        return "3.1"
+
+    def get_jms_major_version(self) -> int:
+        """Its first number (MET-02)."""
+        return 3
+
+    def get_jms_minor_version(self) -> int:
+        """Its second number (MET-02)."""
+        return 1
+
+    def get_jms_provider_name(self) -> str:
+        """The product's name (MET-03)."""
+        return "SieveMQ"
+
+    def get_provider_version(self) -> str:
+        """The product's version, of this library (MET-04)."""
+        return version()
+
+    def get_provider_major_version(self) -> int:
+        """The first number of :meth:`get_provider_version` (MET-05)."""
+        return _number(0)
+
+    def get_provider_minor_version(self) -> int:
+        """The second number of :meth:`get_provider_version` (MET-05)."""
+        return _number(1)
+
+    def get_jmsx_property_names(self) -> Iterator[str]:
+        """The JMSX properties that are supported (MET-06)."""
+        return iter(_JMSX)
+
+    @property
+    def broker(self) -> str:
+        """Name and version of the broker at the other end."""
+        return self._broker
+
+    @property
+    def durable(self) -> bool:
+        """True if the broker keeps PERSISTENT messages over a restart (D-18)."""
+        return self._features.get("durable") is True
+
+
+def _number(position: int) -> int:
+    parts = version().split("+")[0].split(".")
+    digits = parts[position] if position < len(parts) else ""
+    return int(digits) if digits.isdigit() else 0
