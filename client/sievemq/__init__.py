@@ -17,6 +17,7 @@ from sievemq.exceptions import (
     InvalidDestinationRuntimeException,
     InvalidSelectorException,
     InvalidSelectorRuntimeException,
+    InvalidURLException,
     JMSException,
     JMSRuntimeException,
     JMSSecurityException,
@@ -46,6 +47,7 @@ from sievemq.messages import (
     TextMessage,
     register_type,
 )
+from sievemq.selector import Selector
 from sievemq_core.message.values import Byte, Char, Double, Float, Int, Long, Short
 
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "InvalidDestinationRuntimeException",
     "InvalidSelectorException",
     "InvalidSelectorRuntimeException",
+    "InvalidURLException",
     "JMSException",
     "JMSRuntimeException",
     "JMSSecurityException",
@@ -84,6 +87,7 @@ __all__ = [
     "Queue",
     "ResourceAllocationException",
     "ResourceAllocationRuntimeException",
+    "Selector",
     "Short",
     "StreamMessage",
     "TemporaryQueue",

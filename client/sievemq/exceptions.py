@@ -16,6 +16,7 @@
         ├── ResourceAllocationException       the broker has no room
         ├── TransactionInProgressException    not allowed inside a transaction
         ├── TransactionRolledBackException    commit ended as a rollback
+        ├── InvalidURLException  (also a ValueError)   the URL of a broker, or an option of it, is not valid
         └── JMSRuntimeException  (also a RuntimeError)
             ├── IllegalStateRuntimeException           (also an IllegalStateException)
             ├── InvalidClientIDRuntimeException        (also an InvalidClientIDException)
@@ -59,6 +60,7 @@ __all__ = [
     "InvalidDestinationRuntimeException",
     "InvalidSelectorException",
     "InvalidSelectorRuntimeException",
+    "InvalidURLException",
     "JMSException",
     "JMSRuntimeException",
     "JMSSecurityException",
@@ -193,6 +195,14 @@ class TransactionInProgressException(JMSException):
 
 class TransactionRolledBackException(JMSException):
     """The commit ended as a rollback (EXC-13)."""
+
+
+class InvalidURLException(JMSException, ValueError):  # noqa: N818
+    """The URL of a broker, or one of its options, is not valid; the text names the part and what it could be.
+
+    Raised when a ConnectionFactory is made, where there is no choice between the two trees yet; not in JMS, which
+    leaves the making of factories to providers (EXC-19).
+    """
 
 
 class JMSRuntimeException(JMSException, RuntimeError):  # noqa: N818

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from sievemq.exceptions import MessageFormatException, MessageNotWriteableException
 from sievemq.messages.base import BODY_READ_ONLY, PENDING, Message, _check_type, short_mapping
 from sievemq.messages.bytes import Buffer, slice_of
 from sievemq.messages.stream import _at
+from sievemq.messages.xml import map_from_xml, map_to_xml
 from sievemq_core.errors import FormatError
 from sievemq_core.message.body import decode_map, encode_map
 from sievemq_core.message.conversion import convert
@@ -226,6 +227,28 @@ class MapMessage(Message):
         """True for ``dict`` and its bases, and without entries for every type (MSG-12)."""
         _check_type(body_type)
         return not self._entries() or issubclass(dict, body_type)
+
+    def to_xml(self) -> str:
+        """The entries as ``<map><delay dt='i4'>12</delay>…</map>`` (D-20, XML-02).
+
+        Raises:
+            MessageFormatException: a name or text with a character that XML cannot carry.
+
+        >>> MapMessage({"carrier": "UA", "delay": 12}).to_xml()
+        "<map><carrier>UA</carrier><delay dt='i4'>12</delay></map>"
+        """
+        return map_to_xml(self._entries())
+
+    @classmethod
+    def from_xml(cls, text: str | bytes) -> Self:
+        """A message of the entries of such a document. Safe with documents from strangers.
+
+        Raises:
+            MessageFormatException: the document is not well formed or not of that form.
+        """
+        message = cls()
+        message._body = map_from_xml(text)
+        return message
 
     def _encode_body(self) -> bytes | None:
         body = self._body

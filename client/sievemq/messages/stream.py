@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, NoReturn, TypeVar, cast
+from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast
 
 from sievemq.exceptions import (
     MessageEOFException,
@@ -14,6 +14,7 @@ from sievemq.exceptions import (
 )
 from sievemq.messages.base import BODY_READ_ONLY, PENDING, Message, _check_type, short
 from sievemq.messages.bytes import Buffer, slice_of, writable_buffer
+from sievemq.messages.xml import stream_from_xml, stream_to_xml
 from sievemq_core.errors import FormatError, NumberFormatError
 from sievemq_core.message.body import decode_stream, encode_stream
 from sievemq_core.message.conversion import convert
@@ -302,6 +303,26 @@ class StreamMessage(Message):
         """Always False (MSG-12)."""
         _check_type(body_type)
         return False
+
+    def to_xml(self) -> str:
+        """The fields as ``<stream><elt dt='i4'>7</elt>…</stream>``, whatever mode and pointer (D-20, XML-01).
+
+        Raises:
+            MessageFormatException: text with a character that XML cannot carry.
+        """
+        body = self._body
+        return stream_to_xml(self._fields_to_read() if body is PENDING else body)
+
+    @classmethod
+    def from_xml(cls, text: str | bytes) -> Self:
+        """A message, write-only, of the fields of such a document. Safe with documents from strangers.
+
+        Raises:
+            MessageFormatException: the document is not well formed or not of that form.
+        """
+        message = cls()
+        message._body = stream_from_xml(text)
+        return message
 
     def _encode_body(self) -> bytes | None:
         body = self._body

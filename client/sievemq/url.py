@@ -1,0 +1,336 @@
+"""The URL of a broker and its options.
+
+    sievemq://[user[:password]@]host[:port][,host[:port]…][/namespace][?option=value[&option=value…]]
+
+``sievemqs://`` is the same over TLS. The port is 7672 if not given; IPv6 addresses stand in brackets; user, password,
+namespace and values may be percent-encoded and must be where they hold one of ``:/?#[]@,&%``. Several hosts are tried
+in order. :class:`ClientOptions` lists the options.
+
+>>> url = parse_url("sievemq://me:s%40cret@localhost,[::1]:7700/tests?prefetch=10")
+>>> url.hosts, url.namespace, url.password, url.options.prefetch
+((('localhost', 7672), ('::1', 7700)), 'tests', 's@cret', 10)
+>>> url
+BrokerURL('sievemq://me:***@localhost:7672,[::1]:7700/tests?prefetch=10')
+>>> parse_url("sievemq://localhost?prefech=10")
+Traceback (most recent call last):
+sievemq.exceptions.InvalidURLException: there is no option 'prefech'; did you mean 'prefetch'?
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from typing import Any, Final, Literal
+from urllib.parse import quote, unquote
+
+from sievemq.exceptions import InvalidURLException
+from sievemq_core.limits import HEARTBEAT_MS, MAX_CREDIT, MAX_IDENTIFIER_CHARS, MIN_HEARTBEAT_MS
+from sievemq_core.selector.dialect import DIALECTS
+
+__all__ = ["DEFAULT_PORT", "BrokerURL", "ClientOptions", "parse_url"]
+
+DEFAULT_PORT: Final = 7672
+
+_SCHEMES: Final = {"sievemq": False, "sievemqs": True}
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+
+_Parser = Callable[[str], Any]
+_Checker = Callable[[object], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How an option is read from text and checked, and what an error says it must be."""
+
+    parse: _Parser
+    check: _Checker
+    wanted: str
+
+
+def _is_int(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _milliseconds(least: int, most: int, zero: str = "") -> _Kind:
+    wanted = f"milliseconds from {least} to {most}"
+    if not zero:
+        return _Kind(_digits, lambda value: _is_int(value, least, most), wanted)
+    return _Kind(_digits, lambda value: value == 0 or _is_int(value, least, most), f"{wanted}, or 0 for {zero}")
+
+
+def _choice(*choices: str) -> _Kind:
+    return _Kind(str, lambda value: value in choices, f"one of {', '.join(choices)}")
+
+
+def _text(most: int) -> _Kind:
+    return _Kind(
+        str, lambda value: isinstance(value, str) and 0 < len(value) <= most, f"text of 1 to {most} characters"
+    )
+
+
+def _digits(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text, re.ASCII):
+        raise ValueError
+    return int(text)
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "false": False}[text]
+
+
+def _prefetch(text: str) -> int | None:
+    return None if text == "auto" else _digits(text)
+
+
+_BOOLEAN: Final = _Kind(_boolean, lambda value: isinstance(value, bool), "true or false")
+
+
+def _option(default: Any, kind: _Kind, reason: str) -> Any:
+    return field(default=default, metadata={"kind": kind, "reason": reason})
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """What a client may choose, in the URL or as keywords of a ConnectionFactory. Times in milliseconds.
+
+    Raises:
+        InvalidURLException: (a ValueError) a value that the option cannot have.
+    """
+
+    client_id: str | None = _option(
+        None, _text(MAX_IDENTIFIER_CHARS), "administered client id of every connection (FAC-07); none by default"
+    )
+    application: str | None = _option(
+        None, _text(MAX_IDENTIFIER_CHARS), "name of the application, for people who operate the broker"
+    )
+    send_confirm: Literal["auto", "always", "never"] = _option(
+        "auto",
+        _choice("auto", "always", "never"),
+        "which synchronous sends wait for the broker's confirm; auto: the PERSISTENT ones outside transactions (D-24)",
+    )
+    selector_dialect: str | None = _option(
+        None, _choice(*DIALECTS), "selector language of consumers and browsers; the broker's by default"
+    )
+    prefetch: int | None = _option(
+        None,
+        _Kind(_prefetch, lambda value: value is None or _is_int(value, 0, MAX_CREDIT), f"auto or 0 to {MAX_CREDIT}"),
+        "messages that a consumer holds ahead of the application; auto adapts it to the traffic (D-23)",
+    )
+    heartbeat: int = _option(
+        HEARTBEAT_MS,
+        _milliseconds(MIN_HEARTBEAT_MS, _DAY_MS, "never"),
+        "after how long without a byte from the broker this end wants to hear something",
+    )
+    connect_timeout: int = _option(
+        10_000,
+        _milliseconds(1, _DAY_MS),
+        "for reaching a host and being welcomed, each; long enough for a slow network, short enough for a person",
+    )
+    reconnect: int = _option(
+        5_000,
+        _milliseconds(1, _DAY_MS, "never"),
+        "for how long a lost connection is repaired before it is reported as broken (D-32)",
+    )
+    request_timeout: int = _option(
+        60_000,
+        _milliseconds(1, _DAY_MS, "no limit"),
+        "for the broker's answer to a request; a broker that answers at all does so in milliseconds",
+    )
+    tls_ca: str | None = _option(
+        None, _text(4096), "file with the certificates to trust; the system's by default; sievemqs only"
+    )
+    tls_cert: str | None = _option(None, _text(4096), "file with this client's certificate; sievemqs only")
+    tls_key: str | None = _option(
+        None, _text(4096), "file with its private key, if not in the same file; sievemqs only"
+    )
+    tls_server_name: str | None = _option(
+        None, _text(255), "name that the broker's certificate must have; the host by default; sievemqs only"
+    )
+    tls_verify: bool = _option(
+        True, _BOOLEAN, "check the broker's certificate; false only against a test broker; sievemqs only"
+    )
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if not (value is None and option.default is None) and not option.metadata["kind"].check(value):
+                raise _bad_value(option.name, value, option.metadata["kind"].wanted)
+
+    def replace(self, **options: Any) -> ClientOptions:
+        """These options with some replaced.
+
+        Raises:
+            InvalidURLException: an option that does not exist, or a value that it cannot have.
+        """
+        for name in options:
+            _find(name)
+        return replace(self, **options)
+
+
+_OPTIONS: Final = {option.name: option for option in fields(ClientOptions)}
+
+
+def _find(name: str) -> Any:
+    option = _OPTIONS.get(name)
+    if option is None:
+        near = get_close_matches(name, _OPTIONS, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_OPTIONS)}"
+        raise InvalidURLException(f"there is no option {name!r:.60}; {hint}")
+    return option
+
+
+def _bad_value(name: str, value: object, wanted: str) -> InvalidURLException:
+    return InvalidURLException(f"the option {name} must be {wanted}, not {value!r:.60}")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BrokerURL:
+    """Where a broker is and how to talk to it; :func:`parse_url` makes one. Its text never shows the password.
+
+    Attributes:
+        hosts: pairs of host and port, tried in order.
+        secure: TLS.
+        user: None for anonymous.
+        password: in clear.
+        namespace: where destinations live; empty for the broker's default.
+        options: what else was chosen.
+    """
+
+    hosts: tuple[tuple[str, int], ...]
+    secure: bool = False
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    namespace: str = ""
+    options: ClientOptions = ClientOptions()
+
+    def __str__(self) -> str:
+        text = "sievemqs://" if self.secure else "sievemq://"
+        if self.user is not None:
+            text += _quote(self.user) + (":***" if self.password is not None else "") + "@"
+        text += ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
+        if self.namespace:
+            text += "/" + _quote(self.namespace)
+        chosen = [
+            f"{name}={_quote(_as_text(value))}"
+            for name, option in _OPTIONS.items()
+            if (value := getattr(self.options, name)) != option.default
+        ]
+        return f"{text}?{'&'.join(chosen)}" if chosen else text
+
+    def __repr__(self) -> str:
+        return f"BrokerURL({str(self)!r})"
+
+
+def parse_url(text: str, **options: Any) -> BrokerURL:
+    """Read the URL of a broker.
+
+    Args:
+        text: as the module's docstring shows.
+        options: options as Python values; they win over those in the text.
+
+    Raises:
+        InvalidURLException: (a ValueError) names the part that is wrong and what it could be.
+    """
+    if not isinstance(text, str):
+        raise InvalidURLException(f"a URL is text, not {type(text).__name__}")
+    scheme, separator, rest = text.partition("://")
+    if not separator or scheme.lower() not in _SCHEMES:
+        raise InvalidURLException(
+            "the URL of a broker begins with sievemq:// or sievemqs://, such as sievemq://localhost:7672"
+        )
+    head, _, query = rest.partition("?")
+    authority, _, path = head.partition("/")
+    if "#" in rest or "@" in path or "@" in query:
+        # said before anything is looked at: an error about what seems to be a port must not show half a password
+        raise InvalidURLException(
+            "one of the characters / ? # @ stands where it cannot; inside user name, password, namespace and options "
+            "write %2F %3F %23 %40"
+        )
+    user_info, at, hosts = authority.rpartition("@")
+    user, colon, password = user_info.partition(":")
+    return BrokerURL(
+        hosts=tuple(_host(part) for part in hosts.split(",")),
+        secure=_SCHEMES[scheme.lower()],
+        user=_unquote("user name", user) if at else None,
+        password=_unquote("password", password) if colon else None,
+        namespace=_namespace(path),
+        options=_read_options(query).replace(**options),
+    )
+
+
+def _host(part: str) -> tuple[str, int]:
+    match = re.fullmatch(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]*))(?::(?P<port>.*))?", part, re.DOTALL)
+    if match is None:
+        hint = "; an IPv6 address stands in brackets, such as [::1]:7672" if part.count(":") > 1 else ""
+        raise InvalidURLException(f"{part!r:.80} is not a host and port{hint}")
+    host = _unquote("host", match["six"] or match["host"])
+    if not host:
+        raise InvalidURLException("the URL of a broker names a host, such as sievemq://localhost:7672")
+    if not host.isprintable() or any(c.isspace() or c in '/\\<>"' for c in host):
+        raise InvalidURLException(f"{host!r:.80} is not the name of a host")
+    port = match["port"]
+    if port is None:
+        return host, DEFAULT_PORT
+    if not re.fullmatch("[0-9]{1,5}", port, re.ASCII) or not 1 <= int(port) <= 65_535:
+        raise InvalidURLException(f"the port of {host!r} must be 1 to 65535, not {port!r:.20}")
+    return host, int(port)
+
+
+def _namespace(path: str) -> str:
+    if "/" in path.rstrip("/"):
+        raise InvalidURLException(f"a namespace is one name, not {path!r:.80}; write %2F for a '/' in it")
+    namespace = _unquote("namespace", path.rstrip("/"))
+    if len(namespace) > MAX_IDENTIFIER_CHARS:
+        raise InvalidURLException(f"a namespace may have {MAX_IDENTIFIER_CHARS} characters, not {len(namespace)}")
+    return namespace
+
+
+def _read_options(query: str) -> ClientOptions:
+    values: dict[str, Any] = {}
+    for pair in query.split("&") if query else ():
+        name, equals, text = pair.partition("=")
+        name = _unquote("name of an option", name)
+        kind: _Kind = _find(name).metadata["kind"]
+        if not equals:
+            raise InvalidURLException(f"the option {name} has no value; write {name}=…, {kind.wanted}")
+        if name in values:
+            raise InvalidURLException(f"the option {name} is given twice")
+        text = _unquote(f"option {name}", text)
+        try:
+            values[name] = kind.parse(text)
+        except (ValueError, KeyError):
+            raise _bad_value(name, text, kind.wanted) from None
+    return ClientOptions(**values)
+
+
+def _unquote(part: str, text: str) -> str:
+    if re.search(r"%(?![0-9A-Fa-f]{2})", text):
+        # never the text itself: it may be a password
+        raise InvalidURLException(f"the {part} has a '%' that two hexadecimal digits do not follow; write %25 for it")
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidURLException(f"the {part} is not UTF-8 when its %XX are decoded") from None
+
+
+def _quote(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def options_as_rows() -> list[dict[str, str]]:
+    """The options for documents: name, default, what it must be, why."""
+    return [
+        {
+            "name": name,
+            "default": "" if option.default is None else _as_text(option.default),
+            "wanted": option.metadata["kind"].wanted,
+            "reason": option.metadata["reason"],
+        }
+        for name, option in _OPTIONS.items()
+    ]
