@@ -1,0 +1,31 @@
+"""A transaction takes a message from one queue and puts another into a second queue: both happen, or neither."""
+
+from __future__ import annotations
+
+from broker_url import broker_url
+
+from sievemq import ConnectionFactory, JMSContext
+
+
+def main() -> None:
+    with broker_url() as url, ConnectionFactory(url).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        orders, invoices = context.create_queue("example.orders"), context.create_queue("example.invoices")
+        producer, consumer = context.create_producer(), context.create_consumer(orders)
+        producer.send(orders, "two chairs")
+        context.commit()
+
+        print("first try:", consumer.receive_body(str, 1_000))
+        producer.send(invoices, "invoice for nothing")
+        context.rollback()  # the invoice was never written, the order is back
+
+        message = consumer.receive(1_000)
+        assert message is not None
+        print("second try:", message.get_body(str), "- redelivered:", message.get_jms_redelivered())
+        producer.send(invoices, f"invoice for {message.get_body(str)}")
+        context.commit()
+
+        print("in the books:", context.create_consumer(invoices).receive_body(str, 1_000))
+
+
+if __name__ == "__main__":
+    main()
