@@ -77,10 +77,11 @@ class Decoder:
         """
         unpacker = self._unpacker
         try:
-            before = unpacker.tell()
             unpacker.feed(payload)
             values: list[Any] = list(unpacker)
-            whole = unpacker.tell() - before == len(payload)
+            # Was that all? A value that is not complete would swallow the nil that is fed now, or be completed by it.
+            unpacker.feed(b"\xc0")
+            whole = list(unpacker) == [None]
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             self._unpacker = None  # lets go of what a hostile header made it reserve
             raise ProtocolError(f"a frame that is not msgpack: {error or type(error).__name__}") from error

@@ -1,0 +1,245 @@
+"""The state machine: every command, said by either role, in every state; handshake, the last word, heartbeats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sievemq_core.errors import ErrorCode, ProtocolError
+from sievemq_core.limits import GATHER_BYTES, HANDSHAKE_FRAME_BYTES
+from sievemq_core.wire.codec import pack
+from sievemq_core.wire.commands import COMMANDS, Command, CommandSpec
+from sievemq_core.wire.connection import State, WireConnection
+
+ENVELOPE = ("ID:a:1", 1_700_000_000_000, 4, 2, 0, 0, None, None, None, None, None, 1, b"hi")
+EXAMPLE: dict[str, Any] = {"uint": 1, "bool": True, "str": "x", "bytes": b"x", "map": {}, "ids": (), "any": None}
+ROLES = ("client", "broker")
+
+
+def example(spec: CommandSpec) -> tuple[Any, ...]:
+    return (
+        spec.number,
+        *(ENVELOPE if f.kind == "envelope" else EXAMPLE[f.kind.removesuffix("?")] for f in spec.fields),
+    )
+
+
+HELLO, WELCOME, GOODBYE = (example(COMMANDS[n]) for n in (Command.HELLO, Command.WELCOME, Command.GOODBYE))
+FATAL = (Command.ERROR, 0, 1, "the end", {})
+
+
+def frame(*commands: tuple[Any, ...]) -> bytes:
+    payload = b"".join(map(pack, commands))
+    return len(payload).to_bytes(4, "big") + payload
+
+
+def at(state: State, role: Any) -> WireConnection:
+    """A connection of this role that got into `state` by legal commands only."""
+    wire = WireConnection(role)
+    client = role == "client"
+    for target, speaker, command in (
+        (State.WELCOMING, "client", HELLO),
+        (State.OPEN, "broker", WELCOME),
+        (State.CLOSING, "client", GOODBYE),
+        (State.CLOSED, "broker", FATAL),
+    ):
+        if wire.state is state:
+            break
+        if client == (speaker == "client"):
+            wire.send(*command)
+        else:
+            assert wire.receive_data(frame(command)) == [command]
+        assert wire.state is target
+    wire.data_to_send()
+    return wire
+
+
+def expected(state: State, spec: CommandSpec, speaker: str, command: tuple[Any, ...]) -> State | None:
+    """What the protocol says: the next state, None if illegal. Not read off the implementation's table."""
+    if spec.sender not in (speaker, "both"):
+        return None
+    if spec.name == "ERROR" and command[1] == 0 and state in (State.HELLO, State.WELCOMING, State.OPEN, State.CLOSING):
+        return State.CLOSED
+    if state is State.HELLO:
+        return State.WELCOMING if spec.name == "HELLO" else State.CLOSED if spec.name == "ERROR" else None
+    if state is State.WELCOMING:
+        return State.OPEN if spec.name == "WELCOME" else State.CLOSED if spec.name == "ERROR" else None
+    if state is State.OPEN:
+        if spec.name in ("HELLO", "WELCOME"):
+            return None
+        return State.CLOSING if spec.name == "GOODBYE" else State.OPEN
+    if state is State.CLOSING:
+        return State.CLOSING if spec.sender in ("broker", "both") and spec.name != "WELCOME" else None
+    return None
+
+
+CASES = [
+    pytest.param(state, role, command, id=f"{state.value}-{role}-{spec.name}{'' if command != FATAL else '0'}")
+    for state in State
+    for role in ROLES
+    for spec in COMMANDS.values()
+    for command in ([example(spec), FATAL] if spec.name == "ERROR" else [example(spec)])
+]
+
+
+@pytest.mark.parametrize(("state", "role", "command"), CASES)
+def test_hearing_every_command_in_every_state(state: State, role: str, command: tuple[Any, ...]) -> None:
+    wire = at(state, role)
+    speaker = "broker" if role == "client" else "client"
+    after = expected(state, COMMANDS[command[0]], speaker, command)
+    if after is None:
+        with pytest.raises(ProtocolError) as caught:
+            wire.receive_data(frame(command))
+        assert caught.value.code is ErrorCode.UNEXPECTED_COMMAND
+        assert wire.state is State.CLOSED
+    else:
+        assert wire.receive_data(frame(command)) == [command]
+        assert wire.state is after
+
+
+@pytest.mark.parametrize(("state", "role", "command"), CASES)
+def test_saying_every_command_in_every_state(state: State, role: str, command: tuple[Any, ...]) -> None:
+    wire = at(state, role)
+    after = expected(state, COMMANDS[command[0]], role, command)
+    if after is None:
+        if state is State.OPEN and COMMANDS[command[0]].name not in ("HELLO", "WELCOME", "GOODBYE", "ERROR"):
+            return  # on the data path the own side's commands are trusted
+        with pytest.raises(ProtocolError) as caught:
+            wire.send(*command)
+        assert caught.value.code is ErrorCode.UNEXPECTED_COMMAND
+        assert wire.state is state
+        assert wire.data_to_send() == b""
+    else:
+        wire.send(*command)
+        assert wire.state is after
+        assert wire.data_to_send() == frame(command)
+
+
+def test_a_turn_in_the_middle_of_a_frame() -> None:
+    wire = WireConnection("broker")
+    with pytest.raises(ProtocolError, match="PING from the client is not legal while welcoming"):
+        wire.receive_data(frame(HELLO, (Command.PING, 1)))
+    client = WireConnection("client")
+    client.send(*HELLO)
+    clock = (Command.CLOCK, -5)
+    assert client.receive_data(frame(WELCOME, clock)) == [WELCOME, clock]
+    broker = at(State.OPEN, "broker")
+    with pytest.raises(ProtocolError, match="PING from the client is not legal while closing"):
+        broker.receive_data(frame((Command.PING, 1), GOODBYE, (Command.PING, 2)))
+    assert at(State.OPEN, "client").receive_data(frame((Command.OK, 1, None), FATAL)) == [(Command.OK, 1, None), FATAL]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
+def test_a_conversation_in_pieces_of_any_size(size: int) -> None:
+    commands = [HELLO]
+    data = frame(HELLO)
+    wire = WireConnection("broker")
+    got: list[tuple[Any, ...]] = []
+    for start in range(0, len(data), size):
+        got += wire.receive_data(data[start : start + size])
+    wire.send(*WELCOME)
+    more = [(Command.PING, 1), (Command.SEND, 1, 1, "queue:q", ENVELOPE), (Command.RELEASE, 1, (1, 2)), GOODBYE]
+    data = frame(*more[:2]) + frame(more[2]) + frame(more[3])
+    for start in range(0, len(data), size):
+        got += wire.receive_data(data[start : start + size])
+    assert got == commands + more
+    assert wire.state is State.CLOSING
+
+
+def test_fields_of_a_newer_peer_do_not_disturb_a_frame() -> None:
+    wire = at(State.OPEN, "broker")
+    send = (Command.SEND, 1, 1, "queue:q", (*ENVELOPE, "newer"))
+    assert wire.receive_data(frame((Command.PING, 1, "newer"), send)) == [(Command.PING, 1), send]
+
+
+def test_a_wrong_command_drops_its_whole_frame() -> None:
+    wire = at(State.OPEN, "broker")
+    with pytest.raises(ProtocolError):
+        wire.receive_data(frame((Command.PING, 1), (Command.CREDIT, 1, -1)))
+    assert wire.state is State.CLOSED
+
+
+def test_before_the_welcome_only_small_frames() -> None:
+    wire = WireConnection("broker")
+    with pytest.raises(ProtocolError) as caught:
+        wire.receive_data((HANDSHAKE_FRAME_BYTES + 1).to_bytes(4, "big"))
+    assert caught.value.code is ErrorCode.FRAME_TOO_LARGE
+    wire = at(State.OPEN, "broker")
+    large = (Command.SEND, 1, 1, "queue:q", (*ENVELOPE[:12], b"x" * HANDSHAKE_FRAME_BYTES))
+    assert wire.receive_data(frame(large)) == [large]
+
+
+def test_end_of_stream_between_and_inside_frames() -> None:
+    wire = at(State.OPEN, "broker")
+    wire.receive_eof()
+    assert wire.state is State.CLOSED
+    wire = at(State.OPEN, "broker")
+    wire.receive_data(frame((Command.PING, 1))[:6])
+    with pytest.raises(ProtocolError, match="inside a frame, 6 bytes after its start"):
+        wire.receive_eof()
+    assert wire.state is State.CLOSED
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_the_last_word_is_said_in_any_state(state: State) -> None:
+    wire = at(state, "broker")
+    wire.fail(ProtocolError("because", ErrorCode.HEARTBEAT_MISSED, {"a": 1}))
+    assert wire.state is State.CLOSED
+    assert wire.data_to_send() == frame((Command.ERROR, 0, 37, "because", {"a": 1}))
+
+
+# -- output -----------------------------------------------------------------------------------------------------------
+
+
+def test_output_is_gathered_and_counted() -> None:
+    wire = at(State.OPEN, "client")
+    wire.send(Command.PING, 1)
+    wire.send_packed(pack((Command.PING, 2)))
+    assert wire.pending_bytes == len(pack((Command.PING, 1))) * 2
+    assert wire.data_to_send() == frame((Command.PING, 1), (Command.PING, 2))
+    assert wire.pending_bytes == 0
+    assert wire.data_to_send() == b""
+
+
+def test_much_output_goes_out_in_several_frames() -> None:
+    client, broker = at(State.OPEN, "client"), at(State.OPEN, "broker")
+    sent = [(Command.SEND, 1, n, "queue:q", (*ENVELOPE[:12], bytes(GATHER_BYTES // 3))) for n in range(1, 11)]
+    for command in sent:
+        client.send(*command)
+    assert broker.receive_data(client.data_to_send()) == sent
+
+
+# -- heartbeats -------------------------------------------------------------------------------------------------------
+
+
+def test_heartbeat_only_when_nothing_else_was_said() -> None:
+    wire = at(State.OPEN, "broker")
+    wire.set_heartbeat(1000, 400)
+    assert (wire.interval_in, wire.interval_out, wire.tick_interval) == (1000, 400, 200)
+    wire.heartbeat_due()  # the welcome was said before this interval
+    assert wire.heartbeat_due()
+    assert wire.data_to_send() == frame((Command.HEARTBEAT,))
+    assert not wire.heartbeat_due()  # the one before counts as said
+    assert wire.heartbeat_due()
+    wire.data_to_send()
+    wire.send(Command.OK, 1, None)
+    assert not wire.heartbeat_due()
+
+
+def test_no_heartbeat_that_nobody_asked_for_and_none_before_the_connection_is_open() -> None:
+    wire = at(State.OPEN, "broker")
+    wire.heartbeat_due()
+    assert not wire.heartbeat_due()
+    assert wire.tick_interval == 0
+    early = WireConnection("client")
+    early.set_heartbeat(100, 100)
+    assert not early.heartbeat_due()
+
+
+def test_heard_is_any_byte_since_the_last_question() -> None:
+    wire = at(State.OPEN, "client")
+    wire.heard()
+    assert not wire.heard()
+    wire.receive_data(b"\x00")
+    assert wire.heard()
+    assert not wire.heard()
