@@ -186,7 +186,7 @@ class _Checker:
         allowed = ", ".join(sorted(HEADERS))
         if name in OTHER_HEADERS:
             self._fail(f"the header field {name} cannot be used in a selector", node, hint=f"usable are {allowed}")
-        close = get_close_matches(name[:60], HEADERS, n=1, cutoff=0.6) or [
+        close = get_close_matches(name[:60], HEADERS, n=1, cutoff=0.75) or [
             header for header in HEADERS if header.lower() == name.lower()
         ]
         self._fail(

@@ -1,0 +1,136 @@
+"""The language tests that are data (tests/conformance/selectors), over the interpreter and the generated function."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sievemq_core.message.envelope import (
+    CORRELATION_ID,
+    DELIVERY_MODE,
+    ENVELOPE_FIELDS,
+    MESSAGE_ID,
+    PRIORITY,
+    TIMESTAMP,
+    TYPE,
+)
+from sievemq_core.message.values import Byte, Float, Long, Short
+from sievemq_core.selector import SelectorError, compile_selector, message_key
+from sievemq_core.selector.compiled import CompiledSelector
+
+SUITES = Path(__file__).parents[2] / "conformance" / "selectors"
+
+TRUTH = {"TRUE": True, "FALSE": False, "UNKNOWN": None}
+WRAPPERS = {"b": Byte, "h": Short, "i": int, "l": Long, "f": Float, "d": float}
+POSITIONS = {
+    "JMSMessageID": MESSAGE_ID,
+    "JMSTimestamp": TIMESTAMP,
+    "JMSPriority": PRIORITY,
+    "JMSDeliveryMode": DELIVERY_MODE,
+    "JMSCorrelationID": CORRELATION_ID,
+    "JMSType": TYPE,
+}
+MODES = {"NON_PERSISTENT": 1, "PERSISTENT": 2}
+
+
+def value_of(data: Any) -> Any:
+    """A typed value of the suite's JSON."""
+    if not isinstance(data, dict):
+        return data
+    if "bytes" in data:
+        return bytes.fromhex(data["bytes"])
+    return WRAPPERS[data["t"]](float(data["v"]) if data["t"] in "fd" else data["v"])
+
+
+def headers_of(data: dict[str, Any] | None) -> tuple[Any, ...]:
+    fields: list[Any] = [None] * ENVELOPE_FIELDS
+    fields[MESSAGE_ID], fields[TIMESTAMP], fields[PRIORITY], fields[DELIVERY_MODE] = "ID:1", 1_700_000_000_000, 4, 2
+    for name, value in (data or {}).items():
+        fields[POSITIONS[name]] = MODES[value] if name == "JMSDeliveryMode" else value_of(value)
+    return tuple(fields)
+
+
+def cases() -> list[Any]:
+    found = []
+    for path in sorted(SUITES.glob("*.json")):
+        suite = json.loads(path.read_text(encoding="utf-8"))
+        for group in suite["groups"]:
+            for number, case in enumerate(group["cases"]):
+                merged = {**group, **case, "dialect": suite["dialect"]}
+                title = f"{path.stem}: {group['name']} {number}: {case['selector'][:50]}"
+                found.append(pytest.param(merged, id=title))
+    return found
+
+
+def compiled(case: dict[str, Any]) -> CompiledSelector:
+    selector = compile_selector(case["selector"], case["dialect"])
+    assert selector is not None
+    return selector
+
+
+ALL = cases()
+VALID = [case for case in ALL if "expect" in case.values[0]]
+INVALID = [case for case in ALL if "position" in case.values[0]]
+
+
+def test_every_case_is_of_one_kind() -> None:
+    assert len(VALID) + len(INVALID) == len(ALL) > 1_500
+
+
+@pytest.mark.parametrize("case", VALID)
+def test_truth_value(case: dict[str, Any]) -> None:
+    """The interpreter gives the truth value; the generated function is True for TRUE alone."""
+    selector = compiled(case)
+    properties = {name: value_of(value) for name, value in case.get("properties", {}).items()}
+    headers = headers_of(case.get("headers"))
+    assert selector.evaluate(properties, headers) is TRUTH[case["expect"]]
+    assert selector.function(properties, headers) is (case["expect"] == "TRUE")
+
+
+@pytest.mark.parametrize("case", VALID)
+def test_facts_are_necessary(case: dict[str, Any]) -> None:
+    """A message that matches satisfies every fact."""
+    if case["expect"] != "TRUE":
+        assert not compiled(case).facts.always
+        return
+    facts = compiled(case).facts
+    properties = {name: value_of(value) for name, value in case.get("properties", {}).items()}
+    headers = headers_of(case.get("headers"))
+    assert not facts.never
+    for name, keys in facts.equalities:
+        assert message_key(name, properties, headers) in keys
+    for name, bounds in facts.ranges:
+        assert bounds.low <= message_key(name, properties, headers) <= bounds.high  # type: ignore[operator]
+    for name, prefixes in facts.prefixes:
+        assert str(message_key(name, properties, headers)).startswith(tuple(prefixes))
+    assert all(message_key(name, properties, headers) is not None for name in facts.present)
+    assert all(message_key(name, properties, headers) is None for name in facts.absent)
+
+
+@pytest.mark.parametrize("case", VALID)
+def test_canonical_text_means_the_same(case: dict[str, Any]) -> None:
+    """The canonical text is a selector again, with itself as canonical text and the same result."""
+    selector = compiled(case)
+    text = selector.canonical.removeprefix(f"{selector.dialect}: ")
+    again = compile_selector(text, case["dialect"])
+    assert again is not None
+    assert again.canonical == selector.canonical
+    properties = {name: value_of(value) for name, value in case.get("properties", {}).items()}
+    assert again.evaluate(properties, headers_of(case.get("headers"))) is TRUTH[case["expect"]]
+
+
+@pytest.mark.parametrize("case", INVALID)
+def test_error(case: dict[str, Any]) -> None:
+    """Refused at the right place, with the right advice, and a caret right under the mistake."""
+    with pytest.raises(SelectorError) as caught:
+        compile_selector(case["selector"], case["dialect"])
+    error = caught.value
+    assert (error.position, error.length) == (case["position"], case["length"]), str(error)
+    assert case["fragment"] in str(error).splitlines()[0]
+    *_, line, carets = str(error).split("\n")
+    start, count = carets.index("^"), carets.count("^")
+    wrong = case["selector"][error.position : error.position + max(1, error.length)]
+    assert line[start : start + count].strip() == wrong.split("\n")[0].strip().replace("\u200b", "")
