@@ -164,12 +164,13 @@ class Envelope:
         packed: the same, packed; made from `fields` if not given.
     """
 
-    __slots__ = ("_fields", "_properties", "expiration", "packed", "priority")
+    __slots__ = ("_fields", "_properties", "delivery_time", "expiration", "packed", "priority")
 
     def __init__(self, fields: EnvelopeFields, packed: bytes | None = None) -> None:
         self.packed: bytes = _packer.pack(fields) if packed is None else packed
         self.priority: int = fields[PRIORITY]
         self.expiration: int = fields[EXPIRATION]
+        self.delivery_time: int = fields[DELIVERY_TIME]
         self._fields: EnvelopeFields | None = fields
         self._properties: dict[str, PropertyValue] | None = None
 

@@ -1,0 +1,154 @@
+"""What a message costs in the broker's body: send, dispatch, acknowledge; fan-out; selectors. Packing not included.
+
+python benchmarks/micro/queue.py
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from sievemq_broker.domain.broker import Broker
+from sievemq_core.message.envelope import Envelope, pack_properties
+
+COUNT = 100_000
+NOW = 1_000_000
+
+
+class Port:
+    """Takes deliveries and does nothing with them."""
+
+    writable = True
+
+    def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
+        pass
+
+    def recall(self, consumer_id: int, tags: list[int]) -> None:
+        pass
+
+    def closed(self, consumer_id: int, code: int, text: str) -> None:
+        pass
+
+    def settled(self, consumer_id: int) -> None:
+        pass
+
+
+def envelope(correlation_id: str | None = None, **properties: Any) -> Envelope:
+    packed, letters = pack_properties(properties)
+    return Envelope(("ID:x", 1, 4, 1, 0, 0, correlation_id, None, None, packed, letters, 1, b"x" * 100))
+
+
+def equals(name: str, value: Any) -> Any:
+    """``name = 'value'`` as a compiled selector would be."""
+    return SimpleNamespace(
+        canonical=f"{name} = {value!r}",
+        dialect="jakarta",
+        function=lambda properties, fields: properties.get(name) == value,
+        facts=SimpleNamespace(equalities=((name, frozenset({value})),)),
+    )
+
+
+def measure(what: str, run: Callable[[], int]) -> None:
+    best = min(_once(run) for _ in range(5))
+    print(f"{what:<70} {best:8.3f} µs")
+
+
+def _once(run: Callable[[], int]) -> float:
+    start = time.perf_counter()
+    count = run()
+    return (time.perf_counter() - start) / count * 1e6
+
+
+def plain(batch: int) -> Callable[[], int]:
+    namespace = Broker().namespace("")
+    consumer = namespace.open_consumer(Port(), 1, "queue:q", connection="c", credit=batch, now=NOW)
+    message = envelope(region="EU")
+
+    def run() -> int:
+        send = namespace.send
+        for _ in range(COUNT // batch):
+            for _ in range(batch):
+                send("queue:q", message, NOW)
+            consumer.acknowledge(consumer.tag, NOW)
+            consumer.grant(batch, NOW)
+        return COUNT
+
+    return run
+
+
+def backlog() -> int:
+    namespace = Broker().namespace("")
+    messages = [envelope(region="EU")] * COUNT
+    start = time.perf_counter()
+    for message in messages:
+        namespace.send("queue:q", message, NOW)
+    consumer = namespace.open_consumer(Port(), 1, "queue:q", connection="c", credit=100, now=NOW)
+    while consumer.window:
+        consumer.acknowledge(consumer.tag, NOW)
+        consumer.grant(100, NOW)
+    del start
+    return COUNT
+
+
+def fan_out(subscribers: int, selective: int = 0) -> Callable[[], int]:
+    namespace = Broker().namespace("")
+    consumers = [
+        namespace.open_consumer(Port(), n, "topic:t", connection="c", credit=100, now=NOW) for n in range(subscribers)
+    ]
+    for n in range(selective):
+        namespace.open_consumer(Port(), n, "topic:t", equals("customer", n + 1), connection="c", credit=100, now=NOW)
+    message = envelope(customer=0)
+    rounds = max(1, COUNT // subscribers // 100)
+
+    def run() -> int:
+        for _ in range(rounds):
+            for _ in range(100):
+                namespace.send("topic:t", message, NOW)
+            for consumer in consumers:
+                consumer.acknowledge(consumer.tag, NOW)
+                consumer.grant(100, NOW)
+        return rounds * 100 * subscribers
+
+    return run
+
+
+def selective(selectors: int) -> Callable[[], int]:
+    namespace = Broker().namespace("")
+    consumers = [
+        namespace.open_consumer(Port(), n, "queue:q", equals("customer", n), connection="c", credit=100, now=NOW)
+        for n in range(selectors)
+    ]
+    messages = [envelope(customer=n % selectors) for n in range(COUNT // 5)]
+
+    def run() -> int:
+        for at in range(0, len(messages), 100):
+            for message in messages[at : at + 100]:
+                namespace.send("queue:q", message, NOW)
+            for consumer in consumers[:100]:
+                consumer.acknowledge(consumer.tag, NOW)
+                consumer.grant(100 - consumer.credit, NOW)
+        for consumer in consumers:
+            consumer.acknowledge(consumer.tag, NOW)
+            consumer.grant(100 - consumer.credit, NOW)
+        return len(messages)
+
+    return run
+
+
+def main() -> None:
+    print(f"Python {sys.version.split()[0]}, per message (best of 5)")
+    measure("queue: send, deliver, acknowledge one by one", plain(1))
+    measure("queue: send, deliver, acknowledge in batches of 100", plain(100))
+    measure("queue: send to a backlog, then drain it in batches of 100", backlog)
+    measure("topic: per delivery, 100 subscribers", fan_out(100))
+    measure("topic: per delivery, 1 subscriber", fan_out(1))
+    measure("topic: per message, 1 hit among 10,000 selective subscribers", fan_out(1, 10_000))
+    measure("queue: 100 consumers with distinct selectors", selective(100))
+    measure("queue: 10,000 consumers with distinct selectors", selective(10_000))
+
+
+if __name__ == "__main__":
+    main()

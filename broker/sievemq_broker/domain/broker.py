@@ -1,0 +1,91 @@
+"""The broker's body: namespaces, time and pending work. Everything else is said to a namespace or a consumer."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from sievemq_broker.domain.deadlines import Deadlines
+from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.domain.policy import DomainSettings
+from sievemq_broker.domain.ports import Observer
+from sievemq_broker.domain.queue import Queue
+from sievemq_core.errors import ErrorCode, RequestError
+
+__all__ = ["Broker"]
+
+
+class Broker:
+    """Namespaces by name, made at first use.
+
+    Args:
+        settings: policies and limits.
+        observer: hears what becomes of messages; None costs nothing.
+    """
+
+    def __init__(self, settings: DomainSettings | None = None, *, observer: Observer | None = None) -> None:
+        self.settings = settings or DomainSettings()
+        self.observer = observer
+        self.deadlines = Deadlines()
+        self.namespaces: dict[str, Namespace] = {}
+        self._work: deque[Queue] = deque()
+
+    def namespace(self, name: str) -> Namespace:
+        """The namespace of that name; an empty name means ``default``.
+
+        Raises:
+            RequestError: RESOURCE_ALLOCATION if there are too many.
+        """
+        name = name or "default"
+        found = self.namespaces.get(name)
+        if found is None:
+            if len(self.namespaces) >= self.settings.max_namespaces:
+                raise RequestError(
+                    f"there are {len(self.namespaces)} namespaces, as many as are allowed; raise max_namespaces",
+                    ErrorCode.RESOURCE_ALLOCATION,
+                    {"limit": "max_namespaces"},
+                )
+            found = self.namespaces[name] = Namespace(name, self)
+        return found
+
+    def delete_namespace(self, name: str) -> bool:
+        """Delete a namespace with everything in it; consumers are told. False if there was none."""
+        found = self.namespaces.pop(name or "default", None)
+        if found is None:
+            return False
+        for text in list(found.destinations):
+            found.delete(text)
+        return True
+
+    def due(self, now: int) -> int | None:
+        """Let time pass: expire, end delays.
+
+        Args:
+            now: ms epoch.
+
+        Returns:
+            When to call again at the latest (ms epoch, `now` for at once), None if nothing is known to become due.
+        """
+        return self.deadlines.due(now)
+
+    def add_work(self, queue: Queue) -> None:
+        """A queue has something to do that may take longer than a turn should."""
+        if queue not in self._work:
+            self._work.append(queue)
+
+    def work(self, now: int, budget: int = 2_000) -> bool:
+        """Do pending work, such as looking through a backlog for a new selector.
+
+        Args:
+            now: ms epoch.
+            budget: messages to examine; one costs one to three microseconds.
+
+        Returns:
+            True if there is more to do.
+        """
+        work = self._work
+        while work and budget > 0:
+            queue = work.popleft()
+            budget -= queue.work(min(budget, 1_000), now)
+            if queue.scans:
+                work.append(queue)
+        return bool(work)

@@ -1,0 +1,64 @@
+"""One heap of moments at which something happens to a message: expiry, delivery time, end of a redelivery delay."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+from sievemq_broker.domain.entry import DELAYED, READY, STRAY, Entry
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.queue import Queue
+
+__all__ = ["Deadlines"]
+
+#: Deadlines handled in one call: bounds what a crowd of messages with the same expiry can take of a loop turn.
+BATCH = 2_000
+
+
+class Deadlines:
+    """Who must be looked at when. A deadline whose entry has moved on is void and dropped when its turn comes."""
+
+    __slots__ = ("_count", "_heap", "_void", "_void_limit")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Queue, Entry]] = []
+        self._count = 0
+        self._void = 0
+        self._void_limit = 1_024
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def push(self, when: int, queue: Queue, entry: Entry) -> None:
+        """Call ``queue.on_deadline(entry, …)`` at `when` (ms epoch), unless the entry is held or gone by then."""
+        self._count += 1
+        heappush(self._heap, (when, self._count, queue, entry))
+
+    def void(self) -> None:
+        """One deadline has lost its meaning. When many have, they are dropped; amortised O(1)."""
+        self._void += 1
+        if self._void > self._void_limit:
+            self._heap = [item for item in self._heap if item[3].state in (READY, STRAY, DELAYED)]
+            heapify(self._heap)
+            self._void = 0
+            self._void_limit = max(1_024, len(self._heap))
+
+    def due(self, now: int) -> int | None:
+        """Handle what is due.
+
+        Args:
+            now: ms epoch.
+
+        Returns:
+            When to call again (ms epoch, `now` if more is due already), or None if nothing is known.
+        """
+        heap = self._heap
+        for _ in range(BATCH):
+            if not heap or heap[0][0] > now:
+                break
+            when, _count, queue, entry = heappop(heap)
+            if entry.state in (READY, STRAY, DELAYED):
+                queue.on_deadline(entry, when, now)
+            heap = self._heap  # a callee may have compacted it
+        return max(heap[0][0], now) if heap else None

@@ -1,0 +1,57 @@
+"""One message on one queue."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sievemq_core.message.envelope import Envelope
+
+__all__ = ["DELAYED", "GONE", "HELD", "READY", "STRAY", "Entry", "key_of"]
+
+READY: Final = 0
+"""Waits in the lanes, in the order of arrival."""
+STRAY: Final = 1
+"""Waits after it came back from a consumer; lives in the views' heaps, its places in the lanes are void for good."""
+HELD: Final = 2
+"""Delivered to a consumer and not acknowledged, or on its way there."""
+DELAYED: Final = 3
+"""Waits for its delivery time (EXP-07) or for the end of its redelivery delay (D-22)."""
+GONE: Final = 4
+"""Acknowledged, expired, moved or removed. What still refers to it is a tombstone."""
+
+
+class Entry:
+    """A message on a queue: who shares its bytes with other queues, and what is this queue's alone.
+
+    Attributes:
+        sequence: position of arrival in the queue; decides among equal priorities (D-34).
+        envelope: the message; dropped when the entry is gone, so that a tombstone is small.
+        state: READY … GONE. Authoritative: a reference in a view counts only if the state agrees.
+        count: deliveries that count, that is, the message was or may have been handed to an application.
+        places: references to this entry in views and indexes while it waits.
+        failed: ms epoch of the first failed delivery; only there if count > 0.
+    """
+
+    __slots__ = ("count", "envelope", "failed", "places", "sequence", "state")
+
+    envelope: Envelope
+    failed: int
+
+    def __init__(self, sequence: int, envelope: Envelope, state: int = READY) -> None:
+        self.sequence = sequence
+        self.envelope = envelope
+        self.state = state
+        self.count = 0
+        self.places = 0
+
+    def __repr__(self) -> str:
+        state = ("READY", "STRAY", "HELD", "DELAYED", "GONE")[self.state]
+        return f"<Entry {self.sequence} {state} count={self.count}>"
+
+
+def key_of(entry: Entry) -> int:
+    """The place in the order of delivery, lower first; also the browse cursor.
+
+    Higher priority first (D-34); within it, redelivered messages before those never delivered (ORD-07); then arrival.
+    """
+    return (((9 - entry.envelope.priority) << 1) | (not entry.count)) << 48 | entry.sequence

@@ -1,0 +1,546 @@
+"""A namespace: its destinations, subscriptions and client ids, and every verb that names one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sievemq_broker.domain import dead_letters, pages
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.ports import DeliveryPort
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.subscription import Subscription
+from sievemq_broker.domain.topic import Topic
+from sievemq_broker.matching.condition import Condition
+from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.limits import MAX_IDENTIFIER_CHARS
+from sievemq_core.message.destination import Address, Kind, parse_address
+from sievemq_core.message.envelope import (
+    DELIVERY_MODE,
+    DELIVERY_TIME,
+    EXPIRATION,
+    PRIORITY,
+    TIMESTAMP,
+    Envelope,
+)
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.broker import Broker
+
+__all__ = ["Destination", "Namespace"]
+
+Destination: TypeAlias = Queue | Topic
+
+
+class Namespace:
+    """What one HELLO can name. Addresses are taken as :class:`Address` or as text; text is the faster form.
+
+    Attributes:
+        name: of the namespace.
+        destinations: by address in canonical text.
+        subscriptions: the durable ones, by client id (or None) and name.
+        shared: the shared non-durable ones, likewise; a name of their own (SUB-17).
+    """
+
+    def __init__(self, name: str, broker: Broker) -> None:
+        self.name = name
+        self.broker = broker
+        self.destinations: dict[str, Destination] = {}
+        self.subscriptions: dict[tuple[str | None, str], Subscription] = {}
+        self.shared: dict[tuple[str | None, str], Subscription] = {}
+        self._routes: dict[str, Destination] = {}  # also by the texts that senders use, such as a bare name
+        self._owners: dict[str, str] = {}  # temporary destinations: whose
+        self._client_ids: dict[str, str] = {}  # client id -> connection id
+        self._connections: dict[str, str] = {}  # connection id -> client id
+        self._temporaries = 0
+
+    def __repr__(self) -> str:
+        return f"<Namespace {self.name!r} destinations={len(self.destinations)}>"
+
+    # -- destinations -------------------------------------------------------------------------------------------
+
+    def find(self, address: Address | str) -> Destination | None:
+        """The destination with this address, or None.
+
+        Raises:
+            AddressError: the text is no address.
+        """
+        return self.destinations.get(str(address if isinstance(address, Address) else parse_address(address)))
+
+    def declare(self, address: Address | str, connection: str | None = None) -> Destination:
+        """The destination with this address; made if there is none.
+
+        Raises:
+            AddressError: the text is no address.
+            RequestError: INVALID_DESTINATION if a temporary destination is gone (TMP-08) or auto-creation is off;
+                RESOURCE_ALLOCATION if there are too many.
+        """
+        if isinstance(address, str):
+            destination = self._routes.get(address)
+            if destination is not None:
+                return destination
+            text, address = address, parse_address(address)
+        else:
+            text = str(address)
+        canonical = str(address)
+        destination = self.destinations.get(canonical)
+        if destination is None:
+            if address.kind.is_temporary:
+                raise RequestError(
+                    f"{canonical} does not exist; a temporary destination ends with the connection that made it",
+                    ErrorCode.INVALID_DESTINATION,
+                    {"destination": canonical},
+                )
+            if not self.broker.settings.auto_create:
+                raise RequestError(
+                    f"{canonical} does not exist and destinations are not made on first use here; create it first",
+                    ErrorCode.INVALID_DESTINATION,
+                    {"destination": canonical},
+                )
+            destination = self.create(address)
+        self._routes[text] = destination
+        return destination
+
+    def create(self, address: Address | str) -> Destination:
+        """Make a destination, or find it.
+
+        Raises:
+            RequestError: RESOURCE_ALLOCATION if there are too many.
+        """
+        if isinstance(address, str):
+            address = parse_address(address)
+        text = str(address)
+        destination = self.destinations.get(text)
+        if destination is None:
+            settings = self.broker.settings
+            if len(self.destinations) >= settings.max_destinations:
+                raise RequestError(
+                    f"namespace {self.name!r} has {len(self.destinations)} destinations, as many as are allowed; "
+                    "delete some, or raise max_destinations",
+                    ErrorCode.RESOURCE_ALLOCATION,
+                    {"limit": "max_destinations"},
+                )
+            make = Topic if address.kind.is_topic else Queue
+            destination = self.destinations[text] = make(text, settings.policy_for(text), self)
+        return destination
+
+    def delete(self, address: Address | str, reason: str = "deleted by an administrator") -> bool:
+        """Delete a destination with its messages and subscriptions; consumers are told through their port.
+
+        Returns:
+            False if there was none.
+        """
+        destination = self.find(address)
+        if destination is None:
+            return False
+        text = f"{destination.label} was {reason}"
+        if isinstance(destination, Topic):
+            for subscription in list(destination.subscriptions):
+                subscription.queue.delete(ErrorCode.INVALID_DESTINATION, text)
+                self.drop_subscription(subscription)
+        else:
+            destination.delete(ErrorCode.INVALID_DESTINATION, text)
+        del self.destinations[destination.label]
+        self._owners.pop(destination.label, None)
+        for route in [route for route, known in self._routes.items() if known is destination]:
+            del self._routes[route]
+        return True
+
+    def create_temporary(self, connection_id: str, topic: bool) -> Address:
+        """Make a temporary destination of a connection (TMP-01, TMP-05).
+
+        Raises:
+            RequestError: RESOURCE_ALLOCATION if there are too many destinations.
+        """
+        self._temporaries += 1
+        kind = Kind.TEMPORARY_TOPIC if topic else Kind.TEMPORARY_QUEUE
+        address = Address(kind, f"{connection_id}.{self._temporaries}")
+        self.create(address)
+        self._owners[str(address)] = connection_id
+        return address
+
+    def delete_temporary(self, address: Address | str, connection_id: str) -> None:
+        """Delete a temporary destination.
+
+        Raises:
+            RequestError: INVALID_DESTINATION if it is not one, or not of this connection, or gone already;
+                ILLEGAL_STATE if it still has consumers (TMP-07).
+        """
+        destination = self.find(address)
+        if destination is None or self._owners.get(destination.label) != connection_id:
+            raise RequestError(
+                f"{address} is not a temporary destination of this connection",
+                ErrorCode.INVALID_DESTINATION,
+                {"destination": str(address)},
+            )
+        consumers = (
+            sum(len(subscription.queue.consumers) for subscription in destination.subscriptions)
+            if isinstance(destination, Topic)
+            else len(destination.consumers)
+        )
+        if consumers:
+            raise RequestError(
+                f"{destination.label} still has {consumers} consumer(s); close them first",
+                ErrorCode.ILLEGAL_STATE,
+                {"destination": destination.label, "consumers": consumers},
+            )
+        self.delete(address, "deleted")
+
+    def delete_temporaries(self, connection_id: str) -> None:
+        """Delete what a connection leaves behind when it ends (TMP-06)."""
+        for text in [text for text, owner in self._owners.items() if owner == connection_id]:
+            self.delete(text, "deleted with the connection that made it")
+
+    # -- client ids ---------------------------------------------------------------------------------------------
+
+    def claim_client_id(self, client_id: str, connection_id: str) -> None:
+        """Give a connection a client id (SUB-30).
+
+        Raises:
+            RequestError: INVALID_CLIENT_ID if it is empty or too long, or a live connection holds it (SUB-31).
+        """
+        if not client_id or len(client_id) > MAX_IDENTIFIER_CHARS:
+            raise RequestError(
+                f"a client id has 1 to {MAX_IDENTIFIER_CHARS} characters, this one has {len(client_id)}",
+                ErrorCode.INVALID_CLIENT_ID,
+            )
+        holder = self._client_ids.get(client_id)
+        if holder is not None and holder != connection_id:
+            raise RequestError(
+                f"client id {client_id!r} is in use by connection {holder}; close that one, or take another id",
+                ErrorCode.INVALID_CLIENT_ID,
+                {"client_id": client_id},
+            )
+        self._client_ids[client_id] = connection_id
+        self._connections[connection_id] = client_id
+
+    def free_client_id(self, client_id: str, connection_id: str) -> None:
+        """A connection ends or takes its id back (CON-11). Without effect if another one holds the id."""
+        if self._client_ids.get(client_id) == connection_id:
+            del self._client_ids[client_id]
+            del self._connections[connection_id]
+
+    def client_id_of(self, connection_id: str) -> str | None:
+        """The client id of a connection, or None."""
+        return self._connections.get(connection_id)
+
+    # -- sending ------------------------------------------------------------------------------------------------
+
+    def send(self, address: Address | str, envelope: Envelope, now: int, connection: str | None = None) -> None:
+        """Send a message; a topic's subscriptions all get it or none does.
+
+        Args:
+            address: where to; made if it does not exist.
+            envelope: the message.
+            now: ms epoch.
+            connection: id of the sender's connection, for no_local.
+
+        Raises:
+            AddressError, RequestError: as :meth:`declare`; RESOURCE_ALLOCATION if a limit would be passed.
+        """
+        destination = self._routes.get(address)  # type: ignore[arg-type]  # an Address is not found
+        if destination is None:
+            destination = self.declare(address, connection)
+        policy = destination.policy
+        if policy.special:
+            envelope = self._prepare(destination, envelope, now, connection)
+        if isinstance(destination, Queue):
+            destination.accept(envelope, now)
+        else:
+            destination.publish(envelope, now, connection)
+
+    def commit(self, sends: Iterable[tuple[Address | str, Envelope]], now: int, connection: str | None = None) -> None:
+        """Send several messages, all or none (TXN-10), in order (TXN-12).
+
+        Raises:
+            AddressError, RequestError: as :meth:`send`; nothing has been sent then.
+        """
+        checked: list[tuple[Destination, Envelope]] = []
+        load: dict[Queue, list[int]] = {}
+        for address, envelope in sends:
+            destination = self.declare(address, connection)
+            if destination.policy.special:
+                envelope = _overridden(destination.policy, envelope, now)
+                if destination.policy.limited:
+                    queues = (
+                        destination.matching(envelope, connection) if isinstance(destination, Topic) else (destination,)
+                    )
+                    for queue in queues:
+                        messages_bytes = load.setdefault(queue, [0, 0])
+                        messages_bytes[0] += 1
+                        messages_bytes[1] += len(envelope.packed)
+            checked.append((destination, envelope))
+        for queue, (messages, size) in load.items():
+            queue.check(messages, size)
+        for destination, envelope in checked:
+            if isinstance(destination, Queue):
+                destination.accept(envelope, now)
+            else:
+                destination.publish(envelope, now, connection)
+
+    def _prepare(self, destination: Destination, envelope: Envelope, now: int, connection: str | None) -> Envelope:
+        envelope = _overridden(destination.policy, envelope, now)
+        if destination.policy.limited:
+            if isinstance(destination, Topic):
+                destination.check(envelope, connection)
+            else:
+                destination.check(1, len(envelope.packed))
+        return envelope
+
+    # -- receiving ----------------------------------------------------------------------------------------------
+
+    def open_consumer(
+        self,
+        port: DeliveryPort,
+        consumer_id: int,
+        address: Address | str,
+        selector: Condition | None = None,
+        *,
+        connection: str,
+        client_id: str | None = None,
+        no_local: bool = False,
+        subscription: str | None = None,
+        durable: bool = False,
+        shared: bool = False,
+        credit: int = 0,
+        now: int,
+    ) -> Consumer:
+        """Open a consumer; nothing is left behind if that is refused.
+
+        Args:
+            port: where deliveries go.
+            consumer_id: what the port is told with each.
+            address: a queue, or a topic; made if it does not exist.
+            selector: the compiled selector, None for none.
+            connection: id of the consumer's connection.
+            client_id: of that connection.
+            no_local: topics: not what the same connection publishes (SES-21); ignored for queues.
+            subscription: name; needed for durable and shared ones.
+            durable: the subscription outlives its consumers.
+            shared: several consumers may share it.
+            credit: messages that may be delivered at once.
+            now: ms epoch.
+
+        Raises:
+            AddressError, RequestError: as :meth:`declare`; INVALID_DESTINATION for what does not fit the kind of
+                destination (SES-33) or a temporary one of another connection (TMP-03); ILLEGAL_STATE, SUBSCRIPTION_IN_USE
+                by section 29.
+        """
+        destination = self.declare(address, connection)
+        owner = self._owners.get(destination.label)
+        if owner is not None and owner != connection:
+            raise RequestError(
+                f"{destination.label} belongs to another connection; only that one may consume from it",
+                ErrorCode.INVALID_DESTINATION,
+                {"destination": destination.label},
+            )
+        if isinstance(destination, Queue):
+            if durable or shared or subscription is not None:
+                raise RequestError(
+                    f"{destination.label} is a queue; only topics have durable or shared subscriptions",
+                    ErrorCode.INVALID_DESTINATION,
+                    {"destination": destination.label},
+                )
+            return destination.open_consumer(port, consumer_id, selector, credit, now)
+        if durable or shared:
+            found = self._subscribe(
+                destination, subscription, client_id, selector, durable, shared, no_local, connection, owner
+            )
+        else:
+            found = Subscription(
+                destination,
+                None,
+                client_id,
+                selector,
+                durable=False,
+                shared=False,
+                no_local=no_local,
+                connection=connection,
+            )
+            destination.add(found)
+        return found.queue.open_consumer(port, consumer_id, None, credit, now, found)
+
+    def _subscribe(
+        self,
+        topic: Topic,
+        name: str | None,
+        client_id: str | None,
+        condition: Condition | None,
+        durable: bool,
+        shared: bool,
+        no_local: bool,
+        connection: str,
+        owner: str | None,
+    ) -> Subscription:
+        """The durable or shared subscription of that name, resumed or made; section 29 says when neither may be."""
+        if not name or len(name) > MAX_IDENTIFIER_CHARS:  # SUB-28, SUB-29
+            raise RequestError(
+                f"a subscription name has 1 to {MAX_IDENTIFIER_CHARS} characters, this one has {len(name or '')}",
+                ErrorCode.ILLEGAL_STATE,
+            )
+        if durable and not shared and client_id is None:  # SUB-10
+            raise RequestError(
+                f"the unshared durable subscription {name!r} needs a client id; set one on the connection first",
+                ErrorCode.ILLEGAL_STATE,
+            )
+        if durable and owner is not None:  # TMP-10
+            raise RequestError(
+                f"{topic.label} is temporary; a durable subscription would outlive it",
+                ErrorCode.INVALID_DESTINATION,
+                {"destination": topic.label},
+            )
+        if shared:
+            no_local = False  # no such argument exists for shared subscriptions (SES-23)
+        known = self.subscriptions if durable else self.shared
+        key = (client_id, name)
+        found = known.get(key)
+        if found is not None:
+            if found.shared != shared:  # SUB-16
+                raise _in_use(
+                    found, "shared" if found.shared else "unshared", "exists with the same name; unsubscribe it"
+                )
+            if found.active and not shared:  # SUB-11
+                raise _in_use(found, "unshared", "has a consumer already; close that one")
+            if found.is_for(topic, condition, no_local):  # SUB-12
+                if not shared:
+                    found.connection = connection  # SUB-21: no_local follows the consumer
+                return found
+            if found.active:  # SUB-14
+                raise _in_use(found, "shared", "is in use with another topic or selector; close its consumers")
+            self._refuse_if_held(found)
+            self.drop_subscription(found)  # SUB-13, SUB-15
+        found = Subscription(
+            topic,
+            name,
+            client_id,
+            condition,
+            durable=durable,
+            shared=shared,
+            no_local=no_local,
+            connection=None if shared else connection,
+        )
+        known[key] = found
+        topic.add(found)
+        return found
+
+    def unsubscribe(self, client_id: str | None, name: str) -> None:
+        """Delete a durable subscription and what it has collected.
+
+        Raises:
+            RequestError: INVALID_DESTINATION if there is none (SUB-24); SUBSCRIPTION_IN_USE if it has a consumer
+                (SUB-25) or a message of it is not acknowledged (SUB-26).
+        """
+        found = self.subscriptions.get((client_id, name))
+        if found is None:
+            whose = "without a client id" if client_id is None else f"of client id {client_id!r}"
+            raise RequestError(
+                f"there is no durable subscription {name!r} {whose}",
+                ErrorCode.INVALID_DESTINATION,
+                {"subscription": name},
+            )
+        if found.active:
+            raise _in_use(found, "durable", "has a consumer; close it")
+        self._refuse_if_held(found)
+        self.drop_subscription(found)
+
+    def _refuse_if_held(self, subscription: Subscription) -> None:
+        if subscription.queue.in_flight:
+            raise _in_use(
+                subscription, "durable", "has messages that are not acknowledged; do that, or close the session"
+            )
+
+    def drop_subscription(self, subscription: Subscription) -> None:
+        """A subscription ends, with what it has collected. Not for callers that must follow section 29."""
+        subscription.topic.remove(subscription)
+        subscription.queue.delete(ErrorCode.INVALID_DESTINATION, f"{subscription.queue.label} has ended")
+        if subscription.name is not None:
+            known = self.subscriptions if subscription.durable else self.shared
+            del known[(subscription.client_id, subscription.name)]
+
+    def recover(self, handed: Iterable[tuple[Consumer, int]], now: int) -> None:
+        """Recover the consumers of a session: all lose their credit before the first gives anything back, so that none
+        is given what another of the same session returns (ACK-08, RECOVER and ROLLBACK).
+
+        Args:
+            handed: each consumer, closed ones included, with the tag of the last message its application has seen.
+            now: ms epoch.
+        """
+        pairs = list(handed)
+        for consumer, _ in pairs:
+            consumer.halt()
+        for consumer, tag in pairs:
+            consumer.recover(tag, now)
+
+    # -- browsing -----------------------------------------------------------------------------------------------
+
+    def browse(
+        self, address: Address | str, selector: Condition | None, cursor: Any, limit: int, now: int
+    ) -> tuple[int | None, list[tuple[int, Envelope]]]:
+        """A page of what waits in a queue, in the order in which it would be delivered (BRW-03); changes nothing.
+
+        Args:
+            address: of a queue.
+            selector: only what matches.
+            cursor: what the last page answered; None for the first.
+            limit: messages of the page; 0 only verifies the queue.
+            now: ms epoch; expired messages are not shown (BRW-09).
+
+        Returns:
+            Cursor of the next page, None at the end; and pairs of delivery count and message. A page may be short, even
+            empty, before the end: the work for one is bounded.
+
+        Raises:
+            AddressError, RequestError: as :meth:`declare`; INVALID_DESTINATION for a topic (BRW-12).
+        """
+        queue = self.queue(address)
+        after = pages.check_cursor(cursor)
+        following, entries = pages.page(queue, selector, after, limit, now)
+        return following, [(entry.count + 1, entry.envelope) for entry in entries]
+
+    def queue(self, address: Address | str) -> Queue:
+        """The queue with this address; made if there is none.
+
+        Raises:
+            AddressError, RequestError: as :meth:`declare`; INVALID_DESTINATION for a topic.
+        """
+        destination = self.declare(address)
+        if isinstance(destination, Topic):
+            raise RequestError(
+                f"{destination.label} is a topic; only queues can be browsed or managed message by message",
+                ErrorCode.INVALID_DESTINATION,
+                {"destination": destination.label},
+            )
+        return destination
+
+    # -- dead letters -------------------------------------------------------------------------------------------
+
+    def bury(self, queue: Queue, entry: Entry, reason: str, now: int) -> bool:
+        """Move a message to its dead-letter queue (D-22); False if that is not possible and it must stay."""
+        return dead_letters.bury(self, queue, entry, reason, now)
+
+
+def _overridden(policy: DestinationPolicy, envelope: Envelope, now: int) -> Envelope:
+    """The message with what the administrator prescribes (D-21); the headers show it."""
+    if not policy.overrides:
+        return envelope
+    fields = list(envelope.fields)
+    if policy.delivery_mode is not None:
+        fields[DELIVERY_MODE] = policy.delivery_mode
+    if policy.priority is not None:
+        fields[PRIORITY] = policy.priority
+    sent = fields[TIMESTAMP] or now
+    if policy.time_to_live is not None:
+        fields[EXPIRATION] = sent + policy.time_to_live if policy.time_to_live else 0
+    if policy.delay is not None:
+        fields[DELIVERY_TIME] = sent + policy.delay if policy.delay else 0
+    return Envelope(tuple(fields))
+
+
+def _in_use(subscription: Subscription, kind: str, why: str) -> RequestError:
+    return RequestError(
+        f"the {kind} subscription {subscription.name!r} to {subscription.topic.label} {why} first",
+        ErrorCode.SUBSCRIPTION_IN_USE,
+        {"subscription": subscription.name},
+    )

@@ -1,0 +1,100 @@
+"""What an administrator decides about destinations, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+__all__ = ["DestinationPolicy", "DomainSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationPolicy:
+    """Rules for the destinations that a pattern names. The defaults change nothing and cost nothing.
+
+    Attributes:
+        max_attempts: deliveries of one message before it is dead-lettered (D-22); 0 for no limit.
+        redelivery_delay: ms that a message which came back marked waits (D-33).
+        redelivery_factor: by which the delay grows with each further attempt.
+        redelivery_delay_max: ms, upper bound of the grown delay.
+        dead_letter_expired: expired messages are dead-lettered too, instead of only counted.
+        max_messages: messages that may wait; more are refused with RESOURCE_ALLOCATION. 0 for no limit. What is in
+            flight does not count: credit bounds that.
+        max_bytes: the same for the packed bytes of waiting messages.
+        delivery_mode: overrides the sender's (D-21): 1 NON_PERSISTENT, 2 PERSISTENT.
+        priority: overrides the sender's, 0 … 9.
+        time_to_live: overrides the sender's, in ms; 0 for "never expires".
+        delay: overrides the sender's delivery delay, in ms.
+    """
+
+    max_attempts: int = 6
+    redelivery_delay: int = 0
+    redelivery_factor: float = 1.0
+    redelivery_delay_max: int = 3_600_000
+    dead_letter_expired: bool = False
+    max_messages: int = 0
+    max_bytes: int = 0
+    delivery_mode: int | None = None
+    priority: int | None = None
+    time_to_live: int | None = None
+    delay: int | None = None
+    overrides: bool = field(init=False, default=False, repr=False)
+    limited: bool = field(init=False, default=False, repr=False)
+    special: bool = field(init=False, default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("max_attempts", "redelivery_delay", "redelivery_delay_max", "max_messages", "max_bytes"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, it is {getattr(self, name)}")
+        for name in ("time_to_live", "delay"):
+            if (getattr(self, name) or 0) < 0:
+                raise ValueError(f"{name} must not be negative, it is {getattr(self, name)}")
+        if self.redelivery_factor < 1:
+            raise ValueError(f"redelivery_factor must be at least 1, it is {self.redelivery_factor}")
+        if self.delivery_mode not in (None, 1, 2):
+            raise ValueError(f"delivery_mode must be 1 or 2, it is {self.delivery_mode}")
+        if self.priority is not None and not 0 <= self.priority <= 9:
+            raise ValueError(f"priority must be 0 to 9, it is {self.priority}")
+        # Answered once: a send asks for them.
+        overrides = not (self.delivery_mode is self.priority is self.time_to_live is self.delay is None)
+        limited = self.max_messages > 0 or self.max_bytes > 0
+        object.__setattr__(self, "overrides", overrides)
+        object.__setattr__(self, "limited", limited)
+        object.__setattr__(self, "special", overrides or limited)
+
+    def redelivery_delay_after(self, attempts: int) -> int:
+        """Ms that a message waits after its `attempts`-th failed delivery."""
+        if not self.redelivery_delay:
+            return 0
+        try:
+            grown = self.redelivery_delay * self.redelivery_factor ** (attempts - 1)
+        except OverflowError:
+            return self.redelivery_delay_max
+        return int(min(grown, self.redelivery_delay_max))
+
+
+@dataclass(frozen=True, slots=True)
+class DomainSettings:
+    """Settings of the broker's body.
+
+    Attributes:
+        policies: pairs of a pattern over the destination's text (``queue:orders.*``) and its policy; the first that
+            fits is taken.
+        default_policy: for destinations that no pattern fits.
+        auto_create: make a queue or topic when it is first named.
+        max_destinations: destinations of one namespace, temporary ones included.
+        max_namespaces: namespaces of the broker.
+    """
+
+    policies: tuple[tuple[str, DestinationPolicy], ...] = ()
+    default_policy: DestinationPolicy = field(default_factory=DestinationPolicy)
+    auto_create: bool = True
+    max_destinations: int = 100_000
+    max_namespaces: int = 10_000
+
+    def policy_for(self, address: str) -> DestinationPolicy:
+        """The policy of the destination with this address in text."""
+        for pattern, policy in self.policies:
+            if fnmatchcase(address, pattern):
+                return policy
+        return self.default_policy

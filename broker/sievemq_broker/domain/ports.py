@@ -1,0 +1,62 @@
+"""What the domain needs from outside, as protocols: where deliveries go, who hears of events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from sievemq_core.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.entry import Entry
+    from sievemq_broker.domain.queue import Queue
+
+__all__ = ["DeliveryPort", "Observer"]
+
+
+class DeliveryPort(Protocol):
+    """The connection of a consumer. None of its methods may call back into the domain before it returns."""
+
+    @property
+    def writable(self) -> bool:
+        """False while the connection has more to write than its high-water mark allows: its consumers then count as
+        having no credit, until :meth:`Consumer.resume` says otherwise."""
+
+    def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
+        """Send a message: `tag` 1, 2, 3, … of the consumer, `count` 1 for a first delivery (JSX-12)."""
+
+    def recall(self, consumer_id: int, tags: list[int]) -> None:
+        """Ask for buffered messages back; answered by :meth:`Consumer.release`."""
+
+    def closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
+        """The consumer is gone: its destination was deleted, or an administrator closed it."""
+
+    def settled(self, consumer_id: int) -> None:
+        """An open WANT is answered: what could be delivered has been."""
+
+
+class Observer(Protocol):
+    """Hears what becomes of messages: a journal, a tap, a log. Costs nothing where there is none.
+
+    An entry is known by its queue and ``entry.sequence``; the envelope is still there when a method is called.
+    """
+
+    def accepted(self, queue: Queue, entry: Entry) -> None:
+        """A message entered a queue; it may be scheduled for later (``entry.state``)."""
+
+    def acknowledged(self, queue: Queue, entry: Entry) -> None:
+        """It was acknowledged and is gone."""
+
+    def returned(self, queue: Queue, entry: Entry) -> None:
+        """It came back, marked as redelivered; ``entry.count`` says how often it was handed out."""
+
+    def expired(self, queue: Queue, entry: Entry) -> None:
+        """It outlived its time and is gone (EXP-05)."""
+
+    def dead_lettered(self, queue: Queue, entry: Entry, reason: str) -> None:
+        """It was moved to a dead-letter queue (D-22)."""
+
+    def removed(self, queue: Queue, entry: Entry) -> None:
+        """An administrator removed or moved it, or its queue was deleted."""
+
+    def unreadable(self, queue: Queue, entry: Entry, error: Exception) -> None:
+        """Its properties cannot be decoded, so no selector was asked: it stays on the queue (D-14)."""

@@ -1,0 +1,586 @@
+"""A queue: messages come in, wait in order, go to consumers, and are acknowledged or come back.
+
+    send ─► accept ─┬─ a consumer can take it ──────────► window of the consumer ─► acknowledge
+                    ├─ nobody can: place ─► views ─ serve ─┘        │
+                    └─ not yet: scheduled ─ on_deadline ─► arrive   └─► give_back ─► arrive | scheduled | dead letter
+
+A subscription owns one of these as well; only what happens before :meth:`Queue.accept` differs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sievemq_broker.domain import recall
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry, key_of
+from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.ports import DeliveryPort, Observer
+from sievemq_broker.domain.scan import Scan, fill_from_index, lookup_for
+from sievemq_broker.domain.view import ALL_SCANNED, View
+from sievemq_broker.matching.condition import Condition, group_key
+from sievemq_broker.matching.index import SelectorIndex
+from sievemq_broker.matching.lookup import ValueIndex
+from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.message.envelope import Envelope
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.namespace import Namespace
+    from sievemq_broker.domain.subscription import Subscription
+
+__all__ = ["Queue"]
+
+#: Entries examined before open_consumer returns: a small backlog is complete at once, a large one is pending work.
+FIRST_SLICE = 1_000
+
+
+class Queue:
+    """Messages in order, and who gets them.
+
+    Attributes:
+        label: how it is named in logs and errors, such as ``queue:orders``.
+        policy: limits, redelivery, overrides.
+        depth: messages waiting (not those in flight, not scheduled ones).
+        bytes: their packed size.
+        scheduled: messages that wait for a moment, by sequence.
+        paused: an administrator stopped deliveries; sending goes on.
+        acknowledged, redelivered, expired, dead_lettered, removed, unreadable: what became of messages, as counts.
+        sequence: of the latest arrival.
+    """
+
+    __slots__ = (
+        "_again",
+        "_dead",
+        "_dead_limit",
+        "_delivered_before",
+        "_direct",
+        "_turn",
+        "acknowledged",
+        "bytes",
+        "consumers",
+        "dead_lettered",
+        "deleted",
+        "depth",
+        "expired",
+        "holders",
+        "index",
+        "label",
+        "lookups",
+        "main",
+        "namespace",
+        "observer",
+        "paused",
+        "policy",
+        "redelivered",
+        "removed",
+        "scans",
+        "scheduled",
+        "sequence",
+        "subscription",
+        "unreadable",
+        "views",
+    )
+
+    def __init__(self, label: str, policy: DestinationPolicy, namespace: Namespace) -> None:
+        self.label = label
+        self.policy = policy
+        self.namespace = namespace
+        self.observer: Observer | None = namespace.broker.observer
+        self.subscription: Subscription | None = None
+        self.main = View(None)
+        self.views: dict[object, View] = {}
+        self.index: SelectorIndex[View] = SelectorIndex()
+        self.lookups: dict[str, ValueIndex[Entry]] = {}
+        self.scans: list[Scan] = []
+        self.consumers: list[Consumer] = []
+        #: closed consumers whose session still holds messages (MCO-09).
+        self.holders: set[Consumer] = set()
+        self.scheduled: dict[int, Entry] = {}
+        self.paused = False
+        self.deleted = False
+        self.depth = 0
+        self.bytes = 0
+        self.sequence = 0
+        self.acknowledged = 0
+        self.redelivered = 0
+        self.expired = 0
+        self.dead_lettered = 0
+        self.removed = 0
+        self.unreadable = 0
+        self._again = 0  # sequences given a second time, to messages that were scheduled
+        self._delivered_before = 0
+        self._turn = 0
+        self._dead = 0
+        self._dead_limit = 1_024
+        self._direct = self.observer is None
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.label} depth={self.depth} in_flight={self.in_flight} consumers={len(self.consumers)}>"
+
+    @property
+    def enqueued(self) -> int:
+        """Messages accepted so far."""
+        return self.sequence - self._again
+
+    @property
+    def delivered(self) -> int:
+        """Deliveries made so far, repeated ones included."""
+        return self._delivered_before + sum(consumer.tag for consumer in self.consumers)
+
+    @property
+    def in_flight(self) -> int:
+        """Messages delivered and not acknowledged."""
+        held = sum(consumer.unacknowledged for consumer in self.consumers)
+        return held + sum(consumer.unacknowledged for consumer in self.holders)
+
+    # -- in -----------------------------------------------------------------------------------------------------
+
+    def check(self, messages: int, size: int) -> None:
+        """Raise unless so many messages of so many bytes in all may be added.
+
+        Raises:
+            RequestError: RESOURCE_ALLOCATION, the policy's limit would be passed.
+        """
+        policy = self.policy
+        if policy.max_messages and self.depth + len(self.scheduled) + messages > policy.max_messages:
+            raise RequestError(
+                f"{self.label} holds {self.depth + len(self.scheduled)} messages and may hold {policy.max_messages}; "
+                "consume or purge some, or raise max_messages in its policy",
+                ErrorCode.RESOURCE_ALLOCATION,
+                {"destination": self.label, "limit": "max_messages"},
+            )
+        if policy.max_bytes and self.bytes + size > policy.max_bytes:
+            raise RequestError(
+                f"{self.label} holds {self.bytes} bytes and may hold {policy.max_bytes}; this would add {size}; "
+                "consume or purge some, or raise max_bytes in its policy",
+                ErrorCode.RESOURCE_ALLOCATION,
+                {"destination": self.label, "limit": "max_bytes"},
+            )
+
+    def accept(self, envelope: Envelope, now: int) -> None:
+        """Add a message, and deliver it if somebody can take it. Cannot fail: limits were checked before."""
+        if envelope.delivery_time > now:
+            self._schedule_new(envelope, now)
+            return
+        sequence = self.sequence = self.sequence + 1
+        expiration = envelope.expiration
+        if expiration and expiration <= now:
+            self._expire(Entry(sequence, envelope), now)
+            return
+        entry = Entry(sequence, envelope, HELD)
+        if self._direct:
+            # Nobody has a selector: the next consumer with credit takes it, and no structure needs to know.
+            main = self.main
+            if not main.waiting:
+                ready = main.ready
+                while ready:
+                    consumer = ready[0]
+                    if consumer.credit > 0 and consumer.port.writable:
+                        tag = consumer.tag = consumer.tag + 1
+                        consumer.credit -= 1
+                        consumer.window.append(entry)
+                        consumer.port.deliver(consumer.id, tag, 1, envelope.packed)
+                        if len(ready) > 1:
+                            ready.rotate(-1)
+                        return
+                    ready.popleft()
+                    consumer.listed = False
+                entry.state = READY
+                self._place(entry, ())
+                return
+        elif self.observer is not None:
+            self.observer.accepted(self, entry)
+        entry.state = READY
+        self._arrive(entry)
+
+    def _schedule_new(self, envelope: Envelope, now: int) -> None:
+        sequence = self.sequence = self.sequence + 1
+        entry = Entry(sequence, envelope, DELAYED)
+        if self.observer is not None:
+            self.observer.accepted(self, entry)
+        self._schedule(entry, envelope.delivery_time)
+
+    def _schedule(self, entry: Entry, when: int) -> None:
+        """Let an entry wait for a moment. It expires before if it must (EXP-10)."""
+        entry.state = DELAYED
+        envelope = entry.envelope
+        envelope.compact()
+        self.scheduled[entry.sequence] = entry
+        self.bytes += len(envelope.packed)
+        deadline = min(when, envelope.expiration) if envelope.expiration else when
+        self.namespace.broker.deadlines.push(deadline, self, entry)
+
+    def on_deadline(self, entry: Entry, when: int, now: int) -> None:
+        """The moment of an entry has come: it expires, or stops being delayed."""
+        expiration = entry.envelope.expiration
+        if entry.state != DELAYED:
+            if expiration and expiration <= now:
+                self._drop_waiting(entry)
+                self._expire(entry, now)
+            return
+        if self.scheduled.pop(entry.sequence, None) is None:
+            return
+        self.bytes -= len(entry.envelope.packed)
+        if expiration and expiration <= now:
+            self._expire(entry, now)
+            return
+        if entry.count:
+            entry.state = STRAY  # end of a redelivery delay: to the front (ORD-07)
+        else:
+            # It arrives now: behind what came in the meantime (ORD-05).
+            self.sequence += 1
+            self._again += 1
+            entry.sequence = self.sequence
+            entry.state = READY
+        self._arrive(entry)
+
+    # -- who gets it --------------------------------------------------------------------------------------------
+
+    def _arrive(self, entry: Entry) -> None:
+        """Deliver an entry to a consumer that can take it, or let it wait (READY or STRAY)."""
+        matched = self._match(entry) if self.views else ()
+        if not self.paused:
+            consumer = self._choose(entry, matched)
+            if consumer is not None:
+                self._hand(consumer, entry)
+                return
+        self._place(entry, matched)
+
+    def _match(self, entry: Entry) -> list[View]:
+        index = self.index
+        matched = index.match(entry.envelope)
+        if index.error is not None:
+            error, index.error = index.error, None
+            self.unreadable += 1
+            if self.observer is not None:
+                self.observer.unreadable(self, entry, error)
+        return matched
+
+    def _choose(self, entry: Entry, matched: list[View] | tuple[()]) -> Consumer | None:
+        """The consumer whose turn it is: first those that wait, longest waiting first, then the one served longest ago.
+        A view with an available consumer has nothing waiting that could be served, so nothing is overtaken."""
+        best: Consumer | None = None
+        for view in (self.main, *matched):
+            if view.scanning != ALL_SCANNED and not self._shown(view, entry):
+                continue
+            consumer = self._next(view)
+            if consumer is not None and (
+                best is None or (consumer.waiting, -consumer.turn) > (best.waiting, -best.turn)
+            ):
+                best = consumer
+        return best
+
+    @staticmethod
+    def _shown(view: View, entry: Entry) -> bool:
+        """False if something the view's scan has still to find goes before `entry`, or is `entry`."""
+        if entry.state == READY:
+            return entry.envelope.priority > view.scanning
+        return key_of(entry) <= view.scanned
+
+    @staticmethod
+    def _next(view: View) -> Consumer | None:
+        """The consumer of a view that is next, if any can take a message."""
+        waiting = view.waiting
+        while waiting:
+            consumer = waiting[0]
+            if consumer.waiting and consumer.credit > 0 and consumer.port.writable:
+                return consumer
+            waiting.popleft()  # resume() brings one back whose port was not writable
+        ready = view.ready
+        while ready:
+            consumer = ready[0]
+            if consumer.credit > 0 and consumer.port.writable:
+                return consumer
+            ready.popleft()
+            consumer.listed = False
+        return None
+
+    def _hand(self, consumer: Consumer, entry: Entry) -> None:
+        """Deliver. The consumer is the next one of its view."""
+        entry.state = HELD
+        tag = consumer.tag = consumer.tag + 1
+        consumer.credit -= 1
+        consumer.window.append(entry)
+        self._turn = consumer.turn = self._turn + 1
+        consumer.port.deliver(consumer.id, tag, entry.count + 1, entry.envelope.packed)
+        view = consumer.view
+        if consumer.waiting:
+            consumer.waiting = False
+            if view.waiting and view.waiting[0] is consumer:
+                view.waiting.popleft()
+            if consumer.asked:
+                consumer.asked = False
+                consumer.port.settled(consumer.id)
+        ready = view.ready
+        if len(ready) > 1 and ready[0] is consumer:
+            ready.rotate(-1)
+
+    def serve(self, view: View, now: int) -> None:
+        """Deliver what waits in a view, as far as its consumers can take it."""
+        if self.paused:
+            return
+        while (consumer := self._next(view)) is not None:
+            entry = view.first()
+            if entry is None:
+                return
+            view.take(entry)
+            self._unplace(entry)
+            expiration = entry.envelope.expiration
+            if expiration and expiration <= now:
+                self._expire(entry, now)  # EXP-05: also what the timer has not reached yet
+            else:
+                self._hand(consumer, entry)
+
+    # -- waiting ------------------------------------------------------------------------------------------------
+
+    def _place(self, entry: Entry, matched: list[View] | tuple[()]) -> None:
+        """Let an entry wait in all views that show it."""
+        envelope = entry.envelope
+        if entry.state == READY:
+            priority = envelope.priority
+            self.main.push(entry, priority)
+            for view in matched:
+                if view.scanning < priority:
+                    view.push(entry, priority)
+        else:
+            priority = 10  # known to every scan: it goes to the heaps
+            self.main.push_back(entry)
+            for view in matched:
+                view.push_back(entry)
+        for lookup in self.lookups.values():
+            if lookup.scanning < priority and lookup.add(entry):
+                entry.places += 1
+        self.depth += 1
+        self.bytes += len(envelope.packed)
+        if envelope.expiration:
+            self.namespace.broker.deadlines.push(envelope.expiration, self, entry)
+        envelope.compact()
+
+    def _unplace(self, entry: Entry) -> None:
+        """An entry stops waiting. Its places in other views become tombstones."""
+        self.depth -= 1
+        envelope = entry.envelope
+        self.bytes -= len(envelope.packed)
+        entry.state = HELD
+        if envelope.expiration:
+            self.namespace.broker.deadlines.void()
+        if entry.places:
+            self._dead += entry.places
+            entry.places = 0
+            if self._dead > self._dead_limit:
+                self._compact()
+
+    def _compact(self) -> None:
+        """Drop all tombstones. Runs when at least half of all references are some, so each is paid for once."""
+        total = 0
+        for view in (self.main, *self.views.values()):
+            view.compact()
+            total += len(view)
+        for lookup in self.lookups.values():
+            lookup.compact(lambda entry: entry.state <= STRAY)
+            total += len(lookup)
+        self._dead = 0
+        self._dead_limit = max(1_024, total)
+
+    def _drop_waiting(self, entry: Entry) -> None:
+        """Take a waiting entry out, wherever it stands."""
+        self._unplace(entry)
+        self._dead += 1
+        entry.state = GONE
+
+    def _expire(self, entry: Entry, now: int) -> None:
+        """EXP-05. The entry is in no view any more, or a tombstone there."""
+        self.expired += 1
+        if self.observer is not None:
+            self.observer.expired(self, entry)
+        if self.policy.dead_letter_expired and self.namespace.bury(self, entry, "expired", now):
+            self.dead_lettered += 1
+        entry.state = GONE
+        del entry.envelope
+
+    # -- back ---------------------------------------------------------------------------------------------------
+
+    def give_back(
+        self, unmarked: list[Entry], now: int, marked: list[Entry] | None = None, suspects: int | None = None
+    ) -> None:
+        """Take back what a consumer held, in the original order.
+
+        Args:
+            unmarked: nobody has seen these; count and place are as before (MCO-10).
+            now: ms epoch.
+            marked: these may have been seen: count + 1, redelivered (ACK-08), dead-lettered after too many attempts.
+            suspects: how many of `marked` may be dead-lettered now; None for all.
+        """
+        back: list[tuple[int, Entry]] = []
+        for entry in unmarked:
+            entry.state = STRAY
+            back.append((key_of(entry), entry))
+        for number, entry in enumerate(marked or ()):
+            if self._mark(entry, now, suspects is None or number < suspects):
+                back.append((key_of(entry), entry))
+        back.sort()
+        for _, entry in back:
+            envelope = entry.envelope
+            if self.deleted:
+                entry.state = GONE
+                del entry.envelope
+            elif envelope.expiration and envelope.expiration <= now:
+                self._expire(entry, now)
+            else:
+                self._arrive(entry)
+
+    def _mark(self, entry: Entry, now: int, suspect: bool) -> bool:
+        """Count a failed delivery; False if the entry does not come back now."""
+        entry.state = STRAY
+        entry.count += 1
+        if entry.count == 1:
+            entry.failed = now
+        self.redelivered += 1
+        if self.deleted:
+            return True
+        if self.observer is not None:
+            self.observer.returned(self, entry)
+        policy = self.policy
+        if suspect and 0 < policy.max_attempts <= entry.count and self.namespace.bury(self, entry, "attempts", now):
+            self.dead_lettered += 1
+            entry.state = GONE
+            del entry.envelope
+            return False
+        delay = policy.redelivery_delay_after(entry.count)
+        if delay:
+            self._schedule(entry, now + delay)
+            return False
+        return True
+
+    # -- consumers ----------------------------------------------------------------------------------------------
+
+    def open_consumer(
+        self,
+        port: DeliveryPort,
+        consumer_id: int,
+        condition: Condition | None,
+        credit: int,
+        now: int,
+        subscription: Subscription | None = None,
+    ) -> Consumer:
+        """Add a consumer; what waits for it is delivered at once, up to `credit` messages."""
+        view = self.main if condition is None else self._view(condition)
+        consumer = Consumer(consumer_id, port, self, view, subscription)
+        view.consumers.append(consumer)
+        self.consumers.append(consumer)
+        consumer.grant(credit, now)
+        return consumer
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """A consumer stops being served. What it holds stays with it."""
+        consumer.open = False
+        consumer.credit = 0
+        self._delivered_before += consumer.tag
+        view = consumer.view
+        view.consumers.remove(consumer)
+        if consumer.listed:
+            consumer.listed = False
+            view.ready.remove(consumer)
+        if consumer.waiting and consumer in view.waiting:
+            view.waiting.remove(consumer)
+        self.consumers.remove(consumer)
+        self.holders.add(consumer)
+        if view.condition is not None and not view.consumers:
+            del self.views[group_key(view.condition)]
+            self.index.remove(view)
+            self.scans = [scan for scan in self.scans if not scan.forget(view)]
+            self._set_direct()
+
+    def forget_if_done(self, consumer: Consumer) -> None:
+        """Forget a closed consumer that holds nothing any more."""
+        if not consumer.window:
+            self.holders.discard(consumer)
+
+    def _set_direct(self) -> None:
+        self._direct = not self.views and not self.paused and self.observer is None
+
+    def _view(self, condition: Condition) -> View:
+        """The view of a selector; made, and filled from the backlog, if nobody used it before."""
+        key = group_key(condition)
+        view = self.views.get(key)
+        if view is not None:
+            return view
+        view = self.views[key] = View(condition)
+        self.index.add(condition, view)
+        self._direct = False
+        if self.depth and not fill_from_index(self, view):
+            scan = Scan(self, view, lookup_for(self, view))
+            self.scans.append(scan)
+            if len(self.scans) > 1 or not scan.step(FIRST_SLICE):
+                self.namespace.broker.add_work(self)
+            else:
+                self.scans.remove(scan)
+        return view
+
+    def work(self, budget: int, now: int) -> int:
+        """Carry on with looking through the backlog.
+
+        Returns:
+            Entries examined, at most `budget`. Less means that nothing is left to do.
+        """
+        done = 0
+        while self.scans and done < budget:
+            scan = self.scans[0]
+            before = scan.examined
+            finished = scan.step(budget - done)
+            done += scan.examined - before
+            if finished:
+                self.scans.remove(scan)
+            self.serve(scan.view, now)
+            if finished:
+                recall.scanned(scan.view)
+        return done
+
+    # -- administration -----------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Stop deliveries; what is delivered stays delivered, sending goes on."""
+        self.paused = True
+        self._set_direct()
+
+    def unpause(self, now: int) -> None:
+        """Deliver again."""
+        self.paused = False
+        self._set_direct()
+        self.serve(self.main, now)
+        for view in list(self.views.values()):
+            self.serve(view, now)
+
+    def clear(self) -> int:
+        """Drop everything that waits or is scheduled; what is in flight stays.
+
+        Returns:
+            How many messages that were.
+        """
+        dropped = 0
+        waiting = self.main.waits(-1, self.depth)
+        for entry in (*waiting, *self.scheduled.values()):
+            self.remove(entry)
+            dropped += 1
+        return dropped
+
+    def remove(self, entry: Entry) -> None:
+        """Take one waiting or scheduled entry out for good."""
+        if entry.state == DELAYED:
+            del self.scheduled[entry.sequence]
+            self.bytes -= len(entry.envelope.packed)
+            self.namespace.broker.deadlines.void()
+        else:
+            self._drop_waiting(entry)
+        self.removed += 1
+        if self.observer is not None:
+            self.observer.removed(self, entry)
+        entry.state = GONE
+        del entry.envelope
+
+    def delete(self, code: ErrorCode, text: str) -> None:
+        """Drop all messages and close all consumers, telling their ports."""
+        for consumer in list(self.consumers):
+            consumer.stop(code, text)
+        self.clear()
+        self.deleted = True

@@ -1,0 +1,128 @@
+"""A topic: every message goes to each subscription whose selector matches, as one copy that shares its bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.subscription import Subscription
+from sievemq_broker.matching.condition import group_key
+from sievemq_broker.matching.index import SelectorIndex
+from sievemq_core.message.envelope import Envelope
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.namespace import Namespace
+
+__all__ = ["Topic"]
+
+
+class Group:
+    """Subscriptions with the same selector: one evaluation serves all."""
+
+    __slots__ = ("queues",)
+
+    def __init__(self) -> None:
+        self.queues: list[Queue] = []
+
+
+class Topic:
+    """Fans messages out to subscriptions.
+
+    Attributes:
+        label: how it is named in logs and errors, such as ``topic:prices``.
+        policy: for each subscription's queue.
+        subscriptions: all of them.
+        published: messages accepted.
+        unreadable: messages whose properties could not be decoded (D-14); only subscriptions without selector got them.
+    """
+
+    __slots__ = (
+        "_groups",
+        "_local",
+        "_plain",
+        "index",
+        "label",
+        "namespace",
+        "policy",
+        "published",
+        "subscriptions",
+        "unreadable",
+    )
+
+    def __init__(self, label: str, policy: DestinationPolicy, namespace: Namespace) -> None:
+        self.label = label
+        self.policy = policy
+        self.namespace = namespace
+        self.subscriptions: dict[Subscription, None] = {}
+        self.index: SelectorIndex[Group] = SelectorIndex()
+        self.published = 0
+        self.unreadable = 0
+        self._plain: list[Queue] = []
+        self._groups: dict[object, Group] = {}
+        self._local = 0  # subscriptions with no_local: while there are none, nobody asks who published
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.label} subscriptions={len(self.subscriptions)}>"
+
+    def add(self, subscription: Subscription) -> None:
+        """From now on it gets what is published (SUB-35)."""
+        self.subscriptions[subscription] = None
+        self._local += subscription.no_local
+        condition = subscription.condition
+        if condition is None:
+            self._plain.append(subscription.queue)
+            return
+        key = group_key(condition)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Group()
+            self.index.add(condition, group)
+        group.queues.append(subscription.queue)
+
+    def remove(self, subscription: Subscription) -> None:
+        """It gets nothing any more."""
+        del self.subscriptions[subscription]
+        self._local -= subscription.no_local
+        condition = subscription.condition
+        if condition is None:
+            self._plain.remove(subscription.queue)
+            return
+        key = group_key(condition)
+        group = self._groups[key]
+        group.queues.remove(subscription.queue)
+        if not group.queues:
+            del self._groups[key]
+            self.index.remove(group)
+
+    def matching(self, envelope: Envelope, connection: str | None) -> list[Queue]:
+        """The queues of the subscriptions that get a message (SUB-05); selector and no_local decide now (SUB-22)."""
+        if self._groups:
+            queues = self._plain.copy()
+            for group in self.index.match(envelope):
+                queues += group.queues
+            if self.index.error is not None:
+                self.index.error = None
+                self.unreadable += 1
+        else:
+            queues = self._plain
+        if self._local and connection is not None:
+            client_id = self.namespace.client_id_of(connection)
+            queues = [
+                queue
+                for queue in queues
+                if queue.subscription is None or not queue.subscription.blocks(connection, client_id)
+            ]
+        return queues
+
+    def check(self, envelope: Envelope, connection: str | None) -> None:
+        """Raise RequestError unless every subscription that gets the message may take it: all or nobody."""
+        for queue in self.matching(envelope, connection):
+            queue.check(1, len(envelope.packed))
+
+    def publish(self, envelope: Envelope, now: int, connection: str | None) -> None:
+        """Give a message to the subscriptions that match. Cannot fail. A delayed message goes to those that exist now
+        (EXP-08): it waits in their queues."""
+        self.published += 1
+        for queue in self.matching(envelope, connection):
+            queue.accept(envelope, now)
