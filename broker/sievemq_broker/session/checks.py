@@ -1,0 +1,150 @@
+"""Checks of what a command says, beyond its form: ids, pairs, limits, selectors, times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sievemq_broker.session.session import Session
+from sievemq_core.errors import ErrorCode, ProtocolError, RequestError
+from sievemq_core.limits import MAX_CREDIT, MAX_IDENTIFIER_CHARS, MAX_PROPERTIES_BYTES
+from sievemq_core.message.envelope import BODY, DELIVERY_TIME, EXPIRATION, PROPERTIES, TIMESTAMP
+from sievemq_core.selector import CompiledSelector, compile_selector
+from sievemq_core.selector.dialect import dialect_named
+from sievemq_core.wire.codec import check_headers
+
+if TYPE_CHECKING:
+    from sievemq_broker.session.connection import BrokerConnection
+
+__all__ = [
+    "check_identifier",
+    "check_message",
+    "handed_to",
+    "pairs",
+    "shift_times",
+    "the_selector",
+    "the_session",
+    "too_much_credit",
+    "unknown",
+]
+
+
+def unknown(what: str, number: int) -> ProtocolError:
+    """An id that this connection never opened: the client has lost count."""
+    return ProtocolError(f"{what} {number} was never opened on this connection", ErrorCode.UNEXPECTED_COMMAND)
+
+
+def the_session(connection: BrokerConnection, session_id: int) -> Session:
+    """The open session with this id.
+
+    Raises:
+        RequestError: NOT_FOUND, there is none.
+    """
+    session = connection.sessions.get(session_id)
+    if session is None:
+        raise RequestError(f"session {session_id} is not open on this connection", ErrorCode.NOT_FOUND)
+    return session
+
+
+def pairs(handed: tuple[int, ...]) -> dict[int, int]:
+    """consumer id -> tag, from a flat field `handed`.
+
+    Raises:
+        ProtocolError: a consumer without its tag.
+    """
+    if len(handed) % 2:
+        raise ProtocolError(f"'handed' lists pairs of consumer and tag; {len(handed)} numbers are not pairs")
+    return dict(zip(handed[::2], handed[1::2], strict=True))
+
+
+def handed_to(connection: BrokerConnection, session: Session, handed: tuple[int, ...]) -> dict[int, int]:
+    """The pairs of `handed` that concern consumers of this session which still hold something.
+
+    Consumers that are gone are passed over: the broker may have closed one while the command was on its way.
+
+    Raises:
+        ProtocolError: a consumer of another session or of none, or a tag that was never delivered.
+    """
+    seen = pairs(handed)
+    for consumer_id, tag in tuple(seen.items()):
+        consumer = session.consumers.get(consumer_id)
+        if consumer is None:
+            if consumer_id in connection.consumers or consumer_id > connection.highest_consumer:
+                raise ProtocolError(
+                    f"'handed' names consumer {consumer_id}, which is not one of session {session.id}",
+                    ErrorCode.UNEXPECTED_COMMAND,
+                )
+            del seen[consumer_id]
+        elif tag > consumer.tag:
+            raise undelivered(consumer_id, tag, consumer.tag)
+    return seen
+
+
+def undelivered(consumer_id: int, tag: int, last: int) -> ProtocolError:
+    """A tag beyond the last one."""
+    return ProtocolError(
+        f"consumer {consumer_id} was delivered messages up to tag {last}, not {tag}", ErrorCode.UNEXPECTED_COMMAND
+    )
+
+
+def too_much_credit(consumer_id: int, credit: int) -> ProtocolError:
+    """A grant past MAX_CREDIT."""
+    return ProtocolError(
+        f"consumer {consumer_id} was granted a credit of {credit}; at most {MAX_CREDIT} can be used",
+        ErrorCode.RESOURCE_ALLOCATION,
+    )
+
+
+def the_selector(connection: BrokerConnection, text: str | None, dialect: str | None) -> CompiledSelector | None:
+    """Verify a selector; None where there is no condition (SES-22, D-12).
+
+    Raises:
+        SelectorError: with position and hint in its details.
+        RequestError: INVALID_SELECTOR, there is no such dialect.
+    """
+    try:
+        chosen = dialect_named(dialect or connection.settings.dialect)
+    except ValueError as error:
+        raise RequestError(str(error), ErrorCode.INVALID_SELECTOR) from None
+    return compile_selector(text, chosen)
+
+
+def check_identifier(what: str, text: str) -> None:
+    """A namespace, client id or subscription name.
+
+    Raises:
+        RequestError: empty, too long, or not printable.
+    """
+    if not text or len(text) > MAX_IDENTIFIER_CHARS or not text.isprintable():
+        raise RequestError(
+            f"{what} must have 1 to {MAX_IDENTIFIER_CHARS} printable characters, unlike {text[:40]!r}",
+            ErrorCode.ILLEGAL_STATE,
+        )
+
+
+def check_message(fields: tuple[Any, ...], body_bytes: int) -> None:
+    """Check what is too long in a message, or of an unknown kind; short ones need not come here.
+
+    Raises:
+        RequestError: MESSAGE_TOO_LARGE or MESSAGE_FORMAT.
+    """
+    for name, value, limit in (
+        ("body", fields[BODY], body_bytes),
+        ("properties", fields[PROPERTIES], MAX_PROPERTIES_BYTES),
+    ):
+        if value is not None and len(value) > limit:
+            raise RequestError(
+                f"the {name} of the message has {len(value)} bytes; at most {limit} are accepted here",
+                ErrorCode.MESSAGE_TOO_LARGE,
+            )
+    wrong = check_headers(fields)
+    if wrong is not None:
+        raise RequestError(wrong, ErrorCode.MESSAGE_FORMAT)
+
+
+def shift_times(fields: tuple[Any, ...], lag: int) -> tuple[Any, ...]:
+    """The envelope with times of an older clock offset brought up to date; 0 means no time and stays."""
+    shifted = list(fields)
+    for position in (TIMESTAMP, EXPIRATION, DELIVERY_TIME):
+        if shifted[position]:
+            shifted[position] = max(shifted[position] + lag, 1)
+    return tuple(shifted)

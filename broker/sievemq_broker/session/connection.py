@@ -1,0 +1,428 @@
+"""One accepted connection: bytes in, domain verbs out; deliveries in, bytes out. No I/O, no clock of its own.
+
+rim ── receive_data(bytes, now) ──> wire ──> HANDLERS ──> domain
+rim <── data_to_send() ──────────── wire <── Outbox <──── domain (DeliveryPort)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.session.checks import check_identifier, unknown
+from sievemq_broker.session.commands import HANDLERS
+from sievemq_broker.session.outbox import Outbox
+from sievemq_broker.session.services import Identity, Services
+from sievemq_broker.session.session import Session
+from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
+from sievemq_core.wire.commands import COMMANDS, Command
+from sievemq_core.wire.connection import State, WireConnection
+
+__all__ = ["BrokerConnection"]
+
+# Commands that are answered: their first field is the request.
+_REQUESTS = frozenset(n for n, spec in COMMANDS.items() if spec.fields and spec.fields[0].name == "request")
+
+
+class BrokerConnection:
+    """The broker's end of one connection.
+
+    The rim feeds it, writes what :meth:`data_to_send` returns whenever :attr:`has_data`, and closes the transport
+    after writing once :attr:`closing` is true. When the transport ends first, it calls :meth:`lost`.
+
+    Args:
+        broker: the domain.
+        services: what the rim provides.
+        peer: address of the other end, for people.
+    """
+
+    __slots__ = (
+        "_beat_at",
+        "_gone",
+        "_resume_due",
+        "_silent_since",
+        "_turn",
+        "agent",
+        "broker",
+        "client_id",
+        "clock_lag",
+        "clock_seen",
+        "closing",
+        "consumers",
+        "highest_consumer",
+        "highest_session",
+        "id",
+        "identity",
+        "namespace",
+        "outbox",
+        "owners",
+        "peer",
+        "retired",
+        "services",
+        "sessions",
+        "settings",
+        "temporaries",
+        "unconfirmed",
+        "wants",
+        "wire",
+    )
+    namespace: Namespace
+
+    def __init__(self, broker: Broker, services: Services, *, peer: str = "") -> None:
+        self.broker = broker
+        self.services = services
+        self.settings = services.settings
+        self.peer = peer
+        self.wire = WireConnection("broker", services.settings.frame_bytes)
+        self.outbox = Outbox(self.wire, self, services.settings.outbox_high)
+        #: Who and where; set by HELLO.
+        self.id = ""
+        self.agent = ""
+        self.identity = Identity()
+        self.client_id: str | None = None
+        self.sessions: dict[int, Session] = {}
+        #: Consumers of all sessions by id, and the session of each. `retired` are closed but still hold messages of
+        #: their session (ACK-19).
+        self.consumers: dict[int, Consumer] = {}
+        self.owners: dict[int, Session] = {}
+        self.retired: set[int] = set()
+        #: Requests of WANTs that the domain has not settled, by consumer.
+        self.wants: dict[int, list[int]] = {}
+        #: Sessions with sends to confirm at the end of the turn.
+        self.unconfirmed: list[Session] = []
+        self.highest_session = self.highest_consumer = self.temporaries = 0
+        #: Offset of the clock that the client's times include, and how far that is behind the broker's.
+        self.clock_seen = self.clock_lag = 0
+        #: True once the transport is to be closed after writing.
+        self.closing = False
+        self._gone = False
+        self._resume_due = False
+        self._turn = 0
+        self._silent_since = services.now() - services.clock_offset
+        self._beat_at = 0
+
+    # -- what the rim calls -----------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes, now: int) -> None:
+        """Carry out what arrived. Never raises: what is wrong ends this connection at most.
+
+        Args:
+            data: bytes from the peer, cut anywhere.
+            now: milliseconds since 1970.
+        """
+        if self.closing:
+            return
+        outbox = self.outbox
+        outbox.awake = True  # the rim looks for output after this call anyway
+        try:
+            commands = self.wire.receive_data(data)
+        except ProtocolError as error:
+            self._fail(error, now)
+            commands = []
+        for command in commands:
+            try:
+                HANDLERS[command[0]](self, command, now)
+            except ProtocolError as error:
+                self._fail(error, now)
+                break
+            except SieveError as error:
+                if not self._refuse(command, error, now):
+                    break
+            except Exception as error:  # the broker's own fault: it must not take other connections along
+                self._crash(command, error, now)
+                break
+        if self.unconfirmed:
+            self.flush_confirms()
+        if not self.closing:
+            outbox.awake = self.wire.pending_bytes > 0
+
+    def receive_eof(self, now: int) -> None:
+        """The peer has sent its last byte; nothing can be answered usefully any more."""
+        self.lost(now)
+
+    def lost(self, now: int) -> None:
+        """The transport is gone: everything comes back (ACK-18, TXN-05, CON-11). Idempotent."""
+        self.closing = True
+        self.end(now, None)
+
+    def close(self, code: ErrorCode, text: str, now: int) -> None:
+        """End the connection from this side, with a fatal ERROR as the last word. Idempotent."""
+        if not self.closing:
+            self._fail(ProtocolError(text, code), now)
+            self.services.wake(self)
+
+    @property
+    def has_data(self) -> bool:
+        """True if there is something to write."""
+        return self.wire.pending_bytes > 0 or self._resume_due
+
+    def data_to_send(self) -> bytes:
+        """Everything to write now, in frames. May wake the connection again at once: call it again next turn then."""
+        outbox = self.outbox
+        if self._resume_due and not outbox.paused:
+            self._resume_due = False
+            self._resume_consumers(self.services.now())
+        data = self.wire.data_to_send()
+        if not self._gone:
+            outbox.awake = False
+            if outbox.starved and not outbox.paused:
+                # The outbox was full and is empty now. Deliveries go on next turn, when it is known whether the
+                # transport took all this or has asked for a pause.
+                self._resume_due = outbox.awake = True
+                self.services.wake(self)
+        return data
+
+    def pause(self) -> None:
+        """The transport holds more than it likes: no deliveries until :meth:`resume`."""
+        if not self._gone:
+            self.outbox.pause()
+
+    def resume(self, now: int) -> None:
+        """The transport has room again."""
+        self.outbox.paused = False
+        if not self._gone:
+            self._resume_due = False
+            self._resume_consumers(now)
+
+    def tick(self, now: int) -> int | None:
+        """Heartbeats and the handshake's deadline.
+
+        Returns:
+            When to call again at the latest (ms since 1970), None for never.
+        """
+        if self.closing:
+            return None
+        wire = self.wire
+        offset = self.services.clock_offset
+        real = now - offset  # a test that moves the clock must not make every peer look dead
+        deadlines: list[int] = []
+        if wire.state is State.HELLO:
+            deadline = self._silent_since + self.settings.handshake_ms
+            if real >= deadline:
+                self.close(ErrorCode.HEARTBEAT_MISSED, f"no HELLO within {self.settings.handshake_ms} ms", now)
+                return None
+            return deadline + offset
+        if wire.interval_in:
+            if wire.heard():
+                self._silent_since = real
+            deadline = self._silent_since + 2 * wire.interval_in
+            if real >= deadline:
+                self.close(ErrorCode.HEARTBEAT_MISSED, f"nothing was heard for {2 * wire.interval_in} ms", now)
+                return None
+            deadlines.append(min(deadline, real + wire.interval_in))
+        if wire.interval_out:
+            if real >= self._beat_at:
+                self._beat_at = real + wire.interval_out // 2
+                if wire.heartbeat_due():
+                    self.nudge()
+            deadlines.append(self._beat_at)
+        return min(deadlines) + offset if deadlines else None
+
+    def announce_shutdown(self, grace: int, text: str) -> None:
+        """Tell the client that the broker ends in `grace` milliseconds."""
+        if self.wire.state is State.OPEN:
+            self.outbox.send(Command.SHUTDOWN, grace, text)
+
+    # -- what Services calls ------------------------------------------------------------------------------------------
+
+    def clock_moved(self) -> None:
+        """The clock's offset changed: the client is told, and until it says CLOCK_SEEN its times are shifted here."""
+        offset = self.services.clock_offset
+        self.clock_lag = offset - self.clock_seen
+        self.outbox.send(Command.CLOCK, offset)
+
+    def flow_changed(self) -> None:
+        """Confirms are held back from now on, or go on."""
+        blocked = self.services.blocked
+        self.outbox.send(Command.FLOW, blocked is not None, blocked or "")
+        self.flush_confirms()
+
+    # -- what the outbox calls ----------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Output appeared while nobody was feeding this connection."""
+        self.services.wake(self)
+
+    def want_settled(self, consumer_id: int) -> None:
+        """Answer the WANTs of a consumer."""
+        for request in self.wants.pop(consumer_id, ()):
+            self.answer(request)
+
+    def consumer_closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
+        """The domain closed a consumer under us."""
+        consumer = self.consumers.get(consumer_id)
+        if consumer is None:
+            return
+        self.want_settled(consumer_id)
+        if consumer_id not in self.retired:
+            self.outbox.send(Command.CONSUMER_CLOSED, consumer_id, int(code), text)
+        if consumer.unacknowledged:
+            self.retired.add(consumer_id)
+        else:
+            self.forget_consumers((consumer_id,))
+
+    # -- what handlers call -------------------------------------------------------------------------------------------
+
+    def answer(self, request: int, result: object = None) -> None:
+        """OK to a request."""
+        self.outbox.send(Command.OK, request, result)
+
+    def send_packed(self, packed: bytes) -> None:
+        """Queue an answer that is packed already."""
+        self.wire.send_packed(packed)
+        self.nudge()
+
+    def nudge(self) -> None:
+        """There is output; see that somebody writes it."""
+        if not self.outbox.awake:
+            self.outbox.awake = True
+            self.services.wake(self)
+
+    def welcomed(self, now: int) -> None:
+        """The handshake is done."""
+        offset = self.services.clock_offset
+        self.clock_seen = offset
+        self._silent_since = self._beat_at = now - offset
+        if self.services.blocked is not None:
+            self.flow_changed()
+
+    def claim_client_id(self, client_id: str) -> None:
+        """Take a client id for this connection, or raise RequestError INVALID_CLIENT_ID."""
+        try:
+            check_identifier("a client id", client_id)
+        except RequestError as error:
+            raise RequestError(error.text, ErrorCode.INVALID_CLIENT_ID) from None
+        self.namespace.claim_client_id(client_id, self.id)
+        self.client_id = client_id
+
+    def check_once_open(self, consumer_id: int) -> None:
+        """Pass over a command for a consumer that was closed meanwhile; refuse one for an id that never was."""
+        if consumer_id > self.highest_consumer:
+            raise unknown("consumer", consumer_id)
+
+    def forget_consumers(self, ids: Iterable[int]) -> None:
+        """Drop consumers that are closed and hold nothing any more."""
+        for consumer_id in tuple(ids):
+            self.want_settled(consumer_id)
+            self.consumers.pop(consumer_id, None)
+            self.retired.discard(consumer_id)
+            session = self.owners.pop(consumer_id, None)
+            if session is not None:
+                session.consumers.pop(consumer_id, None)
+
+    def forget_settled(self, session: Session) -> None:
+        """Drop the session's closed consumers whose last message is settled."""
+        if self.retired:
+            self.forget_consumers(
+                [i for i, c in session.consumers.items() if i in self.retired and not c.unacknowledged]
+            )
+
+    # -- sends --------------------------------------------------------------------------------------------------------
+
+    def flush_confirms(self) -> None:
+        """Confirm what arrived in this turn, once per session, unless the broker holds confirms back."""
+        if self.services.blocked is not None:
+            return
+        for session in self.unconfirmed:
+            session.unconfirmed = False
+            self.confirm(session, session.sent)
+        self.unconfirmed.clear()
+
+    def confirm(self, session: Session, sequence: int) -> None:
+        """Settle the session's sends up to `sequence`."""
+        if sequence > session.confirmed:
+            session.confirmed = sequence
+            self.outbox.send(Command.CONFIRM, session.id, sequence)
+
+    def refuse_send(self, session: Session, sequence: int, error: SieveError) -> None:
+        """One send failed: earlier ones are confirmed first. In a transaction it dooms the commit (TXN-09)."""
+        self.confirm(session, sequence - 1)
+        session.confirmed = sequence
+        self.outbox.send(Command.SEND_FAILED, session.id, sequence, int(error.code), error.text)
+        if session.transaction is not None:
+            session.transaction.fail(error)
+
+    def send_to_closed(self, session_id: int, sequence: int) -> None:
+        """A send for a session that is not open."""
+        if session_id > self.highest_session:
+            raise unknown("session", session_id)
+        self.outbox.send(
+            Command.SEND_FAILED, session_id, sequence, int(ErrorCode.ILLEGAL_STATE), f"session {session_id} is closed"
+        )
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def end(self, now: int, handed: Mapping[int, int] | None) -> None:
+        """Give everything back that this connection holds. Idempotent.
+
+        Args:
+            now: milliseconds since 1970.
+            handed: what the application has seen, by consumer; None if nobody can say (ACK-18).
+        """
+        if self._gone:
+            return
+        self._gone = True
+        # Nothing is delivered to this connection any more; otherwise what one consumer gives back would go to its
+        # sisters, and be counted as delivered once more.
+        self.outbox.shut()
+        if not self.id:
+            return
+        self.services.connections.pop(self.id, None)
+        for session in self.sessions.values():
+            if handed is None:
+                self._guard("giving back messages", session.abandon, now)
+            else:
+                self._guard("giving back messages", session.close, handed, now)
+                self.confirm(session, session.sent)
+        self._guard("deleting temporary destinations", self.namespace.delete_temporaries, self.id)
+        if self.client_id is not None:
+            self._guard("freeing the client id", self.namespace.free_client_id, self.client_id, self.id)
+        for mapping in (self.sessions, self.consumers, self.owners, self.wants):
+            mapping.clear()
+        self.retired.clear()
+        self.unconfirmed.clear()
+
+    def _guard(self, doing: str, act: Callable[..., object], *arguments: Any) -> None:
+        try:
+            act(*arguments)
+        except Exception as error:  # the remaining steps must still be done
+            self.services.report(self, doing, error)
+
+    def _resume_consumers(self, now: int) -> None:
+        outbox = self.outbox
+        outbox.writable, outbox.starved = True, False
+        # Begins where the last round stopped: a consumer with a long backlog must not keep the others waiting.
+        consumers = tuple(self.consumers.values())
+        for turn in range(self._turn, self._turn + len(consumers)):
+            consumers[turn % len(consumers)].resume(now)
+            if not outbox.writable:
+                self._turn = turn + 1
+                break
+
+    # -- errors -------------------------------------------------------------------------------------------------------
+
+    def _refuse(self, command: tuple[Any, ...], error: SieveError, now: int) -> bool:
+        """Answer ERROR to a request; True if the connection goes on."""
+        request = command[1] if command[0] in _REQUESTS else 0
+        if not request or error.code.fatal:
+            self._fail(error, now)
+            return False
+        self.outbox.send(Command.ERROR, request, int(error.code), error.text, error.details)
+        return True
+
+    def _crash(self, command: tuple[Any, ...], error: Exception, now: int) -> None:
+        name = COMMANDS[command[0]].name
+        self.services.report(self, f"carrying out {name}", error)
+        self._fail(SieveError(f"an internal error of the broker while carrying out {name}; it was logged there"), now)
+
+    def _fail(self, error: SieveError, now: int) -> None:
+        """The last word, then the end."""
+        for session in self.unconfirmed:
+            if self.wire.state is State.OPEN:
+                self.confirm(session, session.sent)  # what was accepted is accepted
+        self.closing = True
+        self.wire.fail(error)
+        self.end(now, None)

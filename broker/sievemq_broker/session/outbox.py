@@ -1,0 +1,97 @@
+"""The outgoing side of one connection, as the domain sees it: a port that takes deliveries until it is full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from sievemq_core.errors import ErrorCode
+from sievemq_core.wire.codec import pack_delivery
+from sievemq_core.wire.commands import Command
+from sievemq_core.wire.connection import WireConnection
+
+__all__ = ["Outbox", "OutboxOwner"]
+
+
+class OutboxOwner(Protocol):
+    """What an outbox tells its connection."""
+
+    def wake(self) -> None:
+        """Output appeared."""
+
+    def consumer_closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
+        """The domain closed a consumer."""
+
+    def want_settled(self, consumer_id: int) -> None:
+        """The domain has sent what a waiting consumer could get."""
+
+
+class Outbox:
+    """The DeliveryPort of one connection.
+
+    `writable` turns False when more than `high` bytes wait or the transport is congested, and True again only when
+    the connection resumes its consumers: the domain looks at it before every delivery, so nothing is ever dropped.
+
+    Args:
+        wire: where commands are queued.
+        owner: the connection.
+        high: bytes of waiting output above which no more deliveries are taken.
+    """
+
+    __slots__ = ("_append", "_high", "_owner", "_wire", "awake", "paused", "starved", "writable")
+
+    def __init__(self, wire: WireConnection, owner: OutboxOwner, high: int) -> None:
+        self._wire = wire
+        self._append: Callable[[bytes], None] = wire.send_packed
+        self._owner = owner
+        self._high = high
+        self.writable = True
+        #: The transport asked for a pause.
+        self.paused = False
+        #: Deliveries were held back since the last resume.
+        self.starved = False
+        #: Somebody will call data_to_send anyway; nobody needs to be woken.
+        self.awake = False
+
+    # -- DeliveryPort -------------------------------------------------------------------------------------------------
+
+    def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
+        """Queue a delivery; the envelope's bytes are shared with every other delivery of the message."""
+        self._append(pack_delivery(consumer_id, tag, count, packed))
+        if self._wire.pending_bytes > self._high:
+            self.writable = False
+            self.starved = True
+        if not self.awake:
+            self.awake = True
+            self._owner.wake()
+
+    def recall(self, consumer_id: int, tags: Sequence[int]) -> None:
+        """Ask the client to give back what it has only buffered (D-23)."""
+        self.send(Command.RECALL, consumer_id, tuple(tags))
+
+    def closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
+        """The consumer is gone: its destination was deleted, or an administrator closed it."""
+        self._owner.consumer_closed(consumer_id, code, text)
+
+    def settled(self, consumer_id: int) -> None:
+        """A WANT of this consumer is answered: what could be delivered has been."""
+        self._owner.want_settled(consumer_id)
+
+    # -- the connection's side ----------------------------------------------------------------------------------------
+
+    def send(self, *command: object) -> None:
+        """Queue any other command."""
+        self._wire.send(*command)
+        if not self.awake:
+            self.awake = True
+            self._owner.wake()
+
+    def pause(self) -> None:
+        """The transport is congested."""
+        self.paused = self.starved = True
+        self.writable = False
+
+    def shut(self) -> None:
+        """The connection is over: nothing more is taken. Nobody is woken for it either."""
+        self.writable = self.starved = False
+        self.awake = True

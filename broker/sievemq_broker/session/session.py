@@ -1,0 +1,84 @@
+"""One session of a connection: its mode, its consumers, the order of its sends, its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.session.transaction import Transaction
+
+__all__ = ["Session", "SessionMode"]
+
+
+class SessionMode(IntEnum):
+    """How a session acknowledges; the numbers are those of the API (section 3)."""
+
+    TRANSACTED = 0
+    AUTO_ACKNOWLEDGE = 1
+    CLIENT_ACKNOWLEDGE = 2
+    DUPS_OK_ACKNOWLEDGE = 3
+
+
+class Session:
+    """State of one session. Everything is decided by the handlers in :mod:`sievemq_broker.session.commands`.
+
+    Args:
+        session_id: the client's number for it.
+        mode: acknowledgement mode.
+        staged_bytes: limit of its transactions.
+    """
+
+    __slots__ = ("confirmed", "consumers", "id", "mode", "sent", "transaction", "unconfirmed")
+
+    def __init__(self, session_id: int, mode: SessionMode, staged_bytes: int) -> None:
+        self.id = session_id
+        self.mode = mode
+        #: Consumers by id, closed ones included while they hold messages of the session (ACK-19).
+        self.consumers: dict[int, Consumer] = {}
+        #: Sequence of the last SEND that arrived; and of the last one that was settled by CONFIRM or SEND_FAILED.
+        self.sent = self.confirmed = 0
+        #: True while it waits in its connection's list to be confirmed.
+        self.unconfirmed = False
+        self.transaction = Transaction(staged_bytes) if mode is SessionMode.TRANSACTED else None
+
+    def acknowledge(self, handed: Mapping[int, int], now: int) -> None:
+        """Everything the application has seen of every consumer is consumed (ACK-05)."""
+        consumers = self.consumers
+        for consumer_id, tag in handed.items():
+            consumer = consumers.get(consumer_id)
+            if consumer is not None and tag:
+                consumer.acknowledge(tag, now)
+
+    def recover(self, handed: Mapping[int, int], now: int) -> None:
+        """What was handed and is unacknowledged goes back marked, what was only buffered unmarked (ACK-08, ACK-14)."""
+        # All stand still first: what one consumer gives back must not be delivered to its sister, whose own recovery
+        # would give it back once more.
+        self.halt()
+        for consumer_id, consumer in tuple(self.consumers.items()):
+            consumer.recover(handed.get(consumer_id, 0), now)
+
+    def close(self, handed: Mapping[int, int], now: int) -> None:
+        """Close all consumers; what they hold goes back (ACK-15), and with a transaction open that is its rollback."""
+        self.halt()
+        for consumer_id, consumer in tuple(self.consumers.items()):
+            tag = handed.get(consumer_id, 0)
+            consumer.close(tag, now)
+            consumer.recover(tag, now)
+        self.consumers.clear()
+        if self.transaction is not None:
+            self.transaction.clear()
+
+    def abandon(self, now: int) -> None:
+        """The connection is gone: all that was delivered goes back, marked, since it may have been seen (ACK-18)."""
+        self.halt()
+        for consumer in tuple(self.consumers.values()):
+            consumer.abandon(now)
+        self.consumers.clear()
+        if self.transaction is not None:
+            self.transaction.clear()
+
+    def halt(self) -> None:
+        """Take the credit of all consumers."""
+        for consumer in self.consumers.values():
+            consumer.halt()
