@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_core.message.envelope import Envelope, pack_properties
+from sievemq_core.selector import CompiledSelector, compile_selector
 
 COUNT = 100_000
 NOW = 1_000_000
@@ -41,14 +41,11 @@ def envelope(correlation_id: str | None = None, **properties: Any) -> Envelope:
     return Envelope(("ID:x", 1, 4, 1, 0, 0, correlation_id, None, None, packed, letters, 1, b"x" * 100))
 
 
-def equals(name: str, value: Any) -> Any:
-    """``name = 'value'`` as a compiled selector would be."""
-    return SimpleNamespace(
-        canonical=f"{name} = {value!r}",
-        dialect="jakarta",
-        function=lambda properties, fields: properties.get(name) == value,
-        facts=SimpleNamespace(equalities=((name, frozenset({value})),)),
-    )
+def equals(name: str, value: int) -> CompiledSelector:
+    """``name = value``."""
+    compiled = compile_selector(f"{name} = {value}")
+    assert compiled is not None
+    return compiled
 
 
 def measure(what: str, run: Callable[[], int]) -> None:

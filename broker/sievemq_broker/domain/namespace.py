@@ -325,8 +325,8 @@ class Namespace:
 
         Raises:
             AddressError, RequestError: as :meth:`declare`; INVALID_DESTINATION for what does not fit the kind of
-                destination (SES-33) or a temporary one of another connection (TMP-03); ILLEGAL_STATE, SUBSCRIPTION_IN_USE
-                by section 29.
+                destination (SES-33) or a temporary one of another connection (TMP-03); ILLEGAL_STATE and
+                SUBSCRIPTION_IN_USE by section 29.
         """
         destination = self.declare(address, connection)
         owner = self._owners.get(destination.label)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sievemq_broker.domain.entry import Entry, key_of
+from sievemq_broker.matching.condition import Condition, is_true
 from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.queue import Queue
-    from sievemq_broker.matching.condition import Condition
 
 __all__ = ["check_cursor", "matching", "page"]
 
@@ -62,10 +62,9 @@ def page(
 
 def matching(queue: Queue, condition: Condition, entry: Entry) -> bool:
     """True if the condition is TRUE for a waiting entry; False also where that cannot be found out (D-14)."""
-    envelope = entry.envelope
     try:
-        return bool(condition.function(envelope.properties, envelope.fields))
+        return is_true(condition, entry.envelope)
     except Exception:
-        return False
+        return False  # reported when the message arrived
     finally:
-        envelope.compact()
+        entry.envelope.compact()

@@ -141,6 +141,7 @@ def fill_from_index(queue: Queue, view: View) -> bool:
 
 def _reader(position: int) -> Any:
     def value_of(entry: Entry) -> Any:
-        return entry.envelope.fields[position]
+        value = entry.envelope.fields[position]
+        return value if type(value) is str else None  # an id set as bytes is NULL to a selector
 
     return value_of

@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.entry import READY, STRAY, Entry, key_of
-from sievemq_broker.matching.condition import Condition
+from sievemq_broker.matching.condition import Condition, is_true
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.consumer import Consumer
@@ -116,12 +116,11 @@ class View:
         """True if the selector of this view is TRUE for an entry; False also where that cannot be found out (D-14)."""
         if self.condition is None:
             return True
-        envelope = entry.envelope
         self.evaluations += 1
         try:
-            return bool(self.condition.function(envelope.properties, envelope.fields))
+            return is_true(self.condition, entry.envelope)
         except Exception:
-            return False
+            return False  # reported when the message arrived
 
     # -- looking ------------------------------------------------------------------------------------------------
 

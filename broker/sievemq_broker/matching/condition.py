@@ -1,71 +1,45 @@
-"""What matching needs to know of a compiled selector."""
+"""What matching takes from a compiled selector."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
-from sievemq_core.message.envelope import CORRELATION_ID, DELIVERY_MODE, MESSAGE_ID, PRIORITY, TIMESTAMP, TYPE
+from sievemq_core.message.envelope import Envelope
+from sievemq_core.selector import CompiledSelector
+from sievemq_core.selector.names import HEADERS as _HEADERS
+from sievemq_core.selector.names import MODES
 
-__all__ = ["HEADERS", "Condition", "Facts", "Predicate", "group_key", "indexable"]
+__all__ = ["HEADERS", "Condition", "group_key", "indexable", "is_true"]
 
-Predicate: TypeAlias = Callable[[dict[str, Any], tuple[Any, ...]], object]
-"""Properties and envelope fields in, a true value if and only if the selector is TRUE."""
-
-
-class Facts(Protocol):
-    """Necessary conditions of a selector."""
-
-    @property
-    def equalities(self) -> tuple[tuple[str, frozenset[Any]], ...]:
-        """Each says: the selector can only be TRUE if the property or header has one of these values."""
-
-
-class Condition(Protocol):
-    """A compiled selector, as ``sievemq_core.selector.CompiledSelector`` is one."""
-
-    @property
-    def canonical(self) -> str:
-        """Text that is equal for selectors that mean the same."""
-
-    @property
-    def function(self) -> Predicate:
-        """The test itself."""
-
-    @property
-    def facts(self) -> Facts:
-        """Its necessary conditions."""
-
+Condition: TypeAlias = CompiledSelector
 
 #: The headers that a selector may name (SEL-05) and where the envelope has them.
-HEADERS = {
-    "JMSMessageID": MESSAGE_ID,
-    "JMSTimestamp": TIMESTAMP,
-    "JMSPriority": PRIORITY,
-    "JMSDeliveryMode": DELIVERY_MODE,
-    "JMSCorrelationID": CORRELATION_ID,
-    "JMSType": TYPE,
-}
+HEADERS: dict[str, int] = {name: position for name, (position, _) in _HEADERS.items()}
 
-_MODES = {"NON_PERSISTENT": 1, "PERSISTENT": 2}
+_MODE_NUMBERS = {name: number for number, name in MODES.items()}
 
-# From here on a long and a double that JMS calls equal may be unequal in Python, which compares exactly.
-_EXACT = 2**53
+_NO_PROPERTIES: dict[str, Any] = {}
 
 
-def group_key(condition: Condition | None) -> tuple[str, str] | None:
+def group_key(condition: Condition | None) -> str | None:
     """What two consumers share if one evaluation serves both; None for no selector."""
-    if condition is None:
-        return None
-    return str(getattr(condition, "dialect", "")), condition.canonical
+    return None if condition is None else condition.canonical
 
 
 def indexable(condition: Condition) -> list[tuple[str, frozenset[Any]]]:
-    """Those equalities of a condition that a hash lookup answers, with values as they stand in messages."""
-    usable: list[tuple[str, frozenset[Any]]] = []
-    for name, values in condition.facts.equalities:
-        if name == "JMSDeliveryMode":
-            values = frozenset(_MODES.get(value, value) for value in values)  # D-13
-        if all(isinstance(value, str) or (isinstance(value, (int, float)) and abs(value) < _EXACT) for value in values):
-            usable.append((name, values))
-    return usable
+    """The facts of a condition that a hash lookup answers: names, and the keys (``bucket_key``) one of which a matching
+    message has there. JMSDeliveryMode is given as the number that stands in the envelope (D-13)."""
+    return [
+        (name, frozenset(map(_MODE_NUMBERS.get, keys)) if name == "JMSDeliveryMode" else keys)  # type: ignore[arg-type]
+        for name, keys in condition.facts.equalities
+    ]
+
+
+def is_true(condition: Condition, envelope: Envelope) -> bool:
+    """Is the condition TRUE for a message? Properties are decoded only if it names one.
+
+    Raises:
+        ProtocolError: they cannot be decoded.
+    """
+    properties = envelope.properties if condition.facts.uses_properties else _NO_PROPERTIES
+    return condition.function(properties, envelope.fields)
