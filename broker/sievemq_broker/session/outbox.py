@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from sievemq_core.errors import ErrorCode
-from sievemq_core.wire.codec import pack_delivery
+from sievemq_core.wire.codec import delivery_head
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
 
@@ -42,7 +42,7 @@ class Outbox:
 
     def __init__(self, wire: WireConnection, owner: OutboxOwner, high: int) -> None:
         self._wire = wire
-        self._append: Callable[[bytes], None] = wire.send_packed
+        self._append = wire.out.append
         self._owner = owner
         self._high = high
         self.writable = True
@@ -57,8 +57,12 @@ class Outbox:
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Queue a delivery; the envelope's bytes are shared with every other delivery of the message."""
-        self._append(pack_delivery(consumer_id, tag, count, packed))
-        if self._wire.pending_bytes > self._high:
+        # codec.pack_delivery and wire.send_packed, written out: this is half of what a delivery costs here.
+        command = delivery_head(0x9550, 0xCE, consumer_id, 0xCF, tag, 0xCE, count) + packed
+        self._append(command)
+        wire = self._wire
+        wire.pending_bytes = pending = wire.pending_bytes + len(command)
+        if pending > self._high:
             self.writable = False
             self.starved = True
         if not self.awake:

@@ -63,8 +63,9 @@ class Session:
         self.halt()
         for consumer_id, consumer in tuple(self.consumers.items()):
             tag = handed.get(consumer_id, 0)
-            consumer.close(tag, now)
+            # In this order: all goes back at once, so that the next consumer gets it in its old order.
             consumer.recover(tag, now)
+            consumer.close(tag, now)
         self.consumers.clear()
         if self.transaction is not None:
             self.transaction.clear()

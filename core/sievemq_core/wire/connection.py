@@ -81,11 +81,11 @@ class WireConnection:
         "_frames",
         "_heard",
         "_max_frame",
-        "_out",
         "_plain",
         "_spoke",
         "interval_in",
         "interval_out",
+        "out",
         "peer",
         "pending_bytes",
         "role",
@@ -101,8 +101,9 @@ class WireConnection:
         self._max_frame = max_frame
         self._decoder = Decoder(max_frame)
         self._plain = _PLAIN[State.HELLO, self.peer]
-        self._out: list[bytes] = []
-        #: Bytes that data_to_send would return now, without the frames' lengths.
+        #: Packed commands that wait; the same list for life. Whoever appends here adds to `pending_bytes` as well.
+        self.out: list[bytes] = []
+        #: Bytes in `out`.
         self.pending_bytes = 0
         #: Milliseconds after which this end wants to have heard something, and after which the peer does; 0 for never.
         self.interval_in = self.interval_out = 0
@@ -179,12 +180,12 @@ class WireConnection:
                 )
             self._turn(command)
         packed = pack(command)
-        self._out.append(packed)
+        self.out.append(packed)
         self.pending_bytes += len(packed)
 
     def send_packed(self, packed: bytes) -> None:
         """Queue a command that is packed already. For the data path: not checked, never one that changes the state."""
-        self._out.append(packed)
+        self.out.append(packed)
         self.pending_bytes += len(packed)
 
     def fail(self, error: SieveError) -> None:
@@ -194,7 +195,7 @@ class WireConnection:
 
     def data_to_send(self) -> bytes:
         """Everything queued since the last call, gathered into frames; empty if nothing was."""
-        out = self._out
+        out = self.out
         if not out:
             return b""
         data = b"".join(pack_frames(out))
@@ -222,7 +223,7 @@ class WireConnection:
 
     def heartbeat_due(self) -> bool:
         """True, and a HEARTBEAT queued, if nothing was sent since the last call; call it each half interval."""
-        if self._spoke or self._out or self.state is not State.OPEN or not self.interval_out:
+        if self._spoke or self.out or self.state is not State.OPEN or not self.interval_out:
             self._spoke = False
             return False
         self.send(Command.HEARTBEAT)
