@@ -301,11 +301,12 @@ class ClientConnection:
         for session in tuple(self.sessions.values()):
             session.set_flowing(False)
 
-    def open_session(self, mode: int) -> EngineSession:
+    def open_session(self, mode: int, is_action: bool = True) -> EngineSession:
         """Open a session; wait for its `opened`.
 
         Args:
             mode: 0 transacted, 1 AUTO, 2 CLIENT, 3 DUPS_OK acknowledge.
+            is_action: it makes it too late to set a client id (CON-08); not the session that a context is born with.
 
         Raises:
             JMSException: another mode (CON-02).
@@ -317,7 +318,8 @@ class ClientConnection:
                 f"{mode!r} is not a session mode; use SESSION_TRANSACTED, AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE or "
                 "DUPS_OK_ACKNOWLEDGE"
             )
-        self.mark_used()
+        if is_action:
+            self.mark_used()
         session = EngineSession(self, self._next_session(), mode)
         self.sessions[session.id] = session
         session.opened = self.request(Command.OPEN_SESSION, session.id, mode)

@@ -1,0 +1,283 @@
+"""ConnectionFactory (§5.3) and Connection (§6.1)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, overload
+
+from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, ClientConnection, ConnectionMetaData
+from sievemq.blocking.connect import connect
+from sievemq.blocking.listeners import ExceptionListener, exception_callback
+from sievemq.blocking.reports import Reports
+from sievemq.blocking.session import Session
+from sievemq.blocking.transport import Transport
+from sievemq.exceptions import IllegalStateException, JMSException, runtime_twin
+from sievemq.url import BrokerURL, parse_url
+
+if TYPE_CHECKING:
+    from sievemq.blocking.context import JMSContext
+
+__all__ = ["Connection", "ConnectionFactory"]
+
+
+class ConnectionFactory:
+    """Makes connections and contexts to one broker; safe to share (FAC-08).
+
+    Args:
+        url: ``sievemq://[user[:password]@]host[:port][,host2:port2][/namespace][?option=value]``.
+        user_name, password: credentials for calls that bring none; they win over the URL's.
+        options: options of the URL as keywords (:class:`sievemq.url.ClientOptions`), such as ``client_id`` (FAC-07).
+
+    Raises:
+        ValueError: the URL or an option is wrong; says which part.
+
+    >>> ConnectionFactory("sievemq://localhost?prefetch=10")
+    ConnectionFactory('sievemq://localhost:7672?prefetch=10')
+    """
+
+    __slots__ = ("_password", "_url", "_user")
+
+    def __init__(
+        self,
+        url: str | BrokerURL = "sievemq://localhost",
+        *,
+        user_name: str | None = None,
+        password: str | None = None,
+        **options: Any,
+    ) -> None:
+        self._url = parse_url(url, **options) if isinstance(url, str) else _replace(url, options)
+        self._user = user_name
+        self._password = password
+
+    def __repr__(self) -> str:
+        return f"ConnectionFactory({str(self._url)!r})"
+
+    def create_connection(self, user_name: str | None = None, password: str | None = None) -> Connection:
+        """A connection, stopped (FAC-01, FAC-02).
+
+        Raises:
+            JMSSecurityException: the credentials are refused.
+            InvalidClientIDException: the administered client id is in use.
+            JMSException: the broker cannot be reached.
+        """
+        if user_name is None and password is None:
+            user_name, password = self._user, self._password
+        return Connection(*connect(self._url, user_name, password))
+
+    @overload
+    def create_context(self, session_mode: int, /) -> JMSContext: ...
+
+    @overload
+    def create_context(
+        self, user_name: str | None = None, password: str | None = None, session_mode: int | None = None
+    ) -> JMSContext: ...
+
+    def create_context(
+        self, user_name: str | int | None = None, password: str | None = None, session_mode: int | None = None
+    ) -> JMSContext:
+        """A context: a connection and a session in one (FAC-03 … FAC-06).
+
+        Args:
+            user_name: credentials; a lone int is the session mode (D-28).
+            password: credentials.
+            session_mode: one of the four modes; AUTO_ACKNOWLEDGE by default.
+
+        Raises:
+            JMSSecurityRuntimeException: the credentials are refused.
+            JMSRuntimeException: another mode; the broker cannot be reached.
+        """
+        from sievemq.blocking.context import JMSContext
+
+        if isinstance(user_name, int) and password is None and session_mode is None:
+            user_name, session_mode = None, user_name
+        try:
+            connection = self.create_connection(user_name, password)  # type: ignore[arg-type]
+            try:
+                return JMSContext(connection, AUTO_ACKNOWLEDGE if session_mode is None else session_mode)
+            except BaseException:
+                connection.close()
+                raise
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
+
+
+def _replace(url: BrokerURL, options: dict[str, Any]) -> BrokerURL:
+    if not options:
+        return url
+    return BrokerURL(url.hosts, url.secure, url.user, url.password, url.namespace, url.options.replace(**options))
+
+
+class Connection:
+    """A connection to a broker, made by a :class:`ConnectionFactory`; safe to share (THR-01). Starts stopped."""
+
+    def __init__(self, engine: ClientConnection, transport: Transport) -> None:
+        self._engine = engine
+        self._transport = transport
+        self._reports = Reports()
+        self._listener: ExceptionListener | Callable[[JMSException], Any] | None = None
+        self._sessions: set[Session] = set()
+        self._contexts = 0  # open contexts; the last one closes the connection (CTX-08)
+        self._changing = threading.Lock()  # one start, stop or close at a time
+        engine.on_exception = self._reports.add
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        engine = self._engine
+        state = "closed" if engine.closed else "lost" if engine.failure else "started" if engine.started else "stopped"
+        return f"<Connection {engine.connection_id} {state}>"
+
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    @overload
+    def create_session(self, session_mode: int = AUTO_ACKNOWLEDGE, /) -> Session: ...
+
+    @overload
+    def create_session(self, transacted: bool, acknowledge_mode: int = AUTO_ACKNOWLEDGE) -> Session: ...
+
+    @overload
+    def create_session(self, *, session_mode: int) -> Session: ...
+
+    def create_session(
+        self, transacted: int = False, acknowledge_mode: int | None = None, *, session_mode: int | None = None
+    ) -> Session:
+        """A session (CON-01 … CON-03): ``create_session()``, ``create_session(mode)``,
+        ``create_session(transacted, acknowledge_mode)``.
+
+        Args:
+            transacted: True for a transacted session, whatever the mode; or, alone, the session mode.
+            acknowledge_mode: mode of a session that is not transacted.
+            session_mode: one of the four modes.
+
+        Raises:
+            JMSException: another mode.
+            IllegalStateException: the connection is closed.
+        """
+        return self._create_session(_mode(transacted, acknowledge_mode, session_mode))
+
+    def _create_session(self, mode: int, is_action: bool = True) -> Session:
+        with self._transport.lock:
+            engine = self._engine.open_session(mode, is_action)
+        self._transport.wait(engine.opened)
+        session = Session(self, engine)
+        with self._transport.lock:
+            self._sessions.add(session)
+        return session
+
+    def _forget(self, session: Session) -> None:
+        with self._transport.lock:
+            self._sessions.discard(session)
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    def get_client_id(self) -> str | None:
+        """The client id; None if there is none (CON-04)."""
+        self._engine.check_open()
+        return self._engine.client_id
+
+    def set_client_id(self, client_id: str | None) -> None:
+        """Claim a client id, before anything else is done with the connection (CON-05).
+
+        Raises:
+            InvalidClientIDException: not a valid id, or another live connection has it.
+            IllegalStateException: administered (CON-06), set before (CON-07), or too late (CON-08).
+        """
+        self._transport.ask(lambda: self._engine.set_client_id(client_id))
+
+    def get_meta_data(self) -> ConnectionMetaData:
+        """Versions and features (CON-12)."""
+        self._engine.check_open()
+        return ConnectionMetaData(self._engine.broker, self._engine.features)
+
+    def get_exception_listener(self) -> ExceptionListener | Callable[[JMSException], Any] | None:
+        """The listener that was set (CON-13)."""
+        self._engine.check_open()
+        return self._listener
+
+    def set_exception_listener(self, listener: ExceptionListener | Callable[[JMSException], Any] | None) -> None:
+        """Hear of the connection's problems (CON-14); None for no more.
+
+        Args:
+            listener: an object with ``on_exception(exception)``, or a callable.
+        """
+        self._engine.check_open()
+        self._reports.callback = None if listener is None else exception_callback(listener)
+        self._listener = listener
+        self._engine.mark_used()
+
+    # -- start, stop, close -------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Let messages flow (CON-15)."""
+        with self._transport.lock:
+            self._engine.start()
+            self._transport.write()
+
+    def stop(self) -> None:
+        """Pause delivery; returns when no listener is running any more (CON-16).
+
+        Raises:
+            IllegalStateException: in a message listener of this connection (CON-19).
+        """
+        self._engine.check_open()
+        if any(session._delivery.mine for session in self._all()):
+            raise IllegalStateException("the connection cannot be stopped by a message listener that it would wait for")
+        with self._transport.lock:
+            self._engine.stop()
+        for session in self._all():
+            session._wait_until_paused()
+
+    def close(self) -> None:
+        """Close the connection and everything made by it (CLO-02). Idempotent.
+
+        Waits for running listeners and asynchronous sends; receives that are blocked return None.
+
+        Raises:
+            IllegalStateException: in a message listener (CLO-09) or completion callback (CLO-13) of this connection.
+        """
+        for session in self._all():
+            session._check_may_close("the connection")
+        with self._changing:
+            with self._transport.lock:
+                closed = self._engine.closed
+                if not closed:
+                    for session in self._sessions:
+                        session._engine.shut_gate()
+            if not closed:
+                for session in self._all():
+                    session._leave()
+                try:
+                    self._transport.ask(self._engine.close)
+                finally:
+                    with self._transport.lock:
+                        self._sessions.clear()
+                    self._transport.close()
+
+    def _all(self) -> tuple[Session, ...]:
+        with self._transport.lock:
+            return tuple(self._sessions)
+
+
+def _mode(transacted: object, acknowledge_mode: object, session_mode: object) -> Any:
+    if session_mode is not None:
+        if transacted or acknowledge_mode is not None:
+            raise TypeError("create_session() takes a session_mode, or transacted and acknowledge_mode")
+        return session_mode
+    if transacted is True:
+        return SESSION_TRANSACTED
+    if transacted is False:
+        mode = AUTO_ACKNOWLEDGE if acknowledge_mode is None else acknowledge_mode
+        if mode == SESSION_TRANSACTED:
+            raise JMSException("a session that is not transacted acknowledges by mode 1, 2 or 3 (CON-03)")
+        return mode
+    if acknowledge_mode is not None:
+        raise JMSException(f"transacted is True or False, not {transacted!r}")
+    return transacted

@@ -1,0 +1,305 @@
+"""MessageConsumer (§8), and what it is called on a queue and on a topic."""
+
+from __future__ import annotations
+
+import time
+from _thread import allocate_lock
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from sievemq._engine import EngineConsumer
+from sievemq.blocking.listeners import MessageListener, message_callback
+from sievemq.destinations import Queue, Topic
+from sievemq.exceptions import IllegalStateException, JMSException
+from sievemq.messages import Message
+
+if TYPE_CHECKING:
+    from sievemq.blocking.session import Session
+
+__all__ = ["MessageConsumer", "QueueReceiver", "TopicSubscriber"]
+
+
+class MessageConsumer:
+    """Made by a session. ``for message in consumer`` receives until the consumer is closed."""
+
+    __slots__ = ("_engine", "_guard", "_listener", "_session", "_transport", "_woken")
+
+    def __init__(self, session: Session, engine: EngineConsumer) -> None:
+        self._session = session
+        self._engine = engine
+        self._guard = session._guard
+        self._transport = session._transport
+        self._listener: MessageListener | Callable[[Message], Any] | None = None
+        # Held except between being woken and noticing it.
+        self._woken = allocate_lock()
+        self._woken.acquire()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        selector = f" where {self._engine.selector!r}" if self._engine.selector else ""
+        return f"<{type(self).__name__} {self._engine.address}{selector}{', closed' if self._engine.closed else ''}>"
+
+    def __iter__(self) -> Iterator[Message]:
+        """Receive until the consumer is closed."""
+        while True:
+            try:
+                message = self.receive()
+            except IllegalStateException:
+                if self._engine.shut or self._engine.session.closed or self._engine.session.connection.closed:
+                    return
+                raise
+            if message is None:
+                return
+            yield message
+
+    def get_message_selector(self) -> str | None:
+        """The selector; None if there is none (MCO-01)."""
+        self._check_open()
+        return self._engine.selector
+
+    def get_message_listener(self) -> MessageListener | Callable[[Message], Any] | None:
+        """The listener that was set (MCO-02)."""
+        self._check_open()
+        return self._listener
+
+    def set_message_listener(self, listener: MessageListener | Callable[[Message], Any] | None) -> None:
+        """Deliver to a listener from now on; None to receive again (MCO-02).
+
+        Args:
+            listener: an object with ``on_message(message)``, or a callable.
+        """
+        callback = None if listener is None else message_callback(listener)
+        with self._transport.lock:
+            self._check_open()
+            if callback is not None and self._engine.window.size == 0:
+                self._engine.window.size = 1  # without prefetch: one message at a time
+            self._session._delivery.set_listener(self._engine, callback)
+            self._listener = listener
+            if callback is not None:
+                self._engine.top_up()
+            self._transport.write()
+
+    # -- receiving ----------------------------------------------------------------------------------------------------
+
+    def receive(self, timeout: int | None = None) -> Message | None:
+        """The next message; waits for one.
+
+        Args:
+            timeout: milliseconds; 0 or None waits without limit (MCO-04).
+
+        Returns:
+            None when the time is over, or when the consumer, its session or its connection is closed meanwhile.
+
+        Raises:
+            ValueError: the timeout is negative.
+            IllegalStateException: closed; the session has a listener (MCO-12); another thread is receiving (MCO-13).
+            JMSException: the connection is lost.
+        """
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"a timeout is not negative, unlike {timeout}")
+        guard = self._guard
+        if not guard.acquire(False):
+            self._refuse()
+        try:
+            engine = self._engine
+            if engine.flowing and self._session._delivery.idle:
+                message = engine.take()
+                if message is not None:
+                    if engine.acknowledges_itself:
+                        engine.settle()
+                    if engine.taken >= engine.mark:
+                        self._top_up()
+                    if self._transport.asleep:
+                        self._transport.nudge()
+                    return message
+            return self._wait(self._take, timeout)
+        finally:
+            guard.release()
+
+    def _receive_by(self, take: Callable[[], Message | None], timeout: int | None) -> Message | None:
+        """Receive by another way of taking a message."""
+        if not self._guard.acquire(False):
+            self._refuse()
+        try:
+            return self._wait(take, timeout)
+        finally:
+            self._guard.release()
+
+    def receive_no_wait(self) -> Message | None:
+        """A message if one is available now, in the buffer or at the broker; otherwise None (MCO-05)."""
+        return self._receive_no_wait(self._take)
+
+    def _receive_no_wait(self, take: Callable[[], Message | None]) -> Message | None:
+        guard = self._guard
+        if not guard.acquire(False):
+            self._refuse()
+        try:
+            self._check_receivable()
+            engine, transport = self._engine, self._transport
+            with transport.lock:
+                message = take() if engine.flowing else None
+                completion = engine.want(answered=True) if message is None else None
+            if message is not None:
+                self._after_take()
+                return message
+            if completion is None:  # MCO-06: stopped
+                return None
+            try:
+                transport.wait(completion)
+            except JMSException:
+                if engine.shut:
+                    return None
+                raise
+            with transport.lock:
+                message = take() if engine.flowing else None
+            if message is not None:
+                self._after_take()
+            return message
+        finally:
+            guard.release()
+
+    def _take(self) -> Message | None:
+        """Take a message from the buffer. The engine lock is held."""
+        engine = self._engine
+        message = engine.take()
+        if message is not None and engine.acknowledges_itself:
+            engine.settle()
+        return message
+
+    def _wait(self, take: Callable[[], Message | None], timeout: int | None) -> Message | None:
+        """Receive with all checks, waiting if need be. The session's guard is held."""
+        self._check_receivable()
+        engine, transport, session, woken = self._engine, self._transport, self._session, self._woken
+        end = time.monotonic() + timeout / 1000.0 if timeout else None
+        session._current = engine
+        try:
+            while True:
+                with transport.lock:
+                    if engine.shut:
+                        return None  # CLO-06
+                    if engine.session.connection.failure is not None:
+                        engine.session.connection.check_open()
+                    message = take() if engine.flowing else None
+                    if message is None:
+                        engine.want()
+                        engine.waker = woken.release
+                        session._blocked = True
+                        transport.write()
+                if message is not None:
+                    self._after_take()
+                    return message
+                # A limit far beyond what the platform can wait for is as good as none.
+                left = -1.0 if end is None else min(max(0.0, end - time.monotonic()), 1e6)
+                awake = woken.acquire(timeout=left)
+                with transport.lock:
+                    session._blocked = False
+                    if not awake:
+                        if engine.waker is None:
+                            woken.acquire()  # woken after all, too late to be noticed above
+                        engine.waker = None
+                        # A message that came at the last moment is received, not left behind.
+                        message = take() if engine.flowing else None
+                if not awake:
+                    if message is not None:
+                        self._after_take()
+                    elif engine.session.connection.failure is not None and not engine.shut:
+                        engine.session.connection.check_open()
+                    return message
+        finally:
+            with transport.lock:
+                session._blocked = False
+                if engine.waker is not None:  # interrupted, by a signal
+                    engine.waker = None
+                elif not woken.locked():
+                    woken.acquire()
+            session._current = None
+
+    def _after_take(self) -> None:
+        if self._engine.taken >= self._engine.mark:
+            self._top_up()
+        if self._transport.asleep:
+            self._transport.nudge()
+
+    def _top_up(self) -> None:
+        with self._transport.lock:
+            self._engine.top_up()
+            self._transport.write()
+
+    def _refuse(self) -> None:
+        """The guard is taken: by a thread that receives, by a listener, by close."""
+        self._check_receivable()
+        self._session._refuse()
+
+    def _check_receivable(self) -> None:
+        self._check_open()
+        if not self._session._delivery.idle:
+            raise IllegalStateException(
+                "the session has a message listener: it receives either by listeners or by receive (MCO-12)"
+            )
+
+    def _check_open(self) -> None:
+        if self._engine.closed:
+            gone = self._engine.gone
+            raise IllegalStateException(f"the consumer is closed{f': {gone}' if gone else ''}", None, gone)
+        self._engine.session.check_open()
+
+    # -- closing ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the consumer (MCO-07). Idempotent.
+
+        Waits for a receive or listener in progress; a receive that is blocked returns None. In its own listener it
+        returns at once, and the listener's message is acknowledged by the session's rules (MCO-08). What is only
+        buffered goes back, unmarked (MCO-10).
+        """
+        engine, transport = self._engine, self._transport
+        with transport.lock:
+            if engine.closed or engine.shut:
+                return
+            engine.shut_gate()
+        self._session._wait_until_left(engine)
+        with transport.lock:
+            self._session._delivery.set_listener(engine, None)
+            completion = engine.close()
+        try:
+            transport.wait(completion)
+        except JMSException:
+            if engine.session.connection.failure is None:
+                raise
+
+
+class QueueReceiver(MessageConsumer):
+    """A consumer of a queue."""
+
+    __slots__ = ()
+
+    def get_queue(self) -> Queue:
+        """The queue (section 13)."""
+        self._check_open()
+        assert isinstance(self._engine.destination, Queue)
+        return self._engine.destination
+
+
+class TopicSubscriber(MessageConsumer):
+    """A consumer of a topic."""
+
+    __slots__ = ()
+
+    def get_topic(self) -> Topic:
+        """The topic (section 13)."""
+        self._check_open()
+        assert isinstance(self._engine.destination, Topic)
+        return self._engine.destination
+
+    def get_no_local(self) -> bool:
+        """True if what its own connection publishes is not delivered (SES-21)."""
+        self._check_open()
+        return self._engine.no_local

@@ -1,0 +1,147 @@
+"""The delivery thread of a session that has listeners: one call at a time over all its consumers (LIS-02)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from _thread import allocate_lock
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sievemq._engine import EngineConsumer
+from sievemq.exceptions import JMSException
+from sievemq.messages import Message
+
+if TYPE_CHECKING:
+    from sievemq.blocking.session import Session
+
+__all__ = ["Delivery"]
+
+_log = logging.getLogger("sievemq")
+
+#: Messages of one consumer before the next one has a turn.
+_TURN = 32
+
+
+class Delivery:
+    """Hands messages of a session's consumers to their listeners. Its thread starts with the first listener.
+
+    Args:
+        session: whose.
+
+    Attributes:
+        idle: no consumer has a listener.
+    """
+
+    __slots__ = ("_listeners", "_ready", "_session", "_signal", "_stopping", "_thread", "idle")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.idle = True
+        self._listeners: dict[EngineConsumer, Callable[[Message], Any]] = {}
+        # Consumers that may have messages. Each is here at most once: its waker puts it in and is then gone.
+        self._ready: deque[EngineConsumer] = deque()
+        self._signal = allocate_lock()
+        self._signal.acquire()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="sievemq-session", daemon=True)
+
+    @property
+    def mine(self) -> bool:
+        """True in a listener of this session."""
+        return threading.current_thread() is self._thread
+
+    def set_listener(self, consumer: EngineConsumer, listener: Callable[[Message], Any] | None) -> None:
+        """Deliver to a listener from now on, or no more. The engine lock is held."""
+        if listener is None:
+            if self._listeners.pop(consumer, None) is not None:
+                consumer.waker = None
+                self.idle = not self._listeners
+            return
+        known = consumer in self._listeners
+        self._listeners[consumer] = listener
+        self.idle = False
+        if not known:
+            self._put(consumer)
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; returns when it has ended, at once if this is it."""
+        self._stopping = True
+        self._wake()
+        if self._thread.ident is not None and not self.mine:
+            self._thread.join()
+
+    def _put(self, consumer: EngineConsumer) -> None:
+        self._ready.append(consumer)
+        self._wake()
+
+    def _wake(self) -> None:
+        try:
+            self._signal.release()
+        except RuntimeError:
+            pass  # somebody released it before: the thread is awake or about to be
+
+    def _run(self) -> None:
+        ready = self._ready
+        while True:
+            try:
+                consumer = ready.popleft()
+            except IndexError:
+                if self._stopping:
+                    return
+                self._session._transport.flush()
+                self._signal.acquire()
+                continue
+            if self._stopping:
+                return
+            self._session._lend(self._turn, consumer)
+
+    def _turn(self, consumer: EngineConsumer) -> None:
+        """Deliver some messages of one consumer. The session's guard is held by this thread."""
+        session = self._session
+        transport = session._transport
+        for _ in range(_TURN):
+            listener = self._listeners.get(consumer)
+            if listener is None or consumer.shut or self._stopping:
+                return
+            message = consumer.take() if consumer.flowing else None
+            if message is None:
+                with transport.lock:
+                    if session._engine.connection.failure is not None:
+                        return
+                    if not consumer.flowing or not consumer.buffer:
+                        consumer.waker = lambda: self._put(consumer)
+                        consumer.want()  # a listener waits too: nobody's idle buffer may starve it (MCO-14)
+                        return
+                continue
+            self._deliver(consumer, listener, message)
+            if consumer.taken >= consumer.mark:
+                with transport.lock:
+                    consumer.top_up()
+                    transport.write()
+        self._put(consumer)
+
+    def _deliver(self, consumer: EngineConsumer, listener: Callable[[Message], Any], message: Message) -> None:
+        session = self._session
+        engine = session._engine
+        recoveries = session._recoveries
+        try:
+            listener(message)
+        except Exception as error:
+            _log.warning("a message listener raised; %s", message, exc_info=error)  # LIS-09
+            if engine.acknowledges_itself and recoveries == session._recoveries:
+                self._redeliver(error)  # LIS-04
+            return  # LIS-05, LIS-06: the next message; this one stays unacknowledged
+        if engine.acknowledges_itself and recoveries == session._recoveries:  # else recover() was called: LIS-07
+            consumer.settle()
+            if session._transport.asleep:
+                session._transport.nudge()
+
+    def _redeliver(self, error: Exception) -> None:
+        try:
+            self._session._recover()
+        except JMSException:
+            _log.debug("the message comes again with its connection's end", exc_info=error)

@@ -1,0 +1,431 @@
+"""Session (§6.2): makes everything else, acknowledges, commits, and belongs to one thread of control at a time."""
+
+from __future__ import annotations
+
+import threading
+from _thread import allocate_lock
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self, TypeVar
+
+from sievemq._engine import (
+    AUTO_ACKNOWLEDGE,
+    CLIENT_ACKNOWLEDGE,
+    DUPS_OK_ACKNOWLEDGE,
+    SESSION_TRANSACTED,
+    EngineBrowser,
+    EngineConsumer,
+    EngineProducer,
+    EngineSession,
+)
+from sievemq.blocking.browser import QueueBrowser
+from sievemq.blocking.callbacks import CompletionCalls
+from sievemq.blocking.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
+from sievemq.blocking.delivery import Delivery
+from sievemq.blocking.producer import MessageProducer
+from sievemq.destinations import (
+    Destination,
+    Queue,
+    TemporaryQueue,
+    TemporaryTopic,
+    Topic,
+    destination_for,
+    parse_destination,
+)
+from sievemq.exceptions import IllegalStateException, InvalidDestinationException, JMSException
+from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+
+if TYPE_CHECKING:
+    from sievemq.blocking.connection import Connection
+
+__all__ = ["Session"]
+
+T = TypeVar("T")
+C = TypeVar("C", bound=MessageConsumer)
+
+#: Seconds between looks at whether a receive or listener that is to be waited for has come to its end.
+_LOOK: Final = 0.002
+
+
+class Session:
+    """Made by :meth:`Connection.create_session`. Use it from one thread at a time (THR-02); `close` from any.
+
+    Once a consumer has a listener and the connection is started, the session belongs to its delivery thread (THR-04).
+    """
+
+    SESSION_TRANSACTED: ClassVar[int] = SESSION_TRANSACTED
+    AUTO_ACKNOWLEDGE: ClassVar[int] = AUTO_ACKNOWLEDGE
+    CLIENT_ACKNOWLEDGE: ClassVar[int] = CLIENT_ACKNOWLEDGE
+    DUPS_OK_ACKNOWLEDGE: ClassVar[int] = DUPS_OK_ACKNOWLEDGE
+
+    def __init__(self, connection: Connection, engine: EngineSession) -> None:
+        self._connection = connection
+        self._engine = engine
+        self._transport = connection._transport
+        # Held by whoever receives or calls a listener: one at a time, and close waits for it.
+        self._guard = allocate_lock()
+        # Whose receive or listener that is, for close and stop; `_blocked` while a receive waits for a message.
+        self._current: EngineConsumer | None = None
+        self._blocked = False
+        self._sending = threading.Lock()  # two threads sending is wrong, but must not mix up their sequence (THR-06)
+        self._closing = threading.Lock()
+        self._delivery = Delivery(self)
+        self._calls = CompletionCalls()
+        self._recoveries = 0
+        engine.acknowledge_hook = self._acknowledge
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        mode = {0: "SESSION_TRANSACTED", 1: "AUTO_ACKNOWLEDGE", 2: "CLIENT_ACKNOWLEDGE", 3: "DUPS_OK_ACKNOWLEDGE"}
+        return f"<Session {self._engine.id} {mode[self._engine.mode]}{', closed' if self._engine.closed else ''}>"
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def create_message(self) -> Message:
+        """A message without a body (SES-01)."""
+        self._engine.check_open()
+        return Message()
+
+    def create_text_message(self, text: str | None = None) -> TextMessage:
+        """A text message (SES-02, SES-03)."""
+        self._engine.check_open()
+        return TextMessage(text)
+
+    def create_bytes_message(self) -> BytesMessage:
+        """A bytes message, write-only (SES-04)."""
+        self._engine.check_open()
+        return BytesMessage()
+
+    def create_map_message(self) -> MapMessage:
+        """A map message (SES-05)."""
+        self._engine.check_open()
+        return MapMessage()
+
+    def create_stream_message(self) -> StreamMessage:
+        """A stream message, write-only (SES-06)."""
+        self._engine.check_open()
+        return StreamMessage()
+
+    def create_object_message(self, obj: object = None) -> ObjectMessage:
+        """An object message with a snapshot of plain data (SES-07, SES-08)."""
+        self._engine.check_open()
+        return ObjectMessage(obj)
+
+    # -- mode ---------------------------------------------------------------------------------------------------------
+
+    def get_transacted(self) -> bool:
+        """True if the session is transacted (SES-10)."""
+        self._engine.check_open()
+        return self._engine.transacted
+
+    def get_acknowledge_mode(self) -> int:
+        """The mode; 0 when transacted (SES-11)."""
+        self._engine.check_open()
+        return self._engine.mode
+
+    # -- transactions, recovery ---------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Publish what was sent and acknowledge what was received since the last commit or rollback (TXN-10).
+
+        Raises:
+            IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
+            TransactionRolledBackException: it ended as a rollback (TXN-09).
+        """
+        self._end_transaction("commit", self._engine.commit)
+
+    def rollback(self) -> None:
+        """Forget what was sent; what was received comes again, marked (TXN-04).
+
+        Raises:
+            IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
+        """
+        self._end_transaction("rollback", self._engine.rollback)
+
+    def recover(self) -> None:
+        """Have what was received and not acknowledged come again, marked (ACK-08).
+
+        Raises:
+            IllegalStateException: the session is transacted (ACK-12).
+        """
+        self._engine.check_open()
+        self._exclusively(self._recover)
+
+    def _recover(self) -> None:
+        self._recoveries += 1
+        self._transport.ask(self._engine.recover)
+
+    def _acknowledge(self) -> None:
+        """What message.acknowledge() does here (MSG-01)."""
+        self._transport.ask(self._engine.acknowledge)
+
+    def _end_transaction(self, verb: str, request: Callable[[], Any]) -> None:
+        self._engine.check_open()
+        if self._calls.mine:
+            raise IllegalStateException(f"{verb}() is not allowed in a completion callback of the session (CPL-11)")
+        if not self._engine.transacted:
+            raise IllegalStateException(f"{verb}() is for transacted sessions")
+        self._settle_sends()
+        self._exclusively(lambda: self._transport.ask(request))
+
+    # -- destinations -------------------------------------------------------------------------------------------------
+
+    def create_queue(self, queue_name: str) -> Queue:
+        """Name a queue; it is made at its first use (SES-28).
+
+        Raises:
+            InvalidDestinationException: the name is not allowed.
+        """
+        self._engine.check_open()
+        return Queue(queue_name)
+
+    def create_topic(self, topic_name: str) -> Topic:
+        """Name a topic (SES-29).
+
+        Raises:
+            InvalidDestinationException: the name is not allowed.
+        """
+        self._engine.check_open()
+        return Topic(topic_name)
+
+    def create_temporary_queue(self) -> TemporaryQueue:
+        """A queue that lives as long as the connection (SES-30, TMP-05)."""
+        return TemporaryQueue(*self._create_temporary(topic=False))
+
+    def create_temporary_topic(self) -> TemporaryTopic:
+        """A topic that lives as long as the connection (SES-31)."""
+        return TemporaryTopic(*self._create_temporary(topic=True))
+
+    def _create_temporary(self, topic: bool) -> tuple[str, Callable[[], None]]:
+        self._engine.check_open()
+        engine, transport = self._engine.connection, self._transport
+        address: str = transport.ask(lambda: engine.create_temporary(topic))
+
+        def delete() -> None:
+            transport.ask(lambda: engine.delete_temporary(address))
+
+        return parse_destination(address).name, delete
+
+    def unsubscribe(self, name: str) -> None:
+        """Delete a durable subscription of this client id, or of no id (SES-27).
+
+        Raises:
+            InvalidDestinationException: there is no such subscription (SUB-24).
+            JMSException: it has a consumer, or messages not yet acknowledged (SUB-25, SUB-26).
+        """
+        self._engine.check_open()
+        if not isinstance(name, str) or not name:
+            raise InvalidDestinationException(f"a subscription's name is needed, not {name!r}")
+        self._transport.ask(lambda: self._engine.connection.unsubscribe(name))
+
+    # -- producers, consumers, browsers -------------------------------------------------------------------------------
+
+    def create_producer(self, destination: Destination | None = None) -> MessageProducer:
+        """A producer for a destination, or with None an unidentified one (SES-18).
+
+        Raises:
+            InvalidDestinationException: the destination cannot be sent to.
+        """
+        self._engine.check_open()
+        if destination is not None:
+            destination = destination_for(destination)
+            address = str(destination)
+            self._transport.ask(lambda: self._engine.connection.declare(address))
+        return MessageProducer(self, EngineProducer(self._engine, destination))
+
+    def create_consumer(
+        self, destination: Destination, message_selector: str | None = None, no_local: bool = False
+    ) -> MessageConsumer:
+        """A consumer of a queue, or of a topic from now on (SES-19 … SES-21).
+
+        Args:
+            destination: queue or topic.
+            message_selector: condition on headers and properties; None or "" for none (SES-22).
+            no_local: of a topic, not what this connection publishes; ignored for a queue.
+
+        Raises:
+            InvalidDestinationException: None, or not usable here (TMP-03).
+            InvalidSelectorException: with the place of the mistake (SEL-01).
+        """
+        self._engine.check_open()
+        destination = _needed(destination)
+        kind = QueueReceiver if isinstance(destination, Queue) else TopicSubscriber
+        return self._open(kind, destination, message_selector, no_local=no_local and isinstance(destination, Topic))
+
+    def create_shared_consumer(
+        self, topic: Topic, shared_subscription_name: str, message_selector: str | None = None
+    ) -> MessageConsumer:
+        """A consumer of a shared non-durable subscription (SES-23, SUB-02)."""
+        self._engine.check_open()
+        return self._open(TopicSubscriber, _topic(topic), message_selector, name=shared_subscription_name, shared=True)
+
+    def create_durable_subscriber(
+        self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
+    ) -> TopicSubscriber:
+        """A consumer of an unshared durable subscription (SES-24, SUB-03)."""
+        self._engine.check_open()
+        return self._open(TopicSubscriber, _topic(topic), message_selector, name=name, durable=True, no_local=no_local)
+
+    def create_durable_consumer(
+        self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
+    ) -> MessageConsumer:
+        """As :meth:`create_durable_subscriber` (SES-25)."""
+        return self.create_durable_subscriber(topic, name, message_selector, no_local)
+
+    def create_shared_durable_consumer(
+        self, topic: Topic, name: str, message_selector: str | None = None
+    ) -> MessageConsumer:
+        """A consumer of a shared durable subscription (SES-26, SUB-04)."""
+        self._engine.check_open()
+        return self._open(TopicSubscriber, _topic(topic), message_selector, name=name, durable=True, shared=True)
+
+    def _open(
+        self,
+        kind: type[C],
+        destination: Destination,
+        selector: str | None,
+        *,
+        no_local: bool = False,
+        name: str | None = None,
+        durable: bool = False,
+        shared: bool = False,
+    ) -> C:
+        with self._transport.lock:
+            engine = self._engine.open_consumer(
+                destination,
+                str(destination),
+                selector,
+                no_local=bool(no_local),
+                subscription=name,
+                durable=durable,
+                shared=shared,
+            )
+        self._transport.wait(engine.opened)
+        return kind(self, engine)
+
+    def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
+        """A browser of a queue (SES-32).
+
+        Raises:
+            InvalidDestinationException: None, or not a queue (BRW-12).
+            InvalidSelectorException: with the place of the mistake.
+        """
+        self._engine.check_open()
+        destination = _needed(queue)
+        if not isinstance(destination, Queue):
+            raise InvalidDestinationException(f"only a queue can be browsed, not {destination}")
+        with self._transport.lock:
+            engine = EngineBrowser(self._engine, destination, message_selector)
+        self._transport.wait(engine.opened)
+        return QueueBrowser(self, engine)
+
+    # -- who may be inside --------------------------------------------------------------------------------------------
+
+    def _lend(self, work: Callable[[EngineConsumer], None], consumer: EngineConsumer) -> None:
+        """Let the delivery thread work on a consumer, alone."""
+        with self._guard:
+            self._current = consumer
+            try:
+                work(consumer)
+            finally:
+                self._current = None
+
+    def _exclusively(self, work: Callable[[], T]) -> T:
+        """Do what must not happen while a listener or a receive is under way; waits for a listener."""
+        if self._delivery.mine:
+            return work()
+        while not self._guard.acquire(timeout=_LOOK):
+            if self._blocked:
+                self._refuse()
+        try:
+            return work()
+        finally:
+            self._guard.release()
+
+    def _refuse(self) -> NoReturn:
+        """Raise for a use of the session while another thread is inside."""
+        self._engine.check_open()
+        raise IllegalStateException(
+            "another thread is receiving in this session: a session is used by one thread at a time (MCO-13)"
+        )
+
+    def _wait_until_left(self, consumer: EngineConsumer | None = None) -> None:
+        """Return once no receive and no listener is under way, of one consumer or of any. Their gate is shut."""
+        if self._delivery.mine:
+            return
+        while not self._guard.acquire(timeout=_LOOK):
+            if consumer is not None and self._current is not consumer:
+                return
+        self._guard.release()
+
+    def _wait_until_paused(self) -> None:
+        """Return once nobody is between taking a message and being done with it (CON-16): a blocked receive stays."""
+        if self._delivery.mine:
+            return
+        while not self._guard.acquire(timeout=_LOOK):
+            if self._blocked:
+                return
+        self._guard.release()
+
+    def _settle_sends(self) -> None:
+        """Wait for the sends made so far and for the callbacks of the asynchronous ones (CPL-09, CPL-10)."""
+        self._transport.ask(self._engine.sends_settled)
+        self._calls.wait()
+
+    # -- closing ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the session and what it made; a transaction is rolled back (CLO-03, TXN-05). Idempotent.
+
+        Waits for a running listener (CLO-08) and for asynchronous sends (CPL-09); a receive that is blocked returns
+        None (CLO-06).
+
+        Raises:
+            IllegalStateException: in its own listener (CLO-10) or completion callback (CLO-13).
+        """
+        self._check_may_close("the session")
+        with self._closing:
+            if self._engine.closed:
+                return
+            with self._transport.lock:
+                self._engine.shut_gate()
+            self._leave()
+            try:
+                self._transport.ask(self._engine.close)
+            except JMSException:
+                if self._engine.connection.failure is None:  # else it is closed by the connection's end
+                    raise
+            finally:
+                self._connection._forget(self)
+
+    def _leave(self) -> None:
+        """The gate is shut: wait for everybody inside, then end the delivery thread."""
+        self._wait_until_left()
+        self._settle_sends()
+        self._delivery.stop()
+
+    def _check_may_close(self, what: str) -> None:
+        if self._delivery.mine:
+            raise IllegalStateException(f"{what} cannot be closed by a message listener that it would wait for")
+        if self._calls.mine:
+            raise IllegalStateException(f"{what} cannot be closed in a completion callback that it would wait for")
+
+
+def _needed(destination: object) -> Destination:
+    if destination is None:
+        raise InvalidDestinationException("a destination is needed, not None")
+    return destination_for(destination)
+
+
+def _topic(topic: object) -> Topic:
+    destination = _needed(topic)
+    if not isinstance(destination, Topic):
+        raise InvalidDestinationException(f"a subscription is made on a topic, not on {destination}")  # SES-33
+    return destination

@@ -1,0 +1,289 @@
+"""The socket of a connection, its I/O thread, and when bytes are written.
+
+One lock guards the engine and the order of writes. The I/O thread reads; whoever has something to say writes, unless
+more is likely to follow at once:
+
+- whoever waits for the broker writes before it waits;
+- a send is written by its caller if the last write was in another millisecond, or if 64 KiB have gathered: sparse
+  traffic is never delayed, dense traffic is written a few hundred messages at a time;
+- what then remains, the I/O thread writes within about a millisecond; acknowledgements within about five.
+
+While something remains, and for a while after, the I/O thread looks every few milliseconds; otherwise it sleeps until
+the socket or :meth:`Transport.nudge` wakes it. So a busy sender pays for a wake-up once in many messages.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import ssl
+import threading
+import time
+from _thread import allocate_lock
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from sievemq._engine import ClientConnection, Completion
+from sievemq.exceptions import JMSException
+
+__all__ = ["GATHER", "Transport", "wall_clock"]
+
+T = TypeVar("T")
+
+#: Bytes of sends after which the sender writes, whatever the time.
+GATHER: Final = 64 * 1024
+_READ: Final = 128 * 1024
+#: Seconds that sends, and that acknowledgements alone, may wait for company.
+_SEND_DELAY: Final = 0.001
+_ACKNOWLEDGE_DELAY: Final = 0.005
+#: Rounds of the I/O thread without anything to write, after which it sleeps.
+_QUIET_ROUNDS: Final = 10
+
+
+def wall_clock(_time: Callable[[], float] = time.time) -> int:
+    """Milliseconds since 1970-01-01 UTC."""
+    return int(_time() * 1000.0)
+
+
+class Transport:
+    """Moves bytes between an engine and a connected socket.
+
+    Args:
+        engine: the engine; from here on only used with :attr:`lock` held, as :mod:`sievemq._engine` says.
+        sock: connected; TLS is set up already. Belongs to the transport.
+        request_timeout: milliseconds that the answer to a request may take; 0 for no limit.
+
+    Attributes:
+        lock: guards the engine, and the order of writes.
+        asleep: True while the I/O thread would not notice by itself that there is something to write.
+        written_at: millisecond of the last write, on the wall clock, as the engine's `sent_at`.
+    """
+
+    __slots__ = (
+        "_backlog",
+        "_engine",
+        "_patience",
+        "_selector",
+        "_socket",
+        "_stopping",
+        "_thread",
+        "_tls",
+        "_wake_in",
+        "_wake_out",
+        "_watching_writes",
+        "asleep",
+        "lock",
+        "written_at",
+    )
+
+    def __init__(self, engine: ClientConnection, sock: socket.socket, request_timeout: int = 0) -> None:
+        self._engine = engine
+        self._patience = request_timeout / 1000.0 if request_timeout else -1.0
+        self._socket = sock
+        self._tls = isinstance(sock, ssl.SSLSocket)
+        sock.setblocking(False)
+        self.lock = threading.Lock()
+        self.asleep = False
+        self.written_at = 0
+        self._backlog = b""
+        self._stopping = False
+        self._watching_writes = False
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(sock, selectors.EVENT_READ)
+        self._selector.register(self._wake_in, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._run, name="sievemq-io", daemon=True)
+
+    def start(self) -> None:
+        """Start the I/O thread."""
+        self._thread.start()
+
+    def wait(self, completion: Completion[T]) -> T:
+        """Write, wait for the answer to a request, return its value or raise its error.
+
+        Never called with the lock held, nor by the I/O thread.
+
+        Raises:
+            JMSException: no answer within the time that a request may take.
+        """
+        return self._wait(completion, self._patience, "the broker has not answered within the option request_timeout")
+
+    def wait_at_most(self, completion: Completion[T], milliseconds: int, failure: str) -> T:
+        """As :meth:`wait`, with a limit of its own and a text for when it is passed."""
+        return self._wait(completion, milliseconds / 1000.0, failure)
+
+    def wait_without_limit(self, completion: Completion[T]) -> T:
+        """As :meth:`wait`, for what may rightly take its time: a broker at its limits holds back confirms."""
+        return self._wait(completion, -1.0, "")
+
+    def _wait(self, completion: Completion[T], seconds: float, failure: str) -> T:
+        if not completion.done:
+            settled = allocate_lock()
+            settled.acquire()
+            with self.lock:
+                completion.add_callback(lambda _: settled.release())
+                self.write()
+            if not settled.acquire(timeout=seconds):
+                raise JMSException(f"{failure} ({seconds:g} s)", "TIMEOUT")
+        return completion.result()
+
+    def ask(self, request: Callable[[], Completion[T]]) -> T:
+        """Make a request under the lock and wait for its answer."""
+        with self.lock:
+            completion = request()
+        return self.wait(completion)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Write what the engine has to say. The lock is held."""
+        data = self._engine.data_to_send()
+        self.written_at = wall_clock()
+        if self._backlog:
+            # The window of unconfirmed sends bounds what can gather here.
+            self._backlog += data
+        elif data:
+            self._push(data)
+
+    def flush(self) -> None:
+        """Take the lock and write."""
+        with self.lock:
+            self.write()
+
+    def nudge(self) -> None:
+        """Something was queued while the I/O thread is asleep: see that it is written within a few milliseconds."""
+        if wall_clock() - self.written_at > 1:
+            self.flush()
+        elif self.asleep:
+            self.wake()
+
+    def wake(self) -> None:
+        """Wake the I/O thread."""
+        self.asleep = False
+        try:
+            self._wake_out.send(b"\0")
+        except (BlockingIOError, OSError):  # full: it is about to wake; closed: it has ended
+            pass
+
+    def _push(self, data: bytes) -> None:
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            sent = 0
+        except OSError as error:
+            self._engine.lost(error)
+            self._backlog = b""
+            self.wake()
+            return
+        self._backlog = data[sent:] if sent < len(data) else b""
+        if self._backlog and threading.current_thread() is not self._thread:
+            self.wake()  # to watch for room
+
+    # -- the I/O thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        quiet = 0
+        try:
+            while True:
+                quiet = 0 if self._engine.has_output else quiet + 1
+                for key, _ in self._selector.select(self._pause(quiet)):
+                    self.asleep = False
+                    if key.fileobj is self._wake_in:
+                        quiet = 0
+                        self._drain_wakes()
+                self.asleep = False
+                if self._stopping:
+                    break
+                self._receive()
+                self._write_what_waited()
+                if self._engine.failure is not None:
+                    break
+        except Exception as error:  # a defect: nobody must wait for an I/O thread that is gone
+            with self.lock:
+                self._engine.lost(error)
+        finally:
+            self._close()
+
+    def _pause(self, quiet: int) -> float | None:
+        """Seconds to wait for the socket at most."""
+        engine = self._engine
+        with self.lock:
+            beat = engine.tick(int(time.monotonic() * 1000.0))
+            if bool(self._backlog) != self._watching_writes:
+                self._watching_writes = not self._watching_writes
+                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._watching_writes else 0)
+                self._selector.modify(self._socket, events)
+            if self._stopping or engine.failure is not None:
+                return 0.0
+            if engine.outbox:
+                return _SEND_DELAY
+            if engine.unsettled or quiet < _QUIET_ROUNDS:
+                return _ACKNOWLEDGE_DELAY
+            # In this order: whoever queues something from here on sees it asleep, or is seen below.
+            self.asleep = True
+        if engine.has_output:
+            self.asleep = False
+            return _SEND_DELAY
+        return None if beat is None else beat / 1000.0
+
+    def _receive(self) -> None:
+        engine = self._engine
+        for _ in range(8):  # then others have a turn: heartbeats, writes
+            try:
+                if self._tls:  # OpenSSL does not read and write one connection at once
+                    with self.lock:
+                        data = self._socket.recv(_READ)
+                else:
+                    data = self._socket.recv(_READ)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return
+            except OSError as error:
+                with self.lock:
+                    engine.lost(error)
+                return
+            with self.lock:
+                if data:
+                    engine.receive_data(data)
+                else:
+                    engine.receive_eof()
+                if engine.urgent:
+                    self.write()
+                if engine.failure is not None or engine.closed:
+                    return
+            if len(data) < _READ and not self._tls:
+                return
+
+    def _write_what_waited(self) -> None:
+        engine = self._engine
+        if self._backlog:
+            with self.lock:
+                if self._backlog:
+                    self._push(self._backlog)
+        waited = wall_clock() - self.written_at
+        if (engine.outbox and waited >= 1) or (engine.unsettled and waited >= 5):
+            self.flush()
+
+    def _drain_wakes(self) -> None:
+        try:
+            self._wake_in.recv(4096)
+        except BlockingIOError:
+            pass
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the socket and end the I/O thread. Idempotent; returns when the thread has ended."""
+        with self.lock:
+            self._stopping = True
+        self.wake()
+        if threading.current_thread() is not self._thread and self._thread.is_alive():
+            self._thread.join()
+
+    def _close(self) -> None:
+        with self.lock:
+            self._engine.lost(None)  # nothing is heard any more; no effect after an orderly close
+            self._selector.close()
+            for sock in (self._socket, self._wake_in, self._wake_out):
+                sock.close()
