@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.policy import DomainSettings
 from sievemq_broker.domain.ports import Observer
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import ErrorCode, RequestError
 
 __all__ = ["Broker"]
@@ -27,6 +29,8 @@ class Broker:
         self.observer = observer
         self.deadlines = Deadlines()
         self.namespaces: dict[str, Namespace] = {}
+        #: Told of each queue and topic before it is deleted, so that what it counted is not lost.
+        self.on_deleted: Callable[[Queue | Topic], None] | None = None
         self._work: deque[Queue] = deque()
 
     def namespace(self, name: str) -> Namespace:

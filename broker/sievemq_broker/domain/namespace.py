@@ -137,6 +137,8 @@ class Namespace:
             return False
         text = f"{destination.label} was {reason}"
         if isinstance(destination, Topic):
+            if self.broker.on_deleted is not None:
+                self.broker.on_deleted(destination)
             for subscription in list(destination.subscriptions):
                 subscription.queue.delete(ErrorCode.INVALID_DESTINATION, text)
                 self.drop_subscription(subscription)

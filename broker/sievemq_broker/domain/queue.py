@@ -580,6 +580,9 @@ class Queue:
 
     def delete(self, code: ErrorCode, text: str) -> None:
         """Drop all messages and close all consumers, telling their ports."""
+        on_deleted = self.namespace.broker.on_deleted
+        if on_deleted is not None and not self.deleted:
+            on_deleted(self)
         for consumer in list(self.consumers):
             consumer.stop(code, text)
         self.clear()

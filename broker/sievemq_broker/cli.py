@@ -1,0 +1,141 @@
+"""The subcommands that the broker adds to ``sievemq``: ``broker`` and ``config``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sievemq_broker.config import ConfigError, Loaded, Settings, env_name, load
+
+__all__ = ["broker", "config"]
+
+# Exit codes of every sievemq command; docs and `sievemq --help` list them.
+FAILED, USAGE = 1, 2
+
+
+def _option(*names: str, text: str, panel: str = "Options") -> typer.models.OptionInfo:
+    variable = env_name(names[0].removeprefix("--").partition("/")[0].replace("-", "_"))
+    info: typer.models.OptionInfo = typer.Option(*names, help=f"{text} [{variable}]", rich_help_panel=panel)
+    return info
+
+
+def broker(
+    host: Annotated[str | None, _option("--host", text="Address of the wire port; 127.0.0.1.")] = None,
+    port: Annotated[int | None, _option("--port", text="Wire port, 0 for a free one; 7672.")] = None,
+    http: Annotated[bool | None, _option("--http/--no-http", text="Serve health, metrics, API and console.")] = None,
+    http_host: Annotated[str | None, _option("--http-host", text="Address of the HTTP port; that of --host.")] = None,
+    http_port: Annotated[int | None, _option("--http-port", text="HTTP port, 0 for a free one; 7680.")] = None,
+    data_dir: Annotated[
+        str | None,
+        _option("--data-dir", text="Directory for PERSISTENT messages; refused, this version has no journal."),
+    ] = None,
+    config_file: Annotated[
+        Path | None, typer.Option("--config", help="TOML file with settings. [SIEVEMQ_CONFIG]", dir_okay=False)
+    ] = None,
+    user: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--user",
+            help="name:password of a user; again for more. Other users of the machine can see command lines: "
+            "prefer SIEVEMQ_USERS_FILE or --config. [SIEVEMQ_USERS]",
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool | None, _option("--insecure", text="Without users, let anybody in who reaches the port.")
+    ] = None,
+    tls_cert: Annotated[
+        str | None, _option("--tls-cert", text="PEM certificate chain; the wire port speaks TLS.")
+    ] = None,
+    tls_key: Annotated[str | None, _option("--tls-key", text="PEM key of the certificate.")] = None,
+    tls_client_ca: Annotated[
+        str | None, _option("--tls-client-ca", text="PEM CA that client certificates must come from.")
+    ] = None,
+    log_level: Annotated[str | None, _option("--log-level", text="debug, info, warning or error; info.")] = None,
+    json_logs: Annotated[
+        bool | None, _option("--json-logs/--console-logs", text="Log JSON lines; without, unless on a terminal.")
+    ] = None,
+    max_connections: Annotated[int | None, _option("--max-connections", text="Connections at a time; 10000.")] = None,
+    handshake_seconds: Annotated[
+        float | None, _option("--handshake-seconds", text="Time for TLS and the first command; 10.")
+    ] = None,
+    drain_seconds: Annotated[
+        float | None, _option("--drain-seconds", text="At the end, time that clients get to finish; 5.")
+    ] = None,
+) -> None:
+    """Run a broker until SIGTERM or SIGINT.
+
+    Every option is also a setting of the environment (in brackets) and of the file: `sievemq config show`.
+    Exit codes: 0 ended in order, 1 could not start, 2 the settings are wrong.
+    """
+    given: dict[str, object] = {
+        "host": host, "port": port, "http": http, "http_host": http_host, "http_port": http_port, "data_dir": data_dir,
+        "users": ",".join(user) if user else None, "insecure": insecure, "tls_cert": tls_cert, "tls_key": tls_key,
+        "tls_client_ca": tls_client_ca, "log_level": log_level, "json_logs": json_logs,
+        "max_connections": max_connections, "handshake_seconds": handshake_seconds, "drain_seconds": drain_seconds,
+    }  # fmt: skip
+    settings = _load(config_file, given).settings
+    from sievemq_broker.server.run import run  # wrong settings are told at once
+
+    raise typer.Exit(run(settings))
+
+
+def _load(config_file: Path | None, given: dict[str, object] | None = None) -> Loaded:
+    try:
+        return load(given, os.environ, config_file)
+    except ConfigError as error:
+        typer.echo(f"sievemq: {error}", err=True)
+        raise typer.Exit(USAGE) from None
+
+
+config = typer.Typer(help="Look at a broker's settings without starting one.", no_args_is_help=True)
+
+_ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file with settings. [SIEVEMQ_CONFIG]")]
+
+
+@config.command()
+def show(
+    config_file: _ConfigFile = None,
+    origin: Annotated[bool, typer.Option("--origin", help="Also say where each value comes from.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Print the settings a broker would start with; secrets are masked."""
+    loaded = _load(config_file)
+    rows = [(name, _shown(loaded.settings, name), loaded.origins[name]) for name in loaded.origins]
+    if as_json:
+        typer.echo(json.dumps({n: {"value": v, "origin": o} if origin else v for n, v, o in rows}, indent=2))
+        return
+    for name, value, source in rows:
+        line = f"{name} = {json.dumps(value, ensure_ascii=False)}"
+        typer.echo(f"{line:<48}  # {source}" if origin else line)
+
+
+@config.command()
+def check(config_file: _ConfigFile = None) -> None:
+    """Check the settings a broker would start with. Exit codes: 0 fine, 2 wrong."""
+    _load(config_file)
+    typer.echo("The settings are fine.")
+
+
+@config.command("hash-password")
+def hash_password() -> None:
+    """Read a password (asked for on a terminal, else one line of the standard input) and print what users may hold."""
+    from sievemq_broker.server.users import hash_password as make
+
+    if sys.stdin.isatty():
+        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        typer.echo("sievemq: no password was given", err=True)
+        raise typer.Exit(USAGE)
+    typer.echo(make(password))
+
+
+def _shown(settings: Settings, name: str) -> object:
+    value = getattr(settings, name)
+    return dict.fromkeys(value, "***") if name == "users" else value

@@ -1,0 +1,95 @@
+"""The broker's time: milliseconds since 1970, asked once per loop turn and passed down as `now`.
+
+Nothing below the server layer reads a clock, so moving time is a matter of this one object. `Clock` follows the
+machine's wall clock, because producers stamp messages with wall times (§3.4.9: expiration is an absolute time).
+`AdjustableClock` is the same with a hand on it, for tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import time_ns
+
+__all__ = ["AdjustableClock", "Clock"]
+
+
+class Clock:
+    """The machine's wall clock."""
+
+    __slots__ = ()
+
+    def now(self) -> int:
+        """Milliseconds since 1970-01-01 UTC."""
+        return time_ns() // 1_000_000
+
+    @property
+    def offset(self) -> int:
+        """Milliseconds that clients add to their own clock to agree with this one."""
+        return 0
+
+    @property
+    def frozen_at(self) -> int | None:
+        """The time at which the clock stands still; None while it runs."""
+        return None
+
+
+class AdjustableClock(Clock):
+    """A clock that a test can move, stop and set. Not safe for threads: only the broker's thread touches it."""
+
+    __slots__ = ("_frozen_at", "_offset", "drifted")
+
+    def __init__(self) -> None:
+        self._offset = 0
+        self._frozen_at: int | None = None
+        #: While frozen, told at each reading by how many ms the offset changed since the last: clients' clocks run on.
+        self.drifted: Callable[[int], None] | None = None
+
+    def now(self) -> int:
+        """Milliseconds since 1970-01-01 UTC, as adjusted."""
+        frozen_at = self._frozen_at
+        if frozen_at is None:
+            return time_ns() // 1_000_000 + self._offset
+        offset = frozen_at - time_ns() // 1_000_000
+        if offset != self._offset:
+            drift, self._offset = offset - self._offset, offset
+            if self.drifted is not None:
+                self.drifted(drift)
+        return frozen_at
+
+    @property
+    def offset(self) -> int:
+        """Milliseconds between the machine's clock and this one; while frozen, as of the last reading."""
+        return self._offset
+
+    @property
+    def frozen_at(self) -> int | None:
+        """The time at which the clock stands still; None while it runs."""
+        return self._frozen_at
+
+    def advance(self, milliseconds: int) -> None:
+        """Move forward.
+
+        Raises:
+            ValueError: `milliseconds` is negative: :meth:`set` goes back, on purpose.
+        """
+        if milliseconds < 0:
+            raise ValueError(f"a clock advances by 0 or more, not by {milliseconds} ms; use set() to go back")
+        self._offset += milliseconds
+        if self._frozen_at is not None:
+            self._frozen_at += milliseconds
+
+    def set(self, to: int) -> None:
+        """Show `to` (ms since 1970) from now on; a frozen clock stays frozen there."""
+        self._offset = to - time_ns() // 1_000_000
+        if self._frozen_at is not None:
+            self._frozen_at = to
+
+    def freeze(self) -> None:
+        """Stand still."""
+        self._frozen_at = self.now()
+
+    def resume(self) -> None:
+        """Run on from the time shown."""
+        if self._frozen_at is not None:
+            self._offset = self._frozen_at - time_ns() // 1_000_000
+            self._frozen_at = None

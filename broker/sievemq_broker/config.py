@@ -1,0 +1,316 @@
+"""Settings of a broker: one frozen object, from the command line, the environment, a TOML file and defaults.
+
+    command line  >  SIEVEMQ_* environment  >  file (--config, SIEVEMQ_CONFIG)  >  default
+
+Every setting has one name everywhere: ``http_port`` in the file, ``SIEVEMQ_HTTP_PORT`` in the environment,
+``--http-port`` on the command line. Of a secret the environment may also name a file: ``SIEVEMQ_USERS_FILE``. A key of
+the file that is not known is an error; so is a variable that looks like a misspelt setting (other tools share the
+prefix, so not every unknown variable can be).
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from sievemq_broker.logs import LEVELS
+from sievemq_broker.server.users import Users
+from sievemq_core.limits import HANDSHAKE_TIMEOUT_MS
+
+__all__ = ["ConfigError", "Loaded", "Settings", "load", "parse_users"]
+
+
+class ConfigError(Exception):
+    """A setting that cannot be used; the text names it, where it came from and what to write instead."""
+
+
+def _setting(default: Any, meaning: str, parse: Callable[[object], Any], *, secret: bool = False) -> Any:
+    metadata = {"meaning": meaning, "parse": parse, "secret": secret}
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+# -- reading one value; each takes text (environment, command line) or a TOML value ---------------------------------
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("must be text that is not empty")
+    return value
+
+
+def _optional_text(value: object) -> str | None:
+    return None if value in (None, "") else _text(value)
+
+
+def _whole(low: int, high: int) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        try:
+            number = int(value) if isinstance(value, str) else value
+        except ValueError:
+            number = None
+        if type(number) is not int or not low <= number <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return number
+
+    return parse
+
+
+def _seconds(value: object) -> float:
+    try:
+        number = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else -1.0
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 86_400:
+        raise ValueError("must be seconds from 0 to 86400")
+    return number
+
+
+_YES, _NO = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).lower()
+    if word in _YES or word in _NO:
+        return word in _YES
+    raise ValueError("must be true or false")
+
+
+def _auto_flag(value: object) -> bool | None:
+    return None if value is None or str(value).lower() == "auto" else _flag(value)
+
+
+_UNITS = {"": 1, "b": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
+
+
+def _bytes(value: object) -> int:
+    """A number of bytes: 1048576, "64MiB", "1.5 GiB", "200MB"."""
+    text = str(value).strip().lower()
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = text[len(number) :].strip()
+    try:
+        size = int(float(number) * _UNITS[unit])
+    except (ValueError, KeyError, OverflowError):
+        size = -1
+    if isinstance(value, bool) or size < 0:
+        raise ValueError('must be a number of bytes, such as 1048576 or "64MiB"')
+    return size
+
+
+def _level(value: object) -> str:
+    word = str(value).lower()
+    if word not in LEVELS:
+        raise ValueError(f"must be one of {', '.join(LEVELS)}")
+    return word
+
+
+def parse_users(value: object) -> dict[str, str]:
+    """Users and their passwords (clear, or as ``sievemq config hash-password`` prints them).
+
+    Args:
+        value: a mapping, or text with ``name:password`` separated by commas or line breaks.
+
+    Raises:
+        ValueError: an entry without a name or a password. The text never shows a password.
+    """
+    if isinstance(value, Mapping):
+        pairs = list(value.items())
+    else:
+        entries = [entry.strip() for entry in str(value or "").replace("\n", ",").split(",") if entry.strip()]
+        pairs = [(name, secret) for name, _, secret in (entry.partition(":") for entry in entries)]
+    users: dict[str, str] = {}
+    for position, (name, secret) in enumerate(pairs, 1):
+        if not isinstance(name, str) or not isinstance(secret, str) or not name or not secret:
+            raise ValueError(f"needs name:password for each user; entry {position} has no name or no password")
+        users[name] = secret
+    return users
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a broker was told. Field metadata carries what each means; ``sievemq config show`` prints it."""
+
+    host: str = _setting("127.0.0.1", "address of the wire port", _text)
+    port: int = _setting(7672, "wire port; 0 for a free one", _whole(0, 65_535))
+    http: bool = _setting(True, "serve health, metrics, API and console over HTTP", _flag)
+    http_host: str | None = _setting(None, "address of the HTTP port; host if not given", _optional_text)
+    http_port: int = _setting(7680, "HTTP port; 0 for a free one", _whole(0, 65_535))
+    users: Mapping[str, str] = _setting({}, "name:password of each user; none: anonymous", parse_users, secret=True)
+    insecure: bool = _setting(False, "allow anonymous access from other machines", _flag)
+    tls_cert: str | None = _setting(None, "PEM certificate chain; the wire port then speaks TLS", _optional_text)
+    tls_key: str | None = _setting(None, "PEM file of the certificate's key, if not in tls_cert", _optional_text)
+    tls_client_ca: str | None = _setting(
+        None,
+        "PEM file of the CA that client certificates must come from; none for no client certificates",
+        _optional_text,
+    )
+    data_dir: str | None = _setting(None, "directory to keep PERSISTENT messages in", _optional_text)
+    log_level: str = _setting("info", f"lowest level to log: {', '.join(LEVELS)}", _level)
+    json_logs: bool | None = _setting(None, "log JSON lines; auto: unless the output is a terminal", _auto_flag)
+    max_connections: int = _setting(10_000, "connections at a time; one more is refused", _whole(1, 1_000_000))
+    handshake_seconds: float = _setting(
+        HANDSHAKE_TIMEOUT_MS / 1000, "time a client may take for TLS and its first command", _seconds
+    )
+    drain_seconds: float = _setting(5.0, "at the end, time that clients get to finish", _seconds)
+
+    @property
+    def http_address(self) -> str:
+        """The address the HTTP port listens on."""
+        return self.http_host or self.host
+
+
+_FIELDS = {f.name: f for f in fields(Settings)}
+_ENV_PREFIX = "SIEVEMQ_"
+_CONFIG_ENV = "SIEVEMQ_CONFIG"
+
+
+def env_name(name: str) -> str:
+    """The environment variable of a setting."""
+    return _ENV_PREFIX + name.upper()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings and, by name, where each came from: "default", "file …", "environment …", "command line"."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+
+def load(
+    given: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+    config: Path | str | None = None,
+) -> Loaded:
+    """Gather settings from all their sources and check them.
+
+    Args:
+        given: from the command line; a value of None was not given.
+        environ: the environment.
+        config: the TOML file; ``SIEVEMQ_CONFIG`` names it if this is None.
+
+    Raises:
+        ConfigError: something is wrong, with every source named.
+    """
+    environ = environ or {}
+    values: dict[str, object] = {}
+    origins = dict.fromkeys(_FIELDS, "default")
+    config = config or environ.get(_CONFIG_ENV) or None
+    if config is not None:
+        for name, value in _read_file(Path(config)).items():
+            values[name] = _parse(name, value, origin := f"file {config}")
+            origins[name] = origin
+    for name, (value, variable) in _read_environment(environ).items():
+        values[name] = _parse(name, value, origin := f"environment {variable}")
+        origins[name] = origin
+    for name, value in (given or {}).items():
+        if value is not None:
+            values[name] = _parse(name, value, "command line")
+            origins[name] = "command line"
+    settings = replace(Settings(), **values)  # type: ignore[arg-type]
+    check(settings)
+    return Loaded(settings, origins)
+
+
+def check(settings: Settings) -> None:
+    """Check what concerns more than one setting.
+
+    Raises:
+        ConfigError: they cannot be used together.
+    """
+    if settings.data_dir is not None:
+        raise ConfigError(
+            "data_dir: this version keeps messages in memory only and would not keep them there; "
+            "leave data_dir (SIEVEMQ_DATA_DIR, --data-dir) out"
+        )
+    if settings.tls_cert is None and (settings.tls_key or settings.tls_client_ca):
+        raise ConfigError("tls_key and tls_client_ca need tls_cert: without a certificate there is no TLS")
+    try:
+        Users(settings.users)
+    except ValueError as error:
+        raise ConfigError(f"users: {error}") from None
+    if not settings.users and not settings.insecure:
+        open_to = [
+            h for h in (settings.host, settings.http_address if settings.http else "") if h and not is_loopback(h)
+        ]
+        if open_to:
+            raise ConfigError(
+                f"the broker would listen on {open_to[0]}, which other machines can reach, and let anybody in. "
+                "Name users (--user name:password, SIEVEMQ_USERS, [users] in the file), stay on 127.0.0.1, or say "
+                "--insecure (SIEVEMQ_INSECURE=1) if that is meant"
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine can reach `host`."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _parse(name: str, value: object, origin: str) -> Any:
+    try:
+        return _FIELDS[name].metadata["parse"](value)
+    except ValueError as error:
+        shown = "" if _FIELDS[name].metadata["secret"] else f", not {value!r}"
+        raise ConfigError(f"{name} ({origin}) {error}{shown}") from None
+
+
+def _read_file(path: Path) -> dict[str, object]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the configuration file {path} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the configuration file {path} is not TOML: {error}") from error
+    for name in content:
+        if name not in _FIELDS:
+            raise ConfigError(f"{name} in {path} is not a setting{_guess(name, _FIELDS)}")
+    return content
+
+
+# Kubernetes gives every container of a namespace with a service named "sievemq" variables of these forms.
+_FOREIGN_PREFIXES = ("SIEVEMQ_SERVICE_", "SIEVEMQ_PORT_")
+
+
+def _read_environment(environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
+    found: dict[str, tuple[object, str]] = {}
+    known = {env_name(name): name for name in _FIELDS}
+    for variable, value in environ.items():
+        if not variable.startswith(_ENV_PREFIX) or variable.startswith(_FOREIGN_PREFIXES):
+            continue
+        name = known.get(variable)
+        secret = known.get(variable.removesuffix("_FILE"))
+        if name is not None:
+            if name == "port" and value.startswith("tcp://"):  # Kubernetes again
+                continue
+            if value:
+                found[name] = (value, variable)
+        elif secret is not None and _FIELDS[secret].metadata["secret"]:
+            if environ.get(env_name(secret)):
+                raise ConfigError(f"{env_name(secret)} and {variable} are both set; one of them must go")
+            found[secret] = (_read_secret(Path(value), variable), variable)
+        elif guess := _guess(variable, [*known, _CONFIG_ENV]) if variable != _CONFIG_ENV else "":
+            raise ConfigError(f"the environment variable {variable} is not a setting{guess}")
+    return found
+
+
+def _read_secret(path: Path, variable: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{variable} names {path}, which cannot be read: {error}") from error
+
+
+def _guess(name: str, known: Mapping[str, object] | list[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.85)
+    return f"; did you mean {close[0]}?" if close else ""

@@ -1,0 +1,356 @@
+"""A real broker inside this process, for tests and small programs.
+
+    with EmbeddedBroker() as broker:
+        factory = ConnectionFactory(broker.url)
+
+It is the server that ``sievemq broker`` runs, on its own thread with its own loop, listening on the loopback at a free
+port. It is ready when the constructor's `with` (or :meth:`EmbeddedBroker.start`) returns and gone when the block ends.
+Nothing is shared between two of them: no registry, no logging set-up, no signals, no garbage collector settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from sievemq_broker.clock import AdjustableClock
+from sievemq_broker.config import Settings, check
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.server.run import new_event_loop
+from sievemq_broker.server.server import Server
+
+__all__ = ["BrokerClock", "EmbeddedBroker", "EmbeddedNamespace", "Moved"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Seconds to wait for a client to say that it has seen the clock move. One that is busy answers later; until then the
+#: broker corrects the times it stamps, so nothing depends on the wait but what the client itself shows.
+SEEN_SECONDS = 0.5
+
+_START_SECONDS = 30.0
+
+
+class EmbeddedBroker:
+    """A broker on its own thread.
+
+    Args:
+        host: loopback address to listen on.
+        port: 0 for a free one.
+        http: also serve health, metrics, API and console, see :attr:`http_url`.
+        http_port: 0 for a free one.
+        namespace: that :attr:`url` leads to.
+        users: name -> password; nobody else gets in (D-38). None lets everybody in.
+        clock: the broker's time; an adjustable clock if not given.
+        settings: everything else; the arguments above go before it.
+
+    Raises:
+        ConfigError: settings that cannot be used together.
+        ListenError: at start, the port is taken.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        http: bool = False,
+        http_port: int = 0,
+        namespace: str = "",
+        users: Mapping[str, str] | None = None,
+        clock: AdjustableClock | None = None,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        given: dict[str, Any] = {"drain_seconds": 0.0, **(settings or {})}
+        given |= {"host": host, "port": port, "http": http, "http_port": http_port}
+        if users is not None:
+            given["users"] = dict(users)
+        self._settings = Settings(**given)
+        check(self._settings)
+        self._namespace = namespace
+        self._adjustable = clock or AdjustableClock()
+        self._server: Server | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+        self.clock = BrokerClock(self)
+
+    # -- start and stop -------------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Start; returns when clients can connect.
+
+        Raises:
+            ListenError: the port is taken.
+            RuntimeError: it runs already.
+        """
+        if self._thread is not None:
+            raise RuntimeError("this broker runs already; make another EmbeddedBroker for a second one")
+        started: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, args=(started,), name="sievemq-broker", daemon=True)
+        self._thread.start()
+        try:
+            started.result(_START_SECONDS)
+        except BaseException:
+            self._thread = None
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop; returns when the port is closed and the thread has ended. Does nothing if it does not run."""
+        thread, self._thread = self._thread, None
+        if thread is None or self._loop is None or self._stopping is None:
+            return
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        thread.join()
+        self._loop = self._stopping = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        return self.start()  # a few milliseconds: not worth a thread
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # Connections that are still open may belong to this loop, which has to turn for them to end in order.
+        await asyncio.get_running_loop().run_in_executor(None, self.stop)
+
+    def _run(self, started: Future[None]) -> None:
+        try:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+                runner.run(self._serve(started))
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    async def _serve(self, started: Future[None]) -> None:
+        server = Server(self._settings, self._adjustable)
+        server.bind()
+        try:
+            await server.start()
+            self._adjustable.drifted = server.services.drifted
+            await server.start_http()
+            self._server = server
+            self._loop = asyncio.get_running_loop()
+            self._stopping = asyncio.Event()
+            started.set_result(None)
+            await self._stopping.wait()
+        finally:
+            await server.stop(self._settings.drain_seconds)
+
+    # -- where it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """For a ConnectionFactory."""
+        url = self.server.url
+        return f"{url}/{self._namespace}" if self._namespace else url
+
+    @property
+    def port(self) -> int:
+        """The wire port."""
+        return self.server.port
+
+    @property
+    def http_url(self) -> str:
+        """Base URL of the management port.
+
+        Raises:
+            RuntimeError: it was started without ``http=True``.
+        """
+        url = self.server.http_url
+        if url is None:
+            raise RuntimeError("this broker serves no HTTP; start it with EmbeddedBroker(http=True)")
+        return url
+
+    @property
+    def server(self) -> Server:
+        """The server behind. Only its constant attributes may be read from here; :meth:`call` reaches the rest.
+
+        Raises:
+            RuntimeError: the broker was never started.
+        """
+        if self._server is None:
+            raise RuntimeError("this broker was not started: use `with EmbeddedBroker() as broker:` or start()")
+        return self._server
+
+    def namespace(self, name: str) -> EmbeddedNamespace:
+        """One namespace of this broker: queues, topics and subscriptions of other namespaces do not exist there."""
+        return EmbeddedNamespace(self, name)
+
+    # -- from other threads ---------------------------------------------------------------------------------------
+
+    def call(self, function: Callable[Concatenate[Broker, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a function on the broker's thread, between two commands, and return what it returns.
+
+        This is how a test looks at (or changes) the broker's state: ``broker.call(lambda b: b.namespace("t") …)``.
+
+        Args:
+            function: gets the broker's domain and the other arguments. It must not wait.
+
+        Raises:
+            RuntimeError: the broker does not run, or this is its own thread.
+            Exception: what the function raised.
+        """
+        return self._submit(lambda server: function(server.broker, *args, **kwargs)).result()
+
+    def drop_connections(self) -> int:
+        """Cut every connection without a word, as a failing network does.
+
+        Returns:
+            how many there were. Their clients may reconnect at once.
+        """
+        return self._submit(lambda server: server.links.abort_all()).result()
+
+    def _submit(self, function: Callable[[Server], R]) -> Future[R]:
+        """Run on the broker's thread; the turn ends afterwards, so that output is written and deadlines are met."""
+        server, loop, thread = self._server, self._loop, self._thread
+        if server is None or loop is None or thread is None:
+            raise RuntimeError("this broker does not run")
+        if threading.current_thread() is thread:
+            raise RuntimeError("called from the broker's own thread, which would wait for itself")
+        done: Future[R] = Future()
+
+        def run() -> None:
+            try:
+                result = function(server)
+                server.turn.worked()
+            except BaseException as error:
+                done.set_exception(error)
+            else:
+                done.set_result(result)
+
+        loop.call_soon_threadsafe(run)
+        return done
+
+
+class EmbeddedNamespace:
+    """A namespace of an embedded broker.
+
+    Args:
+        broker: whose.
+        name: its name; made at the first use.
+    """
+
+    __slots__ = ("broker", "name")
+
+    def __init__(self, broker: EmbeddedBroker, name: str) -> None:
+        self.broker = broker
+        self.name = name
+
+    @property
+    def url(self) -> str:
+        """For a ConnectionFactory."""
+        return f"{self.broker.server.url}/{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<EmbeddedNamespace {self.name!r}>"
+
+
+class Moved:
+    """What moving the clock returns: the broker has done all that became due.
+
+    Awaiting it also waits, for a bounded time, until the clients on the running loop have seen the new time; outside of
+    a loop that wait is over when the call returns.
+    """
+
+    __slots__ = ("_seen", "now")
+
+    def __init__(self, now: int, seen: Future[bool]) -> None:
+        #: The broker's time after the move, ms since 1970.
+        self.now = now
+        self._seen = seen
+
+    @property
+    def seen(self) -> bool:
+        """True if every connected client is known to have seen the new time."""
+        return self._seen.done() and self._seen.result()
+
+    def __await__(self) -> Generator[Any, None, Moved]:
+        yield from asyncio.wrap_future(self._seen).__await__()
+        return self
+
+
+class BrokerClock:
+    """The hand on an embedded broker's clock.
+
+    Every move does what became due (expiry, delivery delay, redelivery delay), tells the clients, and returns when
+    they have seen it, so a test's next line finds everything in place. On a running asyncio loop, whose clients could
+    not answer while this blocks, await the result: ``await broker.clock.advance(seconds=60)``.
+
+    Args:
+        broker: whose.
+    """
+
+    __slots__ = ("_broker",)
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._broker = broker
+
+    def now(self) -> datetime:
+        """The broker's time, in UTC."""
+        milliseconds = self._broker._submit(lambda server: server.clock.now()).result()
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+
+    def advance(self, *, seconds: float = 0.0, milliseconds: int = 0) -> Moved:
+        """Move forward.
+
+        Raises:
+            ValueError: by less than nothing.
+        """
+        by = milliseconds + round(seconds * 1000)
+        return self._move(lambda clock: clock.advance(by))
+
+    def set(self, to: datetime) -> Moved:
+        """Show a time, in the past or in the future.
+
+        Args:
+            to: with a time zone.
+
+        Raises:
+            ValueError: without one: whose noon would it be?
+        """
+        if to.tzinfo is None:
+            raise ValueError(f"the time {to.isoformat()} needs a time zone, such as datetime.timezone.utc")
+        milliseconds = (to - _EPOCH) // timedelta(milliseconds=1)
+        return self._move(lambda clock: clock.set(milliseconds))
+
+    def freeze(self) -> Moved:
+        """Stand still: nothing becomes due until the clock is moved or resumed."""
+        return self._move(AdjustableClock.freeze)
+
+    def resume(self) -> Moved:
+        """Run on from the time shown."""
+        return self._move(AdjustableClock.resume)
+
+    def _move(self, change: Callable[[AdjustableClock], None]) -> Moved:
+        seen: Future[bool] = Future()
+
+        def move(server: Server) -> int:
+            change(self._broker._adjustable)
+            server.clock_moved()
+            server.when_clock_seen(SEEN_SECONDS).add_done_callback(lambda done: seen.set_result(done.result()))
+            return server.clock.now()
+
+        moved = Moved(self._broker._submit(move).result(), seen)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            seen.result()
+        return moved
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

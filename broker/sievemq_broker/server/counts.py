@@ -1,0 +1,64 @@
+"""What has happened, added up; and kept when what it happened to is deleted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.topic import Topic
+
+__all__ = ["Counts", "Ended", "kind_of"]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has happened in queues, topics or both, added up."""
+
+    enqueued: int = 0
+    delivered: int = 0
+    acknowledged: int = 0
+    redelivered: int = 0
+    expired: int = 0
+    dead_lettered: int = 0
+    removed: int = 0
+    unreadable: int = 0
+    evaluations: int = 0
+    matches: int = 0
+    published: int = 0
+
+    def add(self, of: Queue | Topic) -> None:
+        """Add what one queue or topic counted."""
+        self.unreadable += of.unreadable
+        self.evaluations += of.index.evaluations
+        self.matches += of.index.matches
+        if isinstance(of, Topic):
+            self.published += of.published
+            return
+        self.enqueued += of.enqueued
+        self.delivered += of.delivered
+        self.acknowledged += of.acknowledged
+        self.redelivered += of.redelivered
+        self.expired += of.expired
+        self.dead_lettered += of.dead_lettered
+        self.removed += of.removed
+
+
+class Ended:
+    """What destinations had counted when they were deleted. A counter must not fall when a temporary queue goes."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[str, str], Counts] = {}
+
+    def add(self, destination: Queue | Topic) -> None:
+        """A queue, subscription or topic is about to go."""
+        key = destination.namespace.name, kind_of(destination)
+        self.counts.setdefault(key, Counts()).add(destination)
+
+
+def kind_of(destination: Queue | Topic) -> str:
+    """The label of a destination's kind."""
+    if isinstance(destination, Topic):
+        return "topic"
+    return "queue" if destination.subscription is None else "subscription"

@@ -1,0 +1,92 @@
+"""uvicorn inside the broker's loop: it gets a bound socket, no signals and no logging of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from sievemq_broker.server.http.app import make_app
+
+if TYPE_CHECKING:
+    from sievemq_broker.server.server import Server
+
+__all__ = ["HttpServer"]
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn without its hands on the process."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+        self.leaving = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Signals are the broker's."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say when requests are answered."""
+        await super().startup(sockets)
+        self.ready.set()
+
+    async def main_loop(self) -> None:
+        """Wait to be stopped; uvicorn's own loop looks ten times a second. Its Date header wants a tick each second."""
+        while not self.leaving.is_set():
+            await self.on_tick(0)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.leaving.wait(), 1.0)
+
+
+class HttpServer:
+    """The management port of one server.
+
+    Args:
+        server: the broker.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._app = make_app(server)
+        self._uvicorn: _Uvicorn | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, sock: socket.socket) -> None:
+        """Answer requests on a bound socket; returns once it does.
+
+        Raises:
+            RuntimeError: uvicorn ended instead.
+        """
+        config = uvicorn.Config(
+            self._app,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            # Health probes and scrapes are short; a stuck one must not hold up the end of the process.
+            timeout_graceful_shutdown=1,
+            h11_max_incomplete_event_size=16 * 1024,
+            limit_concurrency=256,
+        )
+        self._uvicorn = _Uvicorn(config)
+        self._task = asyncio.create_task(self._uvicorn.serve(sockets=[sock]))
+        ready = asyncio.create_task(self._uvicorn.ready.wait())
+        await asyncio.wait({ready, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            ready.cancel()
+            self._task.result()
+            raise RuntimeError("the HTTP server ended before it was ready")
+
+    async def stop(self) -> None:
+        """Finish open requests, for a second at most, and end."""
+        if self._uvicorn is not None and self._task is not None:
+            self._uvicorn.should_exit = True
+            self._uvicorn.leaving.set()
+            await self._task

@@ -1,0 +1,234 @@
+"""One accepted connection: bytes from the socket into the session layer, and its output back, in one write per turn.
+
+Back-pressure, in this order: above HIGH_WATER unsent bytes the session layer stops delivering (`pause`), which takes
+away all that grows without the peer's doing. A peer that goes on asking without reading the answers is no longer read
+from above READ_PAUSE. So a connection's memory is bounded by READ_PAUSE plus the answers to one read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sievemq_broker import logs
+
+if TYPE_CHECKING:
+    from sievemq_broker.clock import Clock
+    from sievemq_broker.server.turn import Turn
+    from sievemq_broker.session.connection import BrokerConnection
+
+__all__ = ["HIGH_WATER", "LOW_WATER", "READ_PAUSE", "Link", "Links"]
+
+#: Unsent bytes above which nothing is delivered to a connection, and below which it goes on. Some two reads of a fast
+#: consumer: enough to keep it busy, little enough that ten thousand slow ones do not hurt.
+HIGH_WATER = 256 * 1024
+LOW_WATER = 64 * 1024
+
+#: Unsent bytes above which a connection is not read from. Far above HIGH_WATER: a client that writes without reading
+#: for a moment must not find both directions closed, since confirms are small and deliveries have stopped already.
+READ_PAUSE = 4 * 1024 * 1024
+
+#: Seconds a closing connection may take to read its last bytes.
+LINGER_SECONDS = 5.0
+
+log = logs.get("server")
+
+
+class Links:
+    """All open links, and what is counted about them.
+
+    Args:
+        limit: connections at a time.
+    """
+
+    __slots__ = ("_by_connection", "_empty", "accepted", "bytes_in", "bytes_out", "limit", "open", "refused")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.open: set[Link] = set()
+        self._by_connection: dict[BrokerConnection, Link] = {}
+        self._empty: asyncio.Future[None] | None = None
+        self.accepted = self.refused = self.bytes_in = self.bytes_out = 0
+
+    def add(self, link: Link) -> bool:
+        """Take in a link; False if that is one too many (it is taken in all the same, to be told so)."""
+        self.accepted += 1
+        self.open.add(link)
+        self._by_connection[link.connection] = link
+        if len(self.open) > self.limit:
+            self.refused += 1
+            return False
+        return True
+
+    def discard(self, link: Link) -> None:
+        """A link is gone."""
+        self.open.discard(link)
+        self._by_connection.pop(link.connection, None)
+        if not self.open and self._empty is not None and not self._empty.done():
+            self._empty.set_result(None)
+
+    def when_empty(self) -> asyncio.Future[None]:
+        """Done once the last link is gone."""
+        self._empty = asyncio.get_running_loop().create_future()
+        if not self.open:
+            self._empty.set_result(None)
+        return self._empty
+
+    def of(self, connection: BrokerConnection) -> Link | None:
+        """The link of a connection; None once it is gone."""
+        return self._by_connection.get(connection)
+
+    def abort_all(self) -> int:
+        """Cut every connection without a word, as a failing network does. Returns how many there were."""
+        links = list(self.open)
+        for link in links:
+            link.abort()
+        return len(links)
+
+
+class Link(asyncio.Protocol):
+    """The transport's side of one connection.
+
+    Args:
+        links: where all links are kept.
+        turn: ends the loop's turn.
+        clock: the broker's time.
+        connect: makes the session layer's side, given the peer's address.
+        refuse: says what is to be said to one connection too many.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_closing",
+        "_connect",
+        "_links",
+        "_reading",
+        "_refuse",
+        "_turn",
+        "connection",
+        "dirty",
+        "peer",
+        "transport",
+    )
+
+    transport: asyncio.Transport
+    connection: BrokerConnection
+
+    def __init__(
+        self,
+        links: Links,
+        turn: Turn,
+        clock: Clock,
+        connect: Callable[[str], BrokerConnection],
+        refuse: Callable[[BrokerConnection, int], None],
+    ) -> None:
+        self._links = links
+        self._turn = turn
+        self._clock = clock
+        self._connect = connect
+        self._refuse = refuse
+        self._closing = False
+        self._reading = True
+        self.dirty = False
+        self.peer = ""
+
+    # -- what the loop calls --------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A connection was accepted; behind TLS, its handshake is done."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
+        if (sock := transport.get_extra_info("socket")) is not None and sock.family in (
+            socket.AF_INET,
+            socket.AF_INET6,
+        ):
+            # Writes are gathered already; holding one back for an acknowledgement would only add a round trip.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.peer = _show_peer(transport.get_extra_info("peername"))
+        self.connection = self._connect(self.peer)
+        if not self._links.add(self):
+            self._refuse(self.connection, self._clock.now())
+            log.warning("connection.refused", peer=self.peer, limit=self._links.limit)
+            self._turn.mark(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        self._links.bytes_in += len(data)
+        try:
+            self.connection.receive_data(data, self._clock.now())
+        except Exception:
+            self._fail()
+            return
+        self._turn.mark(self)
+
+    def eof_received(self) -> None:
+        """The peer will say no more. What it is still owed is written, then the transport closes."""
+        try:
+            self.connection.receive_eof(self._clock.now())
+        except Exception:
+            self._fail()
+            return
+        self.flush()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is gone, for whatever reason."""
+        self._closing = True
+        try:
+            self.connection.lost(self._clock.now())
+        except Exception:
+            log.exception("connection.failed", peer=self.peer)
+        self._links.discard(self)
+        self._turn.worked()  # what was given back may have a deadline, or another consumer
+
+    def pause_writing(self) -> None:
+        """More than HIGH_WATER bytes are unsent."""
+        self.connection.pause()
+
+    def resume_writing(self) -> None:
+        """Less than LOW_WATER bytes are unsent."""
+        if not self._reading:
+            self._reading = True
+            self.transport.resume_reading()
+        self.connection.resume(self._clock.now())
+        self._turn.mark(self)
+
+    # -- what the broker calls ------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write all output in one call; close if nothing comes after it."""
+        self.dirty = False
+        if self._closing:
+            return
+        connection = self.connection
+        transport = self.transport
+        if connection.has_data:
+            data = connection.data_to_send()
+            if data:
+                self._links.bytes_out += len(data)
+                transport.write(data)
+            if self._reading and transport.get_write_buffer_size() > READ_PAUSE:
+                self._reading = False
+                transport.pause_reading()
+        if connection.closing:
+            self._closing = True
+            transport.close()
+            asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.abort)
+
+    def abort(self) -> None:
+        """Cut the connection without a word."""
+        self.transport.abort()
+
+    def _fail(self) -> None:
+        """The session layer raised what it must not raise: a fault of the broker, which ends only this connection."""
+        log.exception("connection.failed", peer=self.peer)
+        self.abort()
+
+
+def _show_peer(address: object) -> str:
+    if isinstance(address, tuple) and len(address) >= 2:
+        host, port = address[:2]
+        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+    return str(address or "unknown")

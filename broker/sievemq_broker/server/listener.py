@@ -1,0 +1,111 @@
+"""The port: bind it, accept on it, TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+
+__all__ = ["ListenError", "bind", "listen", "make_tls_context"]
+
+#: Connections that may wait to be accepted. A fleet that reconnects at once should not be refused by the kernel.
+BACKLOG = 1024
+
+
+class ListenError(Exception):
+    """A port or a certificate that cannot be used; the text says which and what to do."""
+
+
+def bind(what: str, host: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    Args:
+        what: for the error: "wire", "HTTP".
+        host: a name or an address. "::" takes IPv4 too.
+        port: 0 for a free one.
+
+    Raises:
+        ListenError: it cannot be bound.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise ListenError(f"the {what} host {host!r} cannot be resolved: {error.strerror or error}") from error
+    # One socket, so that port 0 is one port. Of a name with both families (localhost) the IPv4 address.
+    family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host == "::" else 1)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise ListenError(_why(what, host, port, error)) from error
+    return sock
+
+
+def _why(what: str, host: str, port: int, error: OSError) -> str:
+    option = "--http-port" if what == "HTTP" else "--port"
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"the {what} port {port} on {host} is in use by another process; "
+            f"choose another with {option}, or {option} 0 for a free one"
+        )
+    if error.errno == errno.EACCES:
+        return f"the {what} port {port} on {host} needs privileges that this process does not have; choose another"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"the {what} host {host} is not an address of this machine"
+    return f"the {what} port {port} on {host} cannot be opened: {error.strerror or error}"
+
+
+def make_tls_context(cert: str, key: str | None, client_ca: str | None) -> ssl.SSLContext:
+    """What the wire port speaks TLS with.
+
+    Args:
+        cert: PEM file of the certificate chain.
+        key: PEM file of its key; None if it is in `cert`.
+        client_ca: PEM file of the CA that client certificates must come from; None asks for none.
+
+    Raises:
+        ListenError: a file cannot be read or does not fit.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ListenError(f"the certificate {cert}{f' with the key {key}' if key else ''}: {error}") from error
+    if client_ca is not None:
+        try:
+            context.load_verify_locations(client_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise ListenError(f"the CA of client certificates {client_ca}: {error}") from error
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+async def listen(
+    sock: socket.socket,
+    factory: Callable[[], asyncio.Protocol],
+    tls: ssl.SSLContext | None,
+    handshake_seconds: float,
+) -> asyncio.AbstractServer:
+    """Accept on a bound socket.
+
+    Args:
+        sock: from :func:`bind`; closed with the server.
+        factory: makes the protocol of each connection.
+        tls: None for clear text.
+        handshake_seconds: time that a TLS handshake may take.
+    """
+    loop = asyncio.get_running_loop()
+    if tls is None:
+        return await loop.create_server(factory, sock=sock, backlog=BACKLOG)
+    return await loop.create_server(
+        factory, sock=sock, backlog=BACKLOG, ssl=tls, ssl_handshake_timeout=max(handshake_seconds, 0.1)
+    )

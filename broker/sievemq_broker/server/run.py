@@ -1,0 +1,130 @@
+"""The process of ``sievemq broker``: loop, signals, garbage collection, ordered start and end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from collections.abc import Callable
+
+from sievemq_broker import logs
+from sievemq_broker.config import Settings, is_loopback
+from sievemq_broker.server.listener import ListenError
+from sievemq_broker.server.server import Server
+from sievemq_broker.version import version
+
+__all__ = ["new_event_loop", "run"]
+
+log = logs.get("server")
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's loop where there is one for this platform, else asyncio's."""
+    try:
+        import uvloop  # not on every platform
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def run(settings: Settings) -> int:
+    """Be a broker until a signal says otherwise.
+
+    Args:
+        settings: checked settings.
+
+    Returns:
+        the process's exit code: 0 after an ordered end, 1 if it could not start.
+    """
+    logs.configure(settings.log_level, json=settings.json_logs)
+    try:
+        server = Server(settings)
+        server.bind()
+    except ListenError as error:
+        log.error("broker.not_started", reason=str(error))  # noqa: TRY400  the text says it all
+        return 1
+    _raise_file_limit(settings.max_connections)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(_serve(server))
+
+
+async def _serve(server: Server) -> int:
+    settings = server.settings
+    stopping = asyncio.Event()
+    _on_signals(stopping, server)
+    await server.start()
+    log.info("broker.ready", url=server.url, http_url=server.http_url, version=version(), python=sys.version.split()[0])
+    log.info("broker.in_memory", note="PERSISTENT messages do not survive a restart of this broker")
+    if not is_loopback(settings.host):
+        if not settings.users:
+            log.warning(
+                "broker.insecure", note="anybody who reaches the port may do anything; name users to change that"
+            )
+        elif settings.tls_cert is None:
+            log.warning("broker.clear_text", note="passwords and messages cross the network in clear; set tls_cert")
+    http = asyncio.create_task(server.start_http())
+    http.add_done_callback(lambda task: stopping.set() if not task.cancelled() and task.exception() else None)
+    http.add_done_callback(lambda _: _tune_garbage_collection())
+    await stopping.wait()
+    failed = http.done() and not http.cancelled() and http.exception() is not None
+    if failed:
+        log.error("http.failed", exc_info=http.exception())
+    elif not http.done():
+        http.cancel()
+    log.info("broker.stopping", connections=len(server.links.open), drain_seconds=settings.drain_seconds)
+    await server.stop(settings.drain_seconds)
+    log.info("broker.stopped")
+    return 1 if failed else 0
+
+
+def _on_signals(stopping: asyncio.Event, server: Server) -> None:
+    loop = asyncio.get_running_loop()
+
+    def received(name: str) -> None:
+        log.info("signal.received", signal=name)
+        if stopping.is_set():
+            server.hurry()  # asked twice: no more waiting for clients
+        stopping.set()
+
+    def handler(name: str) -> Callable[..., object]:
+        return lambda *_: loop.call_soon_threadsafe(received, name)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        try:
+            loop.add_signal_handler(number, received, number.name)
+        except NotImplementedError:  # loops on Windows
+            signal.signal(number, handler(number.name))
+
+
+def _tune_garbage_collection() -> None:
+    """Keep the collector out of the data path.
+
+    A broker holds what it holds: a million waiting messages are some millions of objects that are alive and without
+    cycles. CPython's defaults look at the youngest of them every 700 allocations and at all of them again and again
+    while the queue grows, which shows as pauses of a second. So: what start-up made is never looked at again
+    (freeze); the young generation is looked at every 50,000 allocations; and the full walk comes a hundred times
+    rarer. Cycles are made by exceptions and closed connections only, few enough for that.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 1_000)
+
+
+def _raise_file_limit(connections: int) -> None:
+    """Ask for as many file descriptors as connections may come; a soft limit of 1024 is the usual default."""
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + 256
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    except (OSError, ValueError):
+        allowed = soft
+    if allowed < wanted:
+        log.warning("broker.few_files", files=allowed, max_connections=connections, note="raise the limit (ulimit -n)")

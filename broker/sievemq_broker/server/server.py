@@ -1,0 +1,263 @@
+"""A broker with its rims, on one running loop: what the process and the embedded broker both are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import time
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from sievemq_broker import logs
+from sievemq_broker.clock import Clock
+from sievemq_broker.config import Settings
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.server.counts import Ended
+from sievemq_broker.server.link import Link, Links
+from sievemq_broker.server.listener import bind, listen, make_tls_context
+from sievemq_broker.server.services import ServerServices, new_incarnation
+from sievemq_broker.server.timers import Timers
+from sievemq_broker.server.turn import Turn
+from sievemq_broker.server.users import Users
+from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.session.services import SessionSettings
+from sievemq_broker.version import broker_name
+from sievemq_core.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from sievemq_broker.server.http.serve import HttpServer
+
+__all__ = ["Phase", "Server"]
+
+#: Seconds without a byte from any client after which draining is over, unless one of them has unsettled work.
+QUIET_SECONDS = 0.1
+
+#: Seconds that the farewell to all clients may take to be written.
+FAREWELL_SECONDS = 1.0
+
+log = logs.get("server")
+
+
+class Phase(Enum):
+    """Where a server stands; `/readyz` answers 200 only while READY."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+class Server:
+    """One broker.
+
+    Args:
+        settings: checked settings.
+        clock: the broker's time.
+
+    Attributes:
+        broker: the domain. Only the loop's thread may touch it.
+        services: what connections share.
+        links: the open connections' transports.
+        started_at: when it became ready, seconds since 1970; 0 before.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self.clock = clock or Clock()
+        self.phase = Phase.STARTING
+        self.started_at = 0.0
+        self.links = Links(settings.max_connections)
+        self.users = Users(settings.users)
+        self._tls: ssl.SSLContext | None = None
+        if settings.tls_cert is not None:
+            self._tls = make_tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+        self._sockets: dict[str, socket.socket] = {}
+        self._addresses: dict[str, tuple[str, int]] = {}
+        self._acceptor: asyncio.AbstractServer | None = None
+        self.ended = Ended()
+        self._hurry = asyncio.Event()
+        self._announced = 0
+        self._http: HttpServer | None = None
+
+    # -- addresses ------------------------------------------------------------------------------------------------
+
+    @property
+    def port(self) -> int:
+        """The wire port, as bound."""
+        return self._addresses["wire"][1]
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"sievemq{'s' if self._tls else ''}://{_join(*self._addresses['wire'])}"
+
+    @property
+    def http_url(self) -> str | None:
+        """Where people and scrapers look; None without HTTP."""
+        return f"http://{_join(*self._addresses['HTTP'])}" if "HTTP" in self._addresses else None
+
+    # -- start ----------------------------------------------------------------------------------------------------
+
+    def bind(self) -> None:
+        """Take the ports. Both or none.
+
+        Raises:
+            ListenError: one of them cannot be bound.
+        """
+        wanted = {"wire": (self.settings.host, self.settings.port)}
+        if self.settings.http:
+            wanted["HTTP"] = (self.settings.http_address, self.settings.http_port)
+        try:
+            for what, (host, port) in wanted.items():
+                sock = self._sockets[what] = bind(what, host, port)
+                self._addresses[what] = (host, sock.getsockname()[1])
+        except BaseException:
+            self._close_sockets()
+            raise
+
+    async def start(self) -> None:
+        """Serve the wire port. :meth:`start_http` follows when there is time for its imports."""
+        loop = asyncio.get_running_loop()
+        settings = self.settings
+        self.turn = Turn(loop)
+        session_settings = SessionSettings(
+            broker=broker_name(),
+            incarnation=new_incarnation(),
+            handshake_ms=int(settings.handshake_seconds * 1000),
+        )
+        self.services = ServerServices(session_settings, self.clock, self.users, self.links, self.turn)
+        self.broker = Broker()
+        self.broker.on_deleted = self.ended.add
+        self.timers = self.turn.timers = Timers(loop, self.clock, self.broker, self.links, self.turn.mark)
+        self._acceptor = await listen(self._sockets["wire"], self._link, self._tls, settings.handshake_seconds)
+        self.timers.start()
+        self.phase = Phase.READY
+        self.started_at = time.time()
+
+    def _link(self) -> Link:
+        return Link(self.links, self.turn, self.clock, self._connect, self._refuse)
+
+    def _connect(self, peer: str) -> BrokerConnection:
+        return BrokerConnection(self.broker, self.services, peer=peer)
+
+    def _refuse(self, connection: BrokerConnection, now: int) -> None:
+        limit = self.links.limit
+        if self.phase is not Phase.READY:
+            connection.close(ErrorCode.SHUTTING_DOWN, "the broker is shutting down", now)
+        else:
+            text = f"the broker has its {limit} connections (max_connections); try again later"
+            connection.close(ErrorCode.TOO_MANY_CONNECTIONS, text, now)
+
+    async def start_http(self) -> None:
+        """Serve HTTP. Importing it takes longer than starting everything else, so it comes last and off the loop."""
+        if "HTTP" not in self._sockets:
+            return
+        loop = asyncio.get_running_loop()
+        self._http = await loop.run_in_executor(None, _make_http, self)
+        await self._http.start(self._sockets["HTTP"])
+
+    # -- the clock --------------------------------------------------------------------------------------------------
+
+    def clock_moved(self) -> None:
+        """The clock was moved: tell the clients and do what became due, now."""
+        self._announced = self.clock.offset
+        self.services.move_clock(self._announced)
+        self.timers.moved()
+        self.turn.end()
+
+    def when_clock_seen(self, seconds: float) -> asyncio.Future[bool]:
+        """Done when every client has said CLOCK_SEEN, with True; or after `seconds`, with False."""
+        loop = asyncio.get_running_loop()
+        seen: asyncio.Future[bool] = loop.create_future()
+
+        def done(result: bool) -> None:
+            if not seen.done():
+                seen.set_result(result)
+                timeout.cancel()
+                self.turn.watchers.remove(look)
+
+        def look() -> None:
+            if all(c.clock_seen == self._announced for c in self.services.connections.values()):
+                done(True)
+
+        timeout = loop.call_later(seconds, done, False)
+        self.turn.watchers.append(look)
+        look()
+        return seen
+
+    # -- stop -----------------------------------------------------------------------------------------------------
+
+    async def stop(self, drain_seconds: float = 0.0) -> None:
+        """End in order: no new connections, tell clients, give them time, close, HTTP last.
+
+        Args:
+            drain_seconds: the longest that clients may take to finish.
+        """
+        if self.phase is Phase.STOPPED:
+            return
+        self.phase = Phase.DRAINING
+        if self._acceptor is not None:
+            self._acceptor.close()
+            if drain_seconds > 0:
+                await self._drain(drain_seconds)
+            await self._close_links()
+            self.timers.stop()
+        if self._http is not None:
+            await self._http.stop()
+        self._close_sockets()
+        self.phase = Phase.STOPPED
+        await asyncio.sleep(0)  # transports that were closed tell their protocols in the next turn
+
+    def hurry(self) -> None:
+        """Do not wait for clients any longer."""
+        self._hurry.set()
+
+    async def _drain(self, seconds: float) -> None:
+        """Tell the clients, and wait until none of them is in the middle of something."""
+        grace = int(seconds * 1000)
+        for connection in tuple(self.services.connections.values()):
+            connection.announce_shutdown(grace, "the broker is shutting down")
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while self.links.open and loop.time() < deadline and not self._hurry.is_set():
+            moved = self.links.bytes_in
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), min(QUIET_SECONDS, seconds))
+            if moved == self.links.bytes_in and not any(map(_is_busy, self.services.connections.values())):
+                break
+
+    async def _close_links(self) -> None:
+        """Say why, let the last bytes go out, then cut what is left."""
+        now = self.clock.now()
+        for link in tuple(self.links.open):
+            link.connection.close(ErrorCode.SHUTTING_DOWN, "the broker is shutting down", now)
+            link.flush()
+        if self.links.open:
+            gone = self.links.when_empty()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(gone, FAREWELL_SECONDS)
+        self.links.abort_all()
+
+    def _close_sockets(self) -> None:
+        for sock in self._sockets.values():
+            sock.close()
+        self._sockets.clear()
+
+
+def _is_busy(connection: BrokerConnection) -> bool:
+    """True while messages are with the client, or a transaction is open."""
+    return any(consumer.unacknowledged for consumer in connection.consumers.values()) or any(
+        session.transaction is not None and session.transaction.staged for session in connection.sessions.values()
+    )
+
+
+def _make_http(server: Server) -> HttpServer:
+    from sievemq_broker.server.http.serve import HttpServer  # see start_http
+
+    return HttpServer(server)
+
+
+def _join(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,80 @@
+"""What the session layer asks of the rim: ids, credentials, the time, and a nudge to write."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from sievemq_broker import logs
+from sievemq_broker.session.services import Identity, Services, SessionSettings
+
+if TYPE_CHECKING:
+    from sievemq_broker.clock import Clock
+    from sievemq_broker.server.link import Links
+    from sievemq_broker.server.turn import Turn
+    from sievemq_broker.server.users import Users
+    from sievemq_broker.session.connection import BrokerConnection
+
+__all__ = ["ServerServices", "new_incarnation"]
+
+log = logs.get("server")
+
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # nothing that people confuse; 32 letters, 5 bits each
+
+
+def new_incarnation() -> str:
+    """A name for one run of a broker. 50 random bits: two brokers of a test run never share message ids."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(10))
+
+
+class ServerServices(Services):
+    """Services of a broker with sockets.
+
+    Args:
+        settings: what connections announce; its `incarnation` begins every connection id.
+        clock: the broker's time.
+        users: who may come in.
+        links: the open links.
+        turn: ends the loop's turn.
+    """
+
+    def __init__(self, settings: SessionSettings, clock: Clock, users: Users, links: Links, turn: Turn) -> None:
+        super().__init__(settings)
+        self._clock = clock
+        self._users = users
+        self._links = links
+        self._turn = turn
+        self._last_id = 0
+
+    def connection_id(self) -> str:
+        """Incarnation and a counter: short, since every message id carries it."""
+        self._last_id += 1
+        return f"{self.settings.incarnation}-{self._last_id}"
+
+    def authenticate(self, user: str | None, password: str | None) -> Identity:
+        """Who this is; see :class:`~sievemq_broker.server.users.Users`."""
+        return self._users.authenticate(user, password)
+
+    def now(self) -> int:
+        """The broker's time."""
+        return self._clock.now()
+
+    def wake(self, connection: BrokerConnection) -> None:
+        """Write for this connection at the end of the turn."""
+        link = self._links.of(connection)
+        if link is not None:
+            self._turn.mark(link)
+
+    def report(self, connection: BrokerConnection, doing: str, error: BaseException) -> None:
+        """Log a fault of the broker."""
+        link = self._links.of(connection)
+        log.error("connection.failed", peer=link.peer if link else "unknown", doing=doing, exc_info=error)
+
+    def drifted(self, milliseconds: int) -> None:
+        """While the clock stands still, clients' clocks run on: count that as time they have not seen yet.
+
+        So a message stamped by a client is corrected to the moment at which the broker's clock stands.
+        """
+        self.clock_offset += milliseconds
+        for connection in self.connections.values():
+            connection.clock_lag += milliseconds

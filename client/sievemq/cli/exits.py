@@ -1,0 +1,17 @@
+"""Exit codes of every ``sievemq`` command."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["FAILED", "NOT_FOUND", "OK", "REFUSED", "USAGE"]
+
+OK: Final = 0
+FAILED: Final = 1
+"""It was tried and did not work: no connection, a broker that is not ready, an error on the way."""
+USAGE: Final = 2
+"""It was not tried: unknown options, bad values or settings, a missing extra."""
+NOT_FOUND: Final = 3
+"""What was asked for is not there: no such destination, no message within the wait."""
+REFUSED: Final = 4
+"""A check said no: a selector that is not valid, credentials that are not accepted."""

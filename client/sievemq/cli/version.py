@@ -1,0 +1,28 @@
+"""``sievemq version``"""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib import metadata
+from typing import Annotated
+
+import typer
+
+from sievemq_core.wire.commands import PROTOCOL_VERSION
+
+__all__ = ["version"]
+
+
+def version(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
+    """Print the version."""
+    facts = {
+        "sievemq": metadata.version("sievemq"),
+        "protocol": PROTOCOL_VERSION,
+        "python": platform.python_version(),
+        "platform": platform.platform(terse=True),
+    }
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        typer.echo(f"SieveMQ {facts['sievemq']} (protocol {facts['protocol']}, Python {facts['python']})")

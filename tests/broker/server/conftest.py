@@ -1,0 +1,75 @@
+"""Fakes and helpers of the server's tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from sievemq_broker.clock import Clock
+
+
+class FakeConnection:
+    """The session layer's side of a connection: remembers what it is told, says what the test wants."""
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.received: list[bytes] = []
+        self.calls: list[str] = []
+        self.output = b""
+        self.closing = False
+        self.answer: Callable[[FakeConnection, bytes], None] | None = None
+        self.deadline: int | None = None
+        self.ticks = 0
+        self.error: Exception | None = None
+        self.lost_event = asyncio.Event()
+
+    @property
+    def has_data(self) -> bool:
+        return bool(self.output)
+
+    def receive_data(self, data: bytes, now: int) -> None:
+        if self.error is not None:
+            raise self.error
+        self.received.append(data)
+        if self.answer is not None:
+            self.answer(self, data)
+
+    def receive_eof(self, now: int) -> None:
+        self.calls.append("eof")
+
+    def lost(self, now: int) -> None:
+        self.calls.append("lost")
+        self.lost_event.set()
+
+    def data_to_send(self) -> bytes:
+        output, self.output = self.output, b""
+        return output
+
+    def pause(self) -> None:
+        self.calls.append("pause")
+
+    def resume(self, now: int) -> None:
+        self.calls.append("resume")
+
+    def tick(self, now: int) -> int | None:
+        self.ticks += 1
+        return self.deadline
+
+
+class StandingClock(Clock):
+    """A clock that shows what the test says."""
+
+    __slots__ = ("time",)
+
+    def __init__(self, time: int = 1_000) -> None:
+        self.time = time
+
+    def now(self) -> int:
+        return self.time
+
+
+@pytest.fixture
+def clock() -> StandingClock:
+    return StandingClock()

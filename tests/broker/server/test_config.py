@@ -1,0 +1,162 @@
+"""Settings: where they come from, what is refused, what is never shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sievemq_broker.config import ConfigError, Settings, load, parse_users
+
+
+def test_defaults_are_loopback_and_the_fixed_ports() -> None:
+    settings = load().settings
+    assert (settings.host, settings.port, settings.http_address, settings.http_port) == (
+        "127.0.0.1",
+        7672,
+        "127.0.0.1",
+        7680,
+    )
+    assert settings == Settings()
+
+
+def test_command_line_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text('port = 1\nhttp_port = 2\nlog_level = "debug"\n')
+    loaded = load({"port": 3, "host": None}, {"SIEVEMQ_PORT": "4", "SIEVEMQ_HTTP_PORT": "5"}, file)
+    assert (loaded.settings.port, loaded.settings.http_port, loaded.settings.log_level) == (3, 5, "debug")
+    assert loaded.origins["port"] == "command line"
+    assert loaded.origins["http_port"] == "environment SIEVEMQ_HTTP_PORT"
+    assert loaded.origins["log_level"] == f"file {file}"
+    assert loaded.origins["host"] == "default"
+
+
+def test_environment_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text("port = 9\n")
+    assert load(environ={"SIEVEMQ_CONFIG": str(file)}).settings.port == 9
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("prot = 1", "prot in"),
+        ("http_prot = 1", "did you mean http_port?"),
+        ("port = 70000", "port (file"),
+        ("port = true", "must be a whole number"),
+        ("port = ", "is not TOML"),
+        ('http = "maybe"', "must be true or false"),
+        ('log_level = "loud"', "must be one of debug, info"),
+        ('host = ""', "must be text that is not empty"),
+        ("drain_seconds = -1", "must be seconds"),
+        ('users = "name"', "name:password"),
+        ("[users]\nanna = 7", "name:password"),
+    ],
+)
+def test_file_with_a_mistake_is_refused_and_named(tmp_path: Path, content: str, text: str) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        load(config=file)
+    assert text in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(config=tmp_path / "none.toml")
+
+
+def test_misspelt_variable_is_refused_with_a_guess() -> None:
+    with pytest.raises(ConfigError, match=r"SIEVEMQ_HTTP_PROT is not a setting; did you mean SIEVEMQ_HTTP_PORT\?"):
+        load(environ={"SIEVEMQ_HTTP_PROT": "1"})
+
+
+@pytest.mark.parametrize("variable", ["SIEVEMQ_URL", "SIEVEMQ_PASSWORD", "SIEVEMQ_SOMETHING_ELSE"])
+def test_variables_of_other_tools_are_left_alone(variable: str) -> None:
+    assert load(environ={variable: "x"}).settings == Settings()
+
+
+def test_service_variables_of_kubernetes_are_not_settings() -> None:
+    environ = {
+        "SIEVEMQ_PORT": "tcp://10.0.0.7:7672",
+        "SIEVEMQ_PORT_7672_TCP_PORT": "7672",
+        "SIEVEMQ_SERVICE_HOST": "10.0.0.7",
+    }
+    assert load(environ=environ).settings.port == 7672
+
+
+def test_empty_variable_means_not_set() -> None:
+    assert load(environ={"SIEVEMQ_PORT": ""}).settings.port == 7672
+
+
+def test_users_from_text_file_and_table(tmp_path: Path) -> None:
+    secret = tmp_path / "users"
+    secret.write_text("anna:a:b\nben:two\n")
+    assert load(environ={"SIEVEMQ_USERS_FILE": str(secret)}).settings.users == {"anna": "a:b", "ben": "two"}
+    assert load(environ={"SIEVEMQ_USERS": "anna:a:b,ben:two"}).settings.users == {"anna": "a:b", "ben": "two"}
+    file = tmp_path / "broker.toml"
+    file.write_text('[users]\nanna = "a:b"\nben = "two"\n')
+    assert load(config=file).settings.users == {"anna": "a:b", "ben": "two"}
+
+
+def test_secret_and_its_file_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="both set"):
+        load(environ={"SIEVEMQ_USERS": "a:b", "SIEVEMQ_USERS_FILE": str(tmp_path / "users")})
+
+
+def test_secret_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="SIEVEMQ_USERS_FILE names"):
+        load(environ={"SIEVEMQ_USERS_FILE": str(tmp_path / "users")})
+
+
+def test_only_secrets_can_be_files() -> None:
+    with pytest.raises(ConfigError, match="SIEVEMQ_HTTP_PORT_FILE"):
+        load(environ={"SIEVEMQ_HTTP_PORT_FILE": "x"})
+
+
+def test_passwords_are_not_in_errors() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(environ={"SIEVEMQ_USERS": "anna:topsecret,:hidden"})
+    assert "topsecret" not in str(caught.value)
+    assert "hidden" not in str(caught.value)
+    assert "entry 2" in str(caught.value)
+
+
+def test_user_with_a_broken_hash_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'anna' begins like a hash"):
+        load({"users": "anna:scrypt$nonsense"})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "broker.example"])
+def test_open_to_other_machines_needs_users_or_a_plain_word(host: str) -> None:
+    with pytest.raises(ConfigError, match="--insecure"):
+        load({"host": host})
+    assert load({"host": host, "insecure": True}).settings.insecure
+    assert load({"host": host, "users": "a:b"}).settings.users
+
+
+def test_open_http_alone_is_refused_too_but_only_if_served() -> None:
+    with pytest.raises(ConfigError, match=r"0\.0\.0\.0"):
+        load({"http_host": "0.0.0.0"})
+    assert not load({"http_host": "0.0.0.0", "http": False}).settings.http
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_loopback_needs_no_users(host: str) -> None:
+    assert load({"host": host}).settings.host == host
+
+
+def test_data_directory_is_refused_as_long_as_nothing_is_kept() -> None:
+    with pytest.raises(ConfigError, match="memory only"):
+        load({"data_dir": "/somewhere"})
+
+
+def test_tls_key_without_certificate_is_refused() -> None:
+    with pytest.raises(ConfigError, match="tls_cert"):
+        load({"tls_key": "key.pem"})
+
+
+@pytest.mark.parametrize("value", [None, "", " , ", "\n"])
+def test_no_users(value: object) -> None:
+    assert parse_users(value) == {}

@@ -1,0 +1,233 @@
+"""One accepted connection: gathered writes, back-pressure, the ways it ends. The transport is a recording."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from sievemq_broker.server.link import HIGH_WATER, LOW_WATER, READ_PAUSE, Link, Links
+from sievemq_broker.server.turn import Turn
+
+from .conftest import FakeConnection, StandingClock
+
+
+class Transport(asyncio.Transport):
+    """Records what is done to it."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("192.0.2.7", 4711)})
+        self.writes: list[bytes] = []
+        self.calls: list[str] = []
+        self.limits: tuple[int | None, int | None] = (None, None)
+        self.unsent = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes.append(bytes(data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.limits = (high, low)
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("pause_reading", "resume_reading", "close", "abort"):
+            return lambda: self.calls.append(name)
+        return super().__getattribute__(name)
+
+
+class Rig:
+    """A link between a recorded transport and a fake connection."""
+
+    def __init__(self, limit: int = 10) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.turn = Turn(self.loop)
+        self.links = Links(limit)
+        self.refused: list[object] = []
+
+    def open(self) -> tuple[Link, Transport, Any]:
+        link = Link(
+            self.links,
+            self.turn,
+            StandingClock(),
+            FakeConnection,  # type: ignore[arg-type]
+            lambda connection, now: self.refused.append(connection),
+        )
+        transport = Transport()
+        link.connection_made(transport)
+        return link, transport, link.connection
+
+
+async def end_of_turn() -> None:
+    """Until everything that was scheduled so far has run."""
+    await asyncio.sleep(0)
+
+
+def echo(connection: FakeConnection, data: bytes) -> None:
+    connection.output += data
+
+
+async def test_connection_made_sets_water_marks_and_shows_the_peer() -> None:
+    link, transport, connection = Rig().open()
+    assert transport.limits == (HIGH_WATER, LOW_WATER)
+    assert link.peer == connection.peer == "192.0.2.7:4711"
+
+
+async def test_reads_of_one_turn_are_answered_by_one_write() -> None:
+    rig = Rig()
+    link, transport, connection = rig.open()
+    connection.answer = echo
+    link.data_received(b"one ")
+    link.data_received(b"two ")
+    link.data_received(b"three")
+    assert transport.writes == []
+    await end_of_turn()
+    assert transport.writes == [b"one two three"]
+    assert (rig.links.bytes_in, rig.links.bytes_out) == (13, 13)
+
+
+async def test_output_from_others_is_written_once_in_the_same_turn() -> None:
+    rig = Rig()
+    link, transport, connection = rig.open()
+    other_link, other_transport, other = rig.open()
+
+    def forward(_: FakeConnection, data: bytes) -> None:
+        other.output += data
+        rig.turn.mark(rig.links.of(other))  # type: ignore[arg-type]
+
+    connection.answer = forward
+    link.data_received(b"a")
+    link.data_received(b"b")
+    other.answer = echo
+    other_link.data_received(b"c")
+    await end_of_turn()
+    assert other_transport.writes == [b"abc"]
+    assert transport.writes == []
+
+
+async def test_output_that_appears_while_writing_goes_out_next_turn() -> None:
+    rig = Rig()
+    link, transport, connection = rig.open()
+    parts = [b"second", b"first"]
+
+    def data_to_send() -> bytes:
+        connection.output = b""
+        part = parts.pop()
+        if parts:
+            connection.output = b"more"
+            rig.turn.mark(link)
+        return part
+
+    connection.data_to_send = data_to_send
+    connection.output = b"some"
+    rig.turn.mark(link)
+    await end_of_turn()
+    assert transport.writes == [b"first"]
+    await end_of_turn()
+    assert transport.writes == [b"first", b"second"]
+
+
+async def test_nothing_is_written_when_there_is_nothing() -> None:
+    link, transport, connection = Rig().open()
+    link.data_received(b"x")
+    await end_of_turn()
+    assert connection.received == [b"x"]
+    assert transport.writes == []
+
+
+async def test_congestion_stops_deliveries_and_its_end_starts_them() -> None:
+    link, transport, connection = Rig().open()
+    link.pause_writing()
+    assert connection.calls == ["pause"]
+    connection.output = b"what was held back"
+    link.resume_writing()
+    assert connection.calls == ["pause", "resume"]
+    await end_of_turn()
+    assert transport.writes == [b"what was held back"]
+    assert transport.calls == []
+
+
+async def test_peer_that_asks_without_reading_is_not_read_from() -> None:
+    link, transport, connection = Rig().open()
+    connection.answer = echo
+    transport.unsent = READ_PAUSE + 1
+    link.data_received(b"ping")
+    await end_of_turn()
+    assert transport.calls == ["pause_reading"]
+    link.data_received(b"already on its way")
+    await end_of_turn()
+    assert transport.calls == ["pause_reading"]
+    transport.unsent = 0
+    link.resume_writing()
+    assert transport.calls == ["pause_reading", "resume_reading"]
+
+
+async def test_closing_connection_is_closed_after_its_last_write() -> None:
+    link, transport, connection = Rig().open()
+
+    def refuse(connection: FakeConnection, data: bytes) -> None:
+        connection.output = b"no"
+        connection.closing = True
+
+    connection.answer = refuse
+    link.data_received(b"nonsense")
+    await end_of_turn()
+    assert transport.writes == [b"no"]
+    assert transport.calls == ["close"]
+    link.data_received(b"late")
+    await end_of_turn()
+    assert transport.calls == ["close"]
+
+
+async def test_end_of_stream_and_loss_reach_the_connection() -> None:
+    rig = Rig()
+    link, transport, connection = rig.open()
+    link.eof_received()
+    link.connection_lost(None)
+    assert connection.calls == ["eof", "lost"]
+    assert rig.links.open == set()
+    assert rig.links.of(connection) is None
+    link.flush()
+    assert transport.writes == []
+
+
+async def test_fault_of_the_broker_ends_only_this_connection(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    link, transport, connection = rig.open()
+    _, other_transport, _ = rig.open()
+    connection.error = ZeroDivisionError("a bug")
+    with caplog.at_level(logging.ERROR):
+        link.data_received(b"x")
+    assert transport.calls == ["abort"]
+    assert other_transport.calls == []
+    assert "connection.failed" in caplog.text
+    assert "a bug" in caplog.text
+
+
+async def test_one_connection_too_many_is_told_so() -> None:
+    rig = Rig(limit=1)
+    rig.open()
+    _, _, extra = rig.open()
+    assert rig.refused == [extra]
+    assert (rig.links.accepted, rig.links.refused) == (2, 1)
+
+
+async def test_abort_all_cuts_every_connection() -> None:
+    rig = Rig()
+    transports = [rig.open()[1] for _ in range(3)]
+    assert rig.links.abort_all() == 3
+    assert all(transport.calls == ["abort"] for transport in transports)
+
+
+async def test_when_empty_waits_for_the_last_link() -> None:
+    rig = Rig()
+    links = [rig.open()[0] for _ in range(2)]
+    empty = rig.links.when_empty()
+    links[0].connection_lost(None)
+    assert not empty.done()
+    links[1].connection_lost(ConnectionResetError())
+    assert empty.done()
+    assert rig.links.when_empty().done()

@@ -1,0 +1,187 @@
+"""One timer for all deadlines, and the ticks. The loop's time is the test's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sievemq_broker.clock import AdjustableClock
+from sievemq_broker.server.link import Links
+from sievemq_broker.server.timers import TICK_SECONDS, Lag, Timers
+
+from .conftest import FakeConnection, StandingClock
+
+
+class Handle:
+    def __init__(self, when: float, callback: Callable[[], None]) -> None:
+        self.when, self.callback, self.cancelled = when, callback, False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeLoop:
+    """Only as much of a loop as timers use; nothing happens by itself."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.handles: list[Handle] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Handle:
+        self.handles.append(handle := Handle(when, callback))
+        return handle
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Handle:
+        return self.call_at(self.now + delay, callback)
+
+    def armed(self) -> list[float]:
+        return [round(handle.when - self.now, 6) for handle in self.handles if not handle.cancelled]
+
+    def fire(self) -> None:
+        """The next timer's time comes."""
+        handle = min((h for h in self.handles if not h.cancelled), key=lambda h: h.when)
+        self.handles.remove(handle)
+        self.now = handle.when
+        handle.callback()
+
+
+class Domain:
+    """Answers `due` with what the test says."""
+
+    def __init__(self, *answers: int | None) -> None:
+        self.answers = list(answers)
+        self.asked: list[int] = []
+
+    def due(self, now: int) -> int | None:
+        self.asked.append(now)
+        return self.answers.pop(0) if self.answers else None
+
+
+def make(domain: Domain, clock: Any, loop: FakeLoop | None = None) -> tuple[Timers, FakeLoop, Links, list[Any]]:
+    loop = loop or FakeLoop()
+    links = Links(10)
+    marked: list[Any] = []
+    return Timers(loop, clock, domain.due, links, marked.append), loop, links, marked  # type: ignore[arg-type]
+
+
+def test_without_a_deadline_nothing_is_armed(clock: StandingClock) -> None:
+    timers, loop, _, _ = make(Domain(None), clock)
+    timers.rearm()
+    assert loop.armed() == []
+
+
+def test_timer_is_armed_for_the_next_deadline_and_asks_again(clock: StandingClock) -> None:
+    domain = Domain(1_250, None)
+    timers, loop, _, _ = make(domain, clock)
+    timers.rearm()
+    assert loop.armed() == [0.25]
+    clock.time = 1_250
+    loop.fire()
+    assert domain.asked == [1_000, 1_250]
+    assert loop.armed() == []
+
+
+def test_later_deadline_leaves_the_timer_and_an_earlier_one_moves_it(clock: StandingClock) -> None:
+    timers, loop, _, _ = make(Domain(1_250, 1_400, 1_100), clock)
+    timers.rearm()
+    timers.rearm()
+    assert loop.armed() == [0.25]
+    timers.rearm()
+    assert loop.armed() == [0.1]
+
+
+def test_more_due_already_comes_in_the_next_turn_and_not_in_this_one(clock: StandingClock) -> None:
+    domain = Domain(1_000, None)
+    timers, loop, _, _ = make(domain, clock)
+    timers.rearm()
+    assert len(domain.asked) == 1
+    assert loop.armed() == [0.0]
+    loop.fire()
+    assert len(domain.asked) == 2
+
+
+def test_far_deadline_is_looked_at_again_within_a_minute(clock: StandingClock) -> None:
+    timers, loop, _, _ = make(Domain(10**12), clock)
+    timers.rearm()
+    assert loop.armed() == [60.0]
+
+
+def test_frozen_clock_arms_nothing_but_slices_of_what_is_due() -> None:
+    clock = AdjustableClock()
+    clock.freeze()
+    now = clock.now()
+    timers, loop, _, _ = make(Domain(now + 5, now), clock)
+    timers.rearm()
+    assert loop.armed() == []
+    timers.rearm()
+    assert loop.armed() == [0.0]
+
+
+def test_moved_clock_does_everything_that_is_due_before_it_returns() -> None:
+    clock = AdjustableClock()
+    clock.freeze()
+    now = clock.now()
+    domain = Domain(now, now, now + 5, now + 5)
+    timers, loop, _, _ = make(domain, clock)
+    timers.moved()
+    assert len(domain.asked) == 4
+    assert loop.armed() == []
+
+
+def test_tick_visits_every_connection_and_marks_who_has_output(clock: StandingClock) -> None:
+    timers, loop, links, marked = make(Domain(), clock)
+    quiet, loud = _link(), _link()
+    loud.connection.output = b"heartbeat"
+    links.open.update((quiet, loud))
+    timers.start()
+    assert loop.armed() == [TICK_SECONDS]
+    loop.fire()
+    assert (quiet.connection.ticks, loud.connection.ticks) == (1, 1)
+    assert marked == [loud]
+    assert loop.armed() == [TICK_SECONDS]
+
+
+@pytest.mark.parametrize(("wish", "wait"), [(1_100, 0.1), (1_001, 0.02), (900, 0.02), (9_999, TICK_SECONDS)])
+def test_next_tick_comes_when_a_connection_asks_for_it(clock: StandingClock, wish: int, wait: float) -> None:
+    timers, loop, links, _ = make(Domain(), clock)
+    link = _link()
+    link.connection.deadline = wish
+    links.open.add(link)
+    timers.start()
+    loop.fire()
+    assert loop.armed() == [wait]
+
+
+def test_late_tick_is_counted_as_lag(clock: StandingClock) -> None:
+    timers, loop, _, _ = make(Domain(), clock)
+    timers.start()
+    loop.handles[0].when += 0.03  # something kept the loop for 30 ms
+    loop.fire()
+    assert timers.lag.last == pytest.approx(0.03)
+    assert timers.lag.buckets[Lag.BOUNDS.index(0.05)] == 1
+
+
+def test_lag_beyond_the_last_bound_has_its_own_bucket() -> None:
+    lag = Lag()
+    lag.observe(7.0)
+    assert (lag.buckets[-1], lag.count, lag.sum) == (1, 1, 7.0)
+
+
+def test_stop_cancels_everything(clock: StandingClock) -> None:
+    timers, loop, _, _ = make(Domain(1_250), clock)
+    timers.start()
+    timers.rearm()
+    timers.stop()
+    assert loop.armed() == []
+
+
+def _link() -> Any:
+    link = asyncio.Protocol.__new__(type("L", (asyncio.Protocol,), {}))
+    link.connection = FakeConnection("")  # type: ignore[attr-defined]
+    return link
