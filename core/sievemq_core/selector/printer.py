@@ -63,10 +63,11 @@ def print_literal(value: str | bool | int | float) -> str:
 
 
 class _Printer:
-    __slots__ = ("_canonical",)
+    __slots__ = ("_canonical", "_terms")
 
     def __init__(self, canonical: bool) -> None:
         self._canonical = canonical
+        self._terms: dict[str, set[tuple[str, int]]] = {}  # text of a chain -> its terms, so that chains can merge
 
     def text(self, node: Node) -> tuple[str, int]:
         """The text and how tightly it binds."""
@@ -115,10 +116,18 @@ class _Printer:
     def _chain(self, operands: tuple[Node, ...], joiner: str, power: int) -> tuple[str, int]:
         if not self._canonical:
             return joiner.join(self._wrapped(operand, power + 1) for operand in operands), power
-        parts = {self.text(operand) for operand in operands}
-        if len(parts) == 1:
-            return parts.pop()
-        return joiner.join(sorted(text if binds > power else f"({text})" for text, binds in parts)), power
+        terms: set[tuple[str, int]] = set()
+        for operand in operands:
+            text, binds = self.text(operand)
+            if binds == power:  # an OR of equal ANDs has become an AND inside an AND
+                terms |= self._terms[text]
+            else:
+                terms.add((text, binds))
+        if len(terms) == 1:
+            return terms.pop()
+        text = joiner.join(sorted(term if binds > power else f"({term})" for term, binds in terms))
+        self._terms[text] = terms
+        return text, power
 
     def _comparison(self, node: Compare) -> str:
         left, right, op = self._wrapped(node.left, _SUM), self._wrapped(node.right, _SUM), node.op

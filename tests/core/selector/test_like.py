@@ -1,0 +1,86 @@
+"""LIKE against a regular expression on small texts, and bounded work on large ones."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sievemq_core.selector import like
+from sievemq_core.selector.like import PatternError, parse_pattern
+
+
+def by_regex(pattern: str, escape: str | None, text: str) -> bool:
+    out, at = "", 0
+    while at < len(pattern):
+        c = pattern[at]
+        if c == escape:
+            at += 1
+            out += re.escape(pattern[at])
+        else:
+            out += ".*" if c == "%" else "." if c == "_" else re.escape(c)
+        at += 1
+    return re.fullmatch(out, text, re.DOTALL) is not None
+
+
+@settings(max_examples=500)
+@given(st.text("ab%_!", max_size=9), st.sampled_from([None, "!", "%", "_", "a"]), st.text("ab%_\n", max_size=10))
+def test_like_agrees_with_a_regular_expression(pattern: str, escape: str | None, text: str) -> None:
+    try:
+        parsed = parse_pattern(pattern, escape)
+    except PatternError as error:
+        assert pattern[error.position] == escape
+        return
+    assert parsed.matches(text) is by_regex(pattern, escape, text)
+    if parsed.exact is not None:
+        assert parsed.matches(text) is (text == parsed.exact)
+    if parsed.matches(text):
+        assert text.startswith(parsed.prefix)
+        assert len(text) >= parsed.minimum
+
+
+@settings(max_examples=300)
+@given(st.text("ab%_", max_size=8), st.text("ab", min_size=40, max_size=120))
+def test_the_search_by_bit_sets_agrees_too(pattern: str, text: str) -> None:
+    tries, like._TRIES = like._TRIES, 0  # go there at once
+    try:
+        assert parse_pattern(pattern).matches(text) is by_regex(pattern, None, text)
+    finally:
+        like._TRIES = tries
+
+
+HOSTILE = {
+    "many segments": ("%a" * 5_000 + "%b", "a" * 100_000),
+    "the classic": ("%a%a%a%a%a%b", "a" * 10_000),
+    "segments with gaps": ("%a_a" * 2_000 + "%b%", "a" * 50_000),
+    "one long segment with gaps": ("%" + "a_" * 15_000 + "b%", "a" * 100_000),
+    "two long runs": ("%" + "a" * 20_000 + "_" + "a" * 20_000 + "b%", "a" * 200_000),
+    "only gaps": ("%" + "_" * 60_000, "a" * 59_999),
+    "an almost repeated needle": ("%" + "ab" * 10_000 + "_c%", "ab" * 100_000),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_patterns_finish(name: str) -> None:
+    """With backtracking, or with work that grows as the product of the lengths, these would not end today."""
+    pattern, text = HOSTILE[name]
+    assert parse_pattern(pattern).matches(text) is False
+
+
+def test_hostile_patterns_that_match() -> None:
+    assert parse_pattern("%" + "a_" * 15_000 + "b%").matches("a" * 100_000 + "b")
+    assert parse_pattern("%a%a%a%a%a%b").matches("a" * 10_000 + "b")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "exact", "prefix", "minimum"),
+    [
+        ("", "", "", 0), ("abc", "abc", "abc", 3), ("a%", None, "a", 1), ("%a", None, "", 1), ("_a", None, "", 2),
+        ("ab_%c", None, "ab", 4), ("%", None, "", 0), ("%%", None, "", 0), ("_", None, "", 1),
+    ],
+)  # fmt: skip
+def test_what_a_pattern_says_about_itself(pattern: str, exact: str | None, prefix: str, minimum: int) -> None:
+    parsed = parse_pattern(pattern)
+    assert (parsed.exact, parsed.prefix, parsed.minimum) == (exact, prefix, minimum)
