@@ -69,7 +69,6 @@ class EngineConsumer:
         "granted",
         "handed",
         "id",
-        "last_grant",
         "mark",
         "no_local",
         "opened",
@@ -82,6 +81,7 @@ class EngineConsumer:
         "subscription",
         "taken",
         "unsettled",
+        "waited_at",
         "waker",
         "window",
     )
@@ -120,7 +120,8 @@ class EngineConsumer:
         self.taken = 0  # messages taken since the credit was last reset
         # Written under the lock.
         self.window = PrefetchWindow(session.connection.options.prefetch)
-        self.granted = self.released = self.last_grant = 0
+        self.granted = self.released = 0
+        self.waited_at = 0  # what `taken` was when somebody last waited at the empty buffer
         self.mark = 0
         self.ran_dry = False
         # True while this consumer is in the connection's list of pending acknowledgements.
@@ -191,7 +192,6 @@ class EngineConsumer:
         self.mark = self.taken + self.window.half
         if room <= 0:
             return
-        self.last_grant = room if self.granted else 0  # the first grant says nothing about a lack of credit
         self.granted += room
         if self.unsettled:
             self.unsettled = False  # its place in the list is skipped
@@ -207,14 +207,12 @@ class EngineConsumer:
         """
         if not self.flowing:
             return None
-        outstanding = self.granted - self.taken - self.released
-        if outstanding <= self.last_grant:
-            # All credit granted before the last grant was used: the broker has or had more than the window let through.
-            self.ran_dry = True
+        # Half a window was taken since the last wait, without a wait: messages come as fast as the window lets them.
+        self.ran_dry = self.ran_dry or self.taken - self.waited_at >= self.window.half
+        self.waited_at = self.taken
         if self.window.size + self.taken + self.released - self.granted >= self.window.half:
             self.top_up()
-            outstanding = self.granted - self.taken - self.released
-        if outstanding <= 0:
+        if self.granted - self.taken - self.released <= 0:
             self.granted += 1  # a WANT counts as a credit of one where there is none
         connection = self.session.connection
         if answered:
@@ -256,7 +254,7 @@ class EngineConsumer:
     def reset_credit(self) -> None:
         """The broker took back what was buffered, and all credit (RECOVER, ROLLBACK)."""
         self.buffer.clear()
-        self.taken = self.released = self.granted = self.last_grant = self.mark = 0
+        self.taken = self.released = self.granted = self.mark = self.waited_at = 0
 
     def set_flowing(self, flowing: bool) -> None:
         """Open or shut the gate; opening grants credit and wakes whoever waits."""

@@ -5,8 +5,8 @@ granted in halves: once half a window has been taken, the broker may send that m
 on the other half.
 
 An adaptive window starts small, so that an idle consumer parks little and huge messages do not fill the memory. It
-doubles when the buffer ran dry although the broker had used up all earlier credit: then the way to the broker is what
-the application waits for, not the producers. It halves when the broker recalls messages: somebody else waits for them.
+doubles when the application has to wait although it took half a window since it last waited: then what it waits for is
+the way to the broker, and not the producers. It halves when the broker recalls messages: somebody else waits for them.
 """
 
 from __future__ import annotations
