@@ -79,6 +79,7 @@ _COUNTERS = (
     ("sievemq_selector_evaluations", "Selectors asked about arriving messages.", "evaluations"),
     ("sievemq_selector_matches", "Times that a selector said yes to an arriving message.", "matches"),
 )
+_OF_TOPICS = frozenset({"published", "unreadable", "evaluations", "matches"})
 
 
 class BrokerCollector(Collector):
@@ -136,7 +137,8 @@ class BrokerCollector(Collector):
         for metric, meaning, attribute in _COUNTERS:
             counter = CounterMetricFamily(metric, meaning, labels=_LABELS)
             for labels, of in counts.items():
-                counter.add_metric(labels, getattr(of, attribute))
+                if attribute in _OF_TOPICS if labels[1] == "topic" else attribute != "published":
+                    counter.add_metric(labels, getattr(of, attribute))
             yield counter
         yield from self._gauges(holdings, topics)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sievemq_broker import logs
 
@@ -138,8 +138,7 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A connection was accepted; behind TLS, its handshake is done."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
         if (sock := transport.get_extra_info("socket")) is not None and sock.family in (
             socket.AF_INET,

@@ -10,7 +10,7 @@ import pytest
 
 from sievemq_broker.clock import AdjustableClock
 from sievemq_broker.server.link import Links
-from sievemq_broker.server.timers import TICK_SECONDS, Lag, Timers
+from sievemq_broker.server.timers import SLICE, TICK_SECONDS, Lag, Timers
 
 from .conftest import FakeConnection, StandingClock
 
@@ -52,7 +52,9 @@ class FakeLoop:
 
 
 class Domain:
-    """Answers `due` with what the test says."""
+    """Answers `due` with what the test says; `pending` slices of work are left."""
+
+    pending = 0
 
     def __init__(self, *answers: int | None) -> None:
         self.answers = list(answers)
@@ -62,12 +64,17 @@ class Domain:
         self.asked.append(now)
         return self.answers.pop(0) if self.answers else None
 
+    def work(self, now: int, budget: int) -> bool:
+        assert budget == SLICE
+        self.pending -= self.pending > 0
+        return self.pending > 0
+
 
 def make(domain: Domain, clock: Any, loop: FakeLoop | None = None) -> tuple[Timers, FakeLoop, Links, list[Any]]:
     loop = loop or FakeLoop()
     links = Links(10)
     marked: list[Any] = []
-    return Timers(loop, clock, domain.due, links, marked.append), loop, links, marked  # type: ignore[arg-type]
+    return Timers(loop, clock, domain, links, marked.append), loop, links, marked  # type: ignore[arg-type]
 
 
 def test_without_a_deadline_nothing_is_armed(clock: StandingClock) -> None:
@@ -106,6 +113,18 @@ def test_more_due_already_comes_in_the_next_turn_and_not_in_this_one(clock: Stan
     assert len(domain.asked) == 2
 
 
+def test_pending_work_comes_in_slices_one_per_turn(clock: StandingClock) -> None:
+    domain = Domain(None, 5_000, None)
+    domain.pending = 3
+    timers, loop, _, _ = make(domain, clock)
+    timers.rearm()
+    assert (domain.pending, loop.armed()) == (2, [0.0])
+    loop.fire()
+    assert (domain.pending, loop.armed()) == (1, [0.0])
+    loop.fire()
+    assert (domain.pending, loop.armed()) == (0, [])
+
+
 def test_far_deadline_is_looked_at_again_within_a_minute(clock: StandingClock) -> None:
     timers, loop, _, _ = make(Domain(10**12), clock)
     timers.rearm()
@@ -129,8 +148,10 @@ def test_moved_clock_does_everything_that_is_due_before_it_returns() -> None:
     now = clock.now()
     domain = Domain(now, now, now + 5, now + 5)
     timers, loop, _, _ = make(domain, clock)
+    domain.pending = 3
     timers.moved()
     assert len(domain.asked) == 4
+    assert domain.pending == 0
     assert loop.armed() == []
 
 
