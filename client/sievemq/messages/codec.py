@@ -9,8 +9,10 @@ extension whose payload is msgpack again:
      4  int beyond 64 bits  "123…"       9  Decimal     "1.10"
      5  datetime    "2026-01-31T…"      10  UUID        16 bytes
     11  a registered type   [name, {field: value}] of a dataclass, [name, "MEMBER"] of an enum
-    12  bytearray   bytes               13  wrapper     [letter, value] of Byte, Short, Int, Long, Float, Double, Char
-    14  complex     [real, imag]
+    12  wrapper     [letter, value] of Byte, Short, Int, Long, Float, Double, Char
+    13  complex     [real, imag]
+
+A bytearray travels as bytes and arrives as bytes.
 
 Decoding builds only these and what the application registered; nothing in a message names code.
 """
@@ -39,7 +41,7 @@ C = TypeVar("C", bound=type)
 _MAX_DEPTH: Final = 64
 
 _REGISTERED: Final = 11
-_WRAPPER: Final = 13
+_WRAPPER: Final = 12
 _WRAPPERS: Final[dict[str, type]] = {
     "b": Byte, "h": Short, "i": Int, "l": Long, "f": Float, "d": Double, "c": Char,
 }  # fmt: skip
@@ -151,8 +153,7 @@ _ENCODERS: Final[dict[type, tuple[int, Callable[[Any], Any]]]] = {
     dt.timedelta: (8, _days),
     decimal.Decimal: (9, str),
     uuid.UUID: (10, lambda value: value.bytes),
-    bytearray: (12, bytes),
-    complex: (14, lambda value: [value.real, value.imag]),
+    complex: (13, lambda value: [value.real, value.imag]),
 }
 
 
@@ -240,6 +241,5 @@ _DECODERS: Final[dict[int, Callable[[Any], Any]]] = {
     8: lambda parts: dt.timedelta(*parts),
     9: decimal.Decimal,
     10: lambda data: uuid.UUID(bytes=data),
-    12: bytearray,
-    14: lambda parts: complex(*parts),
+    13: lambda parts: complex(*parts),
 }

@@ -19,8 +19,8 @@ T = TypeVar("T")
 class ObjectMessage(Message):
     """A message whose body is an object: plain data, or of a type given to :func:`sievemq.register_type`.
 
-    Plain data is None, bool, int, float, str, bytes, bytearray, complex, list, dict, tuple, set, frozenset, datetime
-    and its kin, Decimal, UUID and the wrappers Byte … Char, nested as you like. Nothing is ever pickled or unpickled.
+    Plain data is None, bool, int, float, str, bytes, complex, list, dict, tuple, set, frozenset, datetime and its kin,
+    Decimal, UUID and the wrappers Byte … Char, nested as you like. Nothing is ever pickled or unpickled.
 
     Args:
         obj: a snapshot is taken at once (OBJ-01).

@@ -10,22 +10,22 @@ are the bytes themselves; the form of OBJECT belongs to the client.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgpack
 
 from sievemq_core.errors import FormatError
 from sievemq_core.message.values import (
+    LONG_MAX,
     BodyValue,
     Byte,
     Char,
-    Double,
     Float,
-    Int,
     Long,
     Short,
     letter_of,
+    to_long,
 )
 
 __all__ = ["decode_map", "decode_stream", "decode_text", "encode_map", "encode_stream", "encode_text"]
@@ -35,7 +35,7 @@ _pack = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass").pack
 #: Held types that msgpack does not tell from plain ones.
 _AMBIGUOUS = frozenset({Byte, Short, Long, Float, Char})
 _FIELD_TYPES = frozenset({bool, int, float, str, bytes, type(None)})
-_WRAP = {"b": Byte, "h": Short, "l": Long, "f": Float, "c": Char, "i": Int, "d": Double}
+_WRAP: dict[str, Callable[[Any], Any]] = {"b": Byte, "h": Short, "l": to_long, "f": Float, "c": Char}
 #: What a letter may stand at; a letter at anything else is a broken body.
 _FORMS: dict[str, frozenset[type]] = {
     "z": frozenset({bool}),
@@ -126,6 +126,8 @@ def _unpack(body: bytes, kind: str) -> tuple[str | None, Any]:
 def _typed(letters: str | None, values: list[Any], kind: str) -> list[BodyValue]:
     if not _FIELD_TYPES.issuperset(map(type, values)):
         raise FormatError(f"the body of a {kind} must hold scalars only")
+    if any(type(value) is int and value > LONG_MAX for value in values):
+        raise FormatError(f"the body of a {kind} holds an integer that does not fit 64 bits, signed")
     if letters is None:
         return values
     if len(letters) != len(values):

@@ -23,7 +23,7 @@ envelope's bytes are shared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
@@ -40,6 +40,7 @@ from sievemq_core.message.values import (
     PropertyValue,
     Short,
     letter_of,
+    to_long,
 )
 
 __all__ = [
@@ -99,7 +100,7 @@ _packer = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass")
 # Values whose JMS type msgpack's form does not tell; their presence makes the letters necessary.
 _AMBIGUOUS = frozenset({Byte, Short, Long, Float})
 
-_WRAP = {"b": Byte, "h": Short, "l": Long, "f": Float, "i": Int, "d": Double}
+_WRAP: dict[str, Callable[[Any], Any]] = {"b": Byte, "h": Short, "l": to_long, "f": Float, "i": Int, "d": Double}
 
 
 def pack_properties(properties: Mapping[str, PropertyValue]) -> tuple[bytes | None, str | None]:

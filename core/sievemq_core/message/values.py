@@ -45,9 +45,11 @@ __all__ = [
     "letter_of",
     "normalise",
     "normalise_field",
+    "to_long",
     "to_single",
 ]
 
+#: The ranges of int and long.
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 
@@ -123,6 +125,17 @@ class _Floating(float):
 
     def __str__(self) -> str:
         return float.__repr__(self)
+
+
+def to_long(value: int) -> int:
+    """A long as held: a plain int outside the 32-bit range, which says long already, else a Long.
+
+    Raises:
+        NumberFormatError: beyond 64 bits.
+    """
+    if INT_MIN <= value <= INT_MAX:
+        return Long(value)
+    return value if type(value) is int and LONG_MIN <= value <= LONG_MAX else int(Long(value))
 
 
 class Float(_Floating):
@@ -269,11 +282,6 @@ def _integer_holder(letter: str, minimum: int, maximum: int, wrap: Callable[[int
     return hold_integer
 
 
-def _wrap_long(value: int) -> int:
-    # outside the 32-bit range a plain int says long already
-    return Long(value) if INT_MIN <= value <= INT_MAX else int(value)
-
-
 def _hold_float(value: object) -> BodyValue:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return Float(value)
@@ -309,7 +317,7 @@ _HOLD: Final[dict[str, Callable[[object], BodyValue]]] = {
     "b": _integer_holder("b", -128, 127, Byte),
     "h": _integer_holder("h", -32768, 32767, Short),
     "i": _integer_holder("i", INT_MIN, INT_MAX, int),
-    "l": _integer_holder("l", LONG_MIN, LONG_MAX, _wrap_long),
+    "l": _integer_holder("l", LONG_MIN, LONG_MAX, to_long),
     "f": _hold_float,
     "d": _hold_double,
     "s": _hold_string,
