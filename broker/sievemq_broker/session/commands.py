@@ -41,6 +41,7 @@ CommandFields: TypeAlias = tuple[Any, ...]
 Handler: TypeAlias = Callable[["BrokerConnection", CommandFields, int], None]
 
 _LAST_KIND = int(max(BodyKind))
+_MAX_CONSUMER_ID = 2**32 - 1  # as wide as the head of a DELIVER is
 
 # -- the connection ---------------------------------------------------------------------------------------------------
 
@@ -120,6 +121,8 @@ def on_open_consumer(connection: BrokerConnection, command: CommandFields, now: 
     """Open a consumer: everything is verified before anything is made (SES-20, SES-34)."""
     (_, request, session_id, consumer_id, destination, selector, dialect, no_local, subscription, durable, shared,
      credit) = command  # fmt: skip
+    if consumer_id > _MAX_CONSUMER_ID:
+        raise RequestError(f"a consumer's id has 32 bits; {consumer_id} does not fit", ErrorCode.ILLEGAL_STATE)
     connection.highest_consumer = max(connection.highest_consumer, consumer_id)
     session = the_session(connection, session_id)
     if consumer_id in connection.consumers:

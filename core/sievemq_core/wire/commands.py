@@ -69,7 +69,7 @@ class Command:
 class Field:
     """One position of a command.
 
-    Kinds: ``uint`` 0 … 2^63-1; ``bool``; ``str``; ``bytes``; ``ids`` an array of uint; ``map`` with text keys;
+    Kinds: ``uint`` not negative; ``bool``; ``str``; ``bytes``; ``ids`` an array of uint; ``map`` with text keys;
     ``envelope``; ``any``. A trailing ``?`` allows nil.
     """
 
@@ -95,7 +95,9 @@ def _f(name: str, kind: str, meaning: str) -> Field:
 
 _REQUEST = _f("request", "uint", "number chosen by the client; the OK or ERROR that answers repeats it")
 _SESSION = _f("session", "uint", "id chosen by the client when it opened the session")
-_CONSUMER = _f("consumer", "uint", "id chosen by the client when it opened the consumer; unique in the connection")
+_CONSUMER = _f(
+    "consumer", "uint", "id of 32 bits chosen by the client when it opened the consumer; unique in the connection"
+)
 _HANDED = _f(
     "handed",
     "ids",

@@ -1,0 +1,390 @@
+"""Sessions and consumers: opening, closing, credit, WANT and RECALL, limits and ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sievemq_broker.session.services import SessionSettings
+from sievemq_core.errors import ErrorCode
+from sievemq_core.limits import MAX_CREDIT
+from sievemq_core.wire.commands import Command
+
+from .harness import CLIENT, World, consumer_fields, envelope
+
+# -- sessions ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", range(4))
+def test_con_02_the_four_modes(world: World, mode: int) -> None:
+    assert world.client().session(mode)
+
+
+@pytest.mark.parametrize("mode", [4, 99])
+def test_con_02_any_other_mode_is_refused(world: World, mode: int) -> None:
+    client = world.client()
+    assert client.refused(Command.OPEN_SESSION, 1, mode)[0] == ErrorCode.ILLEGAL_STATE
+    client.ask(Command.OPEN_SESSION, 1, 1)
+
+
+def test_a_session_id_in_use_is_refused(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    assert client.refused(Command.OPEN_SESSION, session, 1)[0] == ErrorCode.ILLEGAL_STATE
+    client.send(session, "a")
+    assert client.browse() == [(1, "a")]
+
+
+def test_too_many_sessions() -> None:
+    client = World(SessionSettings(max_sessions=2)).client()
+    first = client.session()
+    client.session()
+    code, text, _ = client.refused(Command.OPEN_SESSION, 3, 1)
+    assert code == ErrorCode.RESOURCE_ALLOCATION
+    assert "2 sessions" in text
+    client.ask(Command.CLOSE_SESSION, first, ())
+    client.session()
+
+
+@pytest.mark.parametrize("command", [Command.CLOSE_SESSION, Command.RECOVER, Command.COMMIT, Command.ROLLBACK])
+def test_requests_for_a_session_that_is_not_open(world: World, command: int) -> None:
+    assert world.client().refused(command, 9, ())[0] == ErrorCode.NOT_FOUND
+
+
+# -- opening consumers ------------------------------------------------------------------------------------------------
+
+
+def test_the_answer_comes_before_the_first_delivery(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    client.send(session, "a")
+    consumer = client.consumer(session, credit=0)
+    assert consumer.deliveries == []
+    consumer.credit(1)
+    assert consumer.all() == ["a"]
+    client.send(session, "b")
+    client.queue(Command.OPEN_CONSUMER, 7, session, 50, *consumer_fields("queue:q", 5))
+    client.consumers[50] = consumer
+    client.broker.receive_data(client.wire.data_to_send(), world.now)
+    numbers = [command[0] for command in client.wire.receive_data(client.broker.data_to_send())]
+    assert numbers == [Command.OK, Command.DELIVER]
+
+
+@pytest.mark.parametrize(
+    ("destination", "more", "code"),
+    [
+        ("", {}, ErrorCode.INVALID_DESTINATION),
+        (" x", {}, ErrorCode.INVALID_DESTINATION),
+        ("temporary-queue:nobody.1", {}, ErrorCode.INVALID_DESTINATION),
+        ("queue:q", {"selector": "price >"}, ErrorCode.INVALID_SELECTOR),
+        ("queue:q", {"selector": "a = 1", "dialect": "klingon"}, ErrorCode.INVALID_SELECTOR),
+        ("queue:q", {"selector": "\ud800"}, ErrorCode.INVALID_SELECTOR),
+        ("queue:q", {"subscription": "s", "durable": True}, ErrorCode.INVALID_DESTINATION),
+        ("topic:t", {"durable": True}, ErrorCode.ILLEGAL_STATE),
+        ("topic:t", {"shared": True}, ErrorCode.ILLEGAL_STATE),
+        ("topic:t", {"shared": True, "subscription": ""}, ErrorCode.ILLEGAL_STATE),
+        ("topic:t", {"shared": True, "subscription": "x" * 256}, ErrorCode.ILLEGAL_STATE),
+        ("topic:t", {"durable": True, "subscription": "s"}, ErrorCode.ILLEGAL_STATE),  # SUB-10
+    ],
+)
+def test_consumers_that_are_refused(world: World, destination: str, more: dict[str, Any], code: ErrorCode) -> None:
+    client = world.client()
+    session = client.session()
+    fields = consumer_fields(destination, 1, **more)
+    assert client.refused(Command.OPEN_CONSUMER, session, 5, *fields)[0] == code
+    assert client.broker.consumers == {}
+    client.ask(Command.OPEN_CONSUMER, session, 5, *consumer_fields("queue:q", 1))  # nothing is left of the attempt
+
+
+def test_ses_20_a_wrong_selector_is_explained(world: World) -> None:
+    client = world.client()
+    fields = consumer_fields("queue:q", 1, selector="price > AND")
+    _, text, details = client.refused(Command.OPEN_CONSUMER, client.session(), 5, *fields)
+    assert {"position", "length", "selector", "expected", "hint"} <= set(details)
+    assert details["selector"] == "price > AND"
+    assert text
+
+
+def test_a_selector_selects_and_the_rest_waits(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    consumer = client.consumer(session, selector="region = 'EU'")
+    client.send(session, "us", properties={"region": "US"})
+    client.send(session, "eu", properties={"region": "EU"})
+    assert consumer.all() == ["eu"]
+    assert client.browse() == [(1, "us")]
+
+
+def test_blank_selectors_are_none(world: World) -> None:
+    """SES-22, D-12."""
+    client = world.client()
+    session = client.session()
+    for selector in ("", "  \t"):
+        client.consumer(session, selector=selector).close()
+
+
+def test_a_consumer_id_in_use_is_refused(world: World) -> None:
+    client = world.client()
+    consumer = client.consumer(client.session())
+    fields = consumer_fields("queue:other", 1)
+    assert client.refused(Command.OPEN_CONSUMER, consumer.session, consumer.id, *fields)[0] == ErrorCode.ILLEGAL_STATE
+    client.send(consumer.session, "a")
+    assert consumer.all() == ["a"]
+
+
+def test_a_consumer_id_beyond_32_bits_is_refused(world: World) -> None:
+    client = world.client()
+    fields = consumer_fields("queue:q", 1)
+    assert client.refused(Command.OPEN_CONSUMER, client.session(), 2**32, *fields)[0] == ErrorCode.ILLEGAL_STATE
+    client.ask(Command.OPEN_CONSUMER, 1, 2**32 - 1, *fields)
+
+
+def test_too_many_consumers() -> None:
+    client = World(SessionSettings(max_consumers=2)).client()
+    session = client.session()
+    one = client.consumer(session)
+    client.consumer(session)
+    code, _, _ = client.refused(Command.OPEN_CONSUMER, session, 50, *consumer_fields("queue:q", 1))
+    assert code == ErrorCode.RESOURCE_ALLOCATION
+    client.consumer(client.session())  # the limit is the session's
+    one.close()
+    client.consumer(session)
+
+
+# -- closing consumers ------------------------------------------------------------------------------------------------
+
+
+def test_clo_01_closing_twice_is_no_error_and_what_never_was_is_one(world: World) -> None:
+    client = world.client()
+    consumer = client.consumer(client.session())
+    consumer.close()
+    consumer.close()
+    client.request(Command.CLOSE_CONSUMER, consumer.id + 1, 0)
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
+
+
+@pytest.mark.parametrize(
+    "command", [(Command.CREDIT, 1), (Command.ACKNOWLEDGE, 1, 1), (Command.RELEASE, (1,)), (Command.WANT,)]
+)
+def test_late_commands_for_a_closed_consumer_are_passed_over(world: World, command: tuple[Any, ...]) -> None:
+    client = world.client()
+    consumer = client.consumer(client.session())
+    consumer.close()
+
+    def say(consumer_id: int) -> None:
+        if command[0] == Command.WANT:
+            client.say(Command.WANT, 0, consumer_id)
+        else:
+            client.say(command[0], consumer_id, *command[1:])
+
+    say(consumer.id)
+    assert client.ask(Command.PING) is None
+    say(consumer.id + 1)
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
+
+
+def test_the_broker_forgets_consumers_that_hold_nothing(world: World) -> None:
+    client = world.client()
+    session = client.session(CLIENT)
+    consumer = client.consumer(session)
+    client.send(session, "a")
+    assert consumer.all() == ["a"]
+    consumer.close()
+    assert list(client.broker.consumers) == [consumer.id]
+    client.ask(Command.ACKNOWLEDGE_ALL, session, client.handed(session))
+    broker = client.broker
+    assert (broker.consumers, broker.owners, broker.retired, broker.sessions[session].consumers) == ({}, {}, set(), {})
+
+
+def test_sub_09_a_non_durable_subscription_ends_with_its_consumer(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    client.consumer(session, "topic:t").close()
+    client.send(session, "a", to="topic:t")
+    assert client.consumer(session, "topic:t").all() == []
+
+
+def test_clo_02_goodbye_ends_in_order(world: World) -> None:
+    client, other = world.client(client_id="me"), world.client()
+    session = client.session(CLIENT)
+    consumer = client.consumer(session)
+    address = client.ask(Command.CREATE_TEMPORARY, False)
+    client.send(session, "a", "b")
+    assert consumer.receive() == ["a"]
+    client.queue_send(session, envelope("last"))
+    request = client.request(Command.GOODBYE, client.handed(session))
+    assert client.take(Command.CONFIRM)[-1] == (Command.CONFIRM, session, 3)
+    assert client.answer_to(request) == (Command.OK, request, None)
+    assert not client.transport_open
+    assert other.browse() == [(2, "a"), (1, "b"), (1, "last")]
+    assert other.refused(Command.DECLARE, address)[0] == ErrorCode.INVALID_DESTINATION
+    assert world.services.connections.keys() == {other.broker.id}
+
+
+# -- credit -----------------------------------------------------------------------------------------------------------
+
+
+def test_credit_bounds_what_is_in_flight(world: World) -> None:
+    client = world.client()
+    consumer = client.consumer(client.session(), credit=2)
+    client.send(consumer.session, "a", "b", "c", "d")
+    assert consumer.all() == ["a", "b"]
+    consumer.acknowledge(credit=1)
+    assert consumer.all() == ["c"]
+    client.say(Command.CREDIT, consumer.id, 0)
+    assert consumer.all() == []
+    consumer.credit(5)
+    assert consumer.all() == ["d"]
+
+
+def test_credit_past_its_limit(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    fields = consumer_fields("queue:q", MAX_CREDIT + 1)
+    assert client.refused(Command.OPEN_CONSUMER, session, 50, *fields)[0] == ErrorCode.RESOURCE_ALLOCATION
+    consumer = client.consumer(session, credit=MAX_CREDIT)
+    client.say(Command.CREDIT, consumer.id, MAX_CREDIT)
+    assert client.broker.consumers[consumer.id].credit == MAX_CREDIT
+    client.say(Command.CREDIT, consumer.id, MAX_CREDIT + 1)
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.RESOURCE_ALLOCATION
+
+
+def test_acknowledge_with_too_much_credit_is_fatal_too(world: World) -> None:
+    client = world.client()
+    consumer = client.consumer(client.session())
+    client.say(Command.ACKNOWLEDGE, consumer.id, 0, MAX_CREDIT + 1)
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.RESOURCE_ALLOCATION
+
+
+# -- RELEASE, WANT, RECALL --------------------------------------------------------------------------------------------
+
+
+def test_released_messages_go_back_unmarked_to_their_old_place(world: World) -> None:
+    client, other = world.client(), world.client()
+    consumer = client.consumer(client.session(), credit=3)
+    client.send(consumer.session, "a", "b", "c")
+    client.say(Command.RELEASE, consumer.id, (1, 3))
+    assert other.browse() == [(1, "a"), (1, "c")]
+    assert client.broker.consumers[consumer.id].unacknowledged == 1
+
+
+def test_releasing_what_was_never_delivered_is_fatal(world: World) -> None:
+    client = world.client()
+    consumer = client.consumer(client.session())
+    client.say(Command.RELEASE, consumer.id, (1,))
+    assert client.fatal is not None
+
+
+def test_want_is_answered_at_once_by_an_empty_queue(world: World) -> None:
+    client = world.client()
+    consumer = client.consumer(client.session(), credit=0)
+    client.ask(Command.WANT, consumer.id)
+    assert consumer.all() == []
+
+
+def test_want_brings_a_message_even_without_credit_before_its_answer(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    client.send(session, "a", "b")
+    consumer = client.consumer(session, credit=0)
+    client.queue(Command.WANT, 7, consumer.id)
+    client.broker.receive_data(client.wire.data_to_send(), world.now)
+    assert [c[0] for c in client.wire.receive_data(client.broker.data_to_send())] == [Command.DELIVER, Command.OK]
+
+
+def test_want_of_request_0_is_not_answered(world: World) -> None:
+    client = world.client()
+    consumer = client.consumer(client.session())
+    client.say(Command.WANT, 0, consumer.id)
+    assert client.take(Command.OK) == []
+
+
+def test_mco_14_an_idle_buffer_starves_nobody(world: World) -> None:
+    """The prefetch of one consumer is recalled for another that waits; what comes back is unmarked."""
+    client, other = world.client(), world.client()
+    idle = client.consumer(client.session(), credit=100)
+    client.send(idle.session, "a", "b", "c")
+    assert len(idle.deliveries) == 3
+    waiter = other.consumer(other.session(), credit=1)
+    other.ask(Command.WANT, waiter.id)
+    assert client.take(Command.RECALL)
+    assert len(waiter.all()) == 1
+
+
+def test_want_is_answered_only_after_the_recall_was(world: World) -> None:
+    client, other = world.client(), world.client()
+    idle = client.consumer(client.session())
+    idle.answers_recall = False
+    client.send(idle.session, "a")
+    waiter = other.consumer(other.session(), credit=1)
+    request = other.request(Command.WANT, waiter.id)
+    assert other.answer_to(request) is None
+    again = other.request(Command.WANT, waiter.id)
+    [recall] = client.take(Command.RECALL)
+    assert recall == (Command.RECALL, idle.id, (1,))
+    client.say(Command.RELEASE, idle.id, ())  # "a" was handed to the application meanwhile
+    assert other.answer_to(request) is not None
+    assert other.answer_to(again) is not None
+    assert waiter.all() == []
+
+
+@pytest.mark.parametrize("end", ["consumer", "session", "drop"])
+def test_want_is_answered_when_the_holder_ends(world: World, end: str) -> None:
+    client, other = world.client(), world.client()
+    idle = client.consumer(client.session())
+    idle.answers_recall = False
+    client.send(idle.session, "a")
+    waiter = other.consumer(other.session(), credit=1)
+    request = other.request(Command.WANT, waiter.id)
+    assert other.answer_to(request) is None
+    if end == "consumer":
+        idle.close()
+    elif end == "session":
+        client.ask(Command.CLOSE_SESSION, idle.session, ())
+    else:
+        client.drop()
+    assert other.answer_to(request) is not None
+    assert waiter.all() == ["a#2" if end == "drop" else "a"]
+
+
+@pytest.mark.parametrize("end", ["consumer", "session"])
+def test_clo_06_want_is_answered_when_the_waiter_itself_closes(world: World, end: str) -> None:
+    client, other = world.client(), world.client()
+    idle = client.consumer(client.session(), credit=1)
+    idle.answers_recall = False
+    client.send(idle.session, "a")
+    waiter = other.consumer(other.session(), credit=1)
+    request = other.request(Command.WANT, waiter.id)
+    if end == "consumer":
+        waiter.close()
+    else:
+        other.ask(Command.CLOSE_SESSION, waiter.session, ())
+    assert other.answer_to(request) == (Command.OK, request, None)
+    client.say(Command.RELEASE, idle.id, (1,))
+    assert other.browse() == [(1, "a")]
+    assert other.broker.wants == {}
+
+
+# -- closed by the broker ---------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_whose_queue_is_deleted_is_told(world: World) -> None:
+    client = world.client()
+    consumer = client.consumer(client.session(CLIENT), credit=1)
+    client.send(consumer.session, "a", "b")
+    assert consumer.all() == ["a"]
+    world.broker.namespace("").delete("queue:q")
+    world.settle()
+    [(_, consumer_id, code, text)] = client.take(Command.CONSUMER_CLOSED)
+    assert (consumer_id, code) == (consumer.id, ErrorCode.INVALID_DESTINATION)
+    assert "queue:q" in text
+    client.ask(Command.ACKNOWLEDGE_ALL, consumer.session, client.handed(consumer.session))
+    consumer.close()
+    client.recover(consumer.session)
+    assert client.broker.consumers == {}
+    assert client.browse() == []

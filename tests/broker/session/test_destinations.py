@@ -1,0 +1,207 @@
+"""DECLARE, temporary destinations, UNSUBSCRIBE, BROWSE, subscriptions as the session layer passes them on."""
+
+from __future__ import annotations
+
+import pytest
+
+from sievemq_broker.session.services import SessionSettings
+from sievemq_core.errors import ErrorCode
+from sievemq_core.wire.commands import Command
+
+from .harness import World
+
+
+def test_declare_makes_what_does_not_exist(world: World) -> None:
+    client = world.client()
+    client.ask(Command.DECLARE, "queue:new")
+    assert "queue:new" in world.broker.namespace("").destinations
+
+
+@pytest.mark.parametrize(
+    "address", ["", "queue:", "topic: x", "temporary-topic:nobody.7", "queue:" + "x" * 513, "a\x00"]
+)
+def test_declare_of_what_cannot_be(world: World, address: str) -> None:
+    assert world.client().refused(Command.DECLARE, address)[0] == ErrorCode.INVALID_DESTINATION
+
+
+# -- temporary destinations -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", [False, True])
+def test_tmp_01_temporary_destinations_are_unique_and_named_after_their_connection(world: World, topic: bool) -> None:
+    one, two = world.client(), world.client()
+    made = {client.ask(Command.CREATE_TEMPORARY, topic) for client in (one, one, two)}
+    assert len(made) == 3
+    prefix = "temporary-topic" if topic else "temporary-queue"
+    assert {address.rpartition(".")[0] for address in made} == {f"{prefix}:c1", f"{prefix}:c2"}
+
+
+def test_tmp_02_03_04_who_may_consume_and_who_may_send(world: World) -> None:
+    owner, other = world.client(), world.client()
+    address = owner.ask(Command.CREATE_TEMPORARY, False)
+    fields = (address, None, None, False, None, False, False, 1)
+    code, _, _ = other.refused(Command.OPEN_CONSUMER, other.session(), 50, *fields)
+    assert code == ErrorCode.INVALID_DESTINATION
+    owner.session()
+    consumer = owner.consumer(owner.session(), address)  # any session of the connection
+    other.send(other.session(), "reply", to=address)
+    assert consumer.all() == ["reply"]
+
+
+def test_tmp_05_06_they_live_as_long_as_the_connection_not_the_session(world: World) -> None:
+    owner, other = world.client(), world.client()
+    session = owner.session()
+    address = owner.ask(Command.CREATE_TEMPORARY, False)
+    owner.ask(Command.CLOSE_SESSION, session, ())
+    sender = other.session()
+    other.send(sender, "a", to=address)
+    assert other.browse(address) == [(1, "a")]
+    owner.drop()
+    other.send(sender, "b", to=address)  # TMP-08
+    assert other.take(Command.SEND_FAILED)[0][2:4] == (2, ErrorCode.INVALID_DESTINATION)
+    assert address not in world.broker.namespace("").destinations
+
+
+def test_tmp_07_deleting_with_and_without_consumers(world: World) -> None:
+    owner, other = world.client(), world.client()
+    address = owner.ask(Command.CREATE_TEMPORARY, False)
+    consumer = owner.consumer(owner.session(), address)
+    assert owner.refused(Command.DELETE_TEMPORARY, address)[0] == ErrorCode.ILLEGAL_STATE
+    assert other.refused(Command.DELETE_TEMPORARY, address)[0] == ErrorCode.INVALID_DESTINATION
+    consumer.close()
+    owner.ask(Command.DELETE_TEMPORARY, address)
+    assert owner.refused(Command.DELETE_TEMPORARY, address)[0] == ErrorCode.INVALID_DESTINATION
+    assert owner.refused(Command.DELETE_TEMPORARY, "queue:q")[0] == ErrorCode.INVALID_DESTINATION
+
+
+def test_tmp_10_no_durable_subscription_to_a_temporary_topic(world: World) -> None:
+    client = world.client(client_id="me")
+    address = client.ask(Command.CREATE_TEMPORARY, True)
+    fields = (address, None, None, False, "s", True, False, 1)
+    assert client.refused(Command.OPEN_CONSUMER, client.session(), 50, *fields)[0] == ErrorCode.INVALID_DESTINATION
+
+
+def test_too_many_temporary_destinations() -> None:
+    client = World(SessionSettings(max_temporaries=2)).client()
+    first = client.ask(Command.CREATE_TEMPORARY, False)
+    client.ask(Command.CREATE_TEMPORARY, True)
+    assert client.refused(Command.CREATE_TEMPORARY, False)[0] == ErrorCode.RESOURCE_ALLOCATION
+    client.ask(Command.DELETE_TEMPORARY, first)
+    client.ask(Command.CREATE_TEMPORARY, False)
+
+
+# -- subscriptions ----------------------------------------------------------------------------------------------------
+
+
+def test_sub_12_a_durable_subscription_collects_while_its_connection_is_away(world: World) -> None:
+    client = world.client(client_id="me")
+    client.consumer(client.session(), "topic:t", subscription="s", durable=True)
+    client.ask(Command.GOODBYE, ())
+    other = world.client()
+    other.send(other.session(), "a", to="topic:t")
+    back = world.client(client_id="me")
+    assert back.consumer(back.session(), "topic:t", subscription="s", durable=True).all() == ["a"]
+
+
+def test_ses_27_unsubscribe(world: World) -> None:
+    """SUB-24, SUB-25, SUB-26, SUB-27."""
+    client, stranger = world.client(client_id="me"), world.client(client_id="other")
+    session = client.session(2)
+    consumer = client.consumer(session, "topic:t", subscription="s", durable=True)
+    client.send(session, "a", to="topic:t")
+    assert consumer.all() == ["a"]
+    assert stranger.refused(Command.UNSUBSCRIBE, "s")[0] == ErrorCode.INVALID_DESTINATION
+    assert client.refused(Command.UNSUBSCRIBE, "s")[0] == ErrorCode.SUBSCRIPTION_IN_USE
+    consumer.close()
+    assert client.refused(Command.UNSUBSCRIBE, "s")[0] == ErrorCode.SUBSCRIPTION_IN_USE
+    client.ask(Command.ACKNOWLEDGE_ALL, session, client.handed(session))
+    client.ask(Command.UNSUBSCRIBE, "s")
+    assert client.refused(Command.UNSUBSCRIBE, "s")[0] == ErrorCode.INVALID_DESTINATION
+
+
+def test_sub_11_one_consumer_of_an_unshared_durable_subscription(world: World) -> None:
+    client = world.client(client_id="me")
+    session = client.session()
+    client.consumer(session, "topic:t", subscription="s", durable=True)
+    fields = ("topic:t", None, None, False, "s", True, False, 1)
+    assert client.refused(Command.OPEN_CONSUMER, session, 50, *fields)[0] == ErrorCode.SUBSCRIPTION_IN_USE
+
+
+def test_ses_21_no_local(world: World) -> None:
+    """SUB-20: also for what a transaction publishes."""
+    client, other = world.client(), world.client()
+    session = client.session()
+    consumer = client.consumer(session, "topic:t", no_local=True)
+    client.send(session, "mine", to="topic:t")
+    transacted = client.session(0)
+    client.send(transacted, "mine too", to="topic:t")
+    client.commit(transacted)
+    other.send(other.session(), "theirs", to="topic:t")
+    assert consumer.all() == ["theirs"]
+
+
+# -- browsing ---------------------------------------------------------------------------------------------------------
+
+
+def test_brw_03_04_browsing_shows_delivery_order_and_changes_nothing(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    for text, priority in (("b", 4), ("a", 9), ("c", 4), ("d", 4), ("e", 0)):
+        client.send(session, text, priority=priority)
+    expected = [(1, text) for text in "abcde"]
+    assert client.browse() == client.browse() == expected
+    assert client.consumer(session).all() == list("abcde")
+
+
+def test_brw_05_with_a_selector(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    for n in range(20):
+        client.send(session, str(n), properties={"n": n})
+    assert client.browse(selector="n BETWEEN 5 AND 9") == [(1, str(n)) for n in range(5, 10)]
+
+
+@pytest.mark.parametrize(
+    ("destination", "selector", "dialect", "cursor", "code"),
+    [
+        ("topic:t", None, None, None, ErrorCode.INVALID_DESTINATION),  # BRW-12
+        ("", None, None, None, ErrorCode.INVALID_DESTINATION),
+        ("queue:q", "a >", None, None, ErrorCode.INVALID_SELECTOR),
+        ("queue:q", None, "x", None, ErrorCode.INVALID_SELECTOR),
+        ("queue:q", None, None, "cursor", ErrorCode.ILLEGAL_STATE),
+        ("queue:q", None, None, -3, ErrorCode.ILLEGAL_STATE),
+        ("queue:q", None, None, True, ErrorCode.ILLEGAL_STATE),
+        ("queue:q", None, None, {"a": (1,)}, ErrorCode.ILLEGAL_STATE),
+    ],
+)
+def test_browsing_what_cannot_be(
+    world: World, destination: str, selector: str | None, dialect: str | None, cursor: object, code: ErrorCode
+) -> None:
+    client = world.client()
+    assert client.refused(Command.BROWSE, destination, selector, dialect, cursor, 10)[0] == code
+
+
+def test_a_limit_of_0_only_verifies(world: World) -> None:
+    client = world.client()
+    client.send(client.session(), "a")
+    assert client.ask(Command.BROWSE, "queue:q", None, None, None, 0) == (None,)
+    assert client.refused(Command.BROWSE, "topic:t", None, None, None, 0)[0] == ErrorCode.INVALID_DESTINATION
+
+
+def test_a_page_is_limited_by_the_broker_too() -> None:
+    client = World(SessionSettings(page_messages=2)).client()
+    client.send(client.session(), "a", "b", "c")
+    cursor, *page = client.ask(Command.BROWSE, "queue:q", None, None, None, 1_000_000)
+    assert len(page) == 2
+    assert cursor is not None
+    assert len(client.browse()) == 3
+
+
+def test_pages_of_large_messages_end_early(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    for _ in range(5):
+        client.send(session, "x", body=b"y" * 400_000)
+    _, *page = client.ask(Command.BROWSE, "queue:q", None, None, None, 100)
+    assert len(page) == 3
+    assert len(client.browse()) == 5

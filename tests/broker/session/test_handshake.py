@@ -1,0 +1,236 @@
+"""HELLO and WELCOME: versions, credentials, namespaces, client ids, resuming, deadlines."""
+
+from __future__ import annotations
+
+import pytest
+
+from sievemq_broker.session.services import SessionSettings
+from sievemq_core.errors import ErrorCode
+from sievemq_core.limits import MIN_HEARTBEAT_MS
+from sievemq_core.wire.codec import pack
+from sievemq_core.wire.commands import Command
+
+from .harness import Client, World
+
+
+def test_welcome_says_what_the_client_must_know() -> None:
+    world = World(
+        SessionSettings(broker="SieveMQ 9", incarnation="i7", body_bytes=1000, window_messages=5, durable=True)
+    )
+    client = Client(world)
+    client.hello(heartbeat=400)
+    [welcome] = client.take(Command.WELCOME)
+    _, version, broker, incarnation, connection, heartbeat, limits, features = welcome
+    assert (version, broker, incarnation, connection, heartbeat) == (1, "SieveMQ 9", "i7", "c1", 15_000)
+    assert set(limits) == {"frame_bytes", "body_bytes", "window_messages", "window_bytes"}
+    assert (limits["body_bytes"], limits["window_messages"]) == (1000, 5)
+    assert features == {"durable": True, "dialect": "jakarta", "clock_offset": 0, "resumed": False}
+    assert world.services.connections == {"c1": client.broker}
+
+
+def test_a_newer_client_is_answered_in_the_newest_version_known(world: World) -> None:
+    client = Client(world)
+    client.hello(version=99)
+    assert client.take(Command.WELCOME)[0][1] == 1
+
+
+def test_an_unsupported_version_is_refused(world: World) -> None:
+    client = Client(world)
+    client.hello(version=0)
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.UNSUPPORTED_VERSION
+    assert client.broker.closing
+    assert world.services.connections == {}
+
+
+@pytest.mark.parametrize(("user", "password"), [(None, None), ("ann", None), ("ann", "wrong"), ("bob", "secret")])
+def test_wrong_credentials_end_the_connection(world: World, user: str | None, password: str | None) -> None:
+    world.services.users = {"ann": "secret"}
+    client = Client(world)
+    client.hello(user=user, password=password, client_id="me")
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.AUTHENTICATION
+    assert "secret" not in client.fatal[3]
+    world.client(user="ann", password="secret", client_id="me")
+
+
+@pytest.mark.parametrize("command", [(Command.PING, 1), (Command.OPEN_SESSION, 1, 1, 1), (Command.HEARTBEAT,)])
+def test_another_first_command_ends_the_connection(world: World, command: tuple[int, ...]) -> None:
+    client = Client(world)
+    payload = pack(command)
+    client.broker.receive_data(len(payload).to_bytes(4, "big") + payload, world.now)
+    assert client.broker.closing
+    client.wire.send(Command.HELLO, 1, "", None, None, None, 0, "", None, {})
+    client.wire.data_to_send()
+    client.exchange()
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
+
+
+def test_a_second_hello_ends_the_connection(world: World) -> None:
+    client = world.client()
+    payload = pack((Command.HELLO, 1, "", None, None, None, 0, "", None, {}))
+    client.raw(len(payload).to_bytes(4, "big") + payload)
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
+
+
+def test_http_on_the_wire_port_is_told_off(world: World) -> None:
+    client = Client(world)
+    client.broker.receive_data(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", world.now)
+    assert client.broker.closing
+    assert b"at most 65536 are accepted" in client.broker.data_to_send()
+
+
+def test_namespaces_are_apart(world: World) -> None:
+    one, two, default, named = (
+        world.client(namespace="a"),
+        world.client(namespace="b"),
+        world.client(),
+        world.client(namespace="default"),
+    )
+    one.send(one.session(), "x")
+    assert two.browse() == default.browse() == []
+    default.send(default.session(), "y")
+    assert named.browse() == [(1, "y")]
+    assert one.browse() == [(1, "x")]
+    world.client(namespace="a", client_id="me")
+    world.client(namespace="b", client_id="me")
+
+
+@pytest.mark.parametrize("namespace", ["x" * 256, "a\nb", "\ud800"])
+def test_a_namespace_that_cannot_be(world: World, namespace: str) -> None:
+    client = Client(world)
+    client.hello(namespace=namespace)
+    assert client.fatal is not None
+    assert "a namespace must have" in client.fatal[3]
+
+
+# -- client ids -------------------------------------------------------------------------------------------------------
+
+
+def test_con_11_a_client_id_is_free_again_when_its_connection_ends(world: World) -> None:
+    """SUB-30, SUB-31."""
+    first = world.client(client_id="me")
+    second = Client(world)
+    second.hello(client_id="me")
+    assert second.fatal is not None
+    assert second.fatal[2] == ErrorCode.INVALID_CLIENT_ID
+    assert first.ask(Command.PING) is None  # the first is not harmed
+    first.drop()
+    third = world.client(client_id="me")
+    third.ask(Command.GOODBYE, ())
+    world.client(client_id="me")
+
+
+def test_con_10_a_refused_claim_leaves_the_connection_usable_and_without_id(world: World) -> None:
+    world.client(client_id="me")
+    client = world.client()
+    code, _, details = client.refused(Command.SET_CLIENT_ID, "me")
+    assert (code, details) == (ErrorCode.INVALID_CLIENT_ID, {"client_id": "me"})
+    client.ask(Command.SET_CLIENT_ID, "you")
+    assert client.refused(Command.SET_CLIENT_ID, "he")[0] == ErrorCode.ILLEGAL_STATE  # CON-07
+    assert client.broker.client_id == "you"
+
+
+@pytest.mark.parametrize("client_id", ["", "x" * 256, "\x00"])
+def test_con_05_a_client_id_that_cannot_be(world: World, client_id: str) -> None:
+    assert world.client().refused(Command.SET_CLIENT_ID, client_id)[0] == ErrorCode.INVALID_CLIENT_ID
+
+
+# -- resuming ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_resumed_connection_takes_the_place_of_the_half_dead_one(world: World) -> None:
+    old = world.client(client_id="me")
+    consumer = old.consumer(old.session())
+    old.send(consumer.session, "a")
+    old.reading = False  # its network is gone, the broker does not know yet
+    new = Client(world)
+    new.hello(client_id="me", resume=old.broker.id)
+    assert new.take(Command.WELCOME)[0][7]["resumed"] is True
+    assert old.broker.closing
+    assert new.consumer(new.session()).all() == ["a#2"]
+
+
+def test_a_connection_that_is_gone_is_not_resumed(world: World) -> None:
+    client = Client(world)
+    client.hello(resume="c77")
+    assert client.take(Command.WELCOME)[0][7]["resumed"] is False
+
+
+def test_nobody_takes_the_place_of_another_user_or_namespace(world: World) -> None:
+    ann = world.client(user="ann", namespace="n")
+    for more in ({"user": "bob", "namespace": "n"}, {"user": "ann"}):
+        client = Client(world)
+        client.hello(resume=ann.broker.id, **more)
+        assert client.take(Command.WELCOME)[0][7]["resumed"] is False
+    assert ann.ask(Command.PING) is None
+
+
+# -- deadlines and heartbeats -----------------------------------------------------------------------------------------
+
+
+def test_a_peer_that_says_no_hello_in_time_is_dropped(world: World) -> None:
+    client = Client(world)
+    start = world.now
+    assert client.broker.tick(start) == start + 10_000
+    assert client.broker.tick(start + 9_999) == start + 10_000
+    assert not client.broker.closing
+    assert client.broker.tick(start + 10_000) is None
+    assert client.broker.closing
+    assert b"no HELLO within 10000 ms" in client.broker.data_to_send()
+    assert world.services.woken == [client.broker]
+
+
+def test_silence_for_two_intervals_ends_a_connection() -> None:
+    world = World(SessionSettings(heartbeat_ms=1000))
+    client = world.client()
+    consumer = client.consumer(client.session())
+    client.send(consumer.session, "a")
+    start = world.now
+    assert client.broker.tick(start) == start + 1000
+    assert client.broker.tick(start + 1999) == start + 2000
+    client.say(Command.HEARTBEAT)
+    assert client.broker.tick(start + 2000) is not None
+    assert client.broker.tick(start + 3999) is not None
+    assert client.broker.tick(start + 4000) is None
+    world.settle()
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.HEARTBEAT_MISSED
+    assert world.client().browse() == [(2, "a")]
+
+
+def test_the_broker_says_something_when_the_client_wants_to_hear_it() -> None:
+    world = World(SessionSettings(heartbeat_ms=0))
+    client = world.client(heartbeat=1000)
+    start = world.now
+    assert client.broker.tick(start) == start + 500  # the WELCOME counts as said
+    assert client.broker.tick(start + 500) == start + 1000
+    assert world.services.woken == [client.broker]
+    world.settle()
+    assert client.take(Command.HEARTBEAT)
+    client.ask(Command.PING)
+    client.broker.tick(start + 1000)
+    world.settle()
+    assert not client.take(Command.HEARTBEAT)  # the answer was enough
+
+
+def test_intervals_that_are_too_short_are_lengthened() -> None:
+    world = World(SessionSettings(heartbeat_ms=0))
+    client = world.client(heartbeat=1)
+    assert client.broker.tick(world.now) == world.now + MIN_HEARTBEAT_MS // 2
+
+
+def test_no_heartbeats_wanted_means_no_ticks() -> None:
+    world = World(SessionSettings(heartbeat_ms=0))
+    assert world.client().broker.tick(world.now) is None
+
+
+def test_moving_the_clock_makes_nobody_look_dead() -> None:
+    world = World(SessionSettings(heartbeat_ms=1000))
+    client = world.client()
+    client.broker.tick(world.now)
+    world.services.move_clock(86_400_000)
+    assert client.broker.tick(world.now) is not None
+    assert not client.broker.closing

@@ -1,0 +1,230 @@
+"""SEND, CONFIRM, SEND_FAILED: order, limits, back-pressure on producers, clocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
+from sievemq_broker.session.services import SessionSettings
+from sievemq_core.errors import ErrorCode
+from sievemq_core.limits import MAX_HEADER_CHARS, MAX_PROPERTIES_BYTES
+from sievemq_core.wire.commands import Command
+
+from .harness import AUTO, START, World, envelope
+
+
+def test_one_confirm_per_session_and_turn(world: World) -> None:
+    client = world.client()
+    one, two = client.session(), client.session()
+    for _ in range(50):
+        client.queue_send(one, envelope())
+        client.queue_send(two, envelope())
+    world.settle()
+    assert sorted(client.take(Command.CONFIRM)) == [(Command.CONFIRM, one, 50), (Command.CONFIRM, two, 50)]
+    client.send(one, "a")
+    assert client.take(Command.CONFIRM) == [(Command.CONFIRM, one, 51)]
+
+
+def test_a_failed_send_stands_between_the_confirms_of_the_others(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    for to in ("queue:a", "queue:b", "temporary-queue:x.1", "queue:c", " bad ", "queue:d"):
+        client.queue_send(session, envelope(), to)
+    world.settle()
+    settled = [(c[0], c[2], *c[3:4]) for c in client.heard if c[0] in (Command.CONFIRM, Command.SEND_FAILED)]
+    assert settled == [
+        (Command.CONFIRM, 2),
+        (Command.SEND_FAILED, 3, ErrorCode.INVALID_DESTINATION),
+        (Command.CONFIRM, 4),
+        (Command.SEND_FAILED, 5, ErrorCode.INVALID_DESTINATION),
+        (Command.CONFIRM, 6),
+    ]
+    assert not client.broker.closing
+
+
+def test_a_failed_send_alone_is_settled_without_a_confirm(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    client.send(session, "a", to="temporary-queue:x.1")
+    assert client.take(Command.CONFIRM) == []
+    client.send(session, "b")
+    assert client.take(Command.CONFIRM) == [(Command.CONFIRM, session, 2)]
+
+
+def test_confirms_come_before_the_answer_to_ping_and_close(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    client.queue_send(session, envelope())
+    client.queue(Command.PING, 7)
+    client.queue_send(session, envelope())
+    client.queue(Command.CLOSE_SESSION, 8, session, ())
+    world.settle()
+    assert client.heard[-4:] == [
+        (Command.CONFIRM, session, 1), (Command.OK, 7, None), (Command.CONFIRM, session, 2), (Command.OK, 8, None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("sequence", [0, 2, 3, 2**40])
+def test_a_gap_in_the_sequence_ends_the_connection(world: World, sequence: int) -> None:
+    client = world.client()
+    session = client.session()
+    client.say(Command.SEND, session, sequence, "queue:q", envelope())
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
+    assert f"SEND {sequence} in session {session} where 1 is due" in client.fatal[3]
+
+
+def test_what_was_accepted_before_a_fatal_error_is_confirmed_and_kept(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    client.queue_send(session, envelope("kept"))
+    client.queue(Command.SEND, session, 7, "queue:q", envelope("gap"))
+    world.settle()
+    assert client.take(Command.CONFIRM) == [(Command.CONFIRM, session, 1)]
+    assert client.fatal is not None
+    assert world.client().browse() == [(1, "kept")]
+
+
+def test_a_send_to_a_closed_session_fails_and_to_one_that_never_was_is_fatal(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    client.ask(Command.CLOSE_SESSION, session, ())
+    client.say(Command.SEND, session, 1, "queue:q", envelope())
+    assert client.take(Command.SEND_FAILED)[0][1:4] == (session, 1, ErrorCode.ILLEGAL_STATE)
+    client.say(Command.SEND, session + 1, 1, "queue:q", envelope())
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({12: b"x" * 1001}, None),
+        ({12: b"x" * 40_001}, ErrorCode.MESSAGE_TOO_LARGE),
+        ({9: b"\x80" + b"x" * MAX_PROPERTIES_BYTES}, ErrorCode.MESSAGE_TOO_LARGE),
+        ({0: "I" * (MAX_HEADER_CHARS + 1)}, ErrorCode.MESSAGE_FORMAT),
+        ({6: b"I" * (MAX_HEADER_CHARS + 1)}, ErrorCode.MESSAGE_FORMAT),
+        ({7: "I" * (MAX_HEADER_CHARS + 1)}, ErrorCode.MESSAGE_FORMAT),
+        ({8: "I" * (MAX_HEADER_CHARS + 1)}, ErrorCode.MESSAGE_FORMAT),
+        ({11: 6}, ErrorCode.MESSAGE_FORMAT),
+        ({0: "I" * 30_000, 12: b"x" * 40_000}, None),
+    ],
+)
+def test_messages_that_are_too_large(change: dict[int, Any], code: ErrorCode | None) -> None:
+    world = World(SessionSettings(body_bytes=40_000))
+    client = world.client()
+    session = client.session()
+    fields = list(envelope())
+    for position, value in change.items():
+        fields[position] = value
+    client.queue_send(session, tuple(fields))
+    world.settle()
+    failed = client.take(Command.SEND_FAILED)
+    assert [command[3] for command in failed] == ([] if code is None else [code])
+    assert not client.broker.closing
+
+
+def test_a_full_queue_refuses_the_send() -> None:
+    world = World(broker=Broker(DomainSettings(default_policy=DestinationPolicy(max_messages=2))))
+    client = world.client()
+    session = client.session()
+    client.send(session, "a", "b", "c")
+    assert [c[2:4] for c in client.take(Command.SEND_FAILED)] == [(3, ErrorCode.RESOURCE_ALLOCATION)]
+    assert client.browse() == [(1, "a"), (1, "b")]
+
+
+def test_a_bare_name_is_a_queue(world: World) -> None:
+    client = world.client()
+    client.send(client.session(), "a", to="q")
+    assert client.browse("queue:q") == [(1, "a")]
+
+
+# -- FLOW -------------------------------------------------------------------------------------------------------------
+
+
+def test_flow_holds_back_confirms_and_lets_them_go(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    world.services.flow("memory: 90 % of the limit")
+    client.send(session, "a", "b")
+    assert client.take(Command.FLOW) == [(Command.FLOW, True, "memory: 90 % of the limit")]
+    assert client.take(Command.CONFIRM) == []
+    assert client.browse() == [(1, "a"), (1, "b")]  # held back is the confirm, not the message
+    world.services.flow("memory: 90 % of the limit")
+    world.services.flow(None)
+    world.settle()
+    assert client.heard == [(Command.FLOW, False, ""), (Command.CONFIRM, session, 2)]
+
+
+def test_flow_does_not_hold_back_answers(world: World) -> None:
+    client = world.client()
+    transacted, auto = client.session(0), client.session(AUTO)
+    world.services.flow("full")
+    client.send(transacted, "a")
+    client.send(auto, "b")
+    client.commit(transacted)
+    assert client.take(Command.CONFIRM) == [(Command.CONFIRM, transacted, 1)]
+    client.ask(Command.CLOSE_SESSION, auto, ())
+    assert client.take(Command.CONFIRM) == [(Command.CONFIRM, auto, 1)]
+
+
+def test_who_comes_while_flow_is_blocked_is_told(world: World) -> None:
+    world.services.flow("full")
+    client = world.client()
+    assert client.take(Command.FLOW) == [(Command.FLOW, True, "full")]
+
+
+# -- CLOCK ------------------------------------------------------------------------------------------------------------
+
+
+def test_times_of_a_client_that_has_not_seen_the_clock_move_are_shifted(world: World) -> None:
+    client, consumer_client = world.client(), world.client()
+    session = client.session()
+    consumer = consumer_client.consumer(consumer_client.session())
+    world.services.move_clock(60_000)
+    # On its way when the clock moved: expires a second after its sending.
+    client.queue_send(session, envelope("a", timestamp=START, expiration=START + 1000))
+    client.queue_send(session, envelope("b", timestamp=0, delivery_time=START + 500))
+    world.settle()
+    assert client.take(Command.CLOCK) == [(Command.CLOCK, 60_000)]
+    assert consumer.deliveries[0].fields[1:6] == (START + 60_000, 4, 2, START + 61_000, 0)
+    world.later(500)
+    assert consumer.deliveries[1].fields[1:6] == (0, 4, 2, 0, START + 60_500)
+    client.queue(Command.CLOCK_SEEN, 60_000)
+    client.queue_send(session, envelope("c", timestamp=START + 60_000))
+    world.settle()
+    assert consumer.deliveries[2].fields[1] == START + 60_000
+
+
+def test_a_clock_that_moves_twice_and_back(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    consumer = client.consumer(session)
+    world.services.move_clock(1000)
+    world.services.move_clock(5000)
+    client.queue(Command.CLOCK_SEEN, 1000)
+    client.queue_send(session, envelope("a", timestamp=START + 1000))
+    client.queue(Command.CLOCK_SEEN, 5000)
+    world.settle()
+    assert consumer.deliveries[0].fields[1] == START + 5000
+    world.services.move_clock(0)
+    client.queue_send(session, envelope("b", timestamp=START + 5000))
+    world.settle()
+    assert consumer.deliveries[1].fields[1] == START
+
+
+def test_who_comes_after_the_clock_moved_knows_it(world: World) -> None:
+    world.services.move_clock(7000)
+    client = world.client()
+    assert client.take(Command.CLOCK) == []
+    assert client.broker.clock_lag == 0
+
+
+def test_clock_seen_of_something_else_ends_the_connection(world: World) -> None:
+    client = world.client()
+    client.say(Command.CLOCK_SEEN, "soon")
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.MALFORMED_FRAME
