@@ -46,6 +46,9 @@ class Address:
     def __post_init__(self) -> None:
         check_name(self.name)
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # looked up for every message; the kind hardly ever decides
+
     def __str__(self) -> str:
         return f"{self.kind.value}:{self.name}"
 
