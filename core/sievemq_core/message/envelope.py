@@ -32,6 +32,7 @@ import msgpack
 from sievemq_core.errors import FormatError, ProtocolError
 from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES
 from sievemq_core.message.values import (
+    LONG_MAX,
     Byte,
     Double,
     Float,
@@ -117,10 +118,9 @@ def pack_properties(properties: Mapping[str, PropertyValue]) -> tuple[bytes | No
             f"a message may have {MAX_PROPERTIES} properties of {MAX_PROPERTIES_BYTES} bytes in all; "
             f"this one has {len(properties)} of {len(packed)} bytes"
         )
-    for value in properties.values():
-        if type(value) in _AMBIGUOUS:
-            return packed, "".join(map(letter_of, properties.values()))
-    return packed, None
+    if _AMBIGUOUS.isdisjoint(map(type, properties.values())):
+        return packed, None
+    return packed, "".join(map(letter_of, properties.values()))
 
 
 def unpack_properties(fields: EnvelopeFields) -> dict[str, PropertyValue]:
@@ -140,21 +140,26 @@ def unpack_properties(fields: EnvelopeFields) -> dict[str, PropertyValue]:
         raise ProtocolError("the properties of a message must be a map of scalars")
     if not _STR.issuperset(map(type, properties)):
         raise ProtocolError("the names of properties must be text")
+    if b"\xcf" in packed:  # begins an unsigned 64-bit integer (and may be a byte of something else)
+        for name, value in properties.items():
+            if type(value) is int and value > LONG_MAX:
+                raise ProtocolError(f"property {name!r} is {value}, which no JMS type holds")
     letters = fields[PROPERTY_TYPES]
     if letters is not None:
-        if len(letters) != len(properties):
-            raise ProtocolError(f"{len(letters)} type letters for {len(properties)} properties")
+        if len(letters) != len(properties) or not _LETTERS.issuperset(letters):
+            raise ProtocolError(f"the type letters {letters[:40]!r} do not fit {len(properties)} properties")
         for (name, value), letter in zip(tuple(properties.items()), letters, strict=True):
             if letter in "bhlf" and value is not None:
                 try:
                     properties[name] = _WRAP[letter](value)
-                except FormatError as error:
+                except (FormatError, TypeError) as error:
                     raise ProtocolError(f"property {name!r} does not fit its type: {error}") from error
     return properties
 
 
 _PLAIN = frozenset({str, int, bool, float, type(None)})
 _STR = frozenset({str})
+_LETTERS = frozenset("zbhilfds")
 
 
 class Envelope:

@@ -1,0 +1,181 @@
+"""The envelope: typed properties packed and unpacked, lazy decoding, what a hostile sender may have packed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sievemq_core.errors import FormatError, ProtocolError
+from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES
+from sievemq_core.message.envelope import (
+    ENVELOPE_FIELDS,
+    PROPERTIES,
+    PROPERTY_TYPES,
+    Envelope,
+    pack_properties,
+    unpack_properties,
+)
+from sievemq_core.message.values import Byte, Float, Long, PropertyValue, Short, letter_of, to_long
+from sievemq_core.wire.codec import pack, unpack_value
+
+FIELDS = ("ID:a:1", 1_700_000_000_000, 7, 2, 55, 66, b"corr", "queue:r", "t", None, None, 1, b"hi")
+
+
+def carrying(packed: bytes | None, letters: str | None) -> tuple[Any, ...]:
+    fields = list(FIELDS)
+    fields[PROPERTIES], fields[PROPERTY_TYPES] = packed, letters
+    return tuple(fields)
+
+
+def travelled(properties: dict[str, PropertyValue]) -> dict[str, PropertyValue]:
+    """Packed into an envelope, over the wire, and unpacked."""
+    fields = unpack_value(pack(carrying(*pack_properties(properties))))
+    return unpack_properties(fields)
+
+
+ALL_TYPES: dict[str, PropertyValue] = {
+    "z": True, "b": Byte(-128), "h": Short(32767), "i": -(2**31), "l": Long(5), "L": 2**63 - 1, "f": Float(0.1),
+    "d": 0.1, "s": "größer", "null": None, "surrogate": "\ud83d",
+}  # fmt: skip
+
+
+def typed(properties: dict[str, PropertyValue]) -> list[tuple[str, type, PropertyValue]]:
+    return [(name, type(value), value) for name, value in properties.items()]
+
+
+def test_every_type_survives() -> None:
+    assert typed(travelled(ALL_TYPES)) == typed(ALL_TYPES)
+
+
+@pytest.mark.parametrize("name", ALL_TYPES)
+def test_every_type_alone_survives(name: str) -> None:
+    one = {name: ALL_TYPES[name]}
+    assert typed(travelled(one)) == typed(one)
+
+
+def test_letters_travel_only_where_a_value_does_not_say_its_type() -> None:
+    plain: dict[str, PropertyValue] = {"z": False, "i": 1, "l": 2**40, "d": 1.5, "s": "x", "n": None}
+    assert pack_properties(plain)[1] is None
+    assert pack_properties({**plain, "b": Byte(1)})[1] == "zildssb"
+    assert pack_properties({}) == (None, None)
+
+
+def test_not_a_number_and_infinities_survive() -> None:
+    got = travelled({"nan": math.nan, "inf": math.inf, "f": Float(-math.inf)})
+    assert math.isnan(got["nan"])  # type: ignore[arg-type]
+    assert (got["inf"], got["f"], type(got["f"])) == (math.inf, -math.inf, Float)
+
+
+values = st.one_of(
+    st.booleans(), st.none(), st.text(), st.floats(allow_nan=False), st.integers(-(2**63), 2**63 - 1),
+    st.integers(-128, 127).map(Byte), st.integers(-(2**15), 2**15 - 1).map(Short),
+    st.integers(-(2**63), 2**63 - 1).map(to_long), st.floats(width=32, allow_nan=False).map(Float),
+)  # fmt: skip
+
+
+@given(st.dictionaries(st.text(), values, max_size=8))
+def test_any_properties_survive(properties: dict[str, PropertyValue]) -> None:
+    got = travelled(properties)
+    assert typed(got) == typed(properties)
+    assert [letter_of(v) for v in got.values()] == [letter_of(v) for v in properties.values()]
+
+
+def test_limits_of_properties() -> None:
+    pack_properties({str(n): n for n in range(MAX_PROPERTIES)})
+    with pytest.raises(FormatError, match="this one has 1001"):
+        pack_properties({str(n): n for n in range(MAX_PROPERTIES + 1)})
+    with pytest.raises(FormatError, match=str(MAX_PROPERTIES_BYTES)):
+        pack_properties({"x": "y" * MAX_PROPERTIES_BYTES})
+
+
+def p(value: object) -> bytes:
+    packed: bytes = msgpack.packb(value)
+    return packed
+
+
+@pytest.mark.parametrize(
+    ("packed", "letters"),
+    [
+        (b"", None), (b"\xc1", None), (p({"a": 1}) + b"\x00", None), (p({"a": 1})[:-1], None),
+        (p([1]), None), (p("a"), None), (p(None), None),
+        (p({"a": [1]}), None), (p({"a": {"b": 1}}), None), (p({"a": b"x"}), None), (p({b"a": 1}), None),
+        (p({"a": msgpack.ExtType(5, b"x")}), None), (p({"a": msgpack.Timestamp(1)}), None), (b"\x81\x01\x02", None),
+        (b"\x81\xa1\xff\x01", None), (p({"a": 2**63}), None), (p({"a": 2**64 - 1, "b": Byte(1)}), "lb"),
+        (p({str(n): n for n in range(MAX_PROPERTIES + 1)}), None), (b"\xdf\xff\xff\xff\xff", None),
+        (b"\x91" * 5000, None),
+        (p({"a": 1}), ""), (p({"a": 1}), "bb"), (p({"a": 1, "b": 2}), "b"),
+        (p({"a": 300}), "b"), (p({"a": 1.5}), "b"), (p({"a": True}), "h"), (p({"a": "1"}), "l"), (p({"a": "x"}), "f"),
+        (p({"a": 1}), "q"), (p({"a": 1}), "c"), (p({"a": 1}), "x"), (p({"a": 1}), "\ud800"),
+    ],
+)  # fmt: skip
+def test_properties_that_cannot_be(packed: bytes, letters: str | None) -> None:
+    with pytest.raises(ProtocolError):
+        unpack_properties(carrying(packed, letters))
+    with pytest.raises(ProtocolError):
+        _ = Envelope(carrying(packed, letters)).properties
+
+
+def test_bytes_that_only_look_like_a_large_number_are_fine() -> None:
+    assert travelled({"a": "\u03cf", "b": 2**62}) == {"a": "\u03cf", "b": 2**62}
+
+
+def test_a_null_property_of_any_type_is_null() -> None:
+    assert unpack_properties(carrying(p({"a": None, "b": 1}), "bb")) == {"a": None, "b": 1}
+
+
+@given(st.binary(max_size=40), st.none() | st.text(alphabet="zbhilfdsqx", max_size=4))
+def test_random_properties_raise_only_protocol_errors(packed: bytes, letters: str | None) -> None:
+    try:
+        got = unpack_properties(carrying(packed, letters))
+    except ProtocolError:
+        return
+    assert all(type(name) is str for name in got)
+    for value in got.values():
+        letter_of(value)
+
+
+# -- Envelope ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_envelope_knows_what_the_broker_needs() -> None:
+    envelope = Envelope(FIELDS)
+    assert len(FIELDS) == ENVELOPE_FIELDS
+    assert (envelope.priority, envelope.expiration, envelope.delivery_time) == (7, 55, 66)
+    assert unpack_value(envelope.packed) == FIELDS
+    assert len(envelope) == len(envelope.packed)
+
+
+def test_given_bytes_are_shared_not_packed_again() -> None:
+    packed = pack(FIELDS)
+    assert Envelope(FIELDS, packed).packed is packed
+
+
+def test_fields_and_properties_are_decoded_once_and_again_after_compact() -> None:
+    packed, letters = pack_properties(ALL_TYPES)
+    envelope = Envelope(carrying(packed, letters))
+    first = envelope.properties
+    assert envelope.properties is first
+    fields = envelope.fields
+    envelope.compact()
+    again = envelope.fields
+    assert again == fields
+    assert again is not fields
+    assert envelope.fields is again
+    assert envelope.properties is not first
+    assert typed(envelope.properties) == typed(first)
+
+
+def test_compact_survives_large_bodies_and_further_fields() -> None:
+    fields = (*FIELDS[:12], bytes(3_000_000), "of a later version", (1, {"a": b"x"}))
+    envelope = Envelope(fields)
+    envelope.compact()
+    assert envelope.fields == fields
+
+
+def test_an_envelope_without_properties_has_none() -> None:
+    assert Envelope(FIELDS).properties == {}
