@@ -66,9 +66,9 @@ def test_the_fingerprint_sees_every_part(flights: list[Flight]) -> None:
 
 def test_the_referee_knows_null_from_false(referee: Referee, flights: list[Flight]) -> None:
     late = sum(flight.properties.get("arr_delay", 0) > 0 for flight in flights)  # type: ignore[operator]
-    assert referee.verdict("NOT (arr_delay <= 0)").count == late
+    assert referee.verdict("NOT (arr_delay <= 0)").messages == late
     without = sum("dep_delay" not in flight.properties for flight in flights)
-    assert referee.verdict("dep_delay IS NULL").count == without
+    assert referee.verdict("dep_delay IS NULL").messages == without
 
 
 def test_the_referee_divides_as_java_does(referee: Referee, flights: list[Flight]) -> None:
@@ -78,22 +78,22 @@ def test_the_referee_divides_as_java_does(referee: Referee, flights: list[Flight
         if "air_time" in flight.properties
     )
     assert floating > 0
-    assert referee.verdict("air_time / distance > 0.2").count == floating
+    assert referee.verdict("air_time / distance > 0.2").messages == floating
     whole = sum(int(flight.properties["distance"]) // 1000 == 2 for flight in flights)
-    assert referee.verdict("distance / 1000 = 2").count == whole
+    assert referee.verdict("distance / 1000 = 2").messages == whole
 
 
 def test_the_referee_minds_letter_case(referee: Referee) -> None:
-    assert referee.verdict("dest LIKE 'S%'").count > 0
-    assert referee.verdict("dest LIKE 's%'").count == 0
+    assert referee.verdict("dest LIKE 'S%'").messages > 0
+    assert referee.verdict("dest LIKE 's%'").messages == 0
 
 
 def test_turns_on_a_queue_share_out_every_message_once(referee: Referee) -> None:
     turns = [referee.verdict(selector, SELECTORS[:turn]) for turn, selector in enumerate(SELECTORS)]
     turns.append(referee.verdict(None, SELECTORS))
     everything = referee.verdict(None)
-    assert everything.count == LIMIT
-    assert sum(turn.count for turn in turns) == LIMIT
+    assert everything.messages == LIMIT
+    assert sum(turn.messages for turn in turns) == LIMIT
     assert sum(turn.checksum for turn in turns) == everything.checksum
 
 

@@ -51,7 +51,9 @@ def test_every_program_runs_and_prints_what_is_shown(program: str, printed: str 
     name = program.partition("\n")[0].removeprefix("# ") if program.startswith("# test_") else "program.py"
     (tmp_path / name).write_text(program, encoding="utf-8")
     runner = (
-        ["-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"] if name.startswith("test_") else ["-W", "error"]
+        ["-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-p", "no:asyncio"]
+        if name.startswith("test_")
+        else ["-W", "error"]
     )
     result = subprocess.run(
         [sys.executable, *runner, name], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False

@@ -22,7 +22,7 @@ _SQL_TYPES = {int: "INTEGER", float: "REAL", str: "TEXT"}
 class Verdict(NamedTuple):
     """What a selector has to match: how many messages, and the sum of their fingerprints."""
 
-    count: int
+    messages: int
     checksum: int
 
 
