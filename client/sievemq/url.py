@@ -261,7 +261,7 @@ def parse_url(text: str, **options: Any) -> BrokerURL:
 
 
 def _host(part: str) -> tuple[str, int]:
-    match = re.fullmatch(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]*))(?::(?P<port>.*))?", part, re.DOTALL)
+    match = re.fullmatch(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]*))(?::(?P<port>[^:\[\]]*))?", part)
     if match is None:
         hint = "; an IPv6 address stands in brackets, such as [::1]:7672" if part.count(":") > 1 else ""
         raise InvalidURLException(f"{part!r:.80} is not a host and port{hint}")

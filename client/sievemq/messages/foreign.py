@@ -31,7 +31,7 @@ def adopt(message: object) -> Message:
     """
     if isinstance(message, Message):
         return message
-    if not all(callable(getattr(message, method, None)) for method in _COMMON):
+    if isinstance(message, type) or not all(_has(message, method) for method in _COMMON):
         raise MessageFormatException(f"a message is needed, not {type(message).__name__}")
     ours = _copy_body(message)
     _copy_headers(message, ours)

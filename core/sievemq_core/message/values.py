@@ -9,7 +9,7 @@ like the plain value) only where it does not:
     b       byte       Byte
     h       short      Short
     i       int        int, in the 32-bit range
-    l       long       int outside the 32-bit range, else Long
+    l       long       Long in the 32-bit range, int outside it
     f       float      Float, rounded to IEEE single
     d       double     float
     s       String     str, or None for a null String
@@ -131,11 +131,12 @@ def to_long(value: int) -> int:
     """A long as held: a plain int outside the 32-bit range, which says long already, else a Long.
 
     Raises:
-        NumberFormatError: beyond 64 bits.
+        NumberFormatError: not an int, or beyond 64 bits.
     """
-    if INT_MIN <= value <= INT_MAX:
-        return Long(value)
-    return value if type(value) is int and LONG_MIN <= value <= LONG_MAX else int(Long(value))
+    if type(value) is int and not INT_MIN <= value <= INT_MAX and LONG_MIN <= value <= LONG_MAX:
+        return value
+    checked = Long(value)
+    return checked if INT_MIN <= value <= INT_MAX else int(checked)
 
 
 class Float(_Floating):

@@ -137,5 +137,6 @@ def test_hold_knows_no_null_but_for_text_and_bytes(letter):
 
 def test_a_long_is_plain_where_its_size_says_so():
     assert (type(to_long(5)), type(to_long(2**31)), type(to_long(Long(2**31)))) == (Long, int, int)
-    with pytest.raises(NumberFormatError):
-        to_long(2**63)
+    for value in (2**63, "1", True, 1.5):
+        with pytest.raises(NumberFormatError):
+            to_long(value)
