@@ -40,7 +40,7 @@ class Broker:
         self.port = free_port()
         self.url = f"sievemq://127.0.0.1:{self.port}"
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop
-        command = [sys.executable, "-m", "sievemq", "broker", "--host", "127.0.0.1"]
+        command = [str(Path(sys.executable).with_name("sievemq")), "broker", "--host", "127.0.0.1"]
         start = time.monotonic()
         self.process = subprocess.Popen(
             [*command, "--port", str(self.port), "--http-port", str(free_port())],

@@ -40,8 +40,8 @@ SEARCH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/us
 
 def broker_command(folder: str) -> tuple[list[str], dict[str, str]]:
     """How the harness starts SieveMQ's broker: as anybody would, in memory, on the loopback."""
-    python = os.environ.get("BENCH_PYTHON", sys.executable)
-    return [python, "-m", "sievemq", "broker", "--host", "127.0.0.1", "--port", "7672", "--http-port", "0"], {}
+    program = Path(os.environ.get("BENCH_PYTHON", sys.executable)).with_name("sievemq")
+    return [str(program), "broker", "--host", "127.0.0.1", "--port", "7672", "--http-port", "0"], {}
 
 
 def join(harness: Path) -> Any:
