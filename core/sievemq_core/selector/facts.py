@@ -6,8 +6,8 @@ many messages, never too few; the selector's function decides.
 How to look up. Java's ``=`` does not behave like a hash key: 5 equals 5.0, TRUE does not equal 1, and a large long
 equals a double that Python calls different. So the sets in ``equalities`` hold *keys*: every key that a matching value
 can have. For a message take ``message_key(name, properties, headers)``, or ``bucket_key(value)`` for a value at hand,
-and see whether it is in the set. NULL has the key None, which is in no set. Constants for which no finite set of keys would do
-(approximate ones beyond 2^53) simply give no fact.
+and see whether it is in the set. NULL has the key None, which is in no set. Constants for which no finite set of keys
+would do (approximate ones beyond 2^53) simply give no fact.
 """
 
 from __future__ import annotations

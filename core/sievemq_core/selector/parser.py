@@ -34,7 +34,7 @@ from sievemq_core.selector.ast import (
     Unary,
 )
 from sievemq_core.selector.dialect import Dialect
-from sievemq_core.selector.lexer import Lexer, Token, TokenKind
+from sievemq_core.selector.lexer import Lexer, TokenKind
 from sievemq_core.selector.source import SelectorError, Span
 
 __all__ = ["parse"]
@@ -89,8 +89,8 @@ class _Parser:
         self._lexer = Lexer(text, dialect)
         self._token = self._lexer.next()
         self._nodes = 0
-        self._nesting = 0  # parentheses, NOTs and signs that are open
-        self._pending = 0  # operators that wait for their right side
+        self._nesting = 0  # parentheses that are open
+        self._pending = 0  # operators that wait for their right side, NOT and signs included
         self._heights: dict[int, int] = {}  # id(node) -> height, only for nodes higher than 1
 
     # -- the grammar --------------------------------------------------------------------------------------------
@@ -141,13 +141,17 @@ class _Parser:
                 if power > _NOT:
                     self._fail("NOT stands in front of a condition, not of a value", token.span, expected="a value")
                 self._advance()
-                operand = self._nested(_NOT, token)
+                operand = self._right_side(_NOT)
                 return self._made(Not(operand, (token.start, operand.span[1])), operand)
             case TokenKind.SYMBOL, "+" | "-":
                 return self._signed()
             case TokenKind.SYMBOL, "(":
                 self._advance()
-                inner = self._nested(0, token)
+                self._nesting += 1
+                if self._nesting > MAX_SELECTOR_DEPTH:
+                    self._too_deep(token.span)
+                inner = self._expression(0)
+                self._nesting -= 1
                 if not self._is_symbol(")"):
                     if self._token.kind is TokenKind.END:
                         self._fail("this parenthesis is never closed", token.span, expected="')'")
@@ -156,17 +160,8 @@ class _Parser:
                 return inner
         return self._missing_operand(power)
 
-    def _nested(self, power: int, opener: Token) -> Node:
-        """An expression one level further down; the limit also keeps the recursion of this parser small."""
-        self._nesting += 1
-        if self._nesting > MAX_SELECTOR_DEPTH:
-            self._too_deep(opener.span)
-        node = self._expression(power)
-        self._nesting -= 1
-        return node
-
     def _right_side(self, power: int) -> Node:
-        """An expression behind an operator. Bounds the recursion where :meth:`_nested` does not see it."""
+        """An expression behind an operator. The limits on this and on parentheses bound the parser's own recursion."""
         self._pending += 1
         if self._pending > MAX_SELECTOR_DEPTH:
             self._too_deep(self._token.span)
@@ -204,11 +199,7 @@ class _Parser:
             if token.value == INT_MAX + 1:
                 self._advance()
                 return self._made(Literal(Long(INT_MIN), (sign.start, token.end)))
-        self._nesting += 1
-        if self._nesting > MAX_SELECTOR_DEPTH:
-            self._too_deep(sign.span)
-        operand = self._operand(_SIGN)
-        self._nesting -= 1
+        operand = self._right_side(_SIGN)
         return self._made(Unary(sign.text, operand, (sign.start, operand.span[1])), operand)
 
     def _predicate(self, left: Node) -> Node:

@@ -434,7 +434,7 @@ def _any(tests: list[Test]) -> Test:
 
 def _joined(tests: list[Test], kind: Callable[[tuple[Test, ...]], _T], absorbing: bool) -> Test:
     """Flatten, drop repetitions and what changes nothing; stop where one test decides."""
-    flat: dict[Test, None] = {}
+    flat: dict[object, Test] = {}  # chains by identity: hashing them again at every level would cost their size
     for test in tests:
         parts = test.tests if isinstance(test, All | Any) and type(test) is kind else (test,)
         for part in parts:
@@ -442,12 +442,12 @@ def _joined(tests: list[Test], kind: Callable[[tuple[Test, ...]], _T], absorbing
                 if part.value is absorbing:
                     return part
             else:
-                flat[part] = None
+                flat[id(part) if isinstance(part, All | Any) else part] = part
     if not flat:
         return Always(not absorbing)
     if len(flat) == 1:
-        return next(iter(flat))
-    return kind(tuple(flat))
+        return next(iter(flat.values()))
+    return kind(tuple(flat.values()))
 
 
 def _merged_equalities(tests: list[Test]) -> list[Test]:

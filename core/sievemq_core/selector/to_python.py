@@ -17,7 +17,7 @@ from itertools import count
 from typing import Any, cast
 
 from sievemq_core.message.values import Float, PropertyValue, letter_of
-from sievemq_core.selector import arithmetic, plan
+from sievemq_core.selector import arithmetic, plan, syntax
 from sievemq_core.selector.like import LikePattern
 from sievemq_core.selector.names import HEADERS, FieldType, Headers
 
@@ -72,49 +72,6 @@ class _Source:
         return make_source(self._test)
 
 
-# -- small syntax nodes -----------------------------------------------------------------------------------------
-
-
-def _load(name: str) -> ast.expr:
-    return ast.Name(name, ast.Load())
-
-
-def _constant(value: Any) -> ast.expr:
-    return ast.Constant(value)
-
-
-def _compare(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> ast.expr:
-    return ast.Compare(left, [operator], [right])
-
-
-def _call(function: ast.expr, *arguments: ast.expr) -> ast.expr:
-    return ast.Call(function, list(arguments), [])
-
-
-def _method(subject: ast.expr, name: str, *arguments: ast.expr) -> ast.expr:
-    return _call(ast.Attribute(subject, name, ast.Load()), *arguments)
-
-
-def _both(*parts: ast.expr) -> ast.expr:
-    return ast.BoolOp(ast.And(), list(parts)) if len(parts) > 1 else parts[0]
-
-
-def _either(*parts: ast.expr) -> ast.expr:
-    return ast.BoolOp(ast.Or(), list(parts))
-
-
-def _not(part: ast.expr) -> ast.expr:
-    return ast.UnaryOp(ast.Not(), part)
-
-
-def _type_is(subject: ast.expr, kind: str) -> ast.expr:
-    return _compare(_call(_load("type"), subject), ast.Is(), _load(kind))
-
-
-def _is_none(subject: ast.expr, yes: bool = True) -> ast.expr:
-    return _compare(subject, ast.Is() if yes else ast.IsNot(), _constant(None))
-
-
 # -- the code of a plan -------------------------------------------------------------------------------------------
 
 
@@ -140,23 +97,15 @@ class _Code:
             self._hoisted = [field for field in plan.fields_of(test) if field.name in self._twice]
             self._bound = set(self._twice)
             expression = self._test(test)
-        body: list[ast.stmt] = [
-            ast.Assign([ast.Name(self._variable(field), ast.Store())], _fetch(field)) for field in self._hoisted
-        ]
-        body.append(ast.Return(expression))
-        arguments = ast.arguments([], [ast.arg("properties"), ast.arg("headers")], None, [], [], None, [])
-        # keywords, because the positional form of FunctionDef differs between Python versions
-        definition = ast.FunctionDef(name="selector", args=arguments, body=body, decorator_list=[])
-        if "type_params" in definition._fields:  # Python 3.12
-            definition.type_params = []  # type: ignore[attr-defined,unused-ignore]
-        return ast.fix_missing_locations(ast.Module([definition], []))
+        body = [syntax.assign(self._variable(field), _fetch(field)) for field in self._hoisted]
+        return syntax.function("selector", ["properties", "headers"], body, expression)
 
     # -- tests --------------------------------------------------------------------------------------------------
 
     def _test(self, test: plan.Test) -> ast.expr:
         match test:
             case plan.Always():
-                return _constant(test.value)
+                return syntax.constant(test.value)
             case plan.All() | plan.Any():
                 return self._chain(test)
             case plan.Relation():
@@ -166,14 +115,16 @@ class _Code:
             case plan.Matches():
                 return self._matches(test)
             case plan.Missing():
-                return _is_none(self._value(test.value), test.holds)
+                return syntax.is_none(self._value(test.value), test.holds)
             case plan.Truth():
-                return _compare(self._value(test.field), ast.Is(), _constant(test.holds))
+                return syntax.compare(self._value(test.field), ast.Is(), syntax.constant(test.holds))
             case plan.Comparable():
-                operands = _constant(test.op), self._value(test.left), self._value(test.right)
-                return _call(self._global("comparable", arithmetic.comparable), *operands)
+                operands = syntax.constant(test.op), self._value(test.left), self._value(test.right)
+                return syntax.call(self._global("comparable", arithmetic.comparable), *operands)
             case plan.IsNumber():
-                return _compare(_call(_load("type"), self._value(test.value)), ast.In(), self._numbers())
+                return syntax.compare(
+                    syntax.call(syntax.load("type"), self._value(test.value)), ast.In(), self._numbers()
+                )
 
     def _chain(self, test: plan.All | plan.Any) -> ast.expr:
         """The parts are evaluated in order, so a later one may rely on what the earlier ones fetched; behind the
@@ -183,7 +134,7 @@ class _Code:
         for part in test.tests[1:]:
             parts.append(self._test(part))
         self._bound = certain
-        return _both(*parts) if isinstance(test, plan.All) else _either(*parts)
+        return syntax.both(*parts) if isinstance(test, plan.All) else syntax.either(*parts)
 
     def _relation(self, test: plan.Relation) -> ast.expr:
         if test.strict:
@@ -192,7 +143,7 @@ class _Code:
             return self._against_constant(test.op, test.left, test.right.value, test.holds)
         decide = arithmetic.is_true if test.holds else arithmetic.is_false
         operands = self._value(test.left), self._value(test.right)
-        return _call(self._global(decide.__name__, decide), _constant(test.op), *operands)
+        return syntax.call(self._global(decide.__name__, decide), syntax.constant(test.op), *operands)
 
     def _against_constant(self, op: str, left: plan.Value, constant: PropertyValue, holds: bool) -> ast.expr:
         """``left op constant``, by the cheapest code that is right for whatever `left` turns out to be."""
@@ -200,29 +151,29 @@ class _Code:
         if isinstance(constant, str | bool):
             return self._against_plain(op, left, constant, holds)
         number = cast("int | float", constant)
-        plain = _constant(float(number) if isinstance(number, float) else int(number))
+        plain = syntax.constant(float(number) if isinstance(number, float) else int(number))
         if kind is FieldType.TEXT:  # D-04: unlike
-            return _is_none(self._value(left), False) if not holds else _constant(False)
+            return syntax.is_none(self._value(left), False) if not holds else syntax.constant(False)
         direct = _is_direct(number, exact_only=kind is FieldType.NUMBER)
         operator = _OPERATORS[op]
         if kind is FieldType.NUMBER and direct:
-            comparison = _compare(self._value(left), operator, plain)
-            return comparison if holds else _not(comparison)
+            comparison = syntax.compare(self._value(left), operator, plain)
+            return comparison if holds else syntax.negated(comparison)
         if not direct:
             decide = arithmetic.is_true if holds else arithmetic.is_false
             return self._indirect(op, left, number, decide)
         first, again = self._used_twice(left)
         if op == "=" and number not in (0, 1):  # no type test: only an equal number equals a number
             if holds:
-                return _compare(first, operator, plain)
-            return _both(_is_none(first, False), _compare(again, ast.NotEq(), plain))
+                return syntax.compare(first, operator, plain)
+            return syntax.both(syntax.is_none(first, False), syntax.compare(again, ast.NotEq(), plain))
         if op == "=" and holds:
-            no_bool = _compare(again, ast.IsNot(), _constant(number == 1))
-            return _both(_compare(first, operator, plain), no_bool)
+            no_bool = syntax.compare(again, ast.IsNot(), syntax.constant(number == 1))
+            return syntax.both(syntax.compare(first, operator, plain), no_bool)
         if holds:
-            return _both(self._is_number(first), _compare(again, operator, plain))
-        definite = _both(self._is_number(again), _compare(again, operator, plain))
-        return _both(_is_none(first, False), _not(definite))
+            return syntax.both(self._is_number(first), syntax.compare(again, operator, plain))
+        definite = syntax.both(self._is_number(again), syntax.compare(again, operator, plain))
+        return syntax.both(syntax.is_none(first, False), syntax.negated(definite))
 
     def _against_plain(self, op: str, left: plan.Value, constant: str | bool, holds: bool) -> ast.expr:
         """A string or boolean constant; ``=`` and ``<>`` only."""
@@ -233,14 +184,16 @@ class _Code:
             equal, unequal, kind = ast.Is(), ast.IsNot(), "bool"  # type: ignore[assignment]
         if op == "=":
             if holds:
-                return _compare(first, equal, _constant(constant))
-            return _both(_is_none(first, False), _compare(again, unequal, _constant(constant)))
+                return syntax.compare(first, equal, syntax.constant(constant))
+            return syntax.both(syntax.is_none(first, False), syntax.compare(again, unequal, syntax.constant(constant)))
         if op != "<>":
-            return _constant(False) if holds else _is_none(first, False)
+            return syntax.constant(False) if holds else syntax.is_none(first, False)
         if holds:
-            return _both(_type_is(first, kind), _compare(again, unequal, _constant(constant)))
-        unlike = _not(_type_is(again, kind))
-        return _both(_is_none(first, False), _either(unlike, _compare(again, equal, _constant(constant))))
+            return syntax.both(syntax.type_is(first, kind), syntax.compare(again, unequal, syntax.constant(constant)))
+        unlike = syntax.negated(syntax.type_is(again, kind))
+        return syntax.both(
+            syntax.is_none(first, False), syntax.either(unlike, syntax.compare(again, equal, syntax.constant(constant)))
+        )
 
     def _indirect(
         self,
@@ -254,12 +207,12 @@ class _Code:
         if decide is arithmetic.is_true and isinstance(left, plan.Field) and isinstance(number, int):
             # an int against an int is exact; anything else goes the long way
             first, again = self._used_twice(left)
-            return ast.IfExp(
-                _type_is(first, "int"),
-                _compare(again, _OPERATORS[op], _constant(int(number))),
-                _call(function, _constant(op), again, self._number(number)),
+            return syntax.if_else(
+                syntax.type_is(first, "int"),
+                syntax.compare(again, _OPERATORS[op], syntax.constant(int(number))),
+                syntax.call(function, syntax.constant(op), again, self._number(number)),
             )
-        return _call(function, _constant(op), self._value(left), self._number(number))
+        return syntax.call(function, syntax.constant(op), self._value(left), self._number(number))
 
     def _strict(self, test: plan.Relation) -> ast.expr:
         """D-16: equal, and of one JMS type."""
@@ -267,62 +220,64 @@ class _Code:
         if isinstance(test.right, plan.Constant):
             number = test.right.value
             letter = plan.constant_letter(number)
-            return _call(
+            return syntax.call(
                 self._global("strictly_equal_constant", _strictly_equal_constant),
                 left,
                 self._number(number) if isinstance(number, int | float) else right,
-                _constant(letter),
+                syntax.constant(letter),
             )
-        return _call(self._global("strictly_equal", _strictly_equal), left, right)
+        return syntax.call(self._global("strictly_equal", _strictly_equal), left, right)
 
     def _one_of(self, test: plan.OneOf) -> ast.expr:
         first, again = self._used_twice(test.field)
-        values = _constant(test.values)
+        values = syntax.constant(test.values)
         if len(test.values) == 1:
             inside: tuple[ast.cmpop, ast.cmpop] = ast.Eq(), ast.NotEq()
-            values = _constant(next(iter(test.values)))
+            values = syntax.constant(next(iter(test.values)))
         else:
             inside = ast.In(), ast.NotIn()
         if test.holds and not test.negated:
-            return _compare(first, inside[0], values)
+            return syntax.compare(first, inside[0], values)
         if test.holds:
-            return _both(_type_is(first, "str"), _compare(again, inside[1], values))
+            return syntax.both(syntax.type_is(first, "str"), syntax.compare(again, inside[1], values))
         if not test.negated:
-            return _both(_is_none(first, False), _compare(again, inside[1], values))
-        unlike = _not(_type_is(again, "str"))
-        return _both(_is_none(first, False), _either(unlike, _compare(again, inside[0], values)))
+            return syntax.both(syntax.is_none(first, False), syntax.compare(again, inside[1], values))
+        unlike = syntax.negated(syntax.type_is(again, "str"))
+        return syntax.both(
+            syntax.is_none(first, False), syntax.either(unlike, syntax.compare(again, inside[0], values))
+        )
 
     def _matches(self, test: plan.Matches) -> ast.expr:
         first, again = self._used_twice(test.field)
-        is_text = _type_is(first, "str")
+        is_text = syntax.type_is(first, "str")
         match = self._pattern(test.pattern, again)
         if test.holds:
             if match is None:  # '%' alone
-                return _constant(False) if test.negated else is_text
-            return _both(is_text, _not(match) if test.negated else match)
+                return syntax.constant(False) if test.negated else is_text
+            return syntax.both(is_text, syntax.negated(match) if test.negated else match)
         # FALSE: not NULL, and not TRUE; on what is no string the operation is false, negated or not (D-04)
-        present = _is_none(first, False)
-        unlike = _not(_type_is(again, "str"))
+        present = syntax.is_none(first, False)
+        unlike = syntax.negated(syntax.type_is(again, "str"))
         if match is None:
-            return present if test.negated else _both(present, unlike)
-        return _both(present, _either(unlike, match if test.negated else _not(match)))
+            return present if test.negated else syntax.both(present, unlike)
+        return syntax.both(present, syntax.either(unlike, match if test.negated else syntax.negated(match)))
 
     def _pattern(self, pattern: LikePattern, text: ast.expr) -> ast.expr | None:
         """Code that matches `text`, which is a str; None if every text matches."""
         if pattern.exact is not None:
-            return _compare(text, ast.Eq(), _constant(pattern.exact))
+            return syntax.compare(text, ast.Eq(), syntax.constant(pattern.exact))
         plain = [segment.plain for segment in pattern.segments]
         match plain:
             case ["", ""]:
                 return None
             case [str() as head, ""]:
-                return _method(text, "startswith", _constant(head))
+                return syntax.method(text, "startswith", syntax.constant(head))
             case ["", str() as tail]:
-                return _method(text, "endswith", _constant(tail))
+                return syntax.method(text, "endswith", syntax.constant(tail))
             case ["", str() as part, ""]:
-                return _compare(_constant(part), ast.In(), text)
+                return syntax.compare(syntax.constant(part), ast.In(), text)
         name = self._patterns.setdefault(pattern, f"pattern{len(self._patterns)}")
-        return _call(self._global(name, pattern.matches), text)
+        return syntax.call(self._global(name, pattern.matches), text)
 
     # -- values -------------------------------------------------------------------------------------------------
 
@@ -331,7 +286,7 @@ class _Code:
             case plan.Constant():
                 if isinstance(value.value, int | float) and not isinstance(value.value, bool):
                     return self._number(value.value)
-                return _constant(value.value)
+                return syntax.constant(value.value)
             case plan.Field():
                 return self._field(value)
             case plan.Compute():
@@ -340,26 +295,26 @@ class _Code:
                     function: Callable[..., object] = arithmetic.negate if value.op == "-" else arithmetic.promote
                 else:
                     function = _ARITHMETIC[value.op]
-                return _call(self._global(function.__name__, function), *operands)
+                return syntax.call(self._global(function.__name__, function), *operands)
 
     def _field(self, field: plan.Field) -> ast.expr:
         """The field's variable; where it is not yet certain to be set, fetched into it."""
         variable = self._variable(field)
         if field.name in self._bound:
-            return _load(variable)
+            return syntax.load(variable)
         if field.name in self._fetched:
             self._twice.add(field.name)
         self._fetched.add(field.name)
         self._bound.add(field.name)
-        return ast.NamedExpr(ast.Name(variable, ast.Store()), _fetch(field))
+        return syntax.named(variable, _fetch(field))
 
     def _used_twice(self, value: plan.Value) -> tuple[ast.expr, ast.expr]:
         """The value, and the same again for places that are evaluated later, without computing it again."""
         if isinstance(value, plan.Field):
-            return self._field(value), _load(self._variable(value))
+            return self._field(value), syntax.load(self._variable(value))
         name = f"r{self._results}"
         self._results += 1
-        return ast.NamedExpr(ast.Name(name, ast.Store()), self._value(value)), _load(name)
+        return syntax.named(name, self._value(value)), syntax.load(name)
 
     def _variable(self, field: plan.Field) -> str:
         return self._variables.setdefault(field.name, f"v{len(self._variables)}")
@@ -367,30 +322,30 @@ class _Code:
     def _number(self, number: PropertyValue) -> ast.expr:
         """A number as a constant; the wrappers that carry a JMS type become globals, for code knows plain ones only."""
         if type(number) in (int, float):
-            return _constant(number)
+            return syntax.constant(number)
         return self._global(f"{letter_of(number)}_{len(self.names)}", number)
 
     def _is_number(self, subject: ast.expr) -> ast.expr:
-        return _compare(_call(_load("type"), subject), ast.In(), self._numbers())
+        return syntax.compare(syntax.call(syntax.load("type"), subject), ast.In(), self._numbers())
 
     def _numbers(self) -> ast.expr:
         return self._global("numbers", arithmetic.NUMBERS)
 
     def _global(self, name: str, value: object) -> ast.expr:
         self.names[name] = value
-        return _load(name)
+        return syntax.load(name)
 
 
 def _fetch(field: plan.Field) -> ast.expr:
     if field.type is FieldType.PROPERTY:
-        return _method(_load("properties"), "get", _constant(field.name))
-    header = ast.Subscript(_load("headers"), _constant(HEADERS[field.name][0]), ast.Load())
+        return syntax.method(syntax.load("properties"), "get", syntax.constant(field.name))
+    header = syntax.item(syntax.load("headers"), HEADERS[field.name][0])
     if field.type is FieldType.MODE:
-        persistent = _compare(header, ast.Eq(), _constant(2))
-        return ast.IfExp(persistent, _constant("PERSISTENT"), _constant("NON_PERSISTENT"))
+        persistent = syntax.compare(header, ast.Eq(), syntax.constant(2))
+        return syntax.if_else(persistent, syntax.constant("PERSISTENT"), syntax.constant("NON_PERSISTENT"))
     if field.name == "JMSCorrelationID":  # one set as bytes has no text: NULL
-        named = ast.NamedExpr(ast.Name("c", ast.Store()), header)
-        return ast.IfExp(_type_is(named, "str"), _load("c"), _constant(None))
+        named = syntax.named("c", header)
+        return syntax.if_else(syntax.type_is(named, "str"), syntax.load("c"), syntax.constant(None))
     return header
 
 

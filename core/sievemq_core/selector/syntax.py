@@ -1,0 +1,115 @@
+"""Python syntax nodes in the few shapes that compiled selectors need. Each call makes a new node.
+
+Every node carries a position, which Python's compiler demands; setting it here is several times cheaper than walking
+the finished tree with ``ast.fix_missing_locations``.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+__all__ = [
+    "assign",
+    "both",
+    "call",
+    "compare",
+    "constant",
+    "either",
+    "function",
+    "if_else",
+    "is_none",
+    "item",
+    "load",
+    "method",
+    "named",
+    "negated",
+    "type_is",
+]
+
+_AT: Any = {"lineno": 1, "col_offset": 0}
+_LOAD, _STORE = ast.Load(), ast.Store()
+_AND, _OR, _NOT = ast.And(), ast.Or(), ast.Not()
+_IS, _IS_NOT = ast.Is(), ast.IsNot()
+
+
+def load(name: str) -> ast.expr:
+    """``name``"""
+    return ast.Name(name, _LOAD, **_AT)
+
+
+def constant(value: Any) -> ast.expr:
+    """A value as it is: user text never becomes anything else."""
+    return ast.Constant(value, **_AT)
+
+
+def named(name: str, value: ast.expr) -> ast.expr:
+    """``(name := value)``"""
+    return ast.NamedExpr(ast.Name(name, _STORE, **_AT), value, **_AT)
+
+
+def assign(name: str, value: ast.expr) -> ast.stmt:
+    """``name = value``"""
+    return ast.Assign([ast.Name(name, _STORE, **_AT)], value, **_AT)
+
+
+def compare(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> ast.expr:
+    """``left operator right``"""
+    return ast.Compare(left, [operator], [right], **_AT)
+
+
+def call(target: ast.expr, *arguments: ast.expr) -> ast.expr:
+    """``target(arguments)``"""
+    return ast.Call(target, list(arguments), [], **_AT)
+
+
+def method(subject: ast.expr, name: str, *arguments: ast.expr) -> ast.expr:
+    """``subject.name(arguments)``"""
+    return call(ast.Attribute(subject, name, _LOAD, **_AT), *arguments)
+
+
+def item(subject: ast.expr, index: int) -> ast.expr:
+    """``subject[index]``"""
+    return ast.Subscript(subject, constant(index), _LOAD, **_AT)
+
+
+def both(*parts: ast.expr) -> ast.expr:
+    """``part and part …``"""
+    return ast.BoolOp(_AND, list(parts), **_AT)
+
+
+def either(*parts: ast.expr) -> ast.expr:
+    """``part or part …``"""
+    return ast.BoolOp(_OR, list(parts), **_AT)
+
+
+def negated(part: ast.expr) -> ast.expr:
+    """``not part``"""
+    return ast.UnaryOp(_NOT, part, **_AT)
+
+
+def if_else(test: ast.expr, then: ast.expr, otherwise: ast.expr) -> ast.expr:
+    """``then if test else otherwise``"""
+    return ast.IfExp(test, then, otherwise, **_AT)
+
+
+def type_is(subject: ast.expr, kind: str) -> ast.expr:
+    """``type(subject) is kind``"""
+    return compare(call(load("type"), subject), _IS, load(kind))
+
+
+def is_none(subject: ast.expr, yes: bool = True) -> ast.expr:
+    """``subject is None``, or ``is not None``"""
+    return compare(subject, _IS if yes else _IS_NOT, constant(None))
+
+
+def function(name: str, parameters: list[str], body: list[ast.stmt], result: ast.expr) -> ast.Module:
+    """A module with one function that returns `result`."""
+    arguments = ast.arguments([], [ast.arg(parameter, **_AT) for parameter in parameters], None, [], [], None, [])
+    # by keyword, because the positional form of FunctionDef differs between Python versions
+    definition = ast.FunctionDef(
+        name=name, args=arguments, body=[*body, ast.Return(result, **_AT)], decorator_list=[], **_AT
+    )
+    if "type_params" in definition._fields:  # Python 3.12
+        definition.type_params = []  # type: ignore[attr-defined,unused-ignore]
+    return ast.Module([definition], [])
