@@ -9,6 +9,7 @@ from sievemq import (
     Message,
     MessageFormatException,
     Queue,
+    Selector,
     TemporaryQueue,
     TextMessage,
     Topic,
@@ -19,7 +20,7 @@ from sievemq_core.limits import MAX_HEADER_CHARS
 SENT = ("ID:c:1", 1_700_000_000_000, 7, 1, 1_700_000_060_000, 1_700_000_000_005)
 
 
-def test_hdr_01_to_hdr_07_headers_reach_the_receiver(deliver):
+def test_hdr_01_hdr_02_hdr_03_hdr_04_hdr_05_hdr_06_hdr_07_headers_reach_the_receiver(deliver):
     here = deliver(Message(), destination=Topic("prices"))
     assert here.get_jms_destination() == Topic("prices")
     assert here.get_jms_delivery_mode() == 1
@@ -94,7 +95,7 @@ def test_hdr_12_redelivered_has_no_meaning_on_send(deliver):
     assert deliver(message, count=2).get_jms_redelivered()
 
 
-def test_hdr_13_hdr_18_provider_headers_set_before_a_send_are_overwritten(deliver):
+def test_hdr_13_hdr_18_dif_09_provider_headers_set_before_a_send_are_overwritten(deliver):
     message = Message()
     message.set_jms_message_id("ID:mine")
     message.set_jms_timestamp(1)
@@ -265,6 +266,11 @@ def test_jsx_11_only_on_receive_properties_leave_none(deliver):
 def test_jsx_12_redelivered_and_count_agree(count, deliver):
     here = deliver(Message(), count=count)
     assert here.get_jms_redelivered() is (here.get_int_property("JMSXDeliveryCount") >= 2)
+
+
+def test_jsx_14_selectors_may_name_them_whether_set_or_not(deliver):
+    here = deliver(Message(properties={"JMSXGroupSeq": 3}))
+    assert Selector("JMSXGroupSeq = 3 AND JMSXUserID IS NULL").matches(here)
 
 
 def test_jsx_15_letter_case_is_exact():

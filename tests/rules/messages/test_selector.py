@@ -79,10 +79,25 @@ def test_a_property_changed_later_is_seen():
     assert selector.matches(message)
 
 
+def test_dif_06_the_small_language_is_a_dialect_and_the_full_one_the_default():
+    message = Message(properties={"a": 2})
+    assert Selector("a > 1 OR a < 0").matches(message)
+    for text in ("a > 1", "a = 1 OR b = 1", "NOT a = 1"):
+        with pytest.raises(InvalidSelectorException):
+            Selector(text, dialect="mqe")
+
+
+def test_dif_07_null_and_unlike_types_in_the_dialect_of_ibm_mq():
+    message = Message(properties={"s": "x"})
+    between, unlike = "a NOT BETWEEN 1 AND 2", "NOT s = 1"
+    assert Selector(between).evaluate(message) is None
+    assert Selector(between, dialect="ibm-mq").evaluate(message) is True
+    assert Selector(unlike).evaluate(message) is True
+    assert Selector(unlike, dialect="ibm-mq").evaluate(message) is False
+
+
 def test_dialects():
-    message = Message()
-    assert Selector("NOT (a BETWEEN 1 AND 2)").evaluate(message) is None
-    assert Selector("NOT (a BETWEEN 1 AND 2)", dialect="ibm-mq").dialect == "ibm-mq"
+    assert Selector("a = 1", dialect="ibm-mq").dialect == "ibm-mq"
     assert repr(Selector("a = 1", "mqe")) == "Selector('a = 1', dialect='mqe')"
     for text in ("a = 1", ""):
         with pytest.raises(ValueError, match="no selector dialect 'sql'; there are"):
