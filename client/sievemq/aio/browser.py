@@ -1,0 +1,90 @@
+"""QueueBrowser (§4.1.6)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from sievemq._engine import EngineBrowser, Scan
+from sievemq.destinations import Queue
+from sievemq.exceptions import IllegalStateException
+from sievemq.messages import Message
+
+if TYPE_CHECKING:
+    from sievemq.aio.session import Session
+
+__all__ = ["QueueBrowser"]
+
+
+class QueueBrowser:
+    """Looks at a queue without changing it; made by a session. Works on a stopped connection too (D-36).
+
+    ``async for message in browser`` is a new scan.
+    """
+
+    __slots__ = ("_engine", "_session")
+
+    def __init__(self, session: Session, engine: EngineBrowser) -> None:
+        self._session = session
+        self._engine = engine
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self.get_enumeration()
+
+    def get_queue(self) -> Queue:
+        """The queue (BRW-01)."""
+        self._check_open()
+        return self._engine.queue
+
+    def get_message_selector(self) -> str | None:
+        """The selector; None if there is none (BRW-02)."""
+        self._check_open()
+        return self._engine.selector
+
+    def get_enumeration(self) -> AsyncIterator[Message]:
+        """A new scan: the messages in the order in which they would be received (BRW-03).
+
+        Raises:
+            IllegalStateException: the browser, its session or its connection is closed (BRW-11).
+        """
+        self._check_open()
+        return _Enumeration(self, Scan(self._engine))
+
+    def _check_open(self) -> None:
+        if self._engine.closed:
+            raise IllegalStateException("the browser is closed")
+        self._engine.session.check_open()
+
+    async def close(self) -> None:
+        """Close the browser. Idempotent."""
+        self._engine.closed = True
+
+
+class _Enumeration(AsyncIterator[Message]):
+    """One scan; needs no closing."""
+
+    __slots__ = ("_browser", "_scan")
+
+    def __init__(self, browser: QueueBrowser, scan: Scan) -> None:
+        self._browser = browser
+        self._scan = scan
+
+    async def __anext__(self) -> Message:
+        scan = self._scan
+        while True:
+            message = scan.take()
+            if message is not None:
+                return message
+            if scan.finished:
+                raise StopAsyncIteration
+            self._browser._check_open()
+            await self._browser._session._transport.ask(scan.fetch)

@@ -1,0 +1,85 @@
+"""Calls of the CompletionListeners of one session: in order, one at a time, in a task of their own (CPL-05 … 07)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from sievemq.aio.transport import Transport, release, turn
+from sievemq.messages import Message
+
+__all__ = ["CompletionCalls"]
+
+_log = logging.getLogger("sievemq")
+
+#: Calls after which others have a turn.
+_TURN: Final = 64
+
+
+class CompletionCalls:
+    """The queue of calls of one session, and its task, which exists only while there is something to call."""
+
+    __slots__ = ("_open", "_task", "_transport", "_waiters", "_waiting")
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._waiting: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._open = 0  # sends whose callback has not returned
+        self._task: asyncio.Task[None] | None = None
+        self._waiters: list[asyncio.Future[bool]] = []
+
+    def begin(self) -> None:
+        """An asynchronous send is made; :meth:`add` follows once its fate is known, or :meth:`cancel`."""
+        self._open += 1
+
+    def cancel(self) -> None:
+        """The send call raised: no callback (CPL-03)."""
+        self._left()
+
+    def add(self, callback: Callable[..., Any], message: Message, *more: Any) -> None:
+        """Call a callback soon: not before the send that is running now has returned (CPL-05)."""
+        self._waiting.append((callback, (message, *more)))
+        if self._task is None:
+            self._task = self._transport.loop.create_task(self._run(), name="sievemq-completions")
+
+    @property
+    def mine(self) -> bool:
+        """True in a callback of this session (CPL-11)."""
+        return self._task is not None and asyncio.current_task() is self._task
+
+    async def wait(self) -> None:
+        """Return once every callback of the sends made so far has returned (CPL-09, CPL-10)."""
+        while self._open:
+            await self._transport.park(self._waiters)
+
+    def _left(self) -> None:
+        self._open -= 1
+        if not self._open:
+            release(self._waiters)
+
+    async def _run(self) -> None:
+        waiting = self._waiting
+        done = 0
+        try:
+            while waiting:
+                callback, arguments = waiting.popleft()
+                try:
+                    message = arguments[0]
+                    if isinstance(message, Message):
+                        message._completed()  # CPL-15
+                    result = callback(*arguments)
+                    if result is not None and inspect.isawaitable(result):
+                        await result
+                except Exception:
+                    _log.exception("a completion listener raised")
+                finally:
+                    self._left()
+                done += 1
+                if not done % _TURN:
+                    await turn()
+        finally:
+            self._task = None

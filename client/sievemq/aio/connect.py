@@ -1,0 +1,78 @@
+"""Reaching a broker: the first host of the URL that answers, TLS, the handshake."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+from sievemq._engine import ClientConnection, EngineOptions
+from sievemq._engine.metadata import version
+from sievemq.aio.transport import Transport, wall_clock
+from sievemq.exceptions import JMSException
+from sievemq.url import BrokerURL
+
+__all__ = ["connect"]
+
+
+async def connect(url: BrokerURL, user: str | None, password: str | None) -> tuple[ClientConnection, Transport]:
+    """Open a connection on the running loop. Cancelled, it leaves none behind.
+
+    Args:
+        url: hosts, tried in order, and options.
+        user, password: credentials; those of the URL if both are None.
+
+    Raises:
+        JMSSecurityException: the credentials are refused (FAC-02).
+        InvalidClientIDException: the administered client id is in use (SUB-32).
+        JMSException: no host could be reached.
+    """
+    options = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()} asyncio")
+    engine = ClientConnection(options, wall_clock)
+    transport = Transport(engine, asyncio.get_running_loop(), url.options.request_timeout)
+    await _reach(url, transport)
+    try:
+        limit = url.options.connect_timeout
+        await transport.wait_at_most(engine.open(), limit, f"{url} accepts connections but says nothing")
+    except BaseException:
+        transport.abort()
+        raise
+    transport.keep_alive()
+    return engine, transport
+
+
+async def _reach(url: BrokerURL, transport: Transport) -> None:
+    context = _tls(url) if url.secure else None
+    failures: list[str] = []
+    last: OSError | None = None
+    for host, port in url.hosts:
+        name = (url.options.tls_server_name or host) if context is not None else None
+        try:
+            async with asyncio.timeout(url.options.connect_timeout / 1000.0):
+                await transport.loop.create_connection(lambda: transport, host, port, ssl=context, server_hostname=name)
+        except OSError as error:  # an SSLError is one, a TimeoutError too
+            failures.append(f"{host}:{port}: {'TLS: ' * isinstance(error, ssl.SSLError)}{_reason(error)}")
+            last = error
+        else:
+            return
+    raise JMSException(f"no broker could be reached: {'; '.join(failures)}", "CONNECTION_FAILED", last)
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error.strerror or error)
+
+
+def _tls(url: BrokerURL) -> ssl.SSLContext:
+    chosen = url.options
+    try:
+        context = ssl.create_default_context(cafile=chosen.tls_ca)
+        if not chosen.tls_verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if chosen.tls_cert is not None:
+            context.load_cert_chain(chosen.tls_cert, chosen.tls_key)
+    except OSError as error:
+        files = ", ".join(name for name in (chosen.tls_ca, chosen.tls_cert, chosen.tls_key) if name)
+        raise JMSException(f"TLS cannot be set up with {files or 'the system certificates'}: {error}") from error
+    return context

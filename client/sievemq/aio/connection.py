@@ -1,0 +1,194 @@
+"""Connection (§6.1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, overload
+
+from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, ClientConnection, ConnectionMetaData
+from sievemq.aio.listeners import ExceptionListener, exception_callback
+from sievemq.aio.reports import Reports
+from sievemq.aio.session import Session
+from sievemq.aio.transport import Transport
+from sievemq.exceptions import IllegalStateException, JMSException
+
+__all__ = ["Connection"]
+
+
+class Connection:
+    """A connection to a broker, made by a :class:`ConnectionFactory`. Starts stopped.
+
+    Safe to share between the tasks of its loop (THR-01); it cannot be used from another loop.
+    """
+
+    def __init__(self, engine: ClientConnection, transport: Transport) -> None:
+        self._engine = engine
+        self._transport = transport
+        self._reports = Reports(transport.loop)
+        self._listener: ExceptionListener | Callable[[JMSException], Any] | None = None
+        self._sessions: set[Session] = set()
+        self._contexts = 0  # open contexts; the last one closes the connection (CTX-08)
+        self._closing: asyncio.Task[None] | None = None
+        engine.on_exception = self._reports.add
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        engine = self._engine
+        state = "closed" if engine.closed else "lost" if engine.failure else "started" if engine.started else "stopped"
+        return f"<Connection {engine.connection_id} {state}>"
+
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    @overload
+    async def create_session(self, session_mode: int = AUTO_ACKNOWLEDGE, /) -> Session: ...
+
+    @overload
+    async def create_session(self, transacted: bool, acknowledge_mode: int = AUTO_ACKNOWLEDGE) -> Session: ...
+
+    @overload
+    async def create_session(self, *, session_mode: int) -> Session: ...
+
+    async def create_session(
+        self, transacted: int = False, acknowledge_mode: int | None = None, *, session_mode: int | None = None
+    ) -> Session:
+        """A session (CON-01 … CON-03): ``create_session()``, ``create_session(mode)``,
+        ``create_session(transacted, acknowledge_mode)``.
+
+        Args:
+            transacted: True for a transacted session, whatever the mode; or, alone, the session mode.
+            acknowledge_mode: mode of a session that is not transacted.
+            session_mode: one of the four modes.
+
+        Raises:
+            JMSException: another mode.
+            IllegalStateException: the connection is closed.
+        """
+        return await self._create_session(_mode(transacted, acknowledge_mode, session_mode))
+
+    async def _create_session(self, mode: int) -> Session:
+        self._transport.check_loop()
+        engine = self._engine.open_session(mode)
+        await self._transport.ask(lambda: engine.opened, undo=lambda _: engine.close())
+        session = Session(self, engine)
+        self._sessions.add(session)
+        return session
+
+    def _forget(self, session: Session) -> None:
+        self._sessions.discard(session)
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    def get_client_id(self) -> str | None:
+        """The client id; None if there is none (CON-04)."""
+        self._engine.check_open()
+        return self._engine.client_id
+
+    async def set_client_id(self, client_id: str | None) -> None:
+        """Claim a client id, before anything else is done with the connection (CON-05).
+
+        Raises:
+            InvalidClientIDException: not a valid id, or another live connection has it.
+            IllegalStateException: administered (CON-06), set before (CON-07), or too late (CON-08).
+        """
+        await self._transport.ask(lambda: self._engine.set_client_id(client_id))
+
+    def get_meta_data(self) -> ConnectionMetaData:
+        """Versions and features (CON-12)."""
+        self._engine.check_open()
+        return ConnectionMetaData(self._engine.broker, self._engine.features)
+
+    def get_exception_listener(self) -> ExceptionListener | Callable[[JMSException], Any] | None:
+        """The listener that was set (CON-13)."""
+        self._engine.check_open()
+        return self._listener
+
+    def set_exception_listener(self, listener: ExceptionListener | Callable[[JMSException], Any] | None) -> None:
+        """Hear of the connection's problems (CON-14); None for no more.
+
+        Args:
+            listener: an object with ``on_exception(exception)``, or a callable; may be a coroutine function.
+        """
+        self._engine.check_open()
+        self._reports.callback = None if listener is None else exception_callback(listener)
+        self._listener = listener
+        self._engine.mark_used()
+
+    # -- start, stop, close -------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Let messages flow (CON-15)."""
+        self._transport.check_loop()
+        self._engine.start()
+        self._transport.flush_soon()
+
+    async def stop(self) -> None:
+        """Pause delivery; returns when no listener is running any more (CON-16).
+
+        Cancelled while it waits for a listener, delivery is paused all the same.
+
+        Raises:
+            IllegalStateException: in a message listener of this connection (CON-19).
+        """
+        self._engine.check_open()
+        self._transport.check_loop()
+        if any(session._delivery.mine for session in self._sessions):
+            raise IllegalStateException("the connection cannot be stopped by a message listener that it would wait for")
+        self._engine.stop()
+        for session in tuple(self._sessions):
+            await session._delivery.left()
+
+    async def close(self) -> None:
+        """Close the connection and everything made by it (CLO-02). Idempotent.
+
+        Waits for running listeners and asynchronous sends; receives that wait in other tasks return None. Once begun
+        it is carried out, cancelled or not.
+
+        Raises:
+            IllegalStateException: in a message listener (CLO-09) or completion callback (CLO-13) of this connection.
+        """
+        if self._closing is not None and self._closing.done():
+            return
+        for session in self._sessions:
+            session._check_may_close("the connection")
+        self._transport.check_loop()
+        if self._closing is None:
+            self._closing = self._transport.loop.create_task(self._close(), name="sievemq-close")
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        sessions = tuple(self._sessions)
+        for session in sessions:
+            session._engine.shut_gate()
+        try:
+            for session in sessions:
+                await session._leave()
+            await self._transport.ask(self._engine.close)
+        finally:
+            self._sessions.clear()
+            await self._transport.close()
+
+
+def _mode(transacted: object, acknowledge_mode: object, session_mode: object) -> Any:
+    if session_mode is not None:
+        if transacted or acknowledge_mode is not None:
+            raise TypeError("create_session() takes a session_mode, or transacted and acknowledge_mode")
+        return session_mode
+    if transacted is True:
+        return SESSION_TRANSACTED
+    if transacted is False:
+        mode = AUTO_ACKNOWLEDGE if acknowledge_mode is None else acknowledge_mode
+        if mode == SESSION_TRANSACTED:
+            raise JMSException("a session that is not transacted acknowledges by mode 1, 2 or 3 (CON-03)")
+        return mode
+    if acknowledge_mode is not None:
+        raise JMSException(f"transacted is True or False, not {transacted!r}")
+    return transacted

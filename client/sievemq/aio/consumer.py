@@ -1,0 +1,296 @@
+"""MessageConsumer (§8), and what it is called on a queue and on a topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from sievemq._engine import EngineConsumer
+from sievemq.aio.listeners import MessageListener, message_callback
+from sievemq.aio.transport import turn, wake
+from sievemq.destinations import Queue, Topic
+from sievemq.exceptions import IllegalStateException, JMSException
+from sievemq.messages import Message
+
+if TYPE_CHECKING:
+    from sievemq.aio.session import Session
+
+__all__ = ["MessageConsumer", "QueueReceiver", "TopicSubscriber"]
+
+#: One receive in so many lets the loop turn, although its message is there already. A power of two, less one.
+_TURN_MASK: Final = 127
+
+
+class MessageConsumer:
+    """Made by a session. ``async for message in consumer`` receives until the consumer is closed.
+
+    A receive that is cancelled has not taken a message: what has arrived meanwhile comes with the next one.
+    """
+
+    __slots__ = ("_engine", "_listener", "_session", "_transport")
+
+    def __init__(self, session: Session, engine: EngineConsumer) -> None:
+        self._session = session
+        self._engine = engine
+        self._transport = session._transport
+        self._listener: MessageListener | Callable[[Message], Any] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        selector = f" where {self._engine.selector!r}" if self._engine.selector else ""
+        return f"<{type(self).__name__} {self._engine.address}{selector}{', closed' if self._engine.closed else ''}>"
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        engine, session = self._engine, self._session
+        # As in receive(); here again because a further coroutine for each message would cost as much as all this.
+        if engine.flowing and session._receiving is None and session._delivery.idle and engine.taken & _TURN_MASK:
+            message = engine.take()
+            if message is not None:
+                if engine.acknowledges_itself:
+                    engine.settle()
+                if engine.taken >= engine.mark:
+                    engine.top_up()
+                    self._transport.flush_soon()
+                elif not self._transport.armed:
+                    self._transport.acknowledge_soon()
+                return message
+        if engine.shut or session._engine.closed or session._engine.connection.closed:
+            raise StopAsyncIteration
+        message = await self._wait(self._take, None)
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    def get_message_selector(self) -> str | None:
+        """The selector; None if there is none (MCO-01)."""
+        self._check_open()
+        return self._engine.selector
+
+    def get_message_listener(self) -> MessageListener | Callable[[Message], Any] | None:
+        """The listener that was set (MCO-02)."""
+        self._check_open()
+        return self._listener
+
+    def set_message_listener(self, listener: MessageListener | Callable[[Message], Any] | None) -> None:
+        """Deliver to a listener from now on; None to receive again (MCO-02).
+
+        Args:
+            listener: an object with ``on_message(message)``, or a callable; may be a coroutine function.
+        """
+        callback = None if listener is None else message_callback(listener)
+        self._check_open()
+        self._transport.check_loop()
+        engine = self._engine
+        if callback is not None and engine.window.size == 0:
+            engine.window.size = 1  # without prefetch: one message at a time
+        self._session._delivery.set_listener(engine, callback)
+        self._listener = listener
+        if callback is not None:
+            engine.top_up()
+        self._transport.flush_soon()
+
+    # -- receiving ----------------------------------------------------------------------------------------------------
+
+    async def receive(self, timeout: int | None = None) -> Message | None:
+        """The next message; waits for one.
+
+        Args:
+            timeout: milliseconds; 0 or None waits without limit (MCO-04).
+
+        Returns:
+            None when the time is over, or when the consumer, its session or its connection is closed meanwhile.
+
+        Raises:
+            ValueError: the timeout is negative.
+            IllegalStateException: closed; the session has a listener (MCO-12); another task is receiving (MCO-13).
+            JMSException: the connection is lost.
+        """
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"a timeout is not negative, unlike {timeout}")
+        engine, session = self._engine, self._session
+        if engine.flowing and session._receiving is None and session._delivery.idle and engine.taken & _TURN_MASK:
+            message = engine.take()
+            if message is not None:
+                if engine.acknowledges_itself:
+                    engine.settle()
+                if engine.taken >= engine.mark:
+                    engine.top_up()
+                    self._transport.flush_soon()
+                elif not self._transport.armed:
+                    self._transport.acknowledge_soon()
+                return message
+        return await self._wait(self._take, timeout)
+
+    async def receive_no_wait(self) -> Message | None:
+        """A message if one is available now, in the buffer or at the broker; otherwise None (MCO-05)."""
+        return await self._receive_no_wait(self._take)
+
+    async def _receive_no_wait(self, take: Callable[[], Message | None]) -> Message | None:
+        engine, transport, session = self._engine, self._transport, self._session
+        self._enter()
+        try:
+            if engine.buffer and not engine.taken & _TURN_MASK:
+                await turn()
+            message = take() if engine.flowing else None
+            if message is None:
+                completion = engine.want(answered=True)
+                if completion is None:  # MCO-06: stopped
+                    return None
+                try:
+                    await transport.ask(lambda: completion)
+                except JMSException:
+                    if engine.shut:
+                        return None
+                    raise
+                message = take() if engine.flowing else None
+            if message is not None:
+                self._after_take()
+            return message
+        finally:
+            session._receiving = None
+
+    def _take(self) -> Message | None:
+        """Take a message from the buffer."""
+        engine = self._engine
+        message = engine.take()
+        if message is not None and engine.acknowledges_itself:
+            engine.settle()
+        return message
+
+    async def _wait(self, take: Callable[[], Message | None], timeout: int | None) -> Message | None:
+        """Receive with all checks, waiting if need be. Nothing is awaited between the take and the return: a receive
+        that is cancelled has taken nothing."""
+        engine, transport, session = self._engine, self._transport, self._session
+        self._enter()
+        timer: asyncio.TimerHandle | None = None
+        end = transport.loop.time() + timeout / 1000.0 if timeout else None
+        expired = False
+        try:
+            if engine.buffer and not engine.taken & _TURN_MASK:
+                await turn()
+            while True:
+                if engine.shut:
+                    return None  # CLO-06
+                if engine.session.connection.failure is not None:
+                    engine.session.connection.check_open()
+                message = take() if engine.flowing else None
+                if message is not None:
+                    self._after_take()
+                    return message
+                if expired:
+                    return None
+                engine.want()
+                transport.flush_soon()
+                future: asyncio.Future[bool] = transport.loop.create_future()
+                engine.waker = partial(wake, future)
+                if end is not None:
+                    timer = transport.loop.call_at(end, wake, future, True)
+                expired = await future
+                if timer is not None:
+                    timer.cancel()
+        finally:
+            session._receiving = None
+            engine.waker = None
+            if timer is not None:
+                timer.cancel()
+
+    def _after_take(self) -> None:
+        if self._engine.taken >= self._engine.mark:
+            self._engine.top_up()
+            self._transport.flush_soon()
+        elif not self._transport.armed:
+            self._transport.acknowledge_soon()
+
+    def _enter(self) -> None:
+        """Begin to receive, alone in the session, or raise."""
+        self._check_open()
+        self._transport.check_loop()
+        session = self._session
+        if not session._delivery.idle:
+            raise IllegalStateException(
+                "the session has a message listener: it receives either by listeners or by receive (MCO-12)"
+            )
+        if session._receiving is not None:
+            session._refuse()
+        session._receiving = self._engine
+
+    def _check_open(self) -> None:
+        if self._engine.closed:
+            gone = self._engine.gone
+            raise IllegalStateException(f"the consumer is closed{f': {gone}' if gone else ''}", None, gone)
+        self._engine.session.check_open()
+
+    # -- closing ------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Close the consumer (MCO-07). Idempotent.
+
+        Waits for a listener in progress; a receive that waits in another task returns None. In its own listener it
+        does not wait, and the listener's message is acknowledged by the session's rules (MCO-08). What is only
+        buffered goes back, unmarked (MCO-10). Once begun it is carried out, cancelled or not.
+        """
+        engine = self._engine
+        if engine.closed or engine.shut:
+            return
+        self._transport.check_loop()
+        engine.shut_gate()
+        delivery = self._session._delivery
+        if delivery.calling is engine and not delivery.mine:
+            await asyncio.shield(self._transport.loop.create_task(self._close_after_listener()))
+        else:
+            await self._close()
+
+    async def _close_after_listener(self) -> None:
+        await self._session._delivery.left(self._engine)
+        await self._close()
+
+    async def _close(self) -> None:
+        engine = self._engine
+        self._session._delivery.set_listener(engine, None)
+        try:
+            await self._transport.ask(engine.close)
+        except JMSException:
+            if engine.session.connection.failure is None:
+                raise
+
+
+class QueueReceiver(MessageConsumer):
+    """A consumer of a queue."""
+
+    __slots__ = ()
+
+    def get_queue(self) -> Queue:
+        """The queue (section 13)."""
+        self._check_open()
+        assert isinstance(self._engine.destination, Queue)
+        return self._engine.destination
+
+
+class TopicSubscriber(MessageConsumer):
+    """A consumer of a topic."""
+
+    __slots__ = ()
+
+    def get_topic(self) -> Topic:
+        """The topic (section 13)."""
+        self._check_open()
+        assert isinstance(self._engine.destination, Topic)
+        return self._engine.destination
+
+    def get_no_local(self) -> bool:
+        """True if what its own connection publishes is not delivered (SES-21)."""
+        self._check_open()
+        return self._engine.no_local

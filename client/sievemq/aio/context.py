@@ -1,0 +1,332 @@
+"""JMSContext (§2.8): a connection and one session in one object. Everything fails with the runtime exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from types import TracebackType
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
+
+from sievemq._engine import (
+    AUTO_ACKNOWLEDGE,
+    CLIENT_ACKNOWLEDGE,
+    DUPS_OK_ACKNOWLEDGE,
+    SESSION_TRANSACTED,
+    ConnectionMetaData,
+    EngineProducer,
+)
+from sievemq.aio.browser import QueueBrowser
+from sievemq.aio.connection import Connection
+from sievemq.aio.consumer import MessageConsumer
+from sievemq.aio.jms_consumer import JMSConsumer
+from sievemq.aio.jms_producer import JMSProducer
+from sievemq.aio.listeners import ExceptionListener
+from sievemq.aio.session import Session
+from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from sievemq.exceptions import JMSException, runtime_twin
+from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+
+__all__ = ["JMSContext"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _local(
+    method: Callable[Concatenate[JMSContext, P], R],
+) -> Callable[Concatenate[JMSContext, P], R]:
+    """The method, raising the runtime twins of what it raises (PY-21)."""
+
+    @wraps(method)
+    def translated(self: JMSContext, *arguments: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return method(self, *arguments, **keywords)
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
+
+    return cast("Callable[Concatenate[JMSContext, P], R]", translated)
+
+
+def _runtime(
+    method: Callable[Concatenate[JMSContext, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[JMSContext, P], Coroutine[Any, Any, R]]:
+    """As :func:`_local`, for a coroutine function."""
+
+    @wraps(method)
+    async def translated(self: JMSContext, *arguments: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return await method(self, *arguments, **keywords)
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
+
+    return cast("Callable[Concatenate[JMSContext, P], Coroutine[Any, Any, R]]", translated)
+
+
+class JMSContext:
+    """Made by :meth:`ConnectionFactory.create_context`; starts its connection with the first consumer (CTX-07).
+
+    Belongs to the loop it was made on, and to one task at a time as a :class:`Session` does (THR-02); `create_context`
+    and `close` may be called from any task.
+    """
+
+    SESSION_TRANSACTED: ClassVar[int] = SESSION_TRANSACTED
+    AUTO_ACKNOWLEDGE: ClassVar[int] = AUTO_ACKNOWLEDGE
+    CLIENT_ACKNOWLEDGE: ClassVar[int] = CLIENT_ACKNOWLEDGE
+    DUPS_OK_ACKNOWLEDGE: ClassVar[int] = DUPS_OK_ACKNOWLEDGE
+
+    def __init__(self, connection: Connection, session: Session) -> None:
+        self._connection = connection
+        self._session = session
+        self._auto_start = True
+        self._closed = False
+        connection._contexts += 1
+
+    @classmethod
+    async def _open(cls, connection: Connection, session_mode: int) -> Self:
+        # The session alone must not make it too late for a client id: a context is born with one (CTX-03).
+        used = connection._engine._used
+        opening = connection._create_session(session_mode)
+        try:
+            session = await opening
+        finally:
+            connection._engine._used = used
+        return cls(connection, session)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<JMSContext on {self._connection!r}: {self._session!r}>"
+
+    # -- the connection -----------------------------------------------------------------------------------------------
+
+    @_runtime
+    async def create_context(self, session_mode: int) -> JMSContext:
+        """A further context on the same connection (CTX-01); does not start it. May be called from any task.
+
+        Raises:
+            JMSRuntimeException: not one of the four modes.
+        """
+        self._session._engine.check_open()
+        return await JMSContext._open(self._connection, session_mode)
+
+    @_local
+    def get_client_id(self) -> str | None:
+        """The connection's client id (CTX-03)."""
+        self._session._engine.check_open()
+        return self._connection.get_client_id()
+
+    @_runtime
+    async def set_client_id(self, client_id: str | None) -> None:
+        """Claim a client id for the connection, before anything else is done (CTX-03)."""
+        self._session._engine.check_open()
+        await self._connection.set_client_id(client_id)
+
+    @_local
+    def get_meta_data(self) -> ConnectionMetaData:
+        """Versions and features (CTX-04)."""
+        self._session._engine.check_open()
+        return self._connection.get_meta_data()
+
+    @_local
+    def get_exception_listener(self) -> ExceptionListener | Callable[[JMSException], Any] | None:
+        """The connection's exception listener (CTX-04)."""
+        self._session._engine.check_open()
+        return self._connection.get_exception_listener()
+
+    @_local
+    def set_exception_listener(self, listener: ExceptionListener | Callable[[JMSException], Any] | None) -> None:
+        """Hear of the connection's problems (CTX-04, EXL-06)."""
+        self._session._engine.check_open()
+        self._connection.set_exception_listener(listener)
+
+    @_runtime
+    async def start(self) -> None:
+        """Start the connection, for all its contexts (CTX-05)."""
+        self._session._engine.check_open()
+        await self._connection.start()
+
+    @_runtime
+    async def stop(self) -> None:
+        """Stop the connection, for all its contexts (CTX-05).
+
+        Raises:
+            IllegalStateRuntimeException: in a message listener of any context on it (CLO-11).
+        """
+        self._session._engine.check_open()
+        await self._connection.stop()
+
+    @_local
+    def set_auto_start(self, auto_start: bool) -> None:
+        """Whether creating a consumer starts the connection; True by default (CTX-06)."""
+        self._session._engine.check_open()
+        self._auto_start = bool(auto_start)
+
+    @_local
+    def get_auto_start(self) -> bool:
+        """What was set (CTX-06)."""
+        self._session._engine.check_open()
+        return self._auto_start
+
+    @_runtime
+    async def close(self) -> None:
+        """Close the session and what it made; with the last context the connection closes too (CTX-08). Idempotent.
+
+        Once begun it is carried out, cancelled or not.
+
+        Raises:
+            IllegalStateRuntimeException: in its own listener (CLO-11) or completion callback (CLO-13).
+        """
+        if self._closed:
+            return
+        self._session._check_may_close("the context")
+        self._connection._transport.check_loop()
+        self._closed = True
+        connection = self._connection
+        connection._contexts -= 1
+        if connection._contexts:
+            await self._session.close()
+        else:
+            await connection.close()
+
+    # -- the session --------------------------------------------------------------------------------------------------
+
+    @_local
+    def create_message(self) -> Message:
+        """A message without a body (CTX-09)."""
+        return self._session.create_message()
+
+    @_local
+    def create_text_message(self, text: str | None = None) -> TextMessage:
+        """A text message."""
+        return self._session.create_text_message(text)
+
+    @_local
+    def create_bytes_message(self) -> BytesMessage:
+        """A bytes message, write-only."""
+        return self._session.create_bytes_message()
+
+    @_local
+    def create_map_message(self) -> MapMessage:
+        """A map message."""
+        return self._session.create_map_message()
+
+    @_local
+    def create_stream_message(self) -> StreamMessage:
+        """A stream message, write-only."""
+        return self._session.create_stream_message()
+
+    @_local
+    def create_object_message(self, obj: object = None) -> ObjectMessage:
+        """An object message with a snapshot of plain data."""
+        return self._session.create_object_message(obj)
+
+    @_local
+    def get_transacted(self) -> bool:
+        """True if the session is transacted (CTX-10)."""
+        return self._session.get_transacted()
+
+    @_local
+    def get_session_mode(self) -> int:
+        """The mode given at creation (CTX-10)."""
+        return self._session.get_acknowledge_mode()
+
+    @_runtime
+    async def commit(self) -> None:
+        """As :meth:`Session.commit` (CTX-11)."""
+        await self._session.commit()
+
+    @_runtime
+    async def rollback(self) -> None:
+        """As :meth:`Session.rollback` (CTX-11)."""
+        await self._session.rollback()
+
+    @_runtime
+    async def recover(self) -> None:
+        """As :meth:`Session.recover` (CTX-11)."""
+        await self._session.recover()
+
+    @_runtime
+    async def acknowledge(self) -> None:
+        """Acknowledge everything this session has consumed, in CLIENT_ACKNOWLEDGE mode; else no effect (CTX-15)."""
+        await self._session._acknowledge()
+
+    @_local
+    def create_producer(self) -> JMSProducer:
+        """A producer; a light object (CTX-02)."""
+        self._session._engine.check_open()
+        self._connection._engine.mark_used()
+        return JMSProducer(self._session, EngineProducer(self._session._engine, None))
+
+    @_runtime
+    async def create_consumer(
+        self, destination: Destination, message_selector: str | None = None, no_local: bool = False
+    ) -> JMSConsumer:
+        """A consumer; starts the connection unless auto-start is off (CTX-07, CTX-12)."""
+        return await self._consumer(await self._session.create_consumer(destination, message_selector, no_local))
+
+    @_runtime
+    async def create_shared_consumer(
+        self, topic: Topic, shared_subscription_name: str, message_selector: str | None = None
+    ) -> JMSConsumer:
+        """A consumer of a shared non-durable subscription (CTX-13)."""
+        return await self._consumer(
+            await self._session.create_shared_consumer(topic, shared_subscription_name, message_selector)
+        )
+
+    @_runtime
+    async def create_durable_consumer(
+        self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
+    ) -> JMSConsumer:
+        """A consumer of an unshared durable subscription (CTX-13)."""
+        return await self._consumer(
+            await self._session.create_durable_consumer(topic, name, message_selector, no_local)
+        )
+
+    @_runtime
+    async def create_shared_durable_consumer(
+        self, topic: Topic, name: str, message_selector: str | None = None
+    ) -> JMSConsumer:
+        """A consumer of a shared durable subscription (CTX-13)."""
+        return await self._consumer(await self._session.create_shared_durable_consumer(topic, name, message_selector))
+
+    async def _consumer(self, consumer: MessageConsumer) -> JMSConsumer:
+        self._connection._engine.mark_used()
+        if self._auto_start:
+            await self._connection.start()
+        return JMSConsumer(consumer)
+
+    @_local
+    def create_queue(self, queue_name: str) -> Queue:
+        """Name a queue (CTX-14)."""
+        return self._session.create_queue(queue_name)
+
+    @_local
+    def create_topic(self, topic_name: str) -> Topic:
+        """Name a topic (CTX-14)."""
+        return self._session.create_topic(topic_name)
+
+    @_runtime
+    async def create_temporary_queue(self) -> TemporaryQueue:
+        """A queue that lives as long as the connection (CTX-14, TMP-12)."""
+        return await self._session.create_temporary_queue()
+
+    @_runtime
+    async def create_temporary_topic(self) -> TemporaryTopic:
+        """A topic that lives as long as the connection (CTX-14, TMP-12)."""
+        return await self._session.create_temporary_topic()
+
+    @_runtime
+    async def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
+        """A browser of a queue (CTX-14); needs no started connection (D-36)."""
+        return await self._session.create_browser(queue, message_selector)
+
+    @_runtime
+    async def unsubscribe(self, name: str) -> None:
+        """Delete a durable subscription (CTX-14)."""
+        await self._session.unsubscribe(name)

@@ -1,0 +1,215 @@
+"""The delivery task of a session that has listeners: one call at a time over all its consumers (LIS-02)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from sievemq._engine import EngineConsumer
+from sievemq.aio.transport import release, turn
+from sievemq.exceptions import JMSException
+from sievemq.messages import Message
+
+if TYPE_CHECKING:
+    from sievemq.aio.session import Session
+
+__all__ = ["Delivery"]
+
+_log = logging.getLogger("sievemq")
+
+#: Messages of one consumer before the next one has a turn, and of all before other tasks have one.
+_TURN: Final = 32
+#: Seconds after which a consumer that got nothing says that it waits; one that gets something all the time never does.
+_PATIENCE: Final = 0.003
+
+
+class Delivery:
+    """Hands messages of a session's consumers to their listeners. Its task starts with the first listener.
+
+    Args:
+        session: whose.
+
+    Attributes:
+        idle: no consumer has a listener.
+        calling: the consumer whose listener is running; None if none is.
+    """
+
+    __slots__ = (
+        "_feeding",
+        "_holders",
+        "_hungry",
+        "_listeners",
+        "_ready",
+        "_session",
+        "_signal",
+        "_stopping",
+        "_task",
+        "_waiters",
+        "_wakers",
+        "calling",
+        "idle",
+    )
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.idle = True
+        self.calling: EngineConsumer | None = None
+        self._listeners: dict[EngineConsumer, Callable[[Message], Any]] = {}
+        self._wakers: dict[EngineConsumer, Callable[[], None]] = {}
+        # Consumers that may have messages. Each is here at most once: its waker puts it in and is then gone.
+        self._ready: deque[EngineConsumer] = deque()
+        self._hungry: set[EngineConsumer] = set()
+        self._feeding = False
+        self._signal: asyncio.Future[bool] | None = None
+        self._waiters: list[asyncio.Future[bool]] = []
+        self._holders = 0
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def mine(self) -> bool:
+        """True in a listener of this session."""
+        return self._task is not None and asyncio.current_task() is self._task
+
+    def set_listener(self, consumer: EngineConsumer, listener: Callable[[Message], Any] | None) -> None:
+        """Deliver to a listener from now on, or no more."""
+        if listener is None:
+            if self._listeners.pop(consumer, None) is not None:
+                del self._wakers[consumer]
+                consumer.waker = None
+                self.idle = not self._listeners
+            return
+        known = consumer in self._listeners
+        self._listeners[consumer] = listener
+        self.idle = False
+        if not known:
+            self._wakers[consumer] = partial(self._put, consumer)
+            self._put(consumer)
+        if self._task is None:
+            self._task = self._session._transport.loop.create_task(self._run(), name="sievemq-session")
+
+    # -- for those who wait for a listener ----------------------------------------------------------------------------
+
+    async def left(self, consumer: EngineConsumer | None = None) -> None:
+        """Return once no listener is running, of one consumer or of any; at once in a listener."""
+        while self.calling is not None and (consumer is None or self.calling is consumer) and not self.mine:
+            await self._session._transport.park(self._waiters)
+
+    def hold(self) -> None:
+        """Call no listener until :meth:`release`; one that runs goes on."""
+        self._holders += 1
+
+    def release(self) -> None:
+        """Call listeners again."""
+        self._holders -= 1
+        if not self._holders:
+            self._wake()
+
+    def stop(self) -> None:
+        """End the task once its listener has returned."""
+        self._stopping = True
+        self._wake()
+
+    # -- the task -----------------------------------------------------------------------------------------------------
+
+    def _put(self, consumer: EngineConsumer) -> None:
+        self._ready.append(consumer)
+        if self._signal is not None:
+            self._wake()
+
+    def _wake(self) -> None:
+        signal, self._signal = self._signal, None
+        if signal is not None and not signal.done():
+            signal.set_result(False)
+
+    async def _run(self) -> None:
+        ready = self._ready
+        loop = self._session._transport.loop
+        left = _TURN
+        while not self._stopping:
+            if not ready or self._holders:
+                if self._hungry and not self._feeding:
+                    self._feeding = True
+                    loop.call_later(_PATIENCE, self._feed)
+                self._signal = loop.create_future()
+                await self._signal
+                continue
+            left -= await self._turn(ready.popleft())
+            if left <= 0:
+                left = _TURN
+                await turn()
+
+    async def _turn(self, consumer: EngineConsumer) -> int:
+        """Deliver some messages of one consumer; returns how many."""
+        session = self._session
+        transport = session._transport
+        for number in range(_TURN):
+            listener = self._listeners.get(consumer)
+            if listener is None or consumer.shut or self._stopping:
+                return number
+            if self._holders:
+                break
+            message = consumer.take() if consumer.flowing else None
+            if message is None:
+                if session._engine.connection.failure is None:
+                    consumer.waker = self._wakers[consumer]
+                    if consumer.taken - consumer.waited_at >= consumer.window.half:
+                        consumer.want()  # its window is too small for the traffic; want() widens it
+                        transport.flush_soon()
+                    elif consumer.flowing:
+                        consumer.waited_at = consumer.taken
+                        self._hungry.add(consumer)
+                return number
+            self.calling = consumer
+            try:
+                await self._deliver(consumer, listener, message)
+            finally:
+                self.calling = None
+                if self._waiters:
+                    release(self._waiters)
+            if consumer.taken >= consumer.mark:
+                consumer.top_up()
+                transport.flush_soon()
+        self._put(consumer)
+        return _TURN
+
+    async def _deliver(self, consumer: EngineConsumer, listener: Callable[[Message], Any], message: Message) -> None:
+        session = self._session
+        engine = session._engine
+        recoveries = session._recoveries
+        try:
+            result = listener(message)
+            if result is not None and inspect.isawaitable(result):
+                await result
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and self._task is not None and self._task.cancelling():
+                raise  # the loop ends; not the listener's own
+            _log.warning("a message listener raised; %s", message, exc_info=error)  # LIS-09
+            if engine.acknowledges_itself and recoveries == session._recoveries:
+                await self._redeliver(error)  # LIS-04
+            return  # LIS-05, LIS-06: the next message; this one stays unacknowledged
+        if engine.acknowledges_itself and recoveries == session._recoveries:  # else recover() was called: LIS-07
+            consumer.settle()
+            transport = session._transport
+            if not transport.armed:
+                transport.acknowledge_soon()
+
+    async def _redeliver(self, error: BaseException) -> None:
+        try:
+            await self._session._recover()
+        except JMSException:
+            _log.debug("the message comes again with its connection's end", exc_info=error)
+
+    def _feed(self) -> None:
+        """A listener waits too: nobody's idle buffer may starve it (MCO-14)."""
+        self._feeding = False
+        hungry, self._hungry = self._hungry, set()
+        for consumer in hungry:
+            if consumer.waker is not None and consumer.flowing and consumer in self._listeners:
+                consumer.want()
+        self._session._transport.flush_soon()

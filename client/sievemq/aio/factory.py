@@ -1,0 +1,99 @@
+"""ConnectionFactory (§5.3)."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+from sievemq._engine import AUTO_ACKNOWLEDGE
+from sievemq.aio.connect import connect
+from sievemq.aio.connection import Connection
+from sievemq.aio.context import JMSContext
+from sievemq.exceptions import JMSException, runtime_twin
+from sievemq.url import BrokerURL, parse_url
+
+__all__ = ["ConnectionFactory"]
+
+
+class ConnectionFactory:
+    """Makes connections and contexts to one broker; safe to share (FAC-08), between loops too.
+
+    Args:
+        url: ``sievemq://[user[:password]@]host[:port][,host2:port2][/namespace][?option=value]``.
+        user_name, password: credentials for calls that bring none; they win over the URL's.
+        options: options of the URL as keywords (:class:`sievemq.url.ClientOptions`), such as ``client_id`` (FAC-07).
+
+    Raises:
+        ValueError: the URL or an option is wrong; says which part.
+
+    >>> ConnectionFactory("sievemq://localhost?prefetch=10")
+    ConnectionFactory('sievemq://localhost:7672?prefetch=10')
+    """
+
+    __slots__ = ("_password", "_url", "_user")
+
+    def __init__(
+        self,
+        url: str | BrokerURL = "sievemq://localhost",
+        *,
+        user_name: str | None = None,
+        password: str | None = None,
+        **options: Any,
+    ) -> None:
+        self._url = parse_url(url, **options) if isinstance(url, str) else _replace(url, options)
+        self._user = user_name
+        self._password = password
+
+    def __repr__(self) -> str:
+        return f"ConnectionFactory({str(self._url)!r})"
+
+    async def create_connection(self, user_name: str | None = None, password: str | None = None) -> Connection:
+        """A connection, stopped (FAC-01, FAC-02). It belongs to the running loop.
+
+        Raises:
+            JMSSecurityException: the credentials are refused.
+            InvalidClientIDException: the administered client id is in use.
+            JMSException: the broker cannot be reached.
+        """
+        if user_name is None and password is None:
+            user_name, password = self._user, self._password
+        return Connection(*await connect(self._url, user_name, password))
+
+    @overload
+    async def create_context(self, session_mode: int, /) -> JMSContext: ...
+
+    @overload
+    async def create_context(
+        self, user_name: str | None = None, password: str | None = None, session_mode: int | None = None
+    ) -> JMSContext: ...
+
+    async def create_context(
+        self, user_name: str | int | None = None, password: str | None = None, session_mode: int | None = None
+    ) -> JMSContext:
+        """A context: a connection and a session in one (FAC-03 … FAC-06).
+
+        Args:
+            user_name: credentials; a lone int is the session mode (D-28).
+            password: credentials.
+            session_mode: one of the four modes; AUTO_ACKNOWLEDGE by default.
+
+        Raises:
+            JMSSecurityRuntimeException: the credentials are refused.
+            JMSRuntimeException: another mode; the broker cannot be reached.
+        """
+        if isinstance(user_name, int) and password is None and session_mode is None:
+            user_name, session_mode = None, user_name
+        try:
+            connection = await self.create_connection(user_name, password)  # type: ignore[arg-type]
+            try:
+                return await JMSContext._open(connection, AUTO_ACKNOWLEDGE if session_mode is None else session_mode)
+            except BaseException:
+                await connection.close()
+                raise
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
+
+
+def _replace(url: BrokerURL, options: dict[str, Any]) -> BrokerURL:
+    if not options:
+        return url
+    return BrokerURL(url.hosts, url.secure, url.user, url.password, url.namespace, url.options.replace(**options))

@@ -1,0 +1,157 @@
+"""JMSConsumer (§8.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from sievemq.aio.consumer import MessageConsumer
+from sievemq.aio.listeners import MessageListener
+from sievemq.exceptions import JMSException, MessageFormatException, runtime_twin
+from sievemq.messages import Message, StreamMessage
+
+__all__ = ["JMSConsumer"]
+
+T = TypeVar("T")
+
+
+class JMSConsumer:
+    """A consumer of a context. ``async for message in consumer`` receives until it is closed."""
+
+    __slots__ = ("_consumer", "_next")
+
+    def __init__(self, consumer: MessageConsumer) -> None:
+        self._consumer = consumer
+        self._next = consumer.__anext__
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<JMSConsumer {self._consumer!r}>"
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        try:
+            return await self._next()
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
+
+    def get_message_selector(self) -> str | None:
+        """The selector; None if there is none."""
+        try:
+            return self._consumer.get_message_selector()
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
+
+    def get_message_listener(self) -> MessageListener | Callable[[Message], Any] | None:
+        """The listener that was set."""
+        try:
+            return self._consumer.get_message_listener()
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
+
+    def set_message_listener(self, listener: MessageListener | Callable[[Message], Any] | None) -> None:
+        """Deliver to a listener from now on; None to receive again. Safe while the connection is started (LIS-08)."""
+        try:
+            self._consumer.set_message_listener(listener)
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
+
+    async def receive(self, timeout: int | None = None) -> Message | None:
+        """As :meth:`MessageConsumer.receive`."""
+        try:
+            return await self._consumer.receive(timeout)
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
+
+    async def receive_no_wait(self) -> Message | None:
+        """As :meth:`MessageConsumer.receive_no_wait`."""
+        try:
+            return await self._consumer.receive_no_wait()
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
+
+    async def receive_body(self, body_type: type[T], timeout: int | None = None) -> T | None:
+        """The next message's body (JCO-02, JCO-03).
+
+        Args:
+            body_type: ``str``, ``dict``, ``bytes``, the object's class, or ``object`` (JCO-05).
+            timeout: milliseconds; 0 or None waits without limit.
+
+        Returns:
+            None when the time is over, or when the consumer is closed meanwhile.
+
+        Raises:
+            MessageFormatRuntimeException: the message has no body, is a StreamMessage or plain Message, or its body is
+                of another type (JCO-06 … JCO-08). In an AUTO or DUPS_OK session it then comes again with the next call
+                (JCO-09); else it counts as received (JCO-10, JCO-11).
+        """
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"a timeout is not negative, unlike {timeout}")
+        body = _Body(self._consumer, body_type)
+        try:
+            return None if await self._consumer._wait(body.take, timeout) is None else body.value
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
+
+    async def receive_body_no_wait(self, body_type: type[T]) -> T | None:
+        """The body of a message that is available now; otherwise None (JCO-04). Errors as :meth:`receive_body`."""
+        body = _Body(self._consumer, body_type)
+        try:
+            return None if await self._consumer._receive_no_wait(body.take) is None else body.value
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
+
+    async def close(self) -> None:
+        """Close the consumer. Idempotent; see :meth:`MessageConsumer.close`."""
+        try:
+            await self._consumer.close()
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
+
+
+class _Body:
+    """Takes the next message if its body is of a type, and keeps the body."""
+
+    __slots__ = ("_consumer", "_type", "value")
+
+    def __init__(self, consumer: MessageConsumer, body_type: type[Any]) -> None:
+        self._consumer = consumer
+        self._type = body_type
+        self.value: Any = None
+
+    def take(self) -> Message | None:
+        """As ``MessageConsumer._take``."""
+        engine = self._consumer._engine
+        # Looked at before it is taken: one that does not fit stays where it is, unseen (JCO-09).
+        message = engine.peek()
+        if message is None:
+            return None
+        try:
+            self.value = _body_of(message, self._type)
+        except MessageFormatException:
+            if not engine.acknowledges_itself:
+                engine.take()  # counts as received (JCO-10, JCO-11)
+            raise
+        return self._consumer._take()
+
+
+def _body_of(message: Message, body_type: type[T]) -> T:
+    """The body of a received message; unlike ``get_body`` never None (JCO-06, JCO-07).
+
+    Raises:
+        MessageFormatException: there is none, or it is of another type.
+    """
+    body = None if isinstance(message, StreamMessage) else message.get_body(body_type)
+    if body is None:
+        raise MessageFormatException(f"a {type(message).__name__} without a body of type {body_type.__name__}")
+    return body

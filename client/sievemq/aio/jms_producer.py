@@ -1,0 +1,85 @@
+"""JMSProducer (§7.10)."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from sievemq._engine import EngineProducer, ProducerState
+from sievemq.aio.listeners import completion_callbacks
+from sievemq.aio.producer import Listener, make_room, send_message
+from sievemq.aio.session import Session
+from sievemq.aio.transport import GATHER
+from sievemq.destinations import Destination
+from sievemq.exceptions import JMSException, runtime_twin
+
+__all__ = ["JMSProducer"]
+
+
+class JMSProducer(ProducerState):
+    """A light producer of a context. Its setters return itself, so that calls can be chained.
+
+    ``await context.create_producer().set_priority(9).set_property("region", "EU").send(queue, "hello")``
+    """
+
+    __slots__ = ("_session", "_transport")
+
+    def __init__(self, session: Session, engine: EngineProducer) -> None:
+        super().__init__(engine)
+        self._session = session
+        self._transport = session._transport
+
+    async def send(self, destination: Destination, message: Any) -> Self:
+        """Send a message, or a body that a message is made around (JPR-01 … JPR-07).
+
+        What cancelling it does is told at :meth:`MessageProducer.send`.
+
+        Args:
+            destination: where to.
+            message: a message; or a ``str`` (TextMessage), a ``dict`` with text keys (MapMessage), ``bytes``
+                (BytesMessage), other plain data (ObjectMessage).
+
+        Raises:
+            InvalidDestinationRuntimeException: the destination is None, or was deleted.
+            MessageFormatRuntimeException: None, or a body that no message holds.
+            MessageNotWriteableRuntimeException: the producer has properties, the message's are read-only (JPR-13).
+        """
+        try:
+            engine, transport = self._engine, self._transport
+            state = engine.session
+            state.check_open()
+            to = engine.target(destination)
+            message = self._dress(message)
+            if self._async is not None:
+                await send_message(self._session, engine, message, to, completion_callbacks(self._async))
+                return self
+            if (
+                state.sequence >= state.sequence_limit
+                or state.sent_bytes >= state.byte_limit
+                or state.connection.outbox_bytes >= GATHER
+            ):
+                await make_room(engine, self._session)
+            completion = engine.send(message, to)
+            if not transport.armed:
+                transport.check_loop()
+                transport.flush_soon()
+            if completion is not None:
+                await transport.wait(completion)
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
+        return self
+
+    def set_async(self, completion_listener: Listener | None) -> Self:
+        """Make later sends asynchronous (JPR-10); None makes them synchronous again.
+
+        Args:
+            completion_listener: an object with ``on_completion(message)`` and ``on_exception(message, exception)``, or
+                a pair of callables; may be coroutine functions.
+        """
+        if completion_listener is not None:
+            completion_callbacks(completion_listener)  # refuse what is none now, not at the send
+        self._async = completion_listener
+        return self
+
+    def get_async(self) -> Listener | None:
+        """What was set (JPR-10)."""
+        return self._async  # type: ignore[no-any-return]

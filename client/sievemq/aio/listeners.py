@@ -1,0 +1,103 @@
+"""The listener interfaces of the asyncio API (PY-22): any object with the methods will do, or a plain callable where
+there is one method. A method may be a coroutine function; it is awaited before the next one is called."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from sievemq.exceptions import JMSException
+from sievemq.messages import Message
+
+__all__ = [
+    "CompletionListener",
+    "ExceptionListener",
+    "MessageListener",
+    "completion_callbacks",
+    "exception_callback",
+    "message_callback",
+]
+
+
+@runtime_checkable
+class MessageListener(Protocol):
+    """Gets the messages of a consumer (section 15)."""
+
+    def on_message(self, message: Message) -> Awaitable[None] | None:
+        """Called with each message, one at a time over all consumers of a session (LIS-02)."""
+
+
+@runtime_checkable
+class ExceptionListener(Protocol):
+    """Hears of a connection's serious problems (section 7)."""
+
+    def on_exception(self, exception: JMSException) -> Awaitable[None] | None:
+        """Called with what has no other place to be reported (EXL-03)."""
+
+
+@runtime_checkable
+class CompletionListener(Protocol):
+    """Hears what became of an asynchronous send (section 12)."""
+
+    def on_completion(self, message: Message) -> Awaitable[None] | None:
+        """The send is as certain as one that returned (CPL-01)."""
+
+    def on_exception(self, message: Message, exception: Exception) -> Awaitable[None] | None:
+        """The send has failed, or its fate is unknown (CPL-02)."""
+
+
+MessageCallback: TypeAlias = Callable[[Message], Any]
+
+
+def message_callback(listener: MessageListener | MessageCallback) -> MessageCallback:
+    """What to call with a message.
+
+    Raises:
+        TypeError: the listener is neither an object with `on_message` nor callable.
+    """
+    method = getattr(listener, "on_message", None)
+    if callable(method):
+        return method  # type: ignore[no-any-return]
+    if callable(listener):
+        return listener
+    raise TypeError(f"a message listener has on_message(message) or is callable, unlike {listener!r:.80}")
+
+
+def exception_callback(
+    listener: ExceptionListener | Callable[[JMSException], Any],
+) -> Callable[[JMSException], Any]:
+    """What to call with an exception.
+
+    Raises:
+        TypeError: the listener is neither an object with `on_exception` nor callable.
+    """
+    method = getattr(listener, "on_exception", None)
+    if callable(method):
+        return method  # type: ignore[no-any-return]
+    if callable(listener):
+        return listener
+    raise TypeError(f"an exception listener has on_exception(exception) or is callable, unlike {listener!r:.80}")
+
+
+def completion_callbacks(
+    listener: CompletionListener | tuple[Callable[[Message], Any], Callable[[Message, Exception], Any]],
+) -> tuple[Callable[[Message], Any], Callable[[Message, Exception], Any]]:
+    """What to call when a send has succeeded, and when it has failed.
+
+    Raises:
+        ValueError: the listener is None (PRO-24).
+        TypeError: it is neither an object with both methods nor a pair of callables.
+    """
+    if listener is None:
+        raise ValueError("a completion listener is needed, not None; leave the argument out for a synchronous send")
+    if isinstance(listener, tuple):
+        if len(listener) == 2 and all(map(callable, listener)):
+            return listener
+    else:
+        completed, failed = getattr(listener, "on_completion", None), getattr(listener, "on_exception", None)
+        if callable(completed) and callable(failed):
+            return completed, failed
+    raise TypeError(
+        "a completion listener has on_completion(message) and on_exception(message, exception), or is a pair of "
+        f"callables, unlike {listener!r:.80}"
+    )

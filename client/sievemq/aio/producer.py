@@ -1,0 +1,284 @@
+"""MessageProducer (§7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, overload
+
+from sievemq._engine import ABSENT, Absent, Completion, EngineProducer, destination_and_message
+from sievemq.aio.listeners import CompletionListener, completion_callbacks
+from sievemq.aio.transport import GATHER, turn
+from sievemq.destinations import Destination
+from sievemq.exceptions import IllegalStateException
+from sievemq.messages import Message
+
+if TYPE_CHECKING:
+    from sievemq.aio.session import Session
+
+__all__ = ["MessageProducer", "make_room", "send_message"]
+
+Listener = CompletionListener | tuple[Callable[[Message], Any], Callable[[Message, Exception], Any]]
+
+
+class MessageProducer:
+    """Made by a session; sends to one destination, or to the one that each send names."""
+
+    __slots__ = ("_engine", "_session", "_transport")
+
+    def __init__(self, session: Session, engine: EngineProducer) -> None:
+        self._session = session
+        self._engine = engine
+        self._transport = session._transport
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        target = self._engine.destination
+        return f"<MessageProducer {'unidentified' if target is None else target}{', closed' * self._engine.closed}>"
+
+    # -- defaults -----------------------------------------------------------------------------------------------------
+
+    def set_disable_message_id(self, value: bool) -> None:
+        """Send without message ids (PRO-01)."""
+        self._engine.check_open()
+        self._engine.disable_message_id = bool(value)
+
+    def get_disable_message_id(self) -> bool:
+        """What was set; False by default."""
+        self._engine.check_open()
+        return self._engine.disable_message_id
+
+    def set_disable_message_timestamp(self, value: bool) -> None:
+        """Send without timestamps (PRO-02)."""
+        self._engine.check_open()
+        self._engine.disable_timestamp = bool(value)
+
+    def get_disable_message_timestamp(self) -> bool:
+        """What was set; False by default."""
+        self._engine.check_open()
+        return self._engine.disable_timestamp
+
+    def set_delivery_mode(self, delivery_mode: int) -> None:
+        """``DeliveryMode.PERSISTENT``, the default, or ``NON_PERSISTENT``; others: JMSException (PRO-03)."""
+        self._engine.check_open()
+        self._engine.set_delivery_mode(delivery_mode)
+
+    def get_delivery_mode(self) -> int:
+        """What was set."""
+        self._engine.check_open()
+        return self._engine.delivery_mode
+
+    def set_priority(self, priority: int) -> None:
+        """0 to 9, 4 by default; others: JMSException (PRO-04)."""
+        self._engine.check_open()
+        self._engine.set_priority(priority)
+
+    def get_priority(self) -> int:
+        """What was set."""
+        self._engine.check_open()
+        return self._engine.priority
+
+    def set_time_to_live(self, time_to_live: int) -> None:
+        """Milliseconds, 0 for ever, the default; negative: JMSException (PRO-05)."""
+        self._engine.check_open()
+        self._engine.set_time_to_live(time_to_live)
+
+    def get_time_to_live(self) -> int:
+        """What was set."""
+        self._engine.check_open()
+        return self._engine.time_to_live
+
+    def set_delivery_delay(self, delivery_delay: int) -> None:
+        """Milliseconds, 0 by default; negative: JMSException (PRO-06)."""
+        self._engine.check_open()
+        self._engine.set_delivery_delay(delivery_delay)
+
+    def get_delivery_delay(self) -> int:
+        """What was set."""
+        self._engine.check_open()
+        return self._engine.delivery_delay
+
+    def get_destination(self) -> Destination | None:
+        """Where it sends; None for an unidentified producer (PRO-07)."""
+        self._engine.check_open()
+        return self._engine.destination
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    @overload
+    async def send(
+        self,
+        message: Message,
+        /,
+        *,
+        destination: Destination | Absent | None = ABSENT,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+        completion_listener: Listener | Absent = ABSENT,
+    ) -> None: ...
+
+    @overload
+    async def send(
+        self,
+        destination: Destination | None,
+        message: Message,
+        /,
+        *,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+        completion_listener: Listener | Absent = ABSENT,
+    ) -> None: ...
+
+    @overload
+    async def send(
+        self,
+        *,
+        message: Message,
+        destination: Destination | Absent | None = ABSENT,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+        completion_listener: Listener | Absent = ABSENT,
+    ) -> None: ...
+
+    async def send(
+        self,
+        *arguments: Any,
+        message: Any = ABSENT,
+        destination: Destination | Absent | None = ABSENT,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+        completion_listener: Any = ABSENT,
+    ) -> None:
+        """Send a message: ``send(message)``, or of an unidentified producer ``send(destination, message)`` (D-27).
+
+        Returns when the message is as safe as its mode promises (D-24); then its provider-set headers can be read
+        (PRO-21). The object can be changed and sent again at once (PRO-22).
+
+        Cancelled while it waits for room, the message has not been sent and has no new id. Cancelled while it waits for
+        the broker's confirm, the message is on its way as after an asynchronous send: only the confirm is not heard.
+
+        Args:
+            message: what to send.
+            destination: where to, of an unidentified producer.
+            delivery_mode, priority, time_to_live: for this send only; the producer's if not given (PRO-10).
+            completion_listener: makes the send asynchronous (section 12): an object with ``on_completion(message)``
+                and ``on_exception(message, exception)``, or a pair of callables; may be coroutine functions.
+
+        Raises:
+            UnsupportedOperationError: a destination where the producer has its own, or none where it has none.
+            InvalidDestinationException: the destination is None, or was deleted.
+            MessageFormatException: no message (PRO-17).
+            JMSException: a bad mode, priority or time to live (PRO-19); the connection is lost.
+            ValueError: the completion listener is None (PRO-24).
+        """
+        engine = self._engine
+        if len(arguments) == 1 and message is ABSENT and engine.destination is not None and destination is ABSENT:
+            to, message = engine.destination, arguments[0]
+        else:
+            named, message = destination_and_message(arguments, message, destination)
+            engine.check_open()
+            to = engine.target(named)
+        if completion_listener is not ABSENT:
+            callbacks = completion_callbacks(completion_listener)
+            await send_message(self._session, engine, message, to, callbacks, delivery_mode, priority, time_to_live)
+            return
+        state, transport = engine.session, self._transport
+        # What has to be waited for comes first: once the message is handed over nothing may come in between (CPL-05).
+        if (
+            state.sequence >= state.sequence_limit
+            or state.sent_bytes >= state.byte_limit
+            or state.connection.outbox_bytes >= GATHER
+        ):
+            await make_room(engine, self._session)
+        completion = engine.send(message, to, delivery_mode, priority, time_to_live)
+        if not transport.armed:
+            transport.check_loop()
+            transport.flush_soon()
+        if completion is not None:
+            await transport.wait(completion)
+
+    # -- closing ------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Close the producer; waits for its asynchronous sends and their callbacks (PRO-08). Idempotent.
+
+        Raises:
+            IllegalStateException: in a completion callback of its session (CPL-11).
+        """
+        if self._engine.closed:
+            return
+        session = self._session
+        if session._calls.mine:
+            raise IllegalStateException("a producer cannot be closed in a completion callback that it would wait for")
+        if not session._engine.closed:
+            await session._calls.wait()
+        self._engine.closed = True
+
+
+async def make_room(engine: EngineProducer, session: Session) -> None:
+    """Before a send: let the loop turn if much is to be written, wait if the socket or the broker is slow."""
+    transport, state = session._transport, engine.session
+    transport.check_loop()
+    while True:
+        engine.check_open()
+        if state.window_is_full:
+            await transport.wait(state.window_opens())
+        elif transport.paused:
+            await transport.drained()
+        elif state.connection.outbox_bytes >= GATHER:
+            transport.flush_soon()
+            await turn()
+        else:
+            return
+
+
+async def send_message(
+    session: Session,
+    engine: EngineProducer,
+    message: Any,
+    destination: Destination,
+    callbacks: tuple[Callable[..., Any], Callable[..., Any]],
+    delivery_mode: int | None = None,
+    priority: int | None = None,
+    time_to_live: int | None = None,
+) -> None:
+    """Send asynchronously (section 12): the session's completion task calls one of `callbacks`."""
+    calls, state = session._calls, engine.session
+    completed, failed = callbacks
+    fate: Completion[None] = Completion()
+
+    def settled(fate: Completion[None]) -> None:
+        if fate.error is None:
+            calls.add(completed, message)
+        else:
+            calls.add(failed, message, fate.error)
+
+    calls.begin()
+    try:
+        if (
+            state.sequence >= state.sequence_limit
+            or state.sent_bytes >= state.byte_limit
+            or state.connection.outbox_bytes >= GATHER
+        ):
+            await make_room(engine, session)
+        # Before the send: its fate may be known before the call returns.
+        fate.add_callback(settled)
+        engine.send(message, destination, delivery_mode, priority, time_to_live, fate)
+    except BaseException:
+        calls.cancel()  # CPL-03
+        raise
+    transport = session._transport
+    if not transport.armed:
+        transport.check_loop()
+        transport.flush_soon()

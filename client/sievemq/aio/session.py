@@ -1,0 +1,463 @@
+"""Session (§6.2): makes everything else, acknowledges, commits, and belongs to one task at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self, TypeVar
+
+from sievemq._engine import (
+    AUTO_ACKNOWLEDGE,
+    CLIENT_ACKNOWLEDGE,
+    DUPS_OK_ACKNOWLEDGE,
+    SESSION_TRANSACTED,
+    Completion,
+    EngineBrowser,
+    EngineConsumer,
+    EngineProducer,
+    EngineSession,
+)
+from sievemq.aio.browser import QueueBrowser
+from sievemq.aio.callbacks import CompletionCalls
+from sievemq.aio.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
+from sievemq.aio.delivery import Delivery
+from sievemq.aio.producer import MessageProducer
+from sievemq.aio.transport import Transport
+from sievemq.destinations import (
+    Destination,
+    Queue,
+    TemporaryQueue,
+    TemporaryTopic,
+    Topic,
+    destination_for,
+    parse_destination,
+)
+from sievemq.exceptions import IllegalStateException, InvalidDestinationException, JMSException
+from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+
+if TYPE_CHECKING:
+    from sievemq.aio.connection import Connection
+
+__all__ = ["Session"]
+
+C = TypeVar("C", bound=MessageConsumer)
+M = TypeVar("M", bound=Message)
+
+
+class Session:
+    """Made by :meth:`Connection.create_session`. Belongs to the loop it was made on.
+
+    One task at a time receives, acknowledges and ends transactions in it (THR-02); several may send; `close` may be
+    called from any task. With a listener it belongs to its delivery task, except for sends: a call such as `recover`
+    from another task waits until no listener is running.
+
+    ``message.acknowledge()`` of a message received here acknowledges at once, and what it returns can be awaited to
+    hear the broker's answer. So can that of a message that the session made, which has no effect.
+    """
+
+    SESSION_TRANSACTED: ClassVar[int] = SESSION_TRANSACTED
+    AUTO_ACKNOWLEDGE: ClassVar[int] = AUTO_ACKNOWLEDGE
+    CLIENT_ACKNOWLEDGE: ClassVar[int] = CLIENT_ACKNOWLEDGE
+    DUPS_OK_ACKNOWLEDGE: ClassVar[int] = DUPS_OK_ACKNOWLEDGE
+
+    def __init__(self, connection: Connection, engine: EngineSession) -> None:
+        self._connection = connection
+        self._engine = engine
+        self._transport = connection._transport
+        # The consumer at which some task receives; None if none does.
+        self._receiving: EngineConsumer | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._delivery = Delivery(self)
+        self._calls = CompletionCalls(self._transport)
+        self._recoveries = 0
+        engine.acknowledge_hook = self._acknowledged  # type: ignore[assignment]  # what it returns is awaitable here
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        mode = {0: "SESSION_TRANSACTED", 1: "AUTO_ACKNOWLEDGE", 2: "CLIENT_ACKNOWLEDGE", 3: "DUPS_OK_ACKNOWLEDGE"}
+        return f"<Session {self._engine.id} {mode[self._engine.mode]}{', closed' if self._engine.closed else ''}>"
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def create_message(self) -> Message:
+        """A message without a body (SES-01)."""
+        return self._made(Message)
+
+    def create_text_message(self, text: str | None = None) -> TextMessage:
+        """A text message (SES-02, SES-03)."""
+        return self._made(TextMessage, text)
+
+    def create_bytes_message(self) -> BytesMessage:
+        """A bytes message, write-only (SES-04)."""
+        return self._made(BytesMessage)
+
+    def create_map_message(self) -> MapMessage:
+        """A map message (SES-05)."""
+        return self._made(MapMessage)
+
+    def create_stream_message(self) -> StreamMessage:
+        """A stream message, write-only (SES-06)."""
+        return self._made(StreamMessage)
+
+    def create_object_message(self, obj: object = None) -> ObjectMessage:
+        """An object message with a snapshot of plain data (SES-07, SES-08)."""
+        return self._made(ObjectMessage, obj)
+
+    def _made(self, kind: Callable[..., M], *body: object) -> M:
+        self._engine.check_open()
+        message = kind(*body)
+        message._acknowledge = _nothing  # no effect (MSG-02), but as awaitable as that of a received one
+        return message
+
+    # -- mode ---------------------------------------------------------------------------------------------------------
+
+    def get_transacted(self) -> bool:
+        """True if the session is transacted (SES-10)."""
+        self._engine.check_open()
+        return self._engine.transacted
+
+    def get_acknowledge_mode(self) -> int:
+        """The mode; 0 when transacted (SES-11)."""
+        self._engine.check_open()
+        return self._engine.mode
+
+    # -- transactions, recovery ---------------------------------------------------------------------------------------
+
+    async def commit(self) -> None:
+        """Publish what was sent and acknowledge what was received since the last commit or rollback (TXN-10).
+
+        Cancelled while it waits for the broker, its result is unknown.
+
+        Raises:
+            IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
+            TransactionRolledBackException: it ended as a rollback (TXN-09).
+        """
+        await self._end_transaction("commit", self._engine.commit)
+
+    async def rollback(self) -> None:
+        """Forget what was sent; what was received comes again, marked (TXN-04).
+
+        Raises:
+            IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
+        """
+        await self._end_transaction("rollback", self._engine.rollback)
+
+    async def recover(self) -> None:
+        """Have what was received and not acknowledged come again, marked (ACK-08).
+
+        Raises:
+            IllegalStateException: the session is transacted (ACK-12).
+        """
+        self._engine.check_open()
+        await self._exclusively(self._recover)
+
+    async def _recover(self) -> None:
+        self._recoveries += 1
+        await self._transport.ask(self._engine.recover)
+
+    async def _acknowledge(self) -> None:
+        await self._transport.ask(self._engine.acknowledge)
+
+    def _acknowledged(self) -> Awaitable[None]:
+        """What message.acknowledge() does here (MSG-01)."""
+        self._transport.check_loop()
+        completion = self._engine.acknowledge()
+        if completion.done:
+            return _NOTHING
+        self._transport.flush_soon()
+        return _Acknowledgement(self._transport, completion)
+
+    async def _end_transaction(self, verb: str, request: Callable[[], Completion[Any]]) -> None:
+        self._engine.check_open()
+        if self._calls.mine:
+            raise IllegalStateException(f"{verb}() is not allowed in a completion callback of the session (CPL-11)")
+        if not self._engine.transacted:
+            raise IllegalStateException(f"{verb}() is for transacted sessions")
+        await self._settle_sends()
+        await self._exclusively(lambda: self._transport.ask(request))
+
+    # -- destinations -------------------------------------------------------------------------------------------------
+
+    def create_queue(self, queue_name: str) -> Queue:
+        """Name a queue; it is made at its first use (SES-28).
+
+        Raises:
+            InvalidDestinationException: the name is not allowed.
+        """
+        self._engine.check_open()
+        return Queue(queue_name)
+
+    def create_topic(self, topic_name: str) -> Topic:
+        """Name a topic (SES-29).
+
+        Raises:
+            InvalidDestinationException: the name is not allowed.
+        """
+        self._engine.check_open()
+        return Topic(topic_name)
+
+    async def create_temporary_queue(self) -> TemporaryQueue:
+        """A queue that lives as long as the connection (SES-30, TMP-05). Its ``delete()`` is to be awaited."""
+        return TemporaryQueue(*await self._create_temporary(topic=False))
+
+    async def create_temporary_topic(self) -> TemporaryTopic:
+        """A topic that lives as long as the connection (SES-31). Its ``delete()`` is to be awaited."""
+        return TemporaryTopic(*await self._create_temporary(topic=True))
+
+    async def _create_temporary(self, topic: bool) -> tuple[str, Callable[[], Awaitable[None]]]:
+        self._engine.check_open()
+        engine, transport = self._engine.connection, self._transport
+        address: str = await transport.ask(lambda: engine.create_temporary(topic), undo=engine.delete_temporary)
+
+        async def delete() -> None:
+            await transport.ask(lambda: engine.delete_temporary(address))
+
+        return parse_destination(address).name, delete
+
+    async def unsubscribe(self, name: str) -> None:
+        """Delete a durable subscription of this client id, or of no id (SES-27).
+
+        Raises:
+            InvalidDestinationException: there is no such subscription (SUB-24).
+            JMSException: it has a consumer, or messages not yet acknowledged (SUB-25, SUB-26).
+        """
+        self._engine.check_open()
+        if not isinstance(name, str) or not name:
+            raise InvalidDestinationException(f"a subscription's name is needed, not {name!r}")
+        await self._transport.ask(lambda: self._engine.connection.unsubscribe(name))
+
+    # -- producers, consumers, browsers -------------------------------------------------------------------------------
+
+    async def create_producer(self, destination: Destination | None = None) -> MessageProducer:
+        """A producer for a destination, or with None an unidentified one (SES-18).
+
+        Raises:
+            InvalidDestinationException: the destination cannot be sent to.
+        """
+        self._engine.check_open()
+        if destination is not None:
+            destination = destination_for(destination)
+            address = str(destination)
+            await self._transport.ask(lambda: self._engine.connection.declare(address))
+        return MessageProducer(self, EngineProducer(self._engine, destination))
+
+    async def create_consumer(
+        self, destination: Destination, message_selector: str | None = None, no_local: bool = False
+    ) -> MessageConsumer:
+        """A consumer of a queue, or of a topic from now on (SES-19 … SES-21).
+
+        Args:
+            destination: queue or topic.
+            message_selector: condition on headers and properties; None or "" for none (SES-22).
+            no_local: of a topic, not what this connection publishes; ignored for a queue.
+
+        Raises:
+            InvalidDestinationException: None, or not usable here (TMP-03).
+            InvalidSelectorException: with the place of the mistake (SEL-01).
+        """
+        self._engine.check_open()
+        destination = _needed(destination)
+        kind = QueueReceiver if isinstance(destination, Queue) else TopicSubscriber
+        return await self._open(
+            kind, destination, message_selector, no_local=no_local and isinstance(destination, Topic)
+        )
+
+    async def create_shared_consumer(
+        self, topic: Topic, shared_subscription_name: str, message_selector: str | None = None
+    ) -> MessageConsumer:
+        """A consumer of a shared non-durable subscription (SES-23, SUB-02)."""
+        self._engine.check_open()
+        return await self._open(
+            TopicSubscriber, _topic(topic), message_selector, name=shared_subscription_name, shared=True
+        )
+
+    async def create_durable_subscriber(
+        self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
+    ) -> TopicSubscriber:
+        """A consumer of an unshared durable subscription (SES-24, SUB-03)."""
+        self._engine.check_open()
+        return await self._open(
+            TopicSubscriber, _topic(topic), message_selector, name=name, durable=True, no_local=no_local
+        )
+
+    async def create_durable_consumer(
+        self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
+    ) -> MessageConsumer:
+        """As :meth:`create_durable_subscriber` (SES-25)."""
+        return await self.create_durable_subscriber(topic, name, message_selector, no_local)
+
+    async def create_shared_durable_consumer(
+        self, topic: Topic, name: str, message_selector: str | None = None
+    ) -> MessageConsumer:
+        """A consumer of a shared durable subscription (SES-26, SUB-04)."""
+        self._engine.check_open()
+        return await self._open(TopicSubscriber, _topic(topic), message_selector, name=name, durable=True, shared=True)
+
+    async def _open(
+        self,
+        kind: type[C],
+        destination: Destination,
+        selector: str | None,
+        *,
+        no_local: bool = False,
+        name: str | None = None,
+        durable: bool = False,
+        shared: bool = False,
+    ) -> C:
+        self._transport.check_loop()
+        engine = self._engine.open_consumer(
+            destination,
+            str(destination),
+            selector,
+            no_local=bool(no_local),
+            subscription=name,
+            durable=durable,
+            shared=shared,
+        )
+        await self._transport.ask(lambda: engine.opened, undo=lambda _: engine.close())
+        return kind(self, engine)
+
+    async def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
+        """A browser of a queue (SES-32).
+
+        Raises:
+            InvalidDestinationException: None, or not a queue (BRW-12).
+            InvalidSelectorException: with the place of the mistake.
+        """
+        self._engine.check_open()
+        destination = _needed(queue)
+        if not isinstance(destination, Queue):
+            raise InvalidDestinationException(f"only a queue can be browsed, not {destination}")
+        self._transport.check_loop()
+        engine = EngineBrowser(self._engine, destination, message_selector)
+        await self._transport.ask(lambda: engine.opened)
+        return QueueBrowser(self, engine)
+
+    # -- who may be inside --------------------------------------------------------------------------------------------
+
+    async def _exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what must not happen while a listener or a receive is under way; waits for a listener."""
+        delivery = self._delivery
+        if delivery.mine:
+            await work()
+            return
+        if self._receiving is not None:
+            self._refuse()
+        delivery.hold()
+        try:
+            await delivery.left()
+            await work()
+        finally:
+            delivery.release()
+
+    def _refuse(self) -> NoReturn:
+        """Raise for a use of the session while another task receives in it."""
+        self._engine.check_open()
+        raise IllegalStateException(
+            "another task is receiving in this session: a session is used by one task at a time (MCO-13)"
+        )
+
+    async def _settle_sends(self) -> None:
+        """Wait for the sends made so far and for the callbacks of the asynchronous ones (CPL-09, CPL-10)."""
+        await self._transport.ask(self._engine.sends_settled)
+        await self._calls.wait()
+
+    # -- closing ------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Close the session and what it made; a transaction is rolled back (CLO-03, TXN-05). Idempotent.
+
+        Waits for a running listener (CLO-08) and for asynchronous sends (CPL-09); a receive that waits in another task
+        returns None (CLO-06). Once begun it is carried out, cancelled or not.
+
+        Raises:
+            IllegalStateException: in its own listener (CLO-10) or completion callback (CLO-13).
+        """
+        if self._engine.closed:
+            return
+        self._check_may_close("the session")
+        if self._closing is None:
+            self._transport.check_loop()
+            self._closing = self._transport.loop.create_task(self._close(), name="sievemq-close")
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self._engine.shut_gate()
+        try:
+            await self._leave()
+            await self._transport.ask(self._engine.close)
+        except JMSException:
+            if self._engine.connection.failure is None:  # else it is closed by the connection's end
+                raise
+        finally:
+            self._connection._forget(self)
+
+    async def _leave(self) -> None:
+        """The gate is shut: wait for everybody inside, then end the delivery task."""
+        await self._delivery.left()
+        await self._settle_sends()
+        self._delivery.stop()
+
+    def _check_may_close(self, what: str) -> None:
+        if self._delivery.mine:
+            raise IllegalStateException(f"{what} cannot be closed by a message listener that it would wait for")
+        if self._calls.mine:
+            raise IllegalStateException(f"{what} cannot be closed in a completion callback that it would wait for")
+
+
+class _Acknowledgement:
+    """What ``message.acknowledge()`` returns: the acknowledgement is on its way, awaiting hears the answer."""
+
+    __slots__ = ("_completion", "_transport")
+
+    def __init__(self, transport: Transport, completion: Completion[Any]) -> None:
+        self._transport = transport
+        self._completion = completion
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        completion = self._completion
+        return self._transport.ask(lambda: completion).__await__()
+
+    def __repr__(self) -> str:
+        return f"<acknowledgement, {'answered' if self._completion.done else 'on its way'}>"
+
+
+class _Nothing:
+    """An awaitable for where there was nothing to do."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield
+
+    def __repr__(self) -> str:
+        return "<nothing to wait for>"
+
+
+_NOTHING: Final = _Nothing()
+
+
+def _nothing() -> Awaitable[None]:
+    return _NOTHING
+
+
+def _needed(destination: object) -> Destination:
+    if destination is None:
+        raise InvalidDestinationException("a destination is needed, not None")
+    return destination_for(destination)
+
+
+def _topic(topic: object) -> Topic:
+    destination = _needed(topic)
+    if not isinstance(destination, Topic):
+        raise InvalidDestinationException(f"a subscription is made on a topic, not on {destination}")  # SES-33
+    return destination
