@@ -1,0 +1,160 @@
+"""The vectors, in both directions: bytes to commands and commands to bytes; properties; bodies; broken bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.session.services import Identity, Services
+from sievemq_core.errors import ErrorCode
+from sievemq_core.message.envelope import pack_properties, unpack_properties
+from sievemq_core.message.values import Byte, Char, Float, Long, Short
+from sievemq_core.wire.codec import Decoder, pack
+from sievemq_core.wire.commands import COMMANDS, Command
+from sievemq_core.wire.connection import State, WireConnection
+from sievemq_core.wire.framing import FrameReader, pack_frames
+
+from .make_vectors import FILES, render
+
+HERE = Path(__file__).parent
+TYPES = {"b": Byte, "h": Short, "l": Long, "f": Float, "c": Char}
+
+
+def load(name: str) -> list[Any]:
+    vectors: list[Any] = json.loads((HERE / name).read_text("utf-8"))
+    return [pytest.param(vector, id=vector["name"]) for vector in vectors]
+
+
+def value_of(shown: Any) -> Any:
+    """A value from its JSON form."""
+    if isinstance(shown, list):
+        return tuple(value_of(item) for item in shown)
+    if isinstance(shown, dict):
+        if set(shown) == {"bytes"}:
+            return bytes.fromhex(shown["bytes"])
+        if set(shown) == {"int"}:
+            return int(shown["int"])
+        if set(shown) == {"float"}:
+            return float(shown["float"])
+        if set(shown) == {"t", "v"}:
+            return TYPES[shown["t"]](value_of(shown["v"]))
+        return {key: value_of(item) for key, item in shown.items()}
+    return shown
+
+
+def wire_in(state: State, role: Any) -> WireConnection:
+    wire = WireConnection(role)
+    wire._enter(state)
+    return wire
+
+
+FRAMES = [(vector, "client") for vector in load("client.json")] + [(vector, "broker") for vector in load("broker.json")]
+
+
+@pytest.mark.parametrize(
+    ("vector", "speaker"),
+    [pytest.param(param.values[0], who, id=f"{who}: {param.id}") for param, who in FRAMES],
+)
+def test_frames(vector: dict[str, Any], speaker: str) -> None:
+    data = bytes.fromhex(vector["hex"])
+    commands = [tuple(value_of(command)) for command in vector["commands"]]
+    # hearing it
+    listener = wire_in(State(vector["state"]), "broker" if speaker == "client" else "client")
+    assert listener.receive_data(data) == commands
+    # saying it
+    said = b"".join(pack_frames([pack(command) for command in commands]))
+    assert (said == data) is (vector["form"] == "shortest")
+    again = wire_in(State(vector["state"]), "broker" if speaker == "client" else "client")
+    assert again.receive_data(said) == commands
+    # saying it through the state machine
+    speaking = wire_in(State(vector["state"]), speaker)
+    for command in commands:
+        speaking.send(*command)
+    assert speaking.data_to_send() == said
+
+
+@pytest.mark.parametrize(("name", "speaker"), [("client.json", "client"), ("broker.json", "broker")])
+def test_every_command_has_a_vector(name: str, speaker: str) -> None:
+    shown = {command[0] for param in load(name) for command in param.values[0]["commands"]}
+    assert shown == {number for number, spec in COMMANDS.items() if spec.sender in (speaker, "both")}
+
+
+def same(a: Any, b: Any) -> bool:
+    return (type(a), a) == (type(b), b) or (isinstance(a, float) and math.isnan(a) and math.isnan(b))
+
+
+@pytest.mark.parametrize("vector", load("properties.json"))
+def test_properties(vector: dict[str, Any]) -> None:
+    packed = None if vector["hex"] is None else bytes.fromhex(vector["hex"])
+    properties = {name: value_of(shown) for name, shown in vector["properties"].items()}
+    fields = (None, 0, 4, 2, 0, 0, None, None, None, packed, vector["letters"], 0, None)
+    read = unpack_properties(fields)
+    assert list(read) == list(properties)
+    assert all(same(read[name], value) for name, value in properties.items())
+    assert pack_properties(properties) == (packed, vector["letters"])
+
+
+@pytest.mark.parametrize("vector", load("bodies.json"))
+def test_bodies_on_the_wire(vector: dict[str, Any]) -> None:
+    """The outer form; that the message classes read and write it is tested beside them."""
+    data = None if vector["hex"] is None else bytes.fromhex(vector["hex"])
+    value = value_of(vector["value"])
+    if data is None:
+        assert value is None
+    elif vector["kind"] == 1:
+        assert data.decode() == value
+    elif vector["kind"] == 2:
+        assert data == value
+    elif vector["kind"] in (3, 4):
+        letters, content = msgpack.unpackb(data, use_list=False)
+        assert content == value
+        if letters is not None:
+            values = value.values() if isinstance(value, dict) else value
+            kinds = [next((k for k, t in TYPES.items() if type(v) is t), "s") for v in values]
+            assert "".join(kinds) == letters
+    else:
+        assert msgpack.unpackb(data, use_list=False) == value
+
+
+class Rim(Services):
+    def connection_id(self) -> str:
+        return "c1"
+
+    def authenticate(self, user: str | None, password: str | None) -> Identity:
+        return Identity(user)
+
+    def now(self) -> int:
+        return 0
+
+    def wake(self, connection: BrokerConnection) -> None:
+        pass
+
+    def report(self, connection: BrokerConnection, doing: str, error: BaseException) -> None:
+        raise AssertionError(doing) from error
+
+
+@pytest.mark.parametrize("vector", load("broken.json"))
+@pytest.mark.parametrize("size", [1, 1000])
+def test_broken(vector: dict[str, Any], size: int) -> None:
+    connection = BrokerConnection(Broker(), Rim(), peer="vector")
+    connection.receive_data(b"".join(pack_frames([pack((1, 1, "", None, None, None, 0, "", None, {}))])), 0)
+    connection.data_to_send()
+    data = bytes.fromhex(vector["hex"])
+    for start in range(0, len(data), size):
+        connection.receive_data(data[start : start + size], 0)
+    assert connection.closing
+    [*_, last] = Decoder(100_000).decode(b"".join(FrameReader(100_000).feed(connection.data_to_send())))
+    assert last[:3] == (Command.ERROR, 0, vector["code"])
+    assert ErrorCode(vector["code"]).fatal
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_files_are_what_the_script_makes(name: str) -> None:
+    assert (HERE / name).read_text("utf-8") == render(FILES[name])
