@@ -1,0 +1,270 @@
+"""MessageConsumer: section 13 of the API map."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from sievemq import (
+    Connection,
+    ConnectionFactory,
+    DeliveryMode,
+    IllegalStateException,
+    MessageConsumer,
+    MessageProducer,
+    Queue,
+    Session,
+    TextMessage,
+)
+
+from .conftest import Connect
+from .helpers import SOON, Background, Collector, nothing_left, receive_text, text, texts, wait_until_receiving
+
+
+def test_mco_03_receive_waits(consumer: MessageConsumer, connect: Connect, queue: Queue) -> None:
+    receiving = Background(consumer.receive)
+    wait_until_receiving(consumer)
+    connect().create_session().create_producer(queue).send(TextMessage("here"))
+    assert text(receiving.result()) == "here"
+
+
+def test_mco_04_timeouts(consumer: MessageConsumer, producer: MessageProducer) -> None:
+    began = time.monotonic()
+    assert consumer.receive(40) is None
+    assert 0.04 <= time.monotonic() - began < 5
+    with pytest.raises(ValueError):
+        consumer.receive(-1)
+    producer.send(TextMessage("a"))
+    producer.send(TextMessage("b"))
+    assert text(consumer.receive(0)) == "a"  # 0 does not expire
+    assert text(consumer.receive(2**62)) == "b"  # nor does what no clock can count
+
+
+def test_mco_05_receive_no_wait_asks_the_broker(connect: Connect, session: Session, queue: Queue) -> None:
+    consumer = session.create_consumer(queue)
+    assert consumer.receive_no_wait() is None
+    producer = connect().create_session().create_producer(queue)
+    for number in range(100):
+        producer.send(TextMessage(str(number)))  # PERSISTENT: it is at the broker now
+        assert text(consumer.receive_no_wait()) == str(number)
+    assert consumer.receive_no_wait() is None
+
+
+def test_mco_05_receive_no_wait_is_not_misled_by_another_buffer(
+    connect: Connect, session: Session, queue: Queue
+) -> None:
+    idle = connect().create_session().create_consumer(queue)
+    producer = session.create_producer(queue)
+    for number in range(10):
+        producer.send(TextMessage(str(number)))
+    assert receive_text(idle) == "0"  # the rest is in its buffer
+    consumer = session.create_consumer(queue)
+    assert [text(consumer.receive_no_wait()) for _ in range(9)] == [str(number) for number in range(1, 10)]
+
+
+def test_mco_07_close_lets_a_blocked_receive_return(consumer: MessageConsumer) -> None:
+    receiving = Background(consumer.receive)
+    wait_until_receiving(consumer)
+    consumer.close()
+    assert receiving.result() is None
+    consumer.close()
+
+
+def test_mco_09_what_was_received_outlives_its_consumer(connection: Connection, queue: Queue) -> None:
+    session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+    consumer = session.create_consumer(queue)
+    for number in range(2):
+        session.create_producer(queue).send(TextMessage(str(number)))
+    message = consumer.receive(SOON)
+    assert message is not None
+    consumer.close()
+    second = session.create_consumer(queue)
+    assert receive_text(second) == "1"
+    message.acknowledge()
+    session.recover()
+    assert nothing_left(second)
+
+
+def test_mco_10_clo_04_what_is_buffered_goes_back_as_it_was(connect: Connect, session: Session, queue: Queue) -> None:
+    consumer = session.create_consumer(queue)
+    for number in range(10):
+        session.create_producer(queue).send(TextMessage(str(number)))
+    assert receive_text(consumer) == "0"
+    consumer.close()
+    other = connect().create_session().create_consumer(queue)
+    for number in range(1, 10):
+        message = other.receive(SOON)
+        assert text(message) == str(number)
+        assert message is not None
+        assert not message.get_jms_redelivered()
+        assert message.get_int_property("JMSXDeliveryCount") == 1
+
+
+def test_mco_11_clo_18_a_closed_consumer(session: Session, consumer: MessageConsumer) -> None:
+    consumer.close()
+    for call in (
+        consumer.receive,
+        lambda: consumer.receive(1),
+        consumer.receive_no_wait,
+        consumer.get_message_selector,
+        consumer.get_message_listener,
+        lambda: consumer.set_message_listener(None),
+        consumer.get_queue,  # type: ignore[attr-defined]
+    ):
+        with pytest.raises(IllegalStateException):
+            call()
+
+
+def test_mco_12_receive_beside_a_listener(session: Session, queue: Queue, consumer: MessageConsumer) -> None:
+    listening = session.create_consumer(Queue("other"))
+    listening.set_message_listener(lambda message: None)
+    for call in (consumer.receive, consumer.receive_no_wait, listening.receive):
+        with pytest.raises(IllegalStateException):
+            call()
+    listening.set_message_listener(None)
+    session.create_producer(queue).send(TextMessage("again"))
+    assert receive_text(consumer) == "again"
+
+
+def test_mco_13_thr_06_two_threads_receiving(session: Session, consumer: MessageConsumer) -> None:
+    receiving = Background(consumer.receive)
+    wait_until_receiving(consumer)
+    other = session.create_consumer(Queue("other"))
+    for call in (consumer.receive, consumer.receive_no_wait, lambda: other.receive(1)):
+        with pytest.raises(IllegalStateException, match="another thread"):
+            call()
+    consumer.close()
+    assert receiving.result() is None
+
+
+def test_mco_14_d_23_an_idle_buffer_starves_nobody(connect: Connect, queue: Queue) -> None:
+    """One consumer takes one message and goes idle with the rest in its buffer; another must get them, unmarked."""
+    idle = connect().create_session().create_consumer(queue)
+    producer = connect(start=False).create_session().create_producer(queue)
+    for number in range(20):
+        producer.send(TextMessage(str(number)))
+    assert receive_text(idle) == "0"
+    busy = connect().create_session().create_consumer(queue)
+    for number in range(1, 20):
+        message = busy.receive(SOON)
+        assert text(message) == str(number)
+        assert message is not None
+        assert not message.get_jms_redelivered()
+    producer.send(TextMessage("next"))
+    assert receive_text(busy) == "next"
+    assert nothing_left(idle)
+
+
+def test_mco_14_in_one_session(session: Session, queue: Queue) -> None:
+    first, second = session.create_consumer(queue), session.create_consumer(queue)
+    for number in range(20):
+        session.create_producer(queue).send(TextMessage(str(number)))
+    received = [receive_text(first), *texts(second, 18), receive_text(first)]
+    assert sorted(received, key=lambda t: int(t or 0)) == [str(number) for number in range(20)]
+
+
+def test_mco_14_a_listener_waits_too(connect: Connect, queue: Queue) -> None:
+    idle = connect().create_session().create_consumer(queue)
+    producer = connect(start=False).create_session().create_producer(queue)
+    for number in range(5):
+        producer.send(TextMessage(str(number)))
+    assert receive_text(idle) == "0"
+    listener = Collector()
+    connect().create_session().create_consumer(queue).set_message_listener(listener)
+    listener.wait(4)
+    assert listener.texts == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 2, 7, 1_000])
+def test_prefetch_of_a_fixed_size(url: str, queue: Queue, prefetch: int) -> None:
+    with ConnectionFactory(url, prefetch=prefetch).create_connection() as connection:
+        connection.start()
+        session = connection.create_session()
+        producer = session.create_producer(queue)
+        for number in range(50):
+            producer.send(TextMessage(str(number)), delivery_mode=DeliveryMode.NON_PERSISTENT)
+        consumer = session.create_consumer(queue)
+        assert texts(consumer, 25) == [str(number) for number in range(25)]
+        assert [text(consumer.receive_no_wait()) for _ in range(25)] == [str(number) for number in range(25, 50)]
+        assert nothing_left(consumer)
+        assert consumer.receive(5) is None
+        listener = Collector()
+        consumer.set_message_listener(listener)
+        for number in range(50):
+            producer.send(TextMessage(str(number)))
+        listener.wait(50)
+        assert listener.texts == [str(number) for number in range(50)]
+
+
+def test_iteration_ends_with_the_consumer(consumer: MessageConsumer, producer: MessageProducer) -> None:
+    for number in range(3):
+        producer.send(TextMessage(str(number)))
+    seen = []
+    for message in consumer:
+        seen.append(text(message))
+        if len(seen) == 3:
+            consumer.close()
+    assert seen == ["0", "1", "2"]
+
+
+def test_iteration_from_another_thread_ends_with_the_session(session: Session, consumer: MessageConsumer) -> None:
+    iterating = Background(lambda: list(consumer))
+    wait_until_receiving(consumer)
+    session.close()
+    assert iterating.result() == []
+
+
+def test_a_timeout_never_drops_a_message(connect: Connect, session: Session, queue: Queue) -> None:
+    """Short timeouts race with arrivals; every message is received once, in order."""
+    count = 300
+    consumer = session.create_consumer(queue)
+    producer = connect(start=False).create_session().create_producer(queue)
+    go = threading.Event()
+
+    def send() -> None:
+        go.wait()
+        for number in range(count):
+            producer.send(TextMessage(str(number)))
+
+    sending = Background(send)
+    go.set()
+    received: list[str | None] = []
+    deadline = time.monotonic() + 30
+    while len(received) < count and time.monotonic() < deadline:
+        message = consumer.receive(1)
+        if message is not None:
+            received.append(text(message))
+    sending.result()
+    assert received == [str(number) for number in range(count)]
+
+
+def test_close_while_another_thread_receives_at_full_speed(connect: Connect, queue: Queue) -> None:
+    """CLO-06: the other thread ends with None or an IllegalStateException; nothing it did not get is lost or marked."""
+    count = 400
+    producer = connect(start=False).create_session().create_producer(queue)
+    for number in range(count):
+        producer.send(TextMessage(str(number)), delivery_mode=DeliveryMode.NON_PERSISTENT)
+    received: list[str | None] = []
+    while len(received) < count:
+        consumer = connect().create_session().create_consumer(queue)
+        some = threading.Event()
+
+        def drain(consumer: MessageConsumer = consumer, some: threading.Event = some) -> list[str | None]:
+            mine: list[str | None] = []
+            try:
+                while (message := consumer.receive()) is not None:
+                    assert not message.get_jms_redelivered()
+                    mine.append(text(message))
+                    if len(mine) >= 30:
+                        some.set()
+            except IllegalStateException:
+                pass
+            return mine
+
+        draining = Background(drain)
+        some.wait(0.2)
+        consumer.close()
+        received += draining.result()
+    assert received == [str(number) for number in range(count)]
