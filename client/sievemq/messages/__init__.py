@@ -8,12 +8,12 @@ from typing import Any, Final
 from sievemq.destinations import Destination
 from sievemq.messages.base import PENDING, RECEIVED, Message
 from sievemq.messages.bytes import BytesMessage
-from sievemq.messages.codec import register_type
 from sievemq.messages.foreign import adopt, write_back
 from sievemq.messages.map import MapMessage
 from sievemq.messages.object import ObjectMessage
 from sievemq.messages.stream import StreamMessage
 from sievemq.messages.text import TextMessage
+from sievemq.object_codec import register_type
 from sievemq_core.message.envelope import EnvelopeFields
 
 __all__ = [

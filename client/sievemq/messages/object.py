@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 
 from sievemq.exceptions import MessageFormatException, MessageNotWriteableException
 from sievemq.messages.base import BODY_READ_ONLY, PENDING, Message, _check_type, short
-from sievemq.messages.codec import decode_object, encode_object
+from sievemq.object_codec import decode_object, encode_object
 from sievemq_core.errors import FormatError
 from sievemq_core.message.envelope import BodyKind
 

@@ -14,7 +14,7 @@ MODULES = [
     "sievemq.exceptions",
     "sievemq.messages.base",
     "sievemq.messages.bytes",
-    "sievemq.messages.codec",
+    "sievemq.object_codec",
     "sievemq.messages.map",
     "sievemq.messages.object",
     "sievemq.messages.stream",

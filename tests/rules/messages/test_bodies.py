@@ -35,7 +35,7 @@ from sievemq import (
     TextMessage,
     register_type,
 )
-from sievemq.messages.codec import decode_object, encode_object
+from sievemq.object_codec import decode_object, encode_object
 from sievemq_core.errors import FormatError
 
 # -- TextMessage ------------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_obj_02_none_by_default_and_a_fresh_copy_each_time(deliver):
 
 
 def test_obj_02_a_type_that_is_not_registered_here_is_a_message_format_exception(monkeypatch, deliver):
-    from sievemq.messages import codec
+    from sievemq import object_codec as codec
 
     here = deliver(ObjectMessage(Point(1)))
     monkeypatch.setattr(codec, "_by_name", {})
@@ -195,7 +195,7 @@ def test_obj_02_a_type_that_is_not_registered_here_is_a_message_format_exception
 
 
 def test_obj_02_fields_may_differ_between_two_versions_of_a_type(monkeypatch):
-    from sievemq.messages import codec
+    from sievemq import object_codec as codec
 
     @dataclass
     class Old:
