@@ -1,0 +1,163 @@
+"""The hand on an embedded broker's clock, as a test of an application uses it. No test here waits for time to pass."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.embedded import SEEN_SECONDS
+from sievemq_core.wire.commands import Command
+
+from .wire_client import WireClient
+
+
+def real_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def depth(broker: EmbeddedBroker) -> int:
+    return broker.call(lambda b: b.namespace("default").queue("q").depth)
+
+
+def test_clock_shows_the_machines_time_until_it_is_moved() -> None:
+    with EmbeddedBroker() as broker:
+        assert abs(broker.clock.now() - datetime.now(UTC)) < timedelta(seconds=1)
+        moved = broker.clock.advance(seconds=90)
+        assert abs(broker.clock.now() - datetime.now(UTC) - timedelta(seconds=90)) < timedelta(seconds=1)
+        assert abs(moved.now - real_ms() - 90_000) < 1_000
+
+
+def test_what_became_due_has_happened_when_advance_returns() -> None:
+    with EmbeddedBroker() as broker, WireClient(broker.port) as client:
+        client.open_session()
+        for seconds in (10, 20, 30):
+            client.send("queue:q", timestamp=real_ms(), expiration=real_ms() + seconds * 1000)
+        client.confirmed()
+        broker.clock.advance(seconds=9)
+        assert depth(broker) == 3
+        broker.clock.advance(seconds=12)
+        assert depth(broker) == 1
+        broker.clock.advance(seconds=3600)
+        assert depth(broker) == 0
+
+
+def test_a_crowd_that_expires_at_once_has_all_gone_when_advance_returns() -> None:
+    with EmbeddedBroker() as broker, WireClient(broker.port) as client:
+        client.open_session()
+        expiration = real_ms() + 60_000
+        for _ in range(5_000):
+            client.send("queue:q", expiration=expiration)
+        client.confirmed()
+        assert depth(broker) == 5_000
+        broker.clock.advance(seconds=61)
+        assert depth(broker) == 0
+
+
+def test_clients_are_told_and_the_call_waits_until_they_have_seen_it() -> None:
+    with EmbeddedBroker() as broker, WireClient(broker.port) as client:
+        import threading
+
+        def answer() -> None:
+            clock = client.until(Command.CLOCK)
+            client.say(Command.CLOCK_SEEN, clock[1])
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        moved = broker.clock.advance(seconds=5)
+        thread.join()
+        assert moved.seen
+
+
+def test_client_that_does_not_answer_holds_the_call_up_for_a_bounded_time_only() -> None:
+    with EmbeddedBroker() as broker, WireClient(broker.port) as client:
+        begin = time.monotonic()
+        moved = broker.clock.advance(seconds=5)
+        assert SEEN_SECONDS * 0.9 < time.monotonic() - begin < SEEN_SECONDS + 2
+        assert not moved.seen
+        assert client.until(Command.CLOCK)[1] == 5_000
+
+
+def test_new_connection_starts_with_the_offset() -> None:
+    with EmbeddedBroker() as broker:
+        broker.clock.advance(seconds=5)
+        with WireClient(broker.port) as client:
+            assert client.welcome[7]["clock_offset"] == 5_000
+            assert broker.clock.advance(seconds=0).now
+
+
+def test_client_that_has_not_seen_the_move_yet_is_corrected() -> None:
+    # Stamped before the client heard of the move: ten seconds to live are ten seconds by the broker's clock.
+    with EmbeddedBroker() as broker, WireClient(broker.port) as client:
+        client.open_session()
+        broker.clock.advance(seconds=3600)
+        client.send("queue:q", timestamp=real_ms(), expiration=real_ms() + 10_000).confirmed()
+        assert depth(broker) == 1
+        broker.clock.advance(seconds=11)
+        assert depth(broker) == 0
+
+
+def test_frozen_clock_stands_still_also_for_what_clients_stamp() -> None:
+    with EmbeddedBroker() as broker, WireClient(broker.port) as client:
+        client.open_session()
+        broker.clock.freeze()
+        before = broker.clock.now()
+        # The client's clock runs on; its message must expire exactly when the broker's clock has moved that far.
+        later = real_ms() + 400
+        while real_ms() < later:
+            client.request(Command.PING)
+        client.send("queue:q", timestamp=real_ms(), expiration=real_ms() + 1_000).confirmed()
+        assert broker.clock.now() == before
+        assert depth(broker) == 1
+        broker.clock.advance(seconds=1)
+        assert depth(broker) == 0
+        assert broker.clock.now() == before + timedelta(seconds=1)
+
+
+def test_resume_runs_on() -> None:
+    with EmbeddedBroker() as broker:
+        broker.clock.freeze()
+        frozen = broker.clock.advance(seconds=100).now
+        broker.clock.resume()
+        deadline = time.monotonic() + 5
+        while broker.clock.now() <= datetime.fromtimestamp(frozen / 1000, UTC):
+            assert time.monotonic() < deadline
+        assert broker.clock.now() - datetime.now(UTC) > timedelta(seconds=90)
+
+
+def test_set_goes_anywhere_but_wants_a_time_zone() -> None:
+    with EmbeddedBroker() as broker:
+        noon = datetime(2030, 6, 1, 12, tzinfo=UTC)
+        broker.clock.freeze()
+        broker.clock.set(noon)
+        assert broker.clock.now() == noon
+        broker.clock.set(noon - timedelta(days=365))
+        assert broker.clock.now() == noon - timedelta(days=365)
+        with pytest.raises(ValueError, match="time zone"):
+            broker.clock.set(datetime(2030, 6, 1, 12))  # noqa: DTZ001  the mistake is the test
+
+
+def test_advance_does_not_go_back() -> None:
+    with EmbeddedBroker() as broker, pytest.raises(ValueError, match=r"set\(\)"):
+        broker.clock.advance(seconds=-1)
+
+
+async def test_on_a_running_loop_the_move_is_awaited() -> None:
+    async with EmbeddedBroker() as broker:
+        moved = await broker.clock.advance(milliseconds=1_500)
+        assert moved.seen
+        assert abs(moved.now - real_ms() - 1_500) < 1_000
+
+
+def test_heartbeats_do_not_follow_the_clock() -> None:
+    with EmbeddedBroker() as broker, WireClient(broker.port) as client:
+        broker.clock.advance(seconds=86_400)
+        assert client.request(Command.PING)[0] == Command.OK
+        ticks = broker.call(lambda _: broker.server.timers.lag.count)
+        deadline = time.monotonic() + 5
+        while broker.call(lambda _: broker.server.timers.lag.count) < ticks + 2:
+            assert time.monotonic() < deadline
+            client.request(Command.PING)
+        assert client.request(Command.PING)[0] == Command.OK
