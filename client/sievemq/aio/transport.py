@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Generator
 from functools import partial
 from types import coroutine
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from sievemq._engine import ClientConnection, Completion
 from sievemq.exceptions import IllegalStateException, JMSException
@@ -104,9 +104,8 @@ class Transport(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The loop has a connected socket."""
-        assert isinstance(transport, asyncio.Transport)
-        transport.set_write_buffer_limits(high=_HIGH_WATER)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
+        self._transport.set_write_buffer_limits(high=_HIGH_WATER)
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the broker. The write is queued behind the tasks they wake: what these say goes with it."""
