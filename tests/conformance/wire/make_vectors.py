@@ -152,7 +152,8 @@ BROKER = [
     frame("deliver", (C.DELIVER, 1, 1, 1, PLAIN)),
     frame("deliver, with every header, redelivered", (C.DELIVER, 1, 2, 3, FULL)),
     special("deliver, as the broker says it", "wide", pack_delivery(1, 3, 1, pack(PLAIN)), (C.DELIVER, 1, 3, 1, PLAIN)),
-    special("deliver at the ends of its numbers", "shortest", pack_delivery(2**32 - 1, 2**63 - 1, 2**32 - 1, pack(BARE)),
+    special("deliver at the ends of its numbers", "shortest",
+            pack_delivery(2**32 - 1, 2**63 - 1, 2**32 - 1, pack(BARE)),
             (C.DELIVER, 2**32 - 1, 2**63 - 1, 2**32 - 1, BARE)),
     frame("confirm", (C.CONFIRM, 1, 7)),
     frame("send failed", (C.SEND_FAILED, 1, 7, 12, "the body of the message has 5 bytes; at most 4 are accepted here")),
@@ -220,7 +221,7 @@ BODIES = [
          {"b": {"t": "b", "v": 1}, "c": {"t": "c", "v": "x"}, "f": {"t": "f", "v": 0.5}}),
     body("stream", 4, mp([None, ["tea", 2, 1.5, b"\x01", None]]), ["tea", 2, 1.5, b"\x01", None]),
     body("stream with types", 4, mp(["hls", [1, 2, "x"]]), [{"t": "h", "v": 1}, {"t": "l", "v": 2}, "x"]),
-    body("object", 5, mp({"lines": [{"name": "tea", "n": 2}]}), {"lines": [{"name": "tea", "n": 2}]}),
+    body("object", 5, mp({"name": "tea", "lines": {"n": 2}}), {"name": "tea", "lines": {"n": 2}}),
 ]  # fmt: skip
 
 

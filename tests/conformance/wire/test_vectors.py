@@ -10,6 +10,17 @@ from typing import Any
 import msgpack
 import pytest
 
+from sievemq.destinations import Queue
+from sievemq.exceptions import MessageEOFException
+from sievemq.messages import (
+    BytesMessage,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+    received,
+)
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.services import Identity, Services
@@ -103,7 +114,7 @@ def test_properties(vector: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("vector", load("bodies.json"))
 def test_bodies_on_the_wire(vector: dict[str, Any]) -> None:
-    """The outer form; that the message classes read and write it is tested beside them."""
+    """Without the message classes, as another language would read it."""
     data = None if vector["hex"] is None else bytes.fromhex(vector["hex"])
     value = value_of(vector["value"])
     if data is None:
@@ -121,6 +132,26 @@ def test_bodies_on_the_wire(vector: dict[str, Any]) -> None:
             assert "".join(kinds) == letters
     else:
         assert msgpack.unpackb(data, use_list=False) == value
+
+
+@pytest.mark.parametrize("vector", load("bodies.json"))
+def test_bodies_as_messages(vector: dict[str, Any]) -> None:
+    data = None if vector["hex"] is None else bytes.fromhex(vector["hex"])
+    value = value_of(vector["value"])
+    fields = (None, 0, 4, 2, 0, 0, None, None, None, None, None, vector["kind"], data)
+    message = received(fields, Queue("q"), 1, None)
+    kinds: tuple[type[Message], ...] = (
+        Message, TextMessage, BytesMessage, MapMessage, StreamMessage, ObjectMessage,
+    )  # fmt: skip
+    assert type(message) is kinds[vector["kind"]]
+    if isinstance(message, StreamMessage):
+        assert [message.read_object() for _ in value] == list(value)
+        with pytest.raises(MessageEOFException):
+            message.read_object()
+    elif type(message) is not Message:
+        assert message.get_body(object) == value
+    written = kinds[vector["kind"]](*([] if value is None else [value]))
+    assert written._encode_body() == data
 
 
 class Rim(Services):
