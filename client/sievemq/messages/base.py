@@ -52,8 +52,21 @@ _NEW_FIELDS: Final[EnvelopeFields] = (
     None, 0, DEFAULT_PRIORITY, DEFAULT_DELIVERY_MODE, 0, 0, None, None, None, None, None, 0, None,
 )  # fmt: skip
 
+
+class _Pending:
+    """The class of :data:`PENDING`; copies and pickles are the one object itself."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<not decoded>"
+
+    def __reduce__(self) -> str:
+        return "PENDING"
+
+
 #: Stands for a body that has arrived and not been decoded.
-PENDING: Final = type("Pending", (), {"__slots__": (), "__repr__": lambda self: "<not decoded>"})()
+PENDING: Final = _Pending()
 
 _AMBIGUOUS: Final = frozenset({Byte, Short, Long, Float})
 _pack: Final = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass").pack
@@ -528,6 +541,20 @@ class Message:
 
     def _completed(self) -> None:
         """Make the message what a CompletionListener may read at once (MOD-09, CPL-15)."""
+
+    def __getstate__(self) -> object:
+        """For copy and pickle: the copy is independent of this message (MSG-17) and of its session."""
+        state = {
+            name: getattr(self, name)
+            for kind in type(self).__mro__
+            for name in getattr(kind, "__slots__", ())
+            if hasattr(self, name)
+        }
+        state["_acknowledge"] = None
+        for name in ("_properties", "_body"):
+            if isinstance(state[name], (dict, list, bytearray)):
+                state[name] = state[name].copy()
+        return None, state
 
     # -- for people ---------------------------------------------------------------------------------------------------
 

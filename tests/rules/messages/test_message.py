@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -411,6 +413,37 @@ def test_malformed_properties_are_a_message_format_exception():
         here.get_int_property("a")
     assert here.get_text() == "x"
     assert "cannot be decoded" in repr(here)
+
+
+COPIES = [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))]
+
+
+@pytest.mark.parametrize("make", COPIES, ids=["copy", "deepcopy", "pickle"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("look", [False, True])
+def test_msg_17_a_copy_is_independent(kind, make, look, deliver):
+    sent = FILLED[kind]()
+    sent.set_int_property("a", 1)
+    sent.set_jms_type("t")
+    for message in (sent, deliver(sent, acknowledge=lambda: pytest.fail("the copy belongs to no session"))):
+        if look and message is not sent:
+            assert body_of(message) == BODIES[kind]
+        again = make(message)
+        again.acknowledge()
+        assert type(again) is kind
+        assert again._encode_body() == message._encode_body()
+        assert again.get_jms_type() == "t"
+        again.clear_properties()
+        again.set_int_property("b", 2)
+        if kind is not Message:
+            if message is not sent:
+                with pytest.raises(MessageNotWriteableException):
+                    write(again)
+                again.clear_body()
+            write(again)
+            assert again._encode_body() != message._encode_body()
+        assert message.get_int_property("a") == 1
+        assert not message.property_exists("b")
 
 
 def test_a_kind_of_a_later_version_arrives_as_a_message():
