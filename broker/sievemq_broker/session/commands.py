@@ -43,6 +43,9 @@ Handler: TypeAlias = Callable[["BrokerConnection", CommandFields, int], None]
 _LAST_KIND = int(max(BodyKind))
 _MAX_CONSUMER_ID = 2**32 - 1  # as wide as the head of a DELIVER is
 
+# A few bytes of BROWSE ask for half a MiB: thousands of them in one read must not be answered from memory all at once.
+_UNREAD_PAGES = 64 * 1024 * 1024
+
 # -- the connection ---------------------------------------------------------------------------------------------------
 
 
@@ -260,6 +263,12 @@ def on_unsubscribe(connection: BrokerConnection, command: CommandFields, now: in
 def on_browse(connection: BrokerConnection, command: CommandFields, now: int) -> None:
     """A page of a queue (BRW-03); with a limit of 0 only queue and selector are verified."""
     _, request, destination, selector, dialect, cursor, limit = command
+    if connection.wire.pending_bytes > _UNREAD_PAGES:
+        raise RequestError(
+            f"{connection.wire.pending_bytes} bytes of answers wait to be written to this connection; "
+            "read them before browsing on",
+            ErrorCode.RESOURCE_ALLOCATION,
+        )
     compiled = the_selector(connection, selector, dialect)
     limit = min(limit, connection.settings.page_messages)
     cursor, page = connection.namespace.browse(destination, compiled, cursor, limit, now)

@@ -177,6 +177,20 @@ def test_peer_that_asks_without_reading_is_held_up_and_goes_on(broker: EmbeddedB
         assert is_read_from()
 
 
+def test_thousands_of_pages_asked_for_at_once_are_not_all_made(broker: EmbeddedBroker) -> None:
+    with WireClient(broker.port) as client:
+        client.open_session().send("queue:q", b"x" * MIB).confirmed()
+        for number in range(1, 2_001):
+            client.wire.send(Command.BROWSE, number, "queue:q", None, None, None, 1)
+        client.sock.sendall(client.wire.data_to_send())
+        answers = [client.until(Command.OK, Command.ERROR) for _ in range(2_000)]
+        pages = [answer for answer in answers if answer[0] == Command.OK]
+        refused = [answer for answer in answers if answer[0] == Command.ERROR]
+        assert 64 <= len(pages) < 500
+        assert {answer[2] for answer in refused} == {ErrorCode.RESOURCE_ALLOCATION}
+        assert client.request(Command.PING)[0] == Command.OK
+
+
 def test_port_in_use_names_port_and_option() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
