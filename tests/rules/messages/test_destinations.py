@@ -7,6 +7,7 @@ import pickle
 
 import pytest
 
+import sievemq
 from sievemq import (
     DeliveryMode,
     Destination,
@@ -17,11 +18,20 @@ from sievemq import (
     TemporaryQueue,
     TemporaryTopic,
     Topic,
+    aio,
 )
 from sievemq.destinations import destination_for, parse_destination
 from sievemq_core.message.destination import Address, Kind
 
 KINDS = [Queue, Topic, TemporaryQueue, TemporaryTopic]
+
+
+@pytest.mark.parametrize("kind", [sievemq.Session, sievemq.JMSContext, aio.Session, aio.JMSContext])
+def test_cst_01_cst_02_cst_03_cst_04_session_modes(kind):
+    assert kind.SESSION_TRANSACTED == 0
+    assert kind.AUTO_ACKNOWLEDGE == 1
+    assert kind.CLIENT_ACKNOWLEDGE == 2
+    assert kind.DUPS_OK_ACKNOWLEDGE == 3
 
 
 def test_cst_05_delivery_modes():

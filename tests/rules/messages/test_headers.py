@@ -20,7 +20,7 @@ from sievemq_core.limits import MAX_HEADER_CHARS
 SENT = ("ID:c:1", 1_700_000_000_000, 7, 1, 1_700_000_060_000, 1_700_000_000_005)
 
 
-def test_hdr_01_hdr_02_hdr_03_hdr_04_hdr_05_hdr_06_hdr_07_headers_reach_the_receiver(deliver):
+def test_hdr_01_hdr_02_hdr_03_hdr_04_hdr_05_hdr_06_hdr_07_dif_08_headers_reach_the_receiver(deliver):
     here = deliver(Message(), destination=Topic("prices"))
     assert here.get_jms_destination() == Topic("prices")
     assert here.get_jms_delivery_mode() == 1
