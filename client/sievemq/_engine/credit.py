@@ -19,8 +19,9 @@ __all__ = ["FIRST_WINDOW", "MAX_WINDOW", "WINDOW_BYTES", "PrefetchWindow"]
 
 #: Messages at first: a few round trips' worth for a handler that takes 100 µs.
 FIRST_WINDOW: Final = 32
-#: Messages at most: 20 ms of work at 100,000 messages a second.
-MAX_WINDOW: Final = 2_048
+#: Messages at most: on two busy cores the broker may not run for tens of milliseconds, thousands of messages at full
+#: speed. What a window costs is bounded in bytes, below.
+MAX_WINDOW: Final = MAX_CREDIT
 #: Bytes an adaptive window may hold, by the average size of what arrives; one window of large messages must not hurt.
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 
