@@ -93,6 +93,10 @@ class Consumer:
         """Messages delivered and neither acknowledged nor given back."""
         return len(self.window) - self.holes
 
+    def can_take(self) -> bool:
+        """True if a message could be delivered now."""
+        return self.credit > 0 and self.port.writable
+
     # -- credit -------------------------------------------------------------------------------------------------
 
     def grant(self, n: int, now: int) -> None:
@@ -169,6 +173,8 @@ class Consumer:
         queue.acknowledged += acknowledged
         if not self.open:
             queue.forget_if_done(self)
+        elif self.view.groups is not None and queue.depth:
+            queue.serve(self.view, now)  # it may have done with a message group that others can go on with
         return acknowledged
 
     def release(self, tags: list[int] | tuple[int, ...], now: int) -> None:
@@ -203,6 +209,8 @@ class Consumer:
         (ACK-14). The credit falls to zero. Right for a lone consumer and for closed ones; see :meth:`halt`."""
         self.halt()
         self._give_back_all(handed, now, suspects=None)
+        if self.open and self.view.groups is not None:
+            self.queue.serve(self.view, now)
 
     def close(self, handed: int, now: int) -> None:
         """Close: what was only buffered (behind tag `handed`) goes back unmarked (MCO-10); what the application was
@@ -219,6 +227,7 @@ class Consumer:
                 buffered.append(entry)
         self.handed = self.tag = self.base + len(self.window)
         self.queue.give_back(buffered, now)
+        self.queue.free_groups(self, now)
         recall.left(self, now)
         self._left(now)
 
@@ -230,6 +239,7 @@ class Consumer:
             self.queue.remove_consumer(self)
         self._give_back_all(self.tag, now, suspects=1)
         if was_open:
+            self.queue.free_groups(self, now)
             recall.left(self, now)
             self._left(now)
 

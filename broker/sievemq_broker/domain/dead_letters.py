@@ -21,16 +21,20 @@ from sievemq_core.message.values import Long
 if TYPE_CHECKING:
     from sievemq_broker.domain.namespace import Namespace
     from sievemq_broker.domain.queue import Queue
+    from sievemq_broker.domain.subscription import Subscription
 
 __all__ = [
     "ATTEMPTS",
+    "CLIENT_ID",
     "FIRST_FAILURE",
     "LAST_FAILURE",
     "ORIGIN",
     "PREFIX",
     "REASON",
+    "SUBSCRIPTION",
     "bury",
     "dead_letter_address",
+    "origin_of",
     "risen",
 ]
 
@@ -39,14 +43,17 @@ PREFIX = "DLQ."
 REASON = "JMS_SieveMQ_DeadLetterReason"
 """``attempts`` or ``expired``."""
 ORIGIN = "JMS_SieveMQ_DeadLetterOrigin"
-"""Address of the destination; for a topic followed by ``/`` and the subscription's name."""
+"""Address of the destination."""
+SUBSCRIPTION = "JMS_SieveMQ_DeadLetterSubscription"
+CLIENT_ID = "JMS_SieveMQ_DeadLetterClientID"
+"""For a topic: the name of the subscription and its client id, where it has them."""
 ATTEMPTS = "JMS_SieveMQ_DeadLetterAttempts"
 """Deliveries that were made."""
 FIRST_FAILURE = "JMS_SieveMQ_DeadLetterFirstFailure"
 LAST_FAILURE = "JMS_SieveMQ_DeadLetterLastFailure"
 """Ms epoch."""
 
-_OWN = (REASON, ORIGIN, ATTEMPTS, FIRST_FAILURE, LAST_FAILURE)
+_OWN = (REASON, ORIGIN, SUBSCRIPTION, CLIENT_ID, ATTEMPTS, FIRST_FAILURE, LAST_FAILURE)
 
 
 def dead_letter_address(origin: str) -> str | None:
@@ -65,10 +72,11 @@ def dead_letter_address(origin: str) -> str | None:
 def bury(namespace: Namespace, queue: Queue, entry: Entry, reason: str, now: int) -> bool:
     """See Namespace.bury."""
     subscription = queue.subscription
-    target = dead_letter_address(queue.label if subscription is None else subscription.topic.label)
+    origin = queue.label if subscription is None else subscription.topic.label
+    target = dead_letter_address(origin)
     if target is None:
         return False
-    envelope = _marked(entry, queue.label, reason, now)
+    envelope = _marked(entry, origin, subscription, reason, now)
     try:
         namespace.send(target, envelope, now)
     except SieveError:
@@ -78,13 +86,17 @@ def bury(namespace: Namespace, queue: Queue, entry: Entry, reason: str, now: int
     return True
 
 
-def _marked(entry: Entry, origin: str, reason: str, now: int) -> Envelope:
+def _marked(entry: Entry, origin: str, subscription: Subscription | None, reason: str, now: int) -> Envelope:
     fields = list(entry.envelope.fields)
     fields[EXPIRATION] = fields[DELIVERY_TIME] = 0  # it stays until somebody has looked at it
     try:
         properties = dict(entry.envelope.properties)
         properties[REASON] = reason
         properties[ORIGIN] = origin
+        if subscription is not None and subscription.name is not None:
+            properties[SUBSCRIPTION] = subscription.name
+            if subscription.client_id is not None:
+                properties[CLIENT_ID] = subscription.client_id
         properties[ATTEMPTS] = entry.count
         if entry.count:
             properties[FIRST_FAILURE] = Long(entry.failed)
@@ -110,3 +122,12 @@ def risen(envelope: Envelope) -> tuple[str | None, Envelope]:
     fields = list(envelope.fields)
     fields[PROPERTIES], fields[PROPERTY_TYPES] = pack_properties(properties)
     return origin, Envelope(tuple(fields))
+
+
+def origin_of(envelope: Envelope, name: str = ORIGIN) -> str | None:
+    """What a dead letter says about its origin: the address, or SUBSCRIPTION or CLIENT_ID; None if nothing."""
+    try:
+        value = envelope.properties.get(name)
+    except ProtocolError:
+        return None
+    return value if isinstance(value, str) else None

@@ -50,7 +50,7 @@ class Namespace:
         self.destinations: dict[str, Destination] = {}
         self.subscriptions: dict[tuple[str | None, str], Subscription] = {}
         self.shared: dict[tuple[str | None, str], Subscription] = {}
-        self._routes: dict[str, Destination] = {}  # also by the texts that senders use, such as a bare name
+        self._routes: dict[str | Address, Destination] = {}  # by whatever form senders use, such as a bare name
         self._owners: dict[str, str] = {}  # temporary destinations: whose
         self._client_ids: dict[str, str] = {}  # client id -> connection id
         self._connections: dict[str, str] = {}  # connection id -> client id
@@ -77,13 +77,12 @@ class Namespace:
             RequestError: INVALID_DESTINATION if a temporary destination is gone (TMP-08) or auto-creation is off;
                 RESOURCE_ALLOCATION if there are too many.
         """
+        destination = self._routes.get(address)
+        if destination is not None:
+            return destination
+        given = address
         if isinstance(address, str):
-            destination = self._routes.get(address)
-            if destination is not None:
-                return destination
-            text, address = address, parse_address(address)
-        else:
-            text = str(address)
+            address = parse_address(address)
         canonical = str(address)
         destination = self.destinations.get(canonical)
         if destination is None:
@@ -100,7 +99,7 @@ class Namespace:
                     {"destination": canonical},
                 )
             destination = self.create(address)
-        self._routes[text] = destination
+        self._routes[given] = destination
         return destination
 
     def create(self, address: Address | str) -> Destination:
@@ -242,7 +241,7 @@ class Namespace:
         Raises:
             AddressError, RequestError: as :meth:`declare`; RESOURCE_ALLOCATION if a limit would be passed.
         """
-        destination = self._routes.get(address)  # type: ignore[arg-type]  # an Address is not found
+        destination = self._routes.get(address)
         if destination is None:
             destination = self.declare(address, connection)
         policy = destination.policy

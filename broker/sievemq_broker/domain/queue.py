@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sievemq_broker.domain import recall
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry, key_of
+from sievemq_broker.domain.groups import Groups, group_of
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort, Observer
 from sievemq_broker.domain.scan import Scan, fill_from_index, lookup_for
@@ -171,7 +172,7 @@ class Queue:
         if self._direct:
             # Nobody has a selector: the next consumer with credit takes it, and no structure needs to know.
             main = self.main
-            if not main.waiting:
+            if not main.waiting and (main.groups is None or group_of(envelope) is None):
                 ready = main.ready
                 while ready:
                     consumer = ready[0]
@@ -264,6 +265,10 @@ class Queue:
             if view.scanning != ALL_SCANNED and not self._shown(view, entry):
                 continue
             consumer = self._next(view)
+            if consumer is not None and view.groups is not None and (group := group_of(entry.envelope)) is not None:
+                owner = view.groups.owner(group)
+                if owner is not None:
+                    consumer = owner if owner.can_take() else None
             if consumer is not None and (
                 best is None or (consumer.waiting, -consumer.turn) > (best.waiting, -best.turn)
             ):
@@ -296,7 +301,7 @@ class Queue:
         return None
 
     def _hand(self, consumer: Consumer, entry: Entry) -> None:
-        """Deliver. The consumer is the next one of its view."""
+        """Deliver. The consumer is the next one of its view, unless it owns the message's group."""
         entry.state = HELD
         tag = consumer.tag = consumer.tag + 1
         consumer.credit -= 1
@@ -304,6 +309,8 @@ class Queue:
         self._turn = consumer.turn = self._turn + 1
         consumer.port.deliver(consumer.id, tag, entry.count + 1, entry.envelope.packed)
         view = consumer.view
+        if view.groups is not None and (group := group_of(entry.envelope)) is not None:
+            view.groups.delivered(group, consumer)
         if consumer.waiting:
             consumer.waiting = False
             if view.waiting and view.waiting[0] is consumer:
@@ -319,17 +326,46 @@ class Queue:
         """Deliver what waits in a view, as far as its consumers can take it."""
         if self.paused:
             return
+        if view.groups is not None:
+            self._serve_groups(view, view.groups, now)
+            return
         while (consumer := self._next(view)) is not None:
             entry = view.first()
             if entry is None:
                 return
             view.take(entry)
+            self._hand_waiting(consumer, entry, now)
+
+    def _hand_waiting(self, consumer: Consumer, entry: Entry, now: int) -> None:
+        """Deliver what waited, unless it has expired unnoticed (EXP-05: the timer may not have reached it yet)."""
+        self._unplace(entry)
+        expiration = entry.envelope.expiration
+        if expiration and expiration <= now:
+            self._expire(entry, now)
+        else:
+            self._hand(consumer, entry)
+
+    def _serve_groups(self, view: View, groups: Groups, now: int) -> None:
+        for owner in groups.idle_owners():
+            self._arrive_again(groups.left(owner))
+        while (consumer := self._next(view)) is not None:
+            entry = groups.next_for(consumer)
+            if entry is None:
+                break
+            self._hand_waiting(consumer, entry, now)
+        for owner in list(groups.aside):
+            while owner.can_take() and (kept := groups.first_aside(owner)) is not None:
+                taken = groups.next_for(owner)
+                assert taken is not None, kept
+                self._hand_waiting(owner, taken, now)
+
+    def _arrive_again(self, entries: list[Entry]) -> None:
+        """What was put aside for a consumer that is gone may go to anybody."""
+        for entry in entries:
             self._unplace(entry)
-            expiration = entry.envelope.expiration
-            if expiration and expiration <= now:
-                self._expire(entry, now)  # EXP-05: also what the timer has not reached yet
-            else:
-                self._hand(consumer, entry)
+            entry.state = STRAY
+        for entry in entries:
+            self._arrive(entry)
 
     # -- waiting ------------------------------------------------------------------------------------------------
 
@@ -468,6 +504,8 @@ class Queue:
         consumer = Consumer(consumer_id, port, self, view, subscription)
         view.consumers.append(consumer)
         self.consumers.append(consumer)
+        if len(view.consumers) == 2:
+            view.groups = Groups(view)
         consumer.grant(credit, now)
         return consumer
 
@@ -490,6 +528,21 @@ class Queue:
             self.index.remove(view)
             self.scans = [scan for scan in self.scans if not scan.forget(view)]
             self._set_direct()
+
+    def free_groups(self, consumer: Consumer, now: int) -> None:
+        """A removed consumer has given back what it had to: now others may have the rest of its message groups."""
+        view = consumer.view
+        groups = view.groups
+        if groups is None:
+            return
+        free = groups.left(consumer)
+        if len(view.consumers) < 2:
+            view.groups = None
+            for remaining in view.consumers:
+                free += groups.left(remaining)
+            free.sort(key=key_of)
+        self._arrive_again(free)
+        self.serve(view, now)
 
     def forget_if_done(self, consumer: Consumer) -> None:
         """Forget a closed consumer that holds nothing any more."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from sievemq_broker.domain.groups import group_of
 from sievemq_broker.domain.view import ALL_SCANNED
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def want(consumer: Consumer, now: int) -> bool:
     if not consumer.open:
         return True
     view = consumer.view
-    consumer.handed = consumer.tag  # its buffer is empty, so the application has seen all
+    # Its buffer was empty when it said so; what was delivered since may be on its way and is not handed out yet.
     if consumer.asked:
         return False
     if consumer.credit < 1:
@@ -120,7 +121,9 @@ def _matching(holder: Consumer, waiter: Consumer, limit: int) -> list[int]:
     found: list[int] = []
     tag = start
     for tag, entry in enumerate(islice(holder.window, start - holder.base, None), start + 1):
-        if entry is not None and tag not in out and (own or view.matches(entry)):
+        if entry is None or tag in out or (holder.view.groups is not None and group_of(entry.envelope) is not None):
+            continue  # a group stays with its owner
+        if own or view.matches(entry):
             found.append(tag)
             if len(found) == limit:
                 break

@@ -42,7 +42,7 @@ class Scan:
         self._queue = queue
         self._main = queue.main
         self._lookup = lookup
-        self._strays = [entry for _, entry in queue.main.heap]
+        self._strays = [entry for _, entry in queue.main.heap] + list(queue.main.passed)
         self._priority = 9
         self._view_gone = False
         self._sequence = -1
@@ -69,7 +69,7 @@ class Scan:
         strays = self._strays
         while strays and left > 0:
             left -= 1
-            self._examine(strays.pop())
+            self._examine(strays.pop(), stray=True)
         while left > 0 and self._priority >= 0:
             priority = self._priority
             lane = self._main.lanes[priority]
@@ -93,14 +93,14 @@ class Scan:
         self.examined += limit - left
         return self._priority < 0
 
-    def _examine(self, entry: Entry) -> None:
+    def _examine(self, entry: Entry, stray: bool = False) -> None:
         state = entry.state
         if state > STRAY:
             return
         if self._lookup is not None and self._lookup.add(entry):
             entry.places += 1
         if not self._view_gone and self.view.matches(entry):
-            if state == READY:
+            if state == READY and not stray:
                 self.view.push(entry, entry.envelope.priority)
             else:
                 self.view.push_back(entry)

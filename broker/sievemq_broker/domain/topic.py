@@ -33,6 +33,7 @@ class Topic:
         label: how it is named in logs and errors, such as ``topic:prices``.
         policy: for each subscription's queue.
         subscriptions: all of them.
+        paused: an administrator stopped deliveries.
         published: messages accepted.
         unreadable: messages whose properties could not be decoded (D-14); only subscriptions without selector got them.
     """
@@ -44,6 +45,7 @@ class Topic:
         "index",
         "label",
         "namespace",
+        "paused",
         "policy",
         "published",
         "subscriptions",
@@ -60,6 +62,7 @@ class Topic:
         self.unreadable = 0
         self._plain: list[Queue] = []
         self._groups: dict[object, Group] = {}
+        self.paused = False
         self._local = 0  # subscriptions with no_local: while there are none, nobody asks who published
 
     def __repr__(self) -> str:
@@ -68,6 +71,8 @@ class Topic:
     def add(self, subscription: Subscription) -> None:
         """From now on it gets what is published (SUB-35)."""
         self.subscriptions[subscription] = None
+        if self.paused:
+            subscription.queue.pause()
         self._local += subscription.no_local
         condition = subscription.condition
         if condition is None:
@@ -94,6 +99,18 @@ class Topic:
         if not group.queues:
             del self._groups[key]
             self.index.remove(group)
+
+    def pause(self) -> None:
+        """Stop deliveries to all consumers, those to come included; publishing goes on."""
+        self.paused = True
+        for subscription in self.subscriptions:
+            subscription.queue.pause()
+
+    def unpause(self, now: int) -> None:
+        """Deliver again."""
+        self.paused = False
+        for subscription in list(self.subscriptions):
+            subscription.queue.unpause(now)
 
     def matching(self, envelope: Envelope, connection: str | None) -> list[Queue]:
         """The queues of the subscriptions that get a message (SUB-05); selector and no_local decide now (SUB-22)."""

@@ -22,6 +22,7 @@ from sievemq_broker.matching.condition import Condition, is_true
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.consumer import Consumer
+    from sievemq_broker.domain.groups import Groups
 
 __all__ = ["ALL_SCANNED", "Lane", "View"]
 
@@ -58,6 +59,7 @@ class View:
 
     Attributes:
         condition: their selector, None for none.
+        groups: message groups; only there while the view has several consumers.
         consumers: who is served through this view.
         ready: those of them that may have credit, next one first. One without is dropped when its turn comes.
         waiting: those that asked to be served at once (WANT), next one first.
@@ -70,9 +72,11 @@ class View:
         "condition",
         "consumers",
         "evaluations",
+        "groups",
         "heap",
         "lanes",
         "mask",
+        "passed",
         "ready",
         "scanned",
         "scanning",
@@ -83,6 +87,9 @@ class View:
     def __init__(self, condition: Condition | None) -> None:
         self.condition = condition
         self.evaluations = 0
+        self.groups: Groups | None = None
+        #: Entries that wait, but were passed over for the owner of their group: in no lane or heap here any more.
+        self.passed: dict[Entry, None] = {}
         self.consumers: list[Consumer] = []
         self.ready: deque[Consumer] = deque()
         self.waiting: deque[Consumer] = deque()
@@ -110,6 +117,7 @@ class View:
         if self.strays.get(entry) != key:
             self.strays[entry] = key
             heappush(self.heap, (key, entry))
+            self.passed.pop(entry, None)
         entry.places += 1
 
     def matches(self, entry: Entry) -> bool:
@@ -130,7 +138,7 @@ class View:
         heap = self.heap
         while heap:
             key, entry = heap[0]
-            if entry.state == STRAY and self.strays.get(entry) == key:
+            if entry.state <= STRAY and self.strays.get(entry) == key:
                 break
             heappop(heap)
             if self.strays.get(entry) == key:
@@ -163,7 +171,7 @@ class View:
 
     def take(self, entry: Entry) -> None:
         """Drop the reference to what :meth:`first` has just returned."""
-        if entry.state == STRAY:
+        if entry.state == STRAY or entry in self.strays:
             heappop(self.heap)
             del self.strays[entry]
         else:
@@ -172,16 +180,23 @@ class View:
             lane.head += 1
         entry.places -= 1
 
+    def pass_over(self, entry: Entry) -> None:
+        """Drop the reference to what :meth:`first` has just returned, though it goes on waiting."""
+        self.take(entry)
+        self.passed[entry] = None
+
     def waits(self, after: int, limit: int) -> list[Entry]:
         """Up to `limit` waiting entries with a key above `after`, in order; nothing is changed.
 
         Cost: logarithmic in the depth, plus what is returned, plus tombstones between, plus the heap.
         """
-        strays = sorted(
+        strays = [
             (key, entry)
             for key, entry in self.heap
-            if key > after and entry.state == STRAY and self.strays[entry] == key
-        )
+            if key > after and entry.state <= STRAY and self.strays.get(entry) == key
+        ]
+        strays += [(key_of(entry), entry) for entry in self.passed if entry.state <= STRAY and key_of(entry) > after]
+        strays.sort()
         found: list[Entry] = []
         merged = 0
         for entry in self._lane_entries(after):
@@ -222,6 +237,7 @@ class View:
                 lane.head = 0
                 if not lane.items:
                     self.mask &= ~(1 << priority)
-        self.heap = [item for item in self.heap if item[1].state == STRAY and self.strays.get(item[1]) == item[0]]
+        self.heap = [item for item in self.heap if item[1].state <= STRAY and self.strays.get(item[1]) == item[0]]
         heapify(self.heap)
         self.strays = {entry: key for key, entry in self.heap}
+        self.passed = {entry: None for entry in self.passed if entry.state <= STRAY}

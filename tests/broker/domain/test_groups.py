@@ -1,0 +1,192 @@
+"""Message groups: one consumer at a time, in order, nothing lost, nobody held up for nothing."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from sievemq_broker.domain import Consumer, DestinationPolicy
+
+from .support import NOW, World, message, name_of
+
+
+def grouped(name: str, group: str | None, **how: int) -> object:
+    return message(name, properties={} if group is None else {"JMSXGroupID": group}, **how)
+
+
+def test_a_group_stays_with_the_consumer_that_got_its_first_message() -> None:
+    world = World()
+    one, two = world.consumer("queue:q"), world.consumer("queue:q")
+    world.send("queue:q", *(grouped(f"{group}{n}", group) for n in range(3) for group in "ab"))
+    assert sorted([world.got(one), world.got(two)]) == [["a0", "a1", "a2"], ["b0", "b1", "b2"]]
+
+
+def test_messages_behind_a_group_whose_owner_is_busy_are_not_held_up() -> None:
+    world = World()
+    owner, other = world.consumer("queue:q", credit=1), world.consumer("queue:q", credit=0)
+    world.send("queue:q", grouped("a0", "a"), grouped("a1", "a"), grouped("x", None), grouped("a2", "a"))
+    other.grant(5, NOW)
+    assert world.got(other) == ["x"]
+    assert world.browse("queue:q") == ["a1", "a2"]
+    owner.grant(5, NOW)
+    assert world.got(owner) == ["a0", "a1", "a2"]
+    assert world.browse("queue:q") == []
+
+
+def test_what_was_put_aside_is_seen_by_a_new_selector_too() -> None:
+    world = World()
+    owner, other = world.consumer("queue:q", credit=1), world.consumer("queue:q", credit=0)
+    world.send("queue:q", grouped("a0", "a"), grouped("a1", "a"), grouped("a2", "a", priority=9))
+    other.grant(1, NOW)
+    selective = world.consumer("queue:q", "JMSXGroupID = 'a'")
+    assert world.got(selective) == ["a2", "a1"]
+    owner.grant(9, NOW)
+    assert world.got(owner) == ["a0"]
+
+
+def test_a_group_is_free_when_its_consumer_leaves() -> None:
+    world = World()
+    first, second, third = (world.consumer("queue:q", credit=n) for n in (1, 0, 0))
+    world.send("queue:q", *(grouped(f"a{n}", "a") for n in range(4)))
+    second.grant(1, NOW)  # puts aside
+    assert world.got(second) == []
+    first.close(0, NOW)
+    assert world.got(second) == ["a0"]
+    third.grant(9, NOW)
+    assert world.got(third) == []
+    second.close(0, NOW)
+    assert world.got(third) == ["a0", "a1", "a2", "a3"]
+
+
+def test_the_group_of_messages_delivered_before_the_second_consumer_came() -> None:
+    world = World()
+    owner = world.consumer("queue:q", credit=1)
+    world.send("queue:q", grouped("a0", "a"))
+    other = world.consumer("queue:q")
+    world.send("queue:q", grouped("a1", "a"))
+    assert world.got(other) == []
+    owner.grant(1, NOW)
+    assert world.got(owner) == ["a0", "a1"]
+
+
+def test_an_owner_that_is_done_and_takes_nothing_more_gives_its_group_up() -> None:
+    world = World()
+    owner, other = world.consumer("queue:q", credit=1), world.consumer("queue:q", credit=0)
+    world.send("queue:q", grouped("a0", "a"), grouped("a1", "a"))
+    other.grant(1, NOW)
+    assert world.got(other) == []
+    owner.acknowledge(1, NOW)
+    assert other.want(NOW)
+    assert world.got(other) == ["a1"]
+
+
+def test_recall_leaves_groups_with_their_owner() -> None:
+    world = World()
+    owner = world.consumer("queue:q")
+    other = world.consumer("queue:q", credit=0)
+    world.send("queue:q", grouped("a0", "a"), grouped("x", None))
+    assert not other.want(NOW)
+    assert world.port(owner).recalls == [(owner.id, [2])]
+
+
+def test_groups_nobody_works_on_are_forgotten() -> None:
+    world = World()
+    one, two = world.consumer("queue:q", credit=16_000), world.consumer("queue:q", credit=16_000)
+    for n in range(25_000):
+        world.send("queue:q", grouped("m", f"g{n}"))
+        if n % 100 == 99:
+            for consumer in (one, two):
+                consumer.acknowledge(consumer.tag, NOW)
+                consumer.grant(100, NOW)
+    groups = world.namespace.queue("queue:q").main.groups
+    assert groups is not None
+    assert len(groups.owners) <= 10_001
+
+
+class GroupMachine(RuleBasedStateMachine):
+    consumers = Bundle("consumers")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(("queue:q", DestinationPolicy(max_attempts=0)))
+        self.queue = self.world.namespace.queue("queue:q")
+        self.sent = 0
+        self.done: list[str] = []
+        self.open: list[Consumer] = []
+
+    @rule(group=st.sampled_from([None, "a", "b", "c"]), priority=st.sampled_from([4, 4, 9]))
+    def send(self, group: str | None, priority: int) -> None:
+        self.sent += 1
+        self.world.send("queue:q", grouped(f"{self.sent}", group, priority=priority))
+
+    @rule(target=consumers, credit=st.integers(0, 3), text=st.sampled_from([None, None, None, "JMSPriority > 4"]))
+    def join(self, credit: int, text: str | None) -> Consumer:
+        consumer = self.world.consumer("queue:q", text, credit=credit)
+        self.open.append(consumer)
+        return consumer
+
+    @rule(consumer=consumers, n=st.integers(1, 3))
+    def grant(self, consumer: Consumer, n: int) -> None:
+        consumer.grant(n, NOW)
+
+    @rule(consumer=consumers, data=st.data())
+    def acknowledge(self, consumer: Consumer, data: st.DataObject) -> None:
+        tag = data.draw(st.integers(consumer.base, consumer.tag))
+        for entry in list(consumer.window)[: tag - consumer.base]:
+            if entry is not None:
+                self.done.append(name_of(entry.envelope.packed))
+        consumer.acknowledge(tag, NOW)
+
+    @rule(consumer=consumers)
+    def recover(self, consumer: Consumer) -> None:
+        consumer.recover(consumer.tag, NOW)
+
+    @rule(consumer=consumers)
+    def want(self, consumer: Consumer) -> None:
+        consumer.want(NOW)
+
+    @rule(consumer=consumes(consumers))
+    def leave(self, consumer: Consumer) -> None:
+        self.open.remove(consumer)
+        consumer.abandon(NOW)
+
+    @invariant()
+    def every_message_is_in_one_place(self) -> None:
+        waiting = self.world.browse("queue:q")
+        held = [name_of(e.envelope.packed) for c in self.open for e in c.window if e is not None]
+        assert sorted(self.done + waiting + held) == sorted(str(n + 1) for n in range(self.sent))
+        assert self.queue.depth == len(waiting)
+
+    @invariant()
+    def no_group_is_with_two_consumers_of_one_view(self) -> None:
+        holders: dict[tuple[object, object], set[Consumer]] = {}
+        for consumer in self.open:
+            for entry in consumer.window:
+                if entry is not None and (group := entry.envelope.properties.get("JMSXGroupID")) is not None:
+                    holders.setdefault((consumer.view, group), set()).add(consumer)
+        assert all(len(who) == 1 for who in holders.values())
+
+    @invariant()
+    def nobody_with_credit_waits_for_what_nobody_owns(self) -> None:
+        for consumer in self.open:
+            if consumer.credit:
+                waiting = self.world.browse("queue:q", consumer.view.condition and consumer.view.condition.text)
+                groups = consumer.view.groups
+                assert groups is not None or not waiting
+                owned = set() if groups is None else {g for g in "abc" if groups.owner(g) not in (None, consumer)}
+                for _, envelope in self.world.namespace.browse("queue:q", None, None, 1000, NOW)[1]:
+                    condition = consumer.view.condition
+                    if condition is None or condition.function(envelope.properties, envelope.fields):
+                        assert envelope.properties.get("JMSXGroupID") in owned
+
+    def teardown(self) -> None:
+        """Whoever comes last gets everything, groups in order of arrival within a priority."""
+        for consumer in self.open:
+            consumer.abandon(NOW)
+        last = self.world.consumer("queue:q", credit=10_000)
+        assert sorted([*self.done, *self.world.got(last)]) == sorted(str(n + 1) for n in range(self.sent))
+
+
+GroupMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestGroups = GroupMachine.TestCase
