@@ -30,7 +30,7 @@ LOW_WATER = 64 * 1024
 #: for a moment must not find both directions closed, since confirms are small and deliveries have stopped already.
 READ_PAUSE = 4 * 1024 * 1024
 
-#: Seconds a closing connection may take to read its last bytes.
+#: Seconds that a peer may take to close its side after ours is closed.
 LINGER_SECONDS = 5.0
 
 log = logs.get("server")
@@ -103,6 +103,7 @@ class Link(asyncio.Protocol):
         "_clock",
         "_closing",
         "_connect",
+        "_linger",
         "_links",
         "_reading",
         "_refuse",
@@ -130,6 +131,7 @@ class Link(asyncio.Protocol):
         self._connect = connect
         self._refuse = refuse
         self._closing = False
+        self._linger: asyncio.TimerHandle | None = None
         self._reading = True
         self.dirty = False
         self.peer = ""
@@ -156,6 +158,8 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
         self._links.bytes_in += len(data)
+        if self._closing:
+            return
         try:
             self.connection.receive_data(data, self._clock.now())
         except Exception:
@@ -175,6 +179,8 @@ class Link(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """The socket is gone, for whatever reason."""
         self._closing = True
+        if self._linger is not None:
+            self._linger.cancel()
         try:
             self.connection.lost(self._clock.now())
         except Exception:
@@ -212,9 +218,21 @@ class Link(asyncio.Protocol):
                 self._reading = False
                 transport.pause_reading()
         if connection.closing:
-            self._closing = True
+            self._close()
+
+    def _close(self) -> None:
+        """End in order. Only our side is closed, and what the peer still sends is read and dropped: closing the socket
+        over unread bytes would reset the connection, and the peer might never see why it ended."""
+        self._closing = True
+        transport = self.transport
+        if transport.can_write_eof():
+            transport.write_eof()
+            if not self._reading:
+                self._reading = True
+                transport.resume_reading()
+        else:  # TLS says goodbye by itself
             transport.close()
-            asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.abort)
+        self._linger = asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.abort)
 
     def abort(self) -> None:
         """Cut the connection without a word."""

@@ -34,8 +34,9 @@ __all__ = ["Phase", "Server"]
 #: Seconds without a byte from any client after which draining is over, unless one of them has unsettled work.
 QUIET_SECONDS = 0.1
 
-#: Seconds that the farewell to all clients may take to be written.
+#: Seconds that clients may take to read the farewell and close their side; less where nobody was promised time.
 FAREWELL_SECONDS = 1.0
+SHORT_FAREWELL_SECONDS = 0.1
 
 log = logs.get("server")
 
@@ -202,7 +203,7 @@ class Server:
             self._acceptor.close()
             if drain_seconds > 0:
                 await self._drain(drain_seconds)
-            await self._close_links()
+            await self._close_links(FAREWELL_SECONDS if drain_seconds > 0 else SHORT_FAREWELL_SECONDS)
             self.timers.stop()
         if self._http is not None:
             await self._http.stop()
@@ -228,7 +229,7 @@ class Server:
             if moved == self.links.bytes_in and not any(map(_is_busy, self.services.connections.values())):
                 break
 
-    async def _close_links(self) -> None:
+    async def _close_links(self, seconds: float) -> None:
         """Say why, let the last bytes go out, then cut what is left."""
         now = self.clock.now()
         for link in tuple(self.links.open):
@@ -237,7 +238,7 @@ class Server:
         if self.links.open:
             gone = self.links.when_empty()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(gone, FAREWELL_SECONDS)
+                await asyncio.wait_for(gone, seconds)
         self.links.abort_all()
 
     def _close_sockets(self) -> None:

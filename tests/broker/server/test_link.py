@@ -23,6 +23,7 @@ class Transport(asyncio.Transport):
         self.calls: list[str] = []
         self.limits: tuple[int | None, int | None] = (None, None)
         self.unsent = 0
+        self.half_close = True
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.writes.append(bytes(data))
@@ -30,11 +31,14 @@ class Transport(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.limits = (high, low)
 
+    def can_write_eof(self) -> bool:
+        return self.half_close
+
     def get_write_buffer_size(self) -> int:
         return self.unsent
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("pause_reading", "resume_reading", "close", "abort"):
+        if name in ("pause_reading", "resume_reading", "close", "abort", "write_eof"):
             return lambda: self.calls.append(name)
         return super().__getattribute__(name)
 
@@ -165,21 +169,38 @@ async def test_peer_that_asks_without_reading_is_not_read_from() -> None:
     assert transport.calls == ["pause_reading", "resume_reading"]
 
 
-async def test_closing_connection_is_closed_after_its_last_write() -> None:
+def refuse(connection: FakeConnection, data: bytes) -> None:
+    connection.output = b"no"
+    connection.closing = True
+
+
+@pytest.mark.parametrize(("half_close", "call"), [(True, "write_eof"), (False, "close")])
+async def test_closing_connection_is_closed_after_its_last_write(half_close: bool, call: str) -> None:
     link, transport, connection = Rig().open()
-
-    def refuse(connection: FakeConnection, data: bytes) -> None:
-        connection.output = b"no"
-        connection.closing = True
-
+    transport.half_close = half_close
     connection.answer = refuse
     link.data_received(b"nonsense")
     await end_of_turn()
     assert transport.writes == [b"no"]
-    assert transport.calls == ["close"]
+    assert transport.calls == [call]
     link.data_received(b"late")
     await end_of_turn()
-    assert transport.calls == ["close"]
+    assert transport.calls == [call]
+    assert connection.received == [b"nonsense"]
+    link.connection_lost(None)
+
+
+async def test_peer_that_does_not_close_its_side_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sievemq_broker.server.link.LINGER_SECONDS", 0.0)
+    link, transport, connection = Rig().open()
+    transport.unsent = READ_PAUSE + 1
+    connection.answer = refuse
+    link.data_received(b"nonsense")
+    await end_of_turn()
+    assert transport.calls == ["pause_reading", "write_eof", "resume_reading"]  # so that its end is noticed
+    async with asyncio.timeout(10):
+        while "abort" not in transport.calls:
+            await end_of_turn()
 
 
 async def test_end_of_stream_and_loss_reach_the_connection() -> None:

@@ -1,0 +1,78 @@
+"""Log records: of one form, whoever writes them; nothing is configured unless the process asks for it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from sievemq_broker import logs
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level)
+    yield
+    root.handlers[:], level = before[0], before[1]
+    root.setLevel(level)
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
+
+
+def test_without_configuration_records_are_ordinary(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        logs.get("server").info("thing.happened", port=7672, peer="a b 100%")
+    record = caplog.records[-1]
+    assert record.name == "sievemq_broker.server"
+    assert record.getMessage() == "thing.happened port=7672 peer='a b 100%'"
+
+
+def test_json_lines_are_alike_for_us_and_for_others(restored: None) -> None:
+    stream = io.StringIO()
+    logs.configure("info", json=True, stream=stream)
+    logs.get("server").info("thing.happened", port=7672)
+    logging.getLogger("some.library").warning("it said %s", "this")
+    ours, theirs = map(json.loads, stream.getvalue().splitlines())
+    assert (ours["event"], ours["port"], ours["level"], ours["logger"]) == (
+        "thing.happened",
+        7672,
+        "info",
+        "sievemq_broker.server",
+    )
+    assert (theirs["event"], theirs["level"], theirs["logger"]) == ("it said this", "warning", "some.library")
+    assert set(theirs) == {"event", "level", "logger", "timestamp"}
+    assert ours["timestamp"].endswith("Z")
+
+
+def test_exceptions_are_in_the_line(restored: None) -> None:
+    stream = io.StringIO()
+    logs.configure("info", json=True, stream=stream)
+    try:
+        raise ZeroDivisionError("a bug")
+    except ZeroDivisionError as error:
+        logs.get("server").error("thing.failed", exc_info=error)
+    line = json.loads(stream.getvalue())
+    assert "ZeroDivisionError: a bug" in line["exception"]
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_level_and_form_are_chosen(restored: None) -> None:
+    stream = io.StringIO()
+    logs.configure("warning", json=False, stream=stream)
+    logs.get("server").info("quiet")
+    logs.get("server").warning("loud", why="because")
+    assert "quiet" not in stream.getvalue()
+    assert "loud" in stream.getvalue()
+    assert "why=because" in stream.getvalue()
+
+
+def test_line_breaks_in_values_cannot_forge_lines(restored: None) -> None:
+    for json_lines in (True, False):
+        stream = io.StringIO()
+        logs.configure("info", json=json_lines, stream=stream)
+        logs.get("server").info("thing.happened", peer='x\n{"event": "forged"}')
+        assert stream.getvalue().count("\n") == 1
