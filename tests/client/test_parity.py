@@ -1,0 +1,125 @@
+"""The two APIs are one: same names, classes, methods and parameters; what waits is a coroutine function in aio."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+import sievemq
+import sievemq.aio
+
+SPECIAL = {"__enter__": "__aenter__", "__exit__": "__aexit__", "__iter__": "__aiter__"}
+#: Plain in aio because they are answered without the broker and without waiting for anybody. Everything else waits.
+LOCAL_PREFIXES = ("get_", "set_", "create_", "clear_", "property_exists", "durable", "broker")
+#: Methods of those names that wait all the same.
+WAITING = {
+    "Connection.create_session",
+    "Connection.set_client_id",
+    "ConnectionFactory.create_connection",
+    "ConnectionFactory.create_context",
+    "JMSContext.create_browser",
+    "JMSContext.create_consumer",
+    "JMSContext.create_context",
+    "JMSContext.create_durable_consumer",
+    "JMSContext.create_shared_consumer",
+    "JMSContext.create_shared_durable_consumer",
+    "JMSContext.create_temporary_queue",
+    "JMSContext.create_temporary_topic",
+    "JMSContext.set_client_id",
+    "Session.create_browser",
+    "Session.create_consumer",
+    "Session.create_durable_consumer",
+    "Session.create_durable_subscriber",
+    "Session.create_producer",
+    "Session.create_shared_consumer",
+    "Session.create_shared_durable_consumer",
+    "Session.create_temporary_queue",
+    "Session.create_temporary_topic",
+}
+#: Called by us, not by the application: whether they wait is the application's choice.
+LISTENERS = ("MessageListener", "ExceptionListener", "CompletionListener")
+
+NAMES = sorted(
+    name
+    for name in set(sievemq.__all__) | set(sievemq.aio.__all__)
+    if getattr(sievemq, name, None) is not getattr(sievemq.aio, name, None)
+)
+
+
+def public(kind: type[Any]) -> dict[str, Any]:
+    """Public members of a class, with those of its bases that are ours."""
+    members: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__.startswith("sievemq"):
+            members |= {name: value for name, value in vars(base).items() if not name.startswith("_")}
+    return members
+
+
+METHODS = [
+    pytest.param(name, method, id=f"{name}.{method}")
+    for name in NAMES
+    for method, value in public(getattr(sievemq, name)).items()
+    if inspect.isfunction(value)
+]
+
+
+def test_the_same_names_are_exported() -> None:
+    assert sorted(sievemq.__all__) == sorted(sievemq.aio.__all__)
+    assert {"Connection", "Session", "JMSContext", "QueueRequestor"} <= set(NAMES)
+
+
+def test_messages_destinations_and_exceptions_are_shared() -> None:
+    for name in set(sievemq.__all__) - set(NAMES):
+        assert getattr(sievemq, name) is getattr(sievemq.aio, name)
+    assert "Message" not in NAMES
+    assert "JMSException" not in NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_class_has_the_same_members_and_bases(name: str) -> None:
+    blocking, aio = getattr(sievemq, name), getattr(sievemq.aio, name)
+    assert sorted(public(blocking)) == sorted(public(aio))
+    ours = [base.__name__ for base in blocking.__mro__ if base.__module__.startswith("sievemq")]
+    assert [base.__name__ for base in aio.__mro__ if base.__module__.startswith("sievemq")] == ours
+    for plain, waiting in SPECIAL.items():
+        assert hasattr(blocking, plain) == hasattr(aio, waiting), plain
+        assert not hasattr(aio, plain)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_constructors_take_the_same(name: str) -> None:
+    """Of those that applications call; the others are made by methods."""
+    if name in ("ConnectionFactory", "QueueRequestor", "TopicRequestor"):
+        assert parameters(getattr(sievemq, name).__init__) == parameters(getattr(sievemq.aio, name).__init__)
+
+
+@pytest.mark.parametrize(("name", "method"), METHODS)
+def test_a_method_takes_the_same_parameters(name: str, method: str) -> None:
+    blocking, aio = getattr(getattr(sievemq, name), method), getattr(getattr(sievemq.aio, name), method)
+    assert parameters(blocking) == parameters(aio)
+
+
+@pytest.mark.parametrize(("name", "method"), METHODS)
+def test_a_method_has_a_docstring_in_both(name: str, method: str) -> None:
+    for api in (sievemq, sievemq.aio):
+        assert (getattr(getattr(api, name), method).__doc__ or "").strip()
+        assert (getattr(api, name).__doc__ or "").strip()
+
+
+@pytest.mark.parametrize(("name", "method"), METHODS)
+def test_what_waits_is_a_coroutine_function_and_nothing_else_is(name: str, method: str) -> None:
+    function = inspect.unwrap(getattr(getattr(sievemq.aio, name), method))
+    waits = inspect.iscoroutinefunction(function)
+    assert not inspect.iscoroutinefunction(getattr(getattr(sievemq, name), method))
+    if name in LISTENERS:
+        assert not waits
+    elif method.startswith(LOCAL_PREFIXES):
+        assert waits is (f"{name}.{method}" in WAITING)
+    else:
+        assert waits
+
+
+def parameters(function: Any) -> list[tuple[str, Any, Any]]:
+    return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
