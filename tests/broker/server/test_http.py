@@ -1,0 +1,313 @@
+"""The management port: health, metrics, API, console."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.server.http.console import REFRESH_SECONDS
+from sievemq_broker.server.server import Phase
+from sievemq_core.wire.commands import Command
+
+from .wire_client import DEADLINE, WireClient
+
+
+class Answer:
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self.status = response.status
+        self.headers = {name.lower(): value for name, value in response.getheaders()}
+        self.text = response.read().decode()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+def get(broker: EmbeddedBroker, path: str, method: str = "GET", **headers: str) -> Answer:
+    parts = urlsplit(broker.http_url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=DEADLINE)
+    try:
+        connection.request(method, path, headers=headers)
+        return Answer(connection.getresponse())
+    finally:
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(http=True) as broker:
+        yield broker
+
+
+@pytest.fixture
+def client(broker: EmbeddedBroker) -> Iterator[WireClient]:
+    """A client in a namespace of its own."""
+    number = len(broker.server.broker.namespaces)
+    with WireClient(broker.port, namespace=f"space{number}") as client:
+        client.namespace = f"space{number}"  # type: ignore[attr-defined]
+        yield client.open_session()
+
+
+# -- health -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
+def test_healthy(broker: EmbeddedBroker, path: str) -> None:
+    answer = get(broker, path)
+    assert answer.status == 200
+    assert answer.json["status"] in ("ok", "ready")
+
+
+def test_readiness_says_why_not(broker: EmbeddedBroker) -> None:
+    server = broker.server
+    broker.call(lambda _: setattr(server, "phase", Phase.DRAINING))
+    try:
+        answer = get(broker, "/readyz")
+        assert (answer.status, answer.json["reasons"]) == (503, ["draining"])
+        assert get(broker, "/livez").status == 200
+    finally:
+        broker.call(lambda _: setattr(server, "phase", Phase.READY))
+    limit = server.links.limit
+    broker.call(lambda _: setattr(server.links, "limit", 0))
+    try:
+        assert get(broker, "/readyz").json["reasons"] == ["all 0 connections are taken"]
+    finally:
+        broker.call(lambda _: setattr(server.links, "limit", limit))
+
+
+# -- API --------------------------------------------------------------------------------------------------------------
+
+
+def test_destinations_with_what_they_hold(broker: EmbeddedBroker, client: WireClient) -> None:
+    for _ in range(3):
+        client.send("queue:orders")
+    client.send("topic:prices").confirmed()
+    client.open_consumer("queue:orders", credit=1, selector="JMSPriority = 4").until(Command.DELIVER)
+    items = get(broker, f"/api/destinations?namespace={client.namespace}").json["items"]  # type: ignore[attr-defined]
+    queue, topic = items
+    assert (queue["destination"], queue["kind"]) == ("queue:orders", "queue")
+    assert (queue["depth"], queue["in_flight"], queue["scheduled"], queue["consumers"]) == (2, 1, 0, 1)
+    assert queue["enqueued"] == 3
+    assert (topic["destination"], topic["published"], topic["subscriptions"]) == ("topic:prices", 1, [])
+
+
+def test_consumers_with_their_selectors(broker: EmbeddedBroker, client: WireClient) -> None:
+    client.open_consumer("queue:orders", credit=7, selector="region = 'EU'")
+    client.open_consumer("topic:prices", credit=3, consumer=2, selector="price > 10")
+    rows = get(broker, f"/api/consumers?namespace={client.namespace}").json["items"]  # type: ignore[attr-defined]
+    assert [(row["destination"], row["selector"], row["credit"]) for row in rows] == [
+        ("queue:orders", "region = 'EU'", 7),
+        ("topic:prices", "price > 10", 3),
+    ]
+
+
+def test_connections_and_namespaces(broker: EmbeddedBroker, client: WireClient) -> None:
+    name = client.namespace  # type: ignore[attr-defined]
+    (row,) = get(broker, f"/api/connections?namespace={name}").json["items"]
+    assert (row["id"], row["sessions"], row["user"]) == (client.welcome[4], 1, None)
+    assert {"name": name, "destinations": 0, "connections": 1} in get(broker, "/api/namespaces").json["items"]
+
+
+def test_broker_overview(broker: EmbeddedBroker, client: WireClient) -> None:
+    facts = get(broker, "/api/broker").json
+    assert facts["incarnation"] == client.welcome[3]
+    assert (facts["phase"], facts["durable"], facts["url"]) == ("ready", False, broker.url)
+
+
+def test_lists_come_in_pages(broker: EmbeddedBroker, client: WireClient) -> None:
+    for number in range(5):
+        client.send(f"queue:q{number}")
+    client.confirmed()
+    path = f"/api/destinations?namespace={client.namespace}"  # type: ignore[attr-defined]
+    answer = get(broker, f"{path}&offset=3&limit=1").json
+    assert [item["destination"] for item in answer["items"]] == ["queue:q3"]
+    assert (answer["total"], answer["offset"]) == (5, 3)
+    assert get(broker, f"{path}&destination=queue:q4").json["total"] == 1
+    assert get(broker, f"{path}&kind=topic").json["total"] == 0
+
+
+@pytest.mark.parametrize("query", ["limit=-1", "limit=x", "offset=1e3", "offset=²", "limit=9999999999", "nonsense=1"])
+def test_bad_parameters_are_400_with_a_reason(broker: EmbeddedBroker, query: str) -> None:
+    answer = get(broker, f"/api/destinations?{quote(query, safe='=&')}")
+    assert answer.status == 400
+    assert answer.json["error"]["code"] == "bad_request"
+    assert answer.json["error"]["text"]
+
+
+def test_unknown_paths_and_methods(broker: EmbeddedBroker) -> None:
+    assert (get(broker, "/nope").status, get(broker, "/nope").json["error"]["code"]) == (404, "not_found")
+    answer = get(broker, "/api/broker", method="DELETE")
+    assert (answer.status, answer.json["error"]["code"]) == (405, "method_not_allowed")
+
+
+def test_fault_of_ours_is_a_500_without_a_traceback(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sievemq_broker.server.http.overview.broker", lambda server: 1 // 0)
+    answer = get(broker, "/api/broker")
+    assert answer.status == 500
+    assert answer.json["error"]["code"] == "internal"
+    assert "ZeroDivision" not in answer.text
+
+
+# -- metrics ----------------------------------------------------------------------------------------------------------
+
+
+def metric(broker: EmbeddedBroker, name: str, **labels: str) -> float:
+    """The sum of the samples of a metric that have these labels."""
+    answer = get(broker, "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    samples = [s for family in text_string_to_metric_families(answer.text) for s in family.samples]
+    found = [s.value for s in samples if s.name == name and labels.items() <= s.labels.items()]
+    assert found, f"no sample of {name} with {labels}"
+    return sum(found)
+
+
+def test_metrics_follow_the_messages(broker: EmbeddedBroker, client: WireClient) -> None:
+    of = {"namespace": client.namespace, "kind": "queue"}  # type: ignore[attr-defined]
+    for _ in range(4):
+        client.send("queue:a")
+    client.send("queue:b").confirmed().open_consumer("queue:a", credit=3)
+    for _ in range(3):
+        tag = client.until(Command.DELIVER)[2]
+    client.say(Command.ACKNOWLEDGE, 1, tag - 1, 0)
+    client.request(Command.PING)
+    assert metric(broker, "sievemq_messages_enqueued_total", **of) == 5
+    assert metric(broker, "sievemq_messages_delivered_total", **of) == 3
+    assert metric(broker, "sievemq_messages_acknowledged_total", **of) == 2
+    assert metric(broker, "sievemq_queue_messages", state="ready", **of) == 2
+    assert metric(broker, "sievemq_queue_messages", state="inflight", **of) == 1
+    assert metric(broker, "sievemq_consumers", **of) == 1
+    assert metric(broker, "sievemq_destinations", **of) == 2
+    assert metric(broker, "sievemq_connections") >= 1
+    assert metric(broker, "sievemq_received_bytes_total") > 0
+
+
+def test_counters_do_not_fall_when_destinations_go(broker: EmbeddedBroker, client: WireClient) -> None:
+    space = {"namespace": client.namespace}  # type: ignore[attr-defined]
+    address = client.request(Command.CREATE_TEMPORARY, False)[2]
+    topic = client.request(Command.CREATE_TEMPORARY, True)[2]
+    client.open_consumer(topic, credit=5, selector="JMSPriority = 4")
+    client.send(address).send(topic).until(Command.DELIVER)
+    names = ("enqueued", "published", "delivered")
+    before = [metric(broker, f"sievemq_messages_{name}_total", **space) for name in names]
+    assert before == [2, 1, 1]
+    client.request(Command.CLOSE_CONSUMER, 1, 1)
+    for text in (address, topic):
+        assert client.request(Command.DELETE_TEMPORARY, text)[0] == Command.OK
+    assert [metric(broker, f"sievemq_messages_{name}_total", **space) for name in names] == before
+    assert metric(broker, "sievemq_selector_matches_total", **space) >= 1
+
+
+def test_loop_lag_is_a_histogram_that_adds_up(broker: EmbeddedBroker) -> None:
+    assert metric(broker, "sievemq_event_loop_lag_seconds_bucket", le="+Inf") == metric(
+        broker, "sievemq_event_loop_lag_seconds_count"
+    )
+
+
+def test_labels_are_of_low_cardinality(broker: EmbeddedBroker, client: WireClient) -> None:
+    for number in range(50):
+        client.send(f"queue:many{number}")
+    client.confirmed()
+    text = get(broker, "/metrics").text
+    assert "many" not in text
+    assert client.welcome[4] not in text
+
+
+# -- console ----------------------------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """Checks that tags nest; collects text and tags."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def test_console_lists_queues_topics_and_consumers(broker: EmbeddedBroker, client: WireClient) -> None:
+    client.send("queue:orders").send("topic:prices").confirmed()
+    client.open_consumer("topic:prices", credit=1, selector="price > 10")
+    page = Page(get(broker, f"/?namespace={client.namespace}").text)  # type: ignore[attr-defined]
+    for word in ("queue:orders", "topic:prices", "price > 10", client.welcome[4]):
+        assert word in page.words
+
+
+HOSTILE = '<script>alert("x")</script>&\''
+
+
+def test_console_escapes_everything(broker: EmbeddedBroker) -> None:
+    with WireClient(broker.port, namespace=HOSTILE, hello=False) as client:
+        client.say(Command.HELLO, 1, HOSTILE, HOSTILE, None, HOSTILE, 0, HOSTILE, None, {})
+        client.until(Command.WELCOME)
+        selector = "region = '<script>alert(1)</script>'"
+        client.open_session().send(f"queue:{HOSTILE}").confirmed()
+        client.open_consumer(f"queue:{HOSTILE}", credit=1, selector=selector)
+        for path in ("/", f"/?namespace={quote(HOSTILE)}", f"/?namespace={quote(HOSTILE)}&refresh={quote(HOSTILE)}"):
+            answer = get(broker, path)
+            page = Page(answer.text)
+            assert "script" not in [tag for tag, _ in page.tags]
+            assert HOSTILE in page.words or f"queue:{HOSTILE}" in page.words
+
+
+def test_console_loads_nothing_from_elsewhere_and_allows_nothing(broker: EmbeddedBroker) -> None:
+    answer = get(broker, "/")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    for tag, attributes in Page(answer.text).tags:
+        for name in ("src", "href"):
+            assert (attributes.get(name) or "/").startswith("/"), (tag, attributes)
+    style = get(broker, "/console.css")
+    assert style.headers["content-type"].startswith("text/css")
+    assert "prefers-color-scheme: dark" in style.text
+    assert "url(" not in style.text
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [("", str(REFRESH_SECONDS)), ("?refresh=30", "30"), ("?refresh=0", None), ("?refresh=99999", "3600")],
+)
+def test_console_reloads_itself(broker: EmbeddedBroker, query: str, seconds: str | None) -> None:
+    tags = Page(get(broker, f"/{query}").text).tags
+    found = [attributes["content"] for _, attributes in tags if attributes.get("http-equiv") == "refresh"]
+    assert found == ([seconds] if seconds else [])
+
+
+# -- who may look -----------------------------------------------------------------------------------------------------
+
+
+def test_with_users_only_they_see_the_console_and_probes_stay_open() -> None:
+    with EmbeddedBroker(http=True, users={"anna": "rosebud"}) as broker:
+        for path in ("/", "/api/broker", "/console.css", "/nope"):
+            answer = get(broker, path)
+            assert answer.status == 401
+            assert answer.headers["www-authenticate"].startswith("Basic")
+            assert answer.json["error"]["code"] == "unauthorized"
+        for path in ("/livez", "/readyz", "/metrics"):
+            assert get(broker, path).status == 200
+        right = "Basic " + base64.b64encode(b"anna:rosebud").decode()
+        assert get(broker, "/api/broker", Authorization=right).status == 200
+        for wrong in ("Basic " + base64.b64encode(b"anna:wrong").decode(), "Basic !", "Bearer x", "Basic /w==", ""):
+            assert get(broker, "/api/broker", Authorization=wrong).status == 401
