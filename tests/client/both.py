@@ -14,9 +14,9 @@ awaited in aio is awaited in both worlds, what is plain there is plain in both::
         assert message.get_jms_redelivered()
 
 **How the blocking world works.** The proxy of a ``Session`` knows from ``sievemq.aio.Session`` which methods wait.
-Those run on a worker thread that belongs to the awaiting task: a task is a thread of control, here as there; ``api.task(…)``
-starts a second one. The others run where they are called. Results that are API objects get a proxy too; messages and
-temporary destinations stay themselves, but their ``acknowledge()`` and ``delete()`` can be awaited.
+Those run on a worker thread that belongs to the awaiting task: a task is a thread of control, here as there;
+``api.task(…)`` starts a second one. The others run where they are called. Results that are API objects get a proxy too;
+messages and temporary destinations stay themselves, but their ``acknowledge()`` and ``delete()`` can be awaited.
 
 **Listeners** may be plain or coroutine functions in both worlds. In the blocking one they run on the session's delivery
 thread, where a call such as ``await session.recover()`` runs on that very thread. A listener may await API calls and
