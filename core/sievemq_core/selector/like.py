@@ -113,6 +113,11 @@ class LikePattern:
         return first.runs[0][1] if first.runs and first.runs[0][0] == 0 else ""
 
     @property
+    def matches_all(self) -> bool:
+        """True for ``%`` alone."""
+        return self.minimum == 0 and len(self.segments) > 1
+
+    @property
     def exact(self) -> str | None:
         """The only text that matches, if there is only one."""
         return self.segments[0].plain if len(self.segments) == 1 else None

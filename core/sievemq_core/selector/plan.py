@@ -236,6 +236,8 @@ class _Planner:
                     return _one_of(subject, frozenset(filter(pattern.matches, MODES.values())), node.negated, holds)
                 if subject.type is FieldType.NUMBER:
                     return Always(not holds)
+                if node.negated and pattern.matches_all:  # FALSE on every text and, by D-04, on everything else
+                    return Always(False) if holds else _missing(subject, False)
                 return Matches(subject, pattern, node.negated, holds)
             case IsNull():
                 return _missing(_field(node.operand), holds is not node.negated)
@@ -273,6 +275,8 @@ class _Planner:
                 return Always(False)
             if isinstance(left, Field) and left.type is FieldType.MODE:  # D-13: two values, so a set of them says all
                 return _one_of(left, _modes(op, right.value), False, holds)
+            if _is_never_true(op, left, right.value):
+                return Always(False) if holds else _missing(left, False)
             if strict and isinstance(left, Field) and left.type is not FieldType.PROPERTY:
                 strict = False  # D-16: beside a header field a literal takes the field's type
         else:
@@ -375,6 +379,19 @@ def _compared(op: str, left: PropertyValue, right: PropertyValue, strict: bool) 
     if strict and constant_letter(left) != constant_letter(right):
         return False
     return is_true(op, left, right)
+
+
+def _is_never_true(op: str, left: Value, constant: PropertyValue) -> bool:
+    """True if the types alone say that the comparison is FALSE, unless NULL is involved (D-04)."""
+    is_number = not isinstance(constant, str | bool)
+    if not is_number and op not in ("=", "<>"):
+        return True  # the checker refuses it; strings and booleans have no order
+    if isinstance(left, Compute):
+        return not is_number
+    return isinstance(left, Field) and (
+        (left.type is FieldType.NUMBER and not is_number)
+        or (left.type is FieldType.TEXT and not isinstance(constant, str))
+    )
 
 
 def _modes(op: str, other: PropertyValue) -> frozenset[str]:

@@ -102,6 +102,9 @@ class _Code:
 
     # -- tests --------------------------------------------------------------------------------------------------
 
+    # A field counts as fetched from the moment it is asked for. So whatever a method asks for must get into the code,
+    # and a value used twice must get there first where it is certain to be evaluated.
+
     def _test(self, test: plan.Test) -> ast.expr:
         match test:
             case plan.Always():
@@ -152,8 +155,6 @@ class _Code:
             return self._against_plain(op, left, constant, holds)
         number = cast("int | float", constant)
         plain = syntax.constant(float(number) if isinstance(number, float) else int(number))
-        if kind is FieldType.TEXT:  # D-04: unlike
-            return syntax.is_none(self._value(left), False) if not holds else syntax.constant(False)
         direct = _is_direct(number, exact_only=kind is FieldType.NUMBER)
         operator = _OPERATORS[op]
         if kind is FieldType.NUMBER and direct:
@@ -176,7 +177,7 @@ class _Code:
         return syntax.both(syntax.is_none(first, False), syntax.negated(definite))
 
     def _against_plain(self, op: str, left: plan.Value, constant: str | bool, holds: bool) -> ast.expr:
-        """A string or boolean constant; ``=`` and ``<>`` only."""
+        """A string or boolean constant; the plan holds no other operators for them than ``=`` and ``<>``."""
         first, again = self._used_twice(left)
         if isinstance(constant, str):
             equal, unequal, kind = ast.Eq(), ast.NotEq(), "str"
@@ -186,8 +187,6 @@ class _Code:
             if holds:
                 return syntax.compare(first, equal, syntax.constant(constant))
             return syntax.both(syntax.is_none(first, False), syntax.compare(again, unequal, syntax.constant(constant)))
-        if op != "<>":
-            return syntax.constant(False) if holds else syntax.is_none(first, False)
         if holds:
             return syntax.both(syntax.type_is(first, kind), syntax.compare(again, unequal, syntax.constant(constant)))
         unlike = syntax.negated(syntax.type_is(again, kind))
@@ -253,17 +252,17 @@ class _Code:
         match = self._pattern(test.pattern, again)
         if test.holds:
             if match is None:  # '%' alone
-                return syntax.constant(False) if test.negated else is_text
+                return is_text
             return syntax.both(is_text, syntax.negated(match) if test.negated else match)
         # FALSE: not NULL, and not TRUE; on what is no string the operation is false, negated or not (D-04)
         present = syntax.is_none(first, False)
         unlike = syntax.negated(syntax.type_is(again, "str"))
         if match is None:
-            return present if test.negated else syntax.both(present, unlike)
+            return syntax.both(present, unlike)
         return syntax.both(present, syntax.either(unlike, match if test.negated else syntax.negated(match)))
 
     def _pattern(self, pattern: LikePattern, text: ast.expr) -> ast.expr | None:
-        """Code that matches `text`, which is a str; None if every text matches."""
+        """Code that matches `text`, which is a str; None if every text matches (the plan knows no NOT LIKE '%')."""
         if pattern.exact is not None:
             return syntax.compare(text, ast.Eq(), syntax.constant(pattern.exact))
         plain = [segment.plain for segment in pattern.segments]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast as python_ast
 import random
+import re
 from typing import Any
 
 import pytest
@@ -305,6 +307,56 @@ def test_the_plan_of_a_formula_follows_kleene(data: st.DataObject) -> None:
     assert selector is not None
     assert selector.evaluate({"t": True, "f": False}, ()) is expected
     assert selector.function({"t": True, "f": False}, ()) is (expected is True)
+
+
+def check_assignments(source: str) -> None:
+    """Every local name is assigned wherever it is read, whichever way the evaluation goes."""
+    function = python_ast.parse(source).body[0]
+    assert isinstance(function, python_ast.FunctionDef)
+    certain = {"properties", "headers"}
+
+    def visit(node: python_ast.AST, known: set[str]) -> set[str]:
+        """What is assigned after `node`, given what is before."""
+        if isinstance(node, python_ast.BoolOp):
+            after = known = visit(node.values[0], known)
+            for value in node.values[1:]:
+                known = visit(value, known)
+            return after
+        if isinstance(node, python_ast.IfExp):
+            known = visit(node.test, known)
+            return visit(node.body, known) & visit(node.orelse, known)
+        if isinstance(node, python_ast.Name) and re.fullmatch(r"[vr]\d+|c", node.id):
+            if isinstance(node.ctx, python_ast.Load):
+                assert node.id in known, (node.id, source)
+            else:
+                known = known | {node.id}
+        fields = (
+            [node.value, node.target] if isinstance(node, python_ast.NamedExpr) else python_ast.iter_child_nodes(node)
+        )
+        for child in fields:
+            known = visit(child, known)
+        return known
+
+    for statement in function.body:
+        if isinstance(statement, python_ast.Assign):
+            certain = visit(statement.targets[0], visit(statement.value, certain))
+        else:
+            visit(statement, certain)
+
+
+def check_fetches(source: str) -> None:
+    """No field is fetched at two places (JMSCorrelationID's fetch names its position once as well)."""
+    fetches = re.findall(r"properties\.get\('(\w+)'\)|headers\[(\d+)\]", source)
+    assert len(fetches) == len(set(fetches)), source
+
+
+@settings(max_examples=600)
+@given(conditions, st.sampled_from(["jakarta", "ibm-mq"]))
+def test_generated_code_cannot_miss_a_variable(tree: Node, dialect: str) -> None:
+    """D-14: by analysis of the code and not by luck with messages. Few names, so that they repeat."""
+    source = compiled(tree, dialect).source
+    check_assignments(source)
+    check_fetches(source)
 
 
 # -- text -----------------------------------------------------------------------------------------------------------
