@@ -70,3 +70,14 @@ def test_a_quick_start_program_is_short() -> None:
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", README))))
 def test_every_link_leads_somewhere(link: str) -> None:
     assert link.startswith("https://") or (ROOT / link).exists()
+
+
+def test_the_index_of_the_documents_lists_every_one() -> None:
+    docs = ROOT / "docs"
+    listed = set(re.findall(r"\]\(([^)#]+)\)", (docs / "README.md").read_text(encoding="utf-8")))
+    listed |= {
+        f"decisions/{name}" for name in re.findall(r"\]\((0[^)]+)\)", (docs / "decisions/README.md").read_text())
+    }
+    written = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")} - {"README.md"}
+    assert written <= listed
+    assert all((docs / link).exists() for link in listed)
