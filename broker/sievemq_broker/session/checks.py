@@ -24,6 +24,7 @@ __all__ = [
     "the_selector",
     "the_session",
     "too_much_credit",
+    "undelivered",
     "unknown",
 ]
 

@@ -22,6 +22,7 @@ from sievemq_broker.session.checks import (
     the_selector,
     the_session,
     too_much_credit,
+    undelivered,
     unknown,
 )
 from sievemq_broker.session.handshake import on_hello
@@ -45,6 +46,7 @@ _MAX_CONSUMER_ID = 2**32 - 1  # as wide as the head of a DELIVER is
 
 # A few bytes of BROWSE ask for half a MiB: thousands of them in one read must not be answered from memory all at once.
 _UNREAD_PAGES = 64 * 1024 * 1024
+_MAX_WANTS = 100  # a client waits once per consumer and thread; who asks more often has lost count
 
 # -- the connection ---------------------------------------------------------------------------------------------------
 
@@ -103,7 +105,7 @@ def on_open_session(connection: BrokerConnection, command: CommandFields, now: i
         raise RequestError(
             f"a connection may have {limit} sessions; close those that are done", ErrorCode.RESOURCE_ALLOCATION
         )
-    connection.sessions[session_id] = Session(session_id, SessionMode(mode), connection.settings.staged_bytes)
+    connection.sessions[session_id] = Session(session_id, SessionMode(mode), connection.staged)
     connection.answer(request)
 
 
@@ -173,6 +175,8 @@ def on_close_consumer(connection: BrokerConnection, command: CommandFields, now:
             raise unknown("consumer", consumer_id)
         connection.answer(request)  # the broker closed it first (CLO-01)
         return
+    if handed > consumer.tag:
+        raise undelivered(consumer_id, handed, consumer.tag)
     connection.want_settled(consumer_id)
     consumer.close(handed, now)
     if consumer.unacknowledged:
@@ -203,6 +207,11 @@ def on_want(connection: BrokerConnection, command: CommandFields, now: int) -> N
         if request:
             connection.answer(request)  # nothing will come: the same answer as from an empty queue
         return
+    waiting = connection.wants.get(consumer_id)
+    if waiting is not None and len(waiting) >= _MAX_WANTS:
+        raise RequestError(
+            f"consumer {consumer_id} has {_MAX_WANTS} WANTs that are not answered yet", ErrorCode.RESOURCE_ALLOCATION
+        )
     settled = consumer.want(now)
     if request:
         if settled:

@@ -17,6 +17,7 @@ from sievemq_broker.session.commands import HANDLERS
 from sievemq_broker.session.outbox import Outbox
 from sievemq_broker.session.services import Identity, Services
 from sievemq_broker.session.session import Session
+from sievemq_broker.session.transaction import StagedBytes
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_core.wire.connection import State, WireConnection
@@ -64,6 +65,7 @@ class BrokerConnection:
         "services",
         "sessions",
         "settings",
+        "staged",
         "temporaries",
         "unconfirmed",
         "wants",
@@ -84,6 +86,8 @@ class BrokerConnection:
         self.identity = Identity()
         self.client_id: str | None = None
         self.sessions: dict[int, Session] = {}
+        #: Memory of all their transactions.
+        self.staged = StagedBytes(self.settings.staged_bytes)
         #: Consumers of all sessions by id, and the session of each. `retired` are closed but still hold messages of
         #: their session (ACK-19).
         self.consumers: dict[int, Consumer] = {}
@@ -365,6 +369,9 @@ class BrokerConnection:
         if self._gone:
             return
         self._gone = True
+        if handed is not None:
+            for consumer_id in tuple(self.wants):
+                self.want_settled(consumer_id)
         # Nothing is delivered to this connection any more; otherwise what one consumer gives back would go to its
         # sisters, and be counted as delivered once more.
         self.outbox.shut()

@@ -38,7 +38,7 @@ class Outbox:
         high: bytes of waiting output above which no more deliveries are taken.
     """
 
-    __slots__ = ("_append", "_high", "_owner", "_wire", "awake", "paused", "starved", "writable")
+    __slots__ = ("_append", "_high", "_owner", "_wire", "awake", "over", "paused", "starved", "writable")
 
     def __init__(self, wire: WireConnection, owner: OutboxOwner, high: int) -> None:
         self._wire = wire
@@ -50,6 +50,8 @@ class Outbox:
         self.paused = False
         #: Deliveries were held back since the last resume.
         self.starved = False
+        #: The connection has ended.
+        self.over = False
         #: Somebody will call data_to_send anyway; nobody needs to be woken.
         self.awake = False
 
@@ -71,15 +73,18 @@ class Outbox:
 
     def recall(self, consumer_id: int, tags: Sequence[int]) -> None:
         """Ask the client to give back what it has only buffered (D-23)."""
-        self.send(Command.RECALL, consumer_id, tuple(tags))
+        if not self.over:
+            self.send(Command.RECALL, consumer_id, tuple(tags))
 
     def closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
         """The consumer is gone: its destination was deleted, or an administrator closed it."""
-        self._owner.consumer_closed(consumer_id, code, text)
+        if not self.over:
+            self._owner.consumer_closed(consumer_id, code, text)
 
     def settled(self, consumer_id: int) -> None:
         """A WANT of this consumer is answered: what could be delivered has been."""
-        self._owner.want_settled(consumer_id)
+        if not self.over:
+            self._owner.want_settled(consumer_id)
 
     # -- the connection's side ----------------------------------------------------------------------------------------
 
@@ -96,6 +101,7 @@ class Outbox:
         self.writable = False
 
     def shut(self) -> None:
-        """The connection is over: nothing more is taken. Nobody is woken for it either."""
+        """The connection is over: the domain's words are not passed on any more, and nobody is woken for it. While its
+        consumers are closed one by one, what the first gives back may well lead to asking the others for theirs."""
         self.writable = self.starved = False
-        self.awake = True
+        self.over = self.awake = True

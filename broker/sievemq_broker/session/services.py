@@ -57,7 +57,7 @@ class SessionSettings:
         max_sessions: sessions of one connection.
         max_consumers: consumers of one session.
         max_temporaries: temporary destinations of one connection.
-        staged_bytes: one transaction may send (packed envelopes).
+        staged_bytes: the open transactions of one connection may hold (packed envelopes).
         page_messages: most messages in one page of BROWSE, whatever the client asks for.
         outbox_high: waiting output above which the connection's consumers count as having no credit.
     """

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.session.transaction import Transaction
+from sievemq_broker.session.transaction import StagedBytes, Transaction
 
 __all__ = ["Session", "SessionMode"]
 
@@ -26,12 +26,12 @@ class Session:
     Args:
         session_id: the client's number for it.
         mode: acknowledgement mode.
-        staged_bytes: limit of its transactions.
+        staged: memory of the connection's transactions.
     """
 
     __slots__ = ("confirmed", "consumers", "id", "mode", "sent", "transaction", "unconfirmed")
 
-    def __init__(self, session_id: int, mode: SessionMode, staged_bytes: int) -> None:
+    def __init__(self, session_id: int, mode: SessionMode, staged: StagedBytes) -> None:
         self.id = session_id
         self.mode = mode
         #: Consumers by id, closed ones included while they hold messages of the session (ACK-19).
@@ -40,7 +40,7 @@ class Session:
         self.sent = self.confirmed = 0
         #: True while it waits in its connection's list to be confirmed.
         self.unconfirmed = False
-        self.transaction = Transaction(staged_bytes) if mode is SessionMode.TRANSACTED else None
+        self.transaction = Transaction(staged) if mode is SessionMode.TRANSACTED else None
 
     def acknowledge(self, handed: Mapping[int, int], now: int) -> None:
         """Everything the application has seen of every consumer is consumed (ACK-05)."""

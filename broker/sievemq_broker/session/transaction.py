@@ -5,7 +5,17 @@ from __future__ import annotations
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.envelope import Envelope
 
-__all__ = ["Transaction"]
+__all__ = ["StagedBytes", "Transaction"]
+
+
+class StagedBytes:
+    """Packed bytes that all open transactions of one connection hold, and may hold."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
 
 
 class Transaction:
@@ -15,13 +25,13 @@ class Transaction:
     the failed commit itself, begins a fresh one (TXN-01).
 
     Args:
-        limit: bytes of packed envelopes that may be staged.
+        memory: what the connection's transactions share.
     """
 
-    __slots__ = ("_limit", "bytes", "doom", "staged")
+    __slots__ = ("_memory", "bytes", "doom", "staged")
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, memory: StagedBytes) -> None:
+        self._memory = memory
         self.staged: list[tuple[str, Envelope]] = []
         self.bytes = 0
         #: Why the transaction cannot be committed any more.
@@ -33,22 +43,25 @@ class Transaction:
         Raises:
             RequestError: RESOURCE_ALLOCATION, the staged messages would pass the limit.
         """
-        size = self.bytes + len(envelope.packed)
-        if size > self._limit:
+        size = len(envelope.packed)
+        memory = self._memory
+        if memory.used + size > memory.limit:
             raise RequestError(
-                f"a transaction may send {self._limit} bytes before its commit; commit more often",
+                f"the transactions of a connection may hold {memory.limit} bytes of sends; commit more often",
                 ErrorCode.RESOURCE_ALLOCATION,
             )
-        self.bytes = size
+        memory.used += size
+        self.bytes += size
         self.staged.append((address, envelope))
 
     def fail(self, error: SieveError) -> None:
         """A send of this transaction failed: it can only be rolled back now. Frees what was staged."""
-        self.doom = self.doom or error
-        self.staged.clear()
+        self.clear()
+        self.doom = error
 
     def clear(self) -> None:
         """Forget everything: a new transaction begins."""
+        self._memory.used -= self.bytes
         self.staged = []
         self.bytes = 0
         self.doom = None

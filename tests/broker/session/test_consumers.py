@@ -370,6 +370,60 @@ def test_clo_06_want_is_answered_when_the_waiter_itself_closes(world: World, end
     assert other.broker.wants == {}
 
 
+def test_too_many_unanswered_wants_are_refused(world: World) -> None:
+    client, other = world.client(), world.client()
+    idle = client.consumer(client.session(), credit=1)
+    idle.answers_recall = False
+    client.send(idle.session, "a")
+    waiter = other.consumer(other.session(), credit=1)
+    requests = [other.request(Command.WANT, waiter.id) for _ in range(100)]
+    assert other.refused(Command.WANT, waiter.id)[0] == ErrorCode.RESOURCE_ALLOCATION
+    client.say(Command.RELEASE, idle.id, ())
+    assert all(other.answer_to(request) for request in requests)
+
+
+def test_goodbye_answers_the_wants_that_are_open(world: World) -> None:
+    client, other = world.client(), world.client()
+    idle = client.consumer(client.session(), credit=1)
+    idle.answers_recall = False
+    client.send(idle.session, "a")
+    waiter = other.consumer(other.session(), credit=1)
+    want = other.request(Command.WANT, waiter.id)
+    assert other.ask(Command.GOODBYE, ()) is None
+    assert other.answer_to(want) == (Command.OK, want, None)
+
+
+@pytest.mark.parametrize("end", ["drop", "break", "goodbye"])
+def test_a_connection_that_ends_is_not_asked_to_release(world: World, end: str) -> None:
+    """While it gives back what it holds, others that wait would have it asked for the rest."""
+    client, other = world.client(), world.client()
+    held = [client.consumer(client.session(CLIENT), credit=1) for _ in range(4)]
+    client.send(held[0].session, *"abcd")
+    for consumer in held:
+        consumer.answers_recall = False
+    waiters = [other.consumer(other.session(), credit=1) for _ in range(3)]
+    requests = [other.request(Command.WANT, waiter.id) for waiter in waiters]
+    client.take(Command.RECALL)
+    if end == "drop":
+        client.drop()
+    elif end == "break":
+        client.raw(b"\x00\x00\x00\x00")
+    else:
+        client.ask(Command.GOODBYE, ())
+    assert client.take(Command.RECALL) == []
+    assert all(other.answer_to(request) for request in requests)
+    assert sum(len(waiter.all()) for waiter in waiters) == 3
+    assert len(other.browse()) == 1
+
+
+def test_closing_with_a_tag_that_was_never_delivered_is_fatal(world: World) -> None:
+    client = world.client()
+    consumer = client.consumer(client.session())
+    client.request(Command.CLOSE_CONSUMER, consumer.id, 1)
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
+
+
 # -- closed by the broker ---------------------------------------------------------------------------------------------
 
 

@@ -172,6 +172,24 @@ def test_txn_09_staged_bytes_are_limited() -> None:
     client.send(session, "c", body=b"x" * 600)
     client.commit(session)
     assert len(client.browse()) == 1
+    assert client.broker.staged.used == 0
+
+
+def test_staged_bytes_are_those_of_all_transactions_of_the_connection() -> None:
+    world = World(SessionSettings(staged_bytes=1000))
+    client, other = world.client(), world.client()
+    one, two = client.session(TRANSACTED), client.session(TRANSACTED)
+    client.send(one, "a", body=b"x" * 600)
+    client.send(two, "b", body=b"x" * 600)
+    assert client.take(Command.SEND_FAILED)[0][1:4] == (two, 1, ErrorCode.RESOURCE_ALLOCATION)
+    other.send(other.session(TRANSACTED), "c", body=b"x" * 600)
+    assert other.take(Command.SEND_FAILED) == []
+    client.ask(Command.CLOSE_SESSION, one, ())
+    assert client.broker.staged.used == 0
+    client.rollback(two)
+    client.send(two, "b", body=b"x" * 600)
+    client.commit(two)
+    assert len(client.browse()) == 1
 
 
 def test_txn_09_a_destination_that_vanished_before_commit(world: World) -> None:
