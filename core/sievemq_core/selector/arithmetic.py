@@ -123,7 +123,15 @@ def _hold(value: int, kind: type) -> int:
     return (value + 2**31) % 2**32 - 2**31
 
 
+#: Below this in size a plain int certainly is a JMS int.
+_SAFE = 2**31
+
+
 def _computed(left: Number, right: Number, compute: Callable[[Number, Number], Number]) -> Number:
+    if type(left) is int and type(right) is int:
+        result = compute(left, right)
+        if -_SAFE < left < _SAFE and -_SAFE < right < _SAFE and -_SAFE < result < _SAFE:
+            return result  # ints that do not wrap: nearly all there are
     left, right, kind = _unify(left, right)
     result = compute(left, right)
     if kind is float:
@@ -133,10 +141,16 @@ def _computed(left: Number, right: Number, compute: Callable[[Number, Number], N
     return _hold(int(result), kind)
 
 
+#: Operands of an operation that Python's own operators compute as Java does: in double precision.
+_DOUBLE = frozenset(
+    (left, right) for left in NUMBERS for right in NUMBERS if float in (left, right) and Float not in (left, right)
+)
+
+
 def add(left: PropertyValue, right: PropertyValue) -> Number | None:
     """``left + right``."""
-    if type(left) is float and type(right) is float:
-        return left + right
+    if (type(left), type(right)) in _DOUBLE:
+        return left + right  # type: ignore[operator,return-value]  # a double and a number, as just tested
     if type(left) in NUMBERS and type(right) in NUMBERS:
         return _computed(left, right, operator.add)  # type: ignore[arg-type]  # numbers, as just tested
     return None
@@ -144,8 +158,8 @@ def add(left: PropertyValue, right: PropertyValue) -> Number | None:
 
 def subtract(left: PropertyValue, right: PropertyValue) -> Number | None:
     """``left - right``."""
-    if type(left) is float and type(right) is float:
-        return left - right
+    if (type(left), type(right)) in _DOUBLE:
+        return left - right  # type: ignore[operator,return-value]  # a double and a number, as just tested
     if type(left) in NUMBERS and type(right) in NUMBERS:
         return _computed(left, right, operator.sub)  # type: ignore[arg-type]  # numbers, as just tested
     return None
@@ -153,8 +167,8 @@ def subtract(left: PropertyValue, right: PropertyValue) -> Number | None:
 
 def multiply(left: PropertyValue, right: PropertyValue) -> Number | None:
     """``left * right``."""
-    if type(left) is float and type(right) is float:
-        return left * right
+    if (type(left), type(right)) in _DOUBLE:
+        return left * right  # type: ignore[operator,return-value]  # a double and a number, as just tested
     if type(left) in NUMBERS and type(right) in NUMBERS:
         return _computed(left, right, operator.mul)  # type: ignore[arg-type]  # numbers, as just tested
     return None

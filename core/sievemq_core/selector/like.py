@@ -33,17 +33,19 @@ class Segment:
 
     length: int
     runs: tuple[tuple[int, str], ...]
+    #: The text, if there is no ``_`` in it.
+    plain: str | None = field(init=False)
 
-    @property
-    def plain(self) -> str | None:
-        """The text, if there is no ``_`` in it."""
-        if not self.runs:
-            return "" if self.length == 0 else None
-        return self.runs[0][1] if len(self.runs[0][1]) == self.length else None
+    def __post_init__(self) -> None:
+        first = self.runs[0][1] if self.runs else ""
+        object.__setattr__(self, "plain", first if len(first) == self.length else None)
 
     def fits(self, text: str, at: int) -> bool:
         """True if the segment stands at that place; the caller sees to it that there is room."""
-        return all(text.startswith(run, at + offset) for offset, run in self.runs)
+        for offset, run in self.runs:  # noqa: SIM110  # all() with a generator takes three times as long
+            if not text.startswith(run, at + offset):
+                return False
+        return True
 
     def find(self, text: str, start: int, end: int) -> int:
         """The leftmost place of the segment inside ``text[start:end]``, or -1."""

@@ -27,7 +27,7 @@ __all__ = [
     "type_is",
 ]
 
-_AT: Any = {"lineno": 1, "col_offset": 0}
+_AT: Any = {"lineno": 2, "col_offset": 4}  # the one line below "def"
 _LOAD, _STORE = ast.Load(), ast.Store()
 _AND, _OR, _NOT = ast.And(), ast.Or(), ast.Not()
 _IS, _IS_NOT = ast.Is(), ast.IsNot()
@@ -108,7 +108,12 @@ def function(name: str, parameters: list[str], body: list[ast.stmt], result: ast
     arguments = ast.arguments([], [ast.arg(parameter, **_AT) for parameter in parameters], None, [], [], None, [])
     # by keyword, because the positional form of FunctionDef differs between Python versions
     definition = ast.FunctionDef(
-        name=name, args=arguments, body=[*body, ast.Return(result, **_AT)], decorator_list=[], **_AT
+        name=name,
+        args=arguments,
+        body=[*body, ast.Return(result, **_AT)],
+        decorator_list=[],
+        lineno=1,
+        col_offset=0,
     )
     if "type_params" in definition._fields:  # Python 3.12
         definition.type_params = []  # type: ignore[attr-defined,unused-ignore]

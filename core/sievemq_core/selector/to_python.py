@@ -56,8 +56,9 @@ def make_function(test: plan.Test) -> Matcher:
 
 
 def make_source(test: plan.Test) -> str:
-    """The Python text that the compiled function corresponds to."""
-    return ast.unparse(_Code().function(test)) + "\n"
+    """The Python text that the compiled function corresponds to: its head, and one line that does everything."""
+    head, *body = ast.unparse(_Code().function(test)).splitlines()
+    return f"{head}\n    {'; '.join(line.strip() for line in body)}\n"
 
 
 class _Source:
@@ -275,6 +276,13 @@ class _Code:
                 return syntax.method(text, "endswith", syntax.constant(tail))
             case ["", str() as part, ""]:
                 return syntax.compare(syntax.constant(part), ast.In(), text)
+            case [str() as head, str() as tail]:  # the length first: 'aba' must not match 'ab%ba'
+                size = syntax.call(syntax.load("len"), text)
+                return syntax.both(
+                    syntax.compare(size, ast.GtE(), syntax.constant(pattern.minimum)),
+                    syntax.method(text, "startswith", syntax.constant(head)),
+                    syntax.method(text, "endswith", syntax.constant(tail)),
+                )
         name = self._patterns.setdefault(pattern, f"pattern{len(self._patterns)}")
         return syntax.call(self._global(name, pattern.matches), text)
 

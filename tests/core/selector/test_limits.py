@@ -1,0 +1,153 @@
+"""Hostile input is refused, or handled, in bounded time: each of these ends at once or the test run would not end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from sievemq_core.limits import MAX_SELECTOR_CHARS, MAX_SELECTOR_DEPTH, MAX_SELECTOR_NODES
+from sievemq_core.selector import SelectorError, compile_selector
+from sievemq_core.selector.compiled import CompiledSelector
+
+
+def valid(text: str) -> CompiledSelector:
+    selector = compile_selector(text)
+    assert selector is not None
+    return selector
+
+
+def test_characters() -> None:
+    text = "a = 1".ljust(MAX_SELECTOR_CHARS)
+    assert valid(text).canonical == "a = 1"
+    with pytest.raises(SelectorError, match="at most 65,536"):
+        compile_selector(text + " ")
+
+
+def test_nodes() -> None:
+    """The OR, the comparison, its name and its constant each count."""
+    terms = (MAX_SELECTOR_NODES - 1) // 3
+    text = " OR ".join(f"a{n} = {n}" for n in range(terms))
+    selector = valid(text)
+    assert selector.function({f"a{terms - 1}": terms - 1}, ())
+    assert not selector.function({"a0": 1}, ())
+    with pytest.raises(SelectorError, match="too large") as caught:
+        compile_selector(f"{text} OR x = 1 OR y = 2")
+    assert "IN" in str(caught.value)
+
+
+def test_ten_thousand_terms_are_refused() -> None:
+    with pytest.raises(SelectorError, match="too large"):
+        compile_selector("OR ".join(["a=1 "] * 8_000))
+
+
+def test_a_long_list_counts_its_items() -> None:
+    items = ", ".join(f"'{n}'" for n in range(MAX_SELECTOR_NODES - 2))
+    assert valid(f"a IN ({items})").function({"a": "4000"}, ())
+    with pytest.raises(SelectorError, match="too large"):
+        compile_selector(f"a IN ({items}, 'one', 'two')")
+
+
+def test_parentheses() -> None:
+    depth = MAX_SELECTOR_DEPTH
+    assert valid("(" * depth + "a = 1" + ")" * depth).canonical == "a = 1"
+    for count in (depth + 1, 5_000, 30_000):
+        with pytest.raises(SelectorError, match="deeper than 100"):
+            compile_selector("(" * count + "a = 1" + ")" * count)
+        with pytest.raises(SelectorError, match="deeper than 100"):
+            compile_selector("(" * count)
+
+
+DEEP: dict[str, Callable[[int], str]] = {
+    "NOT": lambda n: "NOT " * n + "a",
+    "NOT in parentheses": lambda n: "NOT (" * n + "a" + ")" * n,
+    "signs": lambda n: "- " * n + "a = 1",
+    "AND and OR in turn": lambda n: "a AND (b OR (" * (n // 2) + "c" + "))" * (n // 2),
+    "a sum": lambda n: "a" + " + 1" * n + " = 1",
+    "a sum to the right": lambda n: "(1 + " * n + "a" + ")" * n + " = 1",
+    "products in sums": lambda n: "(1 + 2 * " * (n // 2) + "a" + ")" * (n // 2) + " = 1",
+    "bounds": lambda n: "a BETWEEN 1 AND 1 + (" * (n // 3) + "a" + ")" * (n // 3),
+    "everything": lambda n: "NOT (a OR b AND 1 = 1 + 2 * - (" * (n // 7) + "c" + "))" * (n // 7),
+}
+
+
+@pytest.mark.parametrize("shape", DEEP)
+def test_depth(shape: str) -> None:
+    """Below the limit everything works, however the levels are made; above it nothing recurses."""
+    text = DEEP[shape](90)
+    try:
+        selector = valid(text)
+    except SelectorError as error:  # "bounds", "everything": not well-typed, but found out without trouble
+        assert "nested" not in str(error)  # noqa: PT017  # a statement about the error, if there is one
+    else:
+        assert selector.function({"a": True, "b": True, "c": True}, ()) in (True, False)
+        assert selector.source
+        assert valid(selector.canonical).canonical == selector.canonical
+    for count in (400, 20_000):
+        with pytest.raises(SelectorError, match=r"nested deeper|too large|characters"):
+            compile_selector(DEEP[shape](count))
+
+
+def test_a_chain_is_one_level() -> None:
+    text = " AND ".join(["a = 1 OR b = 2"] * 500)
+    assert valid(text).function({"a": 1}, ())
+
+
+def test_a_caller_deep_in_its_own_stack_gets_an_error_and_not_a_crash() -> None:
+    def deeper(levels: int) -> str:
+        if levels:
+            return deeper(levels - 1)
+        try:
+            compile_selector("NOT (" * 49 + "a = 12345" + ")" * 49)
+        except (SelectorError, RecursionError) as error:
+            return type(error).__name__
+        return "compiled"
+
+    outcomes = {deeper(sys.getrecursionlimit() - spare) for spare in (120, 200, 300, 400)}
+    assert outcomes <= {"SelectorError", "compiled"}
+
+
+HOSTILE = {
+    "digits": "a = " + "9" * 60_000,
+    "hexadecimal": "a = 0x" + "A" * 60_000,
+    "hexadecimal floating": "a = 0x" + "A" * 30_000 + "." + "A" * 30_000,
+    "binary": "a = 0b" + "1" * 60_000,
+    "octal": "a = 0" + "7" * 60_000,
+    "underscores": "a = 1" + "_" * 60_000,
+    "underscores and digits": "a = 1" + "_1" * 30_000 + "_",
+    "exponent": "a = 1E" + "9" * 60_000,
+    "many minus signs": "a = " + "-" * 60_000,
+    "a string of quotes": "a = " + "'" * 60_001,
+    "an open string": "a = '" + "''" * 30_000,
+    "a wrong header field": "JMS" + "x" * 60_000 + " = 1",
+    "commas": "a IN (" + "," * 60_000,
+    "BETWEEN": "a BETWEEN 1 AND " * 4_000,
+    "dots": "a = 1" + "." * 60_000,
+    "the lowest long": "a = 1 OR a = - " * 3_000 + "9223372036854775808 = 1",
+    "double quotes": '"' * 60_000,
+    "letters after a number": "1" + "e" * 60_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_is_refused(name: str) -> None:
+    with pytest.raises(SelectorError) as caught:
+        compile_selector(HOSTILE[name])
+    assert len(str(caught.value)) < 1_000
+
+
+ALLOWED = {
+    "a long name": "a" * 60_000 + " = 1",
+    "a long name of other letters": "é" * 60_000 + " = 1",
+    "a long fraction": "a = 1." + "1" * 60_000,
+    "leading zeros": "a = 0x" + "0" * 60_000 + "1",
+    "a long string": "a = '" + "x" * 60_000 + "'",
+    "a long pattern": "a LIKE '" + "%_" * 30_000 + "'",
+    "white space": " \t\n" * 20_000 + "a",
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_long_but_harmless_text_is_accepted(name: str) -> None:
+    assert valid(ALLOWED[name]).function({}, ()) is False
