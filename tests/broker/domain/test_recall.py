@@ -1,0 +1,225 @@
+"""Nobody starves: what idle consumers have buffered is asked back for one that waits (MCO-14, D-23)."""
+
+from __future__ import annotations
+
+from .support import World, message
+
+
+def test_want_is_settled_at_once_if_something_waits() -> None:
+    world = World()
+    world.send("queue:q", "a", "b")
+    consumer = world.consumer("queue:q", credit=0)
+    assert consumer.want(world.now)
+    assert world.got(consumer) == ["a"]  # a WANT means one message at least
+    assert world.port(consumer).settlements == []
+
+
+def test_want_is_settled_at_once_if_nobody_has_anything() -> None:
+    world = World()
+    idle, consumer = world.consumer("queue:q"), world.consumer("queue:q", credit=0)
+    assert consumer.want(world.now)
+    assert world.port(idle).recalls == []
+    world.send("queue:q", "a")
+    assert world.got(consumer) == ["a"]  # one that waits goes before one that only prefetches
+
+
+def test_mco_14_what_an_idle_consumer_has_buffered_comes_to_the_one_that_waits() -> None:
+    world = World()
+    idle = world.consumer("queue:q")
+    world.send("queue:q", "a", "b", "c")
+    waiter = world.consumer("queue:q", credit=1)
+    assert not waiter.want(world.now)
+    assert world.port(idle).recalls == [(idle.id, [1])]  # the oldest
+    idle.release([1], world.now)
+    assert world.counts(waiter) == [("a", 1)]
+    assert world.port(waiter).events == ["deliver", "settled"]
+    assert idle.credit == 97
+
+
+def test_several_are_recalled_for_several_but_never_more_than_half() -> None:
+    world = World()
+    idle = world.consumer("queue:q")
+    world.send("queue:q", *"abcdef")
+    waiter = world.consumer("queue:q", credit=10)
+    assert not waiter.want(world.now)
+    assert world.port(idle).recalls == [(idle.id, [1, 2, 3])]
+    idle.release([1, 2, 3], world.now)
+    assert world.got(waiter) == ["a", "b", "c"]
+    assert waiter.acknowledge(3, world.now) == 3
+    assert not waiter.want(world.now)
+    assert world.port(idle).recalls[1:] == [(idle.id, [4, 5])]
+
+
+def test_released_messages_do_not_go_straight_back() -> None:
+    world = World()
+    idle = world.consumer("queue:q")
+    world.send("queue:q", *"abcdef")
+    waiter = world.consumer("queue:q", credit=10)
+    waiter.want(world.now)
+    idle.release([1, 2, 3], world.now)
+    assert len(world.got(idle)) == 6
+
+
+def test_a_handed_message_is_not_recalled_and_the_next_are_asked_for() -> None:
+    world = World()
+    busy = world.consumer("queue:q")
+    world.send("queue:q", "a", "b", "c")
+    waiter = world.consumer("queue:q", credit=1)
+    assert not waiter.want(world.now)
+    busy.release([], world.now)  # "a" is with the application
+    assert world.port(busy).recalls == [(busy.id, [1]), (busy.id, [2])]
+    assert world.port(waiter).settlements == []
+    busy.release([2], world.now)
+    assert world.got(waiter) == ["b"]
+    assert world.port(waiter).settlements == [waiter.id]
+
+
+def test_want_is_answered_when_all_have_answered_and_nothing_came() -> None:
+    world = World()
+    one, two = world.consumer("queue:q"), world.consumer("queue:q")
+    world.send("queue:q", "a", "b")
+    waiter = world.consumer("queue:q", credit=5)
+    assert not waiter.want(world.now)
+    one.release([], world.now)
+    assert world.port(waiter).settlements == []
+    two.release([], world.now)
+    assert world.port(waiter).settlements == [waiter.id]
+    assert waiter.want(world.now)  # both are known to have handed out everything
+
+
+def test_the_answer_waits_for_the_asked_one_only_as_long_as_it_is_there() -> None:
+    world = World()
+    holder = world.consumer("queue:q")
+    world.send("queue:q", "a")
+    waiter = world.consumer("queue:q", credit=1)
+    assert not waiter.want(world.now)
+    holder.abandon(world.now)
+    assert world.counts(waiter) == [("a", 2)]
+    assert world.port(waiter).settlements == [waiter.id]
+
+
+def test_a_recovered_holder_has_nothing_left_to_answer_with() -> None:
+    world = World()
+    holder = world.consumer("queue:q")
+    world.send("queue:q", "a")
+    waiter = world.consumer("queue:q", credit=1)
+    waiter.want(world.now)
+    holder.recover(1, world.now)
+    assert world.counts(waiter) == [("a", 2)]
+    holder.release([], world.now)  # the answer that was on its way
+    assert world.port(waiter).settlements == [waiter.id]
+    assert holder.recalled == waiter.recalled
+
+
+def test_a_waiter_that_leaves_is_not_answered() -> None:
+    world = World()
+    holder = world.consumer("queue:q")
+    world.send("queue:q", "a")
+    waiter = world.consumer("queue:q", credit=1)
+    waiter.want(world.now)
+    waiter.close(0, world.now)
+    holder.release([1], world.now)
+    assert world.port(waiter).settlements == []
+    assert world.got(holder) == ["a", "a"]  # nobody else is there
+
+
+def test_only_what_the_waiter_may_have_is_recalled() -> None:
+    world = World()
+    idle = world.consumer("queue:q")
+    world.send("queue:q", *(message(f"m{n}", properties={"n": n % 3}) for n in range(9)))
+    waiter = world.consumer("queue:q", "n = 2", credit=9)
+    assert not waiter.want(world.now)
+    assert world.port(idle).recalls == [(idle.id, [3, 6, 9])]
+    idle.release([3, 6, 9], world.now)
+    assert world.got(waiter) == ["m2", "m5", "m8"]
+    waiter.acknowledge(3, world.now)
+    before = waiter.view.evaluations
+    assert waiter.want(world.now)
+    assert waiter.view.evaluations == before  # nothing is tested twice
+
+
+def test_the_search_goes_on_where_it_ended() -> None:
+    world = World()
+    idle = world.consumer("queue:q")
+    waiter = world.consumer("queue:q", "n = 1", credit=0)
+    world.send("queue:q", *(message("m", properties={"n": 0}) for _ in range(50)))
+    for _ in range(3):
+        assert waiter.want(world.now)
+    assert waiter.view.evaluations == 50
+    waiter.halt()
+    world.send("queue:q", message("hit", properties={"n": 1}))
+    assert not waiter.want(world.now)
+    assert waiter.view.evaluations == 51
+    assert world.port(idle).recalls == [(idle.id, [51])]
+
+
+def test_two_that_wait_are_served_in_turn() -> None:
+    world = World()
+    one, two = world.consumer("queue:q", credit=0), world.consumer("queue:q", credit=0)
+    assert two.want(world.now)
+    assert one.want(world.now)
+    world.send("queue:q", "a", "b")
+    assert (world.got(two), world.got(one)) == (["a"], ["b"])
+
+
+def test_what_one_has_been_asked_for_is_not_asked_for_again_for_another() -> None:
+    world = World()
+    idle = world.consumer("queue:q")
+    world.send("queue:q", *"abcd")
+    one, two = world.consumer("queue:q", credit=1), world.consumer("queue:q", credit=1)
+    assert not one.want(world.now)
+    assert not two.want(world.now)
+    assert world.port(idle).recalls == [(idle.id, [1]), (idle.id, [2])]
+    idle.release([1], world.now)
+    idle.release([2], world.now)
+    assert (world.got(one), world.got(two)) == (["a"], ["b"])
+
+
+def test_messages_given_back_for_another_reason_are_not_the_answer() -> None:
+    world = World()
+    idle = world.consumer("queue:q", credit=4)
+    world.send("queue:q", *"abcd")
+    waiter = world.consumer("queue:q", "n IS NULL AND JMSType IS NULL", credit=0)
+    assert not waiter.want(world.now)
+    idle.release([4], world.now)
+    assert world.got(waiter) == ["d"]
+    assert len(idle.recalled) == 1
+    idle.release([1], world.now)
+    assert len(idle.recalled) == 0
+
+
+def test_shared_subscriptions_recall_too() -> None:
+    world = World()
+    how = {"subscription": "s", "shared": True}
+    idle = world.consumer("topic:t", **how)
+    waiter = world.consumer("topic:t", credit=0, **how)
+    world.send("topic:t", "a", "b")
+    assert not waiter.want(world.now)
+    idle.release([1], world.now)
+    assert world.got(waiter) == ["a"]
+
+
+def test_a_closed_consumer_wants_nothing() -> None:
+    world = World()
+    consumer = world.consumer("queue:q")
+    consumer.close(0, world.now)
+    assert consumer.want(world.now)
+    consumer.grant(5, world.now)
+    consumer.resume(world.now)
+    world.send("queue:q", "a")
+    assert world.got(consumer) == []
+
+
+def test_a_waiter_whose_port_was_full_keeps_its_turn() -> None:
+    world = World()
+    waiter, other = world.consumer("queue:q", credit=0), world.consumer("queue:q", credit=0)
+    waiter.want(world.now)
+    world.port(waiter).writable = False
+    world.send("queue:q", "a")
+    assert world.got(waiter) == []
+    world.port(waiter).writable = True
+    waiter.resume(world.now)
+    assert world.got(waiter) == ["a"]
+    other.grant(1, world.now)
+    world.send("queue:q", "b")
+    assert world.got(other) == ["b"]

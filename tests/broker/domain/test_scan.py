@@ -1,0 +1,229 @@
+"""A selector that is new on a deep queue: found in order, in slices, or from an index (D-17)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sievemq_broker.domain import queue as queue_module
+
+from .support import World, message
+
+
+def fill(world: World, count: int, **how: object) -> None:
+    world.send("queue:q", *(message(f"m{n}", properties={"n": n}, **how) for n in range(count)))
+
+
+def test_a_match_behind_many_others_is_found() -> None:
+    world = World()
+    fill(world, 3_000)
+    consumer = world.consumer("queue:q", "n = 2999")
+    assert world.got(consumer) == []
+    world.work()
+    assert world.got(consumer) == ["m2999"]
+
+
+def test_a_small_backlog_is_looked_through_at_once() -> None:
+    world = World()
+    fill(world, 900)
+    assert world.got(world.consumer("queue:q", "n >= 898")) == ["m898", "m899"]
+    assert not world.broker.work(world.now)
+
+
+def test_work_is_done_in_bounded_steps_and_what_is_found_is_delivered_meanwhile() -> None:
+    world = World()
+    fill(world, 3_000)
+    consumer = world.consumer("queue:q", "n = 1500 OR n = 2500")
+    assert world.broker.work(world.now, 600)
+    assert world.got(consumer) == ["m1500"]
+    assert world.broker.work(world.now, 600)
+    assert world.got(consumer) == ["m1500"]
+    assert not world.broker.work(world.now, 900)
+    assert world.got(consumer) == ["m1500", "m2500"]
+
+
+def test_arrivals_during_a_scan_keep_the_order() -> None:
+    world = World()
+    fill(world, 2_000)
+    consumer = world.consumer("queue:q", "n >= 1999")
+    world.send("queue:q", message("late", properties={"n": 5_000}))
+    world.send("queue:q", message("urgent", properties={"n": 5_000}, priority=9))
+    assert world.got(consumer) == ["urgent"]  # all of priority 9 has been looked through
+    world.work()
+    assert world.got(consumer) == ["urgent", "m1999", "late"]
+
+
+def test_what_comes_back_during_a_scan_keeps_the_order() -> None:
+    world = World()
+    fill(world, 3_000)
+    plain = world.consumer("queue:q", credit=10)
+    far = world.consumer("queue:q", "n = 2900")
+    world.work()
+    consumer = world.consumer("queue:q", "n = 1 OR n = 2800 OR n = 2900")
+    far.release([1], world.now)
+    far.close(1, world.now)
+    assert world.got(consumer) == []  # 2800 has still to be found
+    plain.release([2], world.now)
+    assert world.got(consumer) == ["m1"]  # nothing can come before it
+    world.work()
+    assert world.got(consumer) == ["m1", "m2800", "m2900"]
+
+
+def test_a_second_consumer_with_the_same_selector_costs_no_scan() -> None:
+    world = World()
+    fill(world, 2_000)
+    first = world.consumer("queue:q", "n > 1000")
+    world.work()
+    before = first.view.evaluations
+    second = world.consumer("queue:q", "n > 1000")
+    assert second.view is first.view
+    assert first.view.evaluations == before
+    assert world.got(second)[0] == "m1101"
+
+
+def test_want_is_answered_when_the_scan_has_ended() -> None:
+    world = World()
+    fill(world, 2_000)
+    hit, miss = world.consumer("queue:q", "n = 1999", credit=0), world.consumer("queue:q", "n = -1", credit=0)
+    assert not hit.want(world.now)
+    assert not miss.want(world.now)
+    world.work(300)
+    assert world.got(hit) == ["m1999"]
+    assert world.port(hit).events == ["deliver", "settled"]
+    assert world.port(miss).settlements == [miss.id]
+
+
+def test_after_the_scan_a_waiting_consumer_still_gets_what_others_have_buffered() -> None:
+    world = World()
+    world.send("queue:q", message("hit", properties={"n": -7}))
+    idle = world.consumer("queue:q", credit=1)
+    fill(world, 2_000)
+    waiter = world.consumer("queue:q", "n = -7", credit=0)
+    assert not waiter.want(world.now)
+    world.work()
+    assert world.port(idle).recalls == [(idle.id, [1])]
+    idle.release([1], world.now)
+    assert world.got(waiter) == ["hit"]
+
+
+def test_a_consumer_that_leaves_ends_its_scan() -> None:
+    world = World()
+    fill(world, 2_000)
+    consumer = world.consumer("queue:q", "n = 1999")
+    consumer.close(0, world.now)
+    assert world.namespace.queue("queue:q").scans == []
+    assert not world.broker.work(world.now)
+
+
+def test_scans_of_several_selectors_and_queues_all_end() -> None:
+    world = World()
+    fill(world, 1_500)
+    world.send("queue:r", *(message(f"r{n}", properties={"n": n}) for n in range(1_500)))
+    consumers = [world.consumer("queue:q", f"n = {n}") for n in (1_400, 1_450)]
+    other = world.consumer("queue:r", "n = 1400")
+    world.work(700)
+    assert [world.got(consumer) for consumer in (*consumers, other)] == [["m1400"], ["m1450"], ["r1400"]]
+
+
+class TestIndexedHeaders:
+    """D-17: equality on the two ids is answered from an index, built when it is first asked for, then kept."""
+
+    @staticmethod
+    def fill(world: World, start: int = 0, count: int = 3_000) -> None:
+        world.send("queue:q", *(message(f"m{n}", correlation_id=f"c{n}") for n in range(start, start + count)))
+
+    def test_the_first_builds_it_and_the_next_opens_at_once(self) -> None:
+        world = World()
+        self.fill(world)
+        first = world.consumer("queue:q", "JMSCorrelationID = 'c2900'")
+        world.work()
+        assert world.got(first) == ["m2900"]
+        second = world.consumer("queue:q", "JMSCorrelationID = 'c17' AND JMSPriority = 4")
+        assert world.got(second) == ["m17"]
+        assert second.view.evaluations == 1
+        assert not world.broker.work(world.now)
+
+    def test_it_is_kept_up_to_date(self) -> None:
+        world = World()
+        self.fill(world)
+        world.consumer("queue:q", "JMSCorrelationID = 'c0'").close(0, world.now)
+        world.work()
+        self.fill(world, 3_000, 10)
+        taker = world.consumer("queue:q", credit=2_000)
+        assert world.got(world.consumer("queue:q", "JMSCorrelationID = 'c3005'")) == ["m3005"]
+        held = world.consumer("queue:q", "JMSCorrelationID = 'c5'")
+        assert world.got(held) == []
+        held.close(0, world.now)
+        taker.recover(10, world.now)
+        again = world.consumer("queue:q", "JMSCorrelationID = 'c5' OR JMSCorrelationID = 'c1500'")
+        assert world.counts(again) == [("m5", 2), ("m1500", 1)]
+        assert again.view.evaluations == 2
+
+    def test_arrivals_while_it_is_built_are_in_it(self) -> None:
+        world = World()
+        self.fill(world)
+        world.consumer("queue:q", "JMSMessageID = 'm2'", credit=0)
+        self.fill(world, 3_000, 5)
+        world.send("queue:q", message("urgent", correlation_id="x", priority=9))
+        world.work(100)
+        for name in ("m2999", "m3004", "urgent"):
+            consumer = world.consumer("queue:q", f"JMSMessageID = '{name}'")
+            assert world.got(consumer) == [name]
+            assert consumer.view.evaluations == 1
+
+    def test_one_that_comes_while_it_is_built_uses_it_when_it_is_ready(self) -> None:
+        world = World()
+        self.fill(world)
+        world.consumer("queue:q", "JMSMessageID = 'm2'", credit=0)
+        second = world.consumer("queue:q", "JMSMessageID = 'm2999'")
+        world.work()
+        assert world.got(second) == ["m2999"]
+        assert second.view.evaluations == 1
+
+    def test_tombstones_in_it_are_bounded(self) -> None:
+        world = World()
+        self.fill(world, 0, 1_000)
+        world.consumer("queue:q", "JMSMessageID = 'none'", credit=0)
+        world.work()
+        taker = world.consumer("queue:q")
+        queue = world.namespace.queue("queue:q")
+        for start in range(1_000, 20_000, 1_000):
+            self.fill(world, start, 1_000)
+            for _ in range(10):
+                taker.acknowledge(taker.tag, world.now)
+                taker.grant(100, world.now)
+        assert len(queue.lookups["JMSMessageID"]) < 5_000
+
+    def test_an_id_set_as_bytes_is_null_to_a_selector(self) -> None:
+        world = World()
+        self.fill(world)
+        world.consumer("queue:q", "JMSCorrelationID = 'c0'", credit=0)
+        world.work()
+        world.send("queue:q", message("raw", correlation_id=b"c1"))
+        assert world.got(world.consumer("queue:q", "JMSCorrelationID = 'c1'")) == ["m1"]
+
+    def test_a_shallow_queue_keeps_no_index(self) -> None:
+        world = World()
+        self.fill(world, 0, 500)
+        assert world.got(world.consumer("queue:q", "JMSCorrelationID = 'c499'")) == ["m499"]
+        assert world.namespace.queue("queue:q").lookups == {}
+
+
+def test_the_first_slice_is_small_enough_for_one_turn() -> None:
+    assert queue_module.FIRST_SLICE <= 2_000
+
+
+@pytest.mark.parametrize("budget", [1, 7, 1_000])
+def test_compaction_during_a_scan_loses_nothing(budget: int) -> None:
+    world = World()
+    fill(world, 1_200)
+    taker = world.consumer("queue:q", "n < 1100", credit=0)
+    world.work()
+    consumer = world.consumer("queue:q", "n >= 500", credit=16_000)
+    world.broker.work(world.now, budget)
+    taker.grant(800, world.now)
+    world.namespace.queue("queue:q")._compact()
+    world.work(budget)
+    assert sorted(world.got(consumer) + world.got(taker)) == sorted(f"m{n}" for n in range(1_200)) or sorted(
+        set(world.got(consumer)) | set(world.got(taker)) | set(world.browse("queue:q"))
+    ) == sorted(f"m{n}" for n in range(1_200))
+    assert not set(world.got(consumer)) & set(world.got(taker))
