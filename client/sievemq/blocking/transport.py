@@ -20,6 +20,7 @@ import ssl
 import threading
 import time
 from _thread import allocate_lock
+from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -62,6 +63,7 @@ class Transport:
     __slots__ = (
         "_backlog",
         "_engine",
+        "_more",
         "_patience",
         "_selector",
         "_socket",
@@ -85,7 +87,8 @@ class Transport:
         self.lock = threading.Lock()
         self.asleep = False
         self.written_at = 0
-        self._backlog = b""
+        self._backlog: deque[memoryview] = deque()  # written by the engine, not yet taken by the socket
+        self._more = False  # TLS has decrypted more than was read; the selector does not see that
         self._stopping = False
         self._watching_writes = False
         self._wake_in, self._wake_out = socket.socketpair()
@@ -141,11 +144,11 @@ class Transport:
         """Write what the engine has to say. The lock is held."""
         data = self._engine.data_to_send()
         self.written_at = wall_clock()
-        if self._backlog:
+        if data:
             # The window of unconfirmed sends bounds what can gather here.
-            self._backlog += data
-        elif data:
-            self._push(data)
+            self._backlog.append(memoryview(data))
+            if len(self._backlog) == 1:
+                self._push()
 
     def flush(self) -> None:
         """Take the lock and write."""
@@ -154,7 +157,7 @@ class Transport:
 
     def nudge(self) -> None:
         """Something was queued while the I/O thread is asleep: see that it is written within a few milliseconds."""
-        if wall_clock() - self.written_at > 1:
+        if not self._wrote_within(2):
             self.flush()
         elif self.asleep:
             self.wake()
@@ -167,19 +170,24 @@ class Transport:
         except (BlockingIOError, OSError):  # full: it is about to wake; closed: it has ended
             pass
 
-    def _push(self, data: bytes) -> None:
+    def _push(self) -> None:
+        """Hand the backlog to the socket, as far as it takes it. The lock is held."""
+        backlog = self._backlog
         try:
-            sent = self._socket.send(data)
+            while backlog:
+                data = backlog[0]
+                sent = self._socket.send(data)
+                if sent < len(data):
+                    backlog[0] = data[sent:]
+                else:
+                    backlog.popleft()
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
-            sent = 0
+            if threading.current_thread() is not self._thread:
+                self.wake()  # to watch for room
         except OSError as error:
             self._engine.lost(error)
-            self._backlog = b""
+            backlog.clear()
             self.wake()
-            return
-        self._backlog = data[sent:] if sent < len(data) else b""
-        if self._backlog and threading.current_thread() is not self._thread:
-            self.wake()  # to watch for room
 
     # -- the I/O thread -----------------------------------------------------------------------------------------------
 
@@ -215,7 +223,7 @@ class Transport:
                 self._watching_writes = not self._watching_writes
                 events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._watching_writes else 0)
                 self._selector.modify(self._socket, events)
-            if self._stopping or engine.failure is not None:
+            if self._stopping or self._more or engine.failure is not None:
                 return 0.0
             if engine.outbox:
                 return _SEND_DELAY
@@ -230,6 +238,7 @@ class Transport:
 
     def _receive(self) -> None:
         engine = self._engine
+        self._more = False
         for _ in range(8):  # then others have a turn: heartbeats, writes
             try:
                 if self._tls:  # OpenSSL does not read and write one connection at once
@@ -254,16 +263,19 @@ class Transport:
                     return
             if len(data) < _READ and not self._tls:
                 return
+        self._more = self._tls
 
     def _write_what_waited(self) -> None:
         engine = self._engine
         if self._backlog:
             with self.lock:
-                if self._backlog:
-                    self._push(self._backlog)
-        waited = wall_clock() - self.written_at
-        if (engine.outbox and waited >= 1) or (engine.unsettled and waited >= 5):
+                self._push()
+        if (engine.outbox and not self._wrote_within(1)) or (engine.unsettled and not self._wrote_within(5)):
             self.flush()
+
+    def _wrote_within(self, milliseconds: int) -> bool:
+        # The wall clock may be set back; then it is better to write too early than too late.
+        return 0 <= wall_clock() - self.written_at < milliseconds
 
     def _drain_wakes(self) -> None:
         try:

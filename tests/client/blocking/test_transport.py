@@ -1,0 +1,206 @@
+"""The transport: TLS, a broker that does not read for a while, what is written when."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sievemq import ConnectionFactory, DeliveryMode, JMSException, Queue, TextMessage
+from sievemq._engine import ClientConnection, EngineOptions
+from sievemq.blocking.transport import Transport, wall_clock
+from sievemq_broker import EmbeddedBroker
+from sievemq_core.wire.commands import Command
+from sievemq_core.wire.connection import WireConnection
+
+from .helpers import SOON, Background, Collector, receive_text, texts
+
+# -- TLS --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate authority, and certificates that it signed for a server and a client."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl here to make certificates with")
+    folder = tmp_path_factory.mktemp("tls")
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test", "-days", "2")
+    for name in ("server", "client"):
+        (folder / f"{name}.ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        openssl(
+            "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+            "-out", f"{name}.pem", "-days", "2", "-extfile", f"{name}.ext",
+        )  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def secure(certificates: Path) -> Iterator[EmbeddedBroker]:
+    settings = {"tls_cert": str(certificates / "server.pem"), "tls_key": str(certificates / "server.key")}
+    with EmbeddedBroker(settings=settings) as broker:
+        yield broker
+
+
+def test_tls_in_both_directions_at_once(secure: EmbeddedBroker, certificates: Path) -> None:
+    factory = ConnectionFactory(secure.url, tls_ca=str(certificates / "ca.pem"))
+    with factory.create_connection() as connection:
+        connection.start()
+        session, listener = connection.create_session(), Collector()
+        session.create_consumer(Queue("fast")).set_message_listener(listener)
+        sending = connection.create_session()
+        producer, large = sending.create_producer(Queue("fast")), sending.create_producer(Queue("large"))
+        body = "x" * (3 * 1024 * 1024)
+        for number in range(2_000):
+            producer.send(TextMessage(str(number)), delivery_mode=DeliveryMode.NON_PERSISTENT)
+            if number % 500 == 0:
+                large.send(TextMessage(body), delivery_mode=DeliveryMode.NON_PERSISTENT)
+        consumer = sending.create_consumer(Queue("large"))
+        assert texts(consumer, 4) == [body] * 4
+        listener.wait(2_000)
+        assert listener.texts == [str(number) for number in range(2_000)]
+
+
+def test_tls_certificates_are_checked(secure: EmbeddedBroker) -> None:
+    with pytest.raises(JMSException, match="TLS"):
+        ConnectionFactory(secure.url).create_connection()
+    ConnectionFactory(secure.url, tls_verify=False).create_connection().close()
+
+
+def test_tls_files_that_are_missing(secure: EmbeddedBroker) -> None:
+    with pytest.raises(JMSException, match=r"nowhere\.pem"):
+        ConnectionFactory(secure.url, tls_ca="nowhere.pem").create_connection()
+
+
+def test_tls_where_there_is_none(url: str) -> None:
+    with pytest.raises(JMSException, match="TLS"):
+        ConnectionFactory(url.replace("sievemq://", "sievemqs://"), connect_timeout=5_000).create_connection()
+
+
+def test_tls_client_certificate(certificates: Path) -> None:
+    settings = {
+        "tls_cert": str(certificates / "server.pem"),
+        "tls_key": str(certificates / "server.key"),
+        "tls_client_ca": str(certificates / "ca.pem"),
+    }
+    with EmbeddedBroker(settings=settings) as broker:
+        factory = ConnectionFactory(
+            broker.url,
+            tls_ca=str(certificates / "ca.pem"),
+            tls_cert=str(certificates / "client.pem"),
+            tls_key=str(certificates / "client.key"),
+        )
+        with factory.create_context() as context:
+            context.create_producer().send(Queue("q"), "x")
+            assert receive_text(context.create_consumer(Queue("q"))) == "x"
+
+
+# -- a broker's end under the test's control --------------------------------------------------------------------------
+
+
+class Peer:
+    """The broker's end of one connection, which reads only when it is told to."""
+
+    def __init__(self) -> None:
+        ours, self._socket = socket.socketpair()
+        self._socket.settimeout(SOON / 1000)
+        self.wire = WireConnection("broker")
+        self.engine = ClientConnection(EngineOptions(heartbeat=0), wall_clock)
+        self.transport = Transport(self.engine, ours)
+        opened = self.engine.open()
+        self.transport.start()
+        self.transport.flush()
+        self.read()
+        self.say(Command.WELCOME, 1, "test", "i", "c1", 0, {}, {})
+        self.transport.wait(opened)
+
+    def say(self, *command: object) -> None:
+        self.wire.send(*command)
+        self._socket.sendall(self.wire.data_to_send())
+
+    def read(self) -> list[tuple[object, ...]]:
+        """Commands that have arrived; waits for the first."""
+        commands: list[tuple[object, ...]] = []
+        while not commands:
+            data = self._socket.recv(1 << 20)
+            assert data
+            commands += self.wire.receive_data(data)
+        return commands
+
+    def close(self) -> None:
+        self.transport.close()
+        self._socket.close()
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    peer = Peer()
+    yield peer
+    peer.close()
+
+
+def test_a_broker_that_does_not_read_for_a_while(peer: Peer) -> None:
+    """More than the socket takes: no call blocks, and everything arrives in order once the broker reads again."""
+    for number in range(200):
+        with peer.transport.lock:
+            peer.engine.append((Command.ACKNOWLEDGE, number, 1, 0))
+            peer.engine.outbox.append(b"\x94\x19" + b"\xce" + number.to_bytes(4, "big") + b"\x02\x00")
+            peer.engine.append((Command.RELEASE, number, tuple(range(10_000))))
+            peer.transport.write()
+    received: list[tuple[object, ...]] = []
+    while len(received) < 600:
+        received += peer.read()
+    assert [command[1] for command in received[::3]] == list(range(200))
+
+
+def test_what_is_queued_without_a_write_leaves_soon(peer: Peer) -> None:
+    """The I/O thread writes it, be it asleep or not: nobody else does."""
+    for _ in range(3):
+        with peer.transport.lock:
+            peer.engine.append((Command.ACKNOWLEDGE, 1, 1, 0))
+        peer.transport.nudge()
+        assert peer.read() == [(Command.ACKNOWLEDGE, 1, 1, 0)]
+
+
+def test_an_answer_is_written_at_once(peer: Peer) -> None:
+    peer.say(Command.CLOCK, 5_000)
+    assert peer.read() == [(Command.CLOCK_SEEN, 5_000)]
+    assert peer.engine.clock_offset == 5_000
+
+
+def test_the_end_of_the_stream(peer: Peer) -> None:
+    asking = Background(lambda: peer.transport.ask(peer.engine.ping))
+    peer.read()
+    peer._socket.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(JMSException, match="closed the connection"):
+        asking.result()
+
+
+def test_bytes_that_are_no_frame(peer: Peer) -> None:
+    asking = Background(lambda: peer.transport.ask(peer.engine.ping))
+    peer.read()
+    peer._socket.sendall(b"\xff\xff\xff\xff")
+    with pytest.raises(JMSException, match="lost"):
+        asking.result()
+
+
+def test_a_defect_in_the_io_thread_wakes_whoever_waits(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = Background(lambda: peer.transport.ask(peer.engine.ping))
+    peer.read()
+
+    def broken(data: bytes) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(peer.engine, "receive_data", broken)
+    peer.say(Command.HEARTBEAT)
+    with pytest.raises(JMSException, match="a defect"):
+        asking.result()
