@@ -1,0 +1,229 @@
+"""Dead letters (D-22) and what an administrator does with waiting messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from sievemq_broker.domain import Consumer, DestinationPolicy, management
+from sievemq_broker.domain.dead_letters import (
+    ATTEMPTS,
+    CLIENT_ID,
+    FIRST_FAILURE,
+    LAST_FAILURE,
+    ORIGIN,
+    REASON,
+    SUBSCRIPTION,
+    dead_letter_address,
+)
+from sievemq_core.errors import RequestError
+from sievemq_core.message.envelope import Envelope
+
+from .support import NOW, World, message, selector
+
+
+def fail(world: World, consumer: Consumer, times: int) -> None:
+    """Recover `times` times, letting some time pass between."""
+    for _ in range(times):
+        consumer.recover(consumer.tag, world.now)
+        world.advance(10)
+        consumer.grant(100, world.now)
+
+
+def letters(world: World, address: str) -> list[Envelope]:
+    return [envelope for _, envelope in world.namespace.browse(address, None, None, 100, world.now)[1]]
+
+
+def test_d22_after_six_attempts_a_message_is_a_dead_letter_that_says_why() -> None:
+    world = World()
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", message("a", properties={"n": 1}, expires=NOW + 1_000))
+    fail(world, consumer, 5)
+    assert world.counts(consumer)[-1] == ("a", 6)
+    assert world.browse("queue:DLQ.q") == []
+    fail(world, consumer, 1)
+    assert world.browse("queue:q") == []
+    world.advance(10_000)  # it does not expire any more
+    (letter,) = letters(world, "queue:DLQ.q")
+    assert letter.properties == {
+        "n": 1,
+        REASON: "attempts",
+        ORIGIN: "queue:q",
+        ATTEMPTS: 6,
+        FIRST_FAILURE: NOW,
+        LAST_FAILURE: NOW + 50,
+    }
+    assert letter.fields[0] == "a"
+    queue = world.namespace.queue("queue:q")
+    assert (queue.dead_lettered, queue.depth, queue.in_flight) == (1, 0, 0)
+
+
+def test_d22_limits_per_pattern_and_none() -> None:
+    world = World(
+        ("queue:never.*", DestinationPolicy(max_attempts=0)), ("queue:once", DestinationPolicy(max_attempts=1))
+    )
+    for address in ("queue:never.x", "queue:once"):
+        consumer = world.consumer(address)
+        world.send(address, "a")
+        fail(world, consumer, 10)
+        assert len(world.got(consumer)) == (11 if "never" in address else 1)
+
+
+def test_the_dead_letters_of_a_subscription_say_whose() -> None:
+    world = World(("topic:t", DestinationPolicy(max_attempts=1)))
+    consumer = world.consumer("topic:t", subscription="s", durable=True, client_id="id")
+    other = world.consumer("topic:t")
+    world.send("topic:t", "a")
+    fail(world, consumer, 1)
+    (letter,) = letters(world, "queue:DLQ.t")
+    assert [letter.properties[name] for name in (ORIGIN, SUBSCRIPTION, CLIENT_ID)] == ["topic:t", "s", "id"]
+    assert world.got(other) == ["a"]
+    assert management.retry(world.namespace.queue("queue:DLQ.t"), None, 10, world.now).messages == 1
+    assert world.counts(consumer) == [("a", 1), ("a", 1)]
+    assert world.got(other) == ["a"]  # the others have had it
+
+
+def test_messages_stay_in_a_dead_letter_queue_however_often_they_fail() -> None:
+    world = World()
+    world.send("queue:DLQ.q", "a")
+    consumer = world.consumer("queue:DLQ.q")
+    fail(world, consumer, 20)
+    assert len(world.got(consumer)) == 21
+    assert dead_letter_address("queue:DLQ.q") is None
+
+
+def test_temporary_destinations_share_a_dead_letter_queue() -> None:
+    assert dead_letter_address("temporary-queue:c1.5") == "queue:DLQ.temporary-queue"
+    assert dead_letter_address("queue:" + "x" * 512) == "queue:DLQ." + "x" * 508
+
+
+def test_a_message_whose_dead_letter_queue_is_full_stays() -> None:
+    world = World(("queue:DLQ.*", DestinationPolicy(max_messages=1)), ("queue:q", DestinationPolicy(max_attempts=1)))
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", "a", "b")
+    fail(world, consumer, 1)
+    assert world.browse("queue:DLQ.q") == ["a"]
+    assert world.counts(consumer)[-1] == ("b", 2)
+    assert world.namespace.queue("queue:q").dead_lettered == 1
+
+
+def test_undecodable_properties_are_kept_as_they_are() -> None:
+    world = World(("queue:q", DestinationPolicy(max_attempts=1)))
+    consumer = world.consumer("queue:q")
+    bad = message("bad", properties=(b"\xc1", None))
+    world.send("queue:q", bad)
+    fail(world, consumer, 1)
+    (letter,) = letters(world, "queue:DLQ.q")
+    assert letter.fields[9] == b"\xc1"
+    step = management.retry(world.namespace.queue("queue:DLQ.q"), None, 10, world.now)
+    assert (step.messages, step.skipped) == (0, 1)
+
+
+def test_expired_messages_may_be_dead_lettered() -> None:
+    world = World(("queue:q", DestinationPolicy(dead_letter_expired=True)))
+    world.send("queue:q", message("a", expires=NOW + 5))
+    world.advance(5)
+    (letter,) = letters(world, "queue:DLQ.q")
+    assert (letter.properties[REASON], letter.properties[ATTEMPTS], letter.expiration) == ("expired", 0, 0)
+    assert FIRST_FAILURE not in letter.properties
+
+
+def test_a_crashing_client_does_not_bury_what_it_had_only_buffered() -> None:
+    world = World(("queue:q", DestinationPolicy(max_attempts=3)))
+    world.send("queue:q", *"abc")
+    for _ in range(4):
+        world.consumer("queue:q").abandon(world.now)
+    assert world.browse("queue:DLQ.q") == ["a", "b"]
+    assert world.browse("queue:q") == ["c"]
+
+
+def test_retry_sends_back_without_what_was_noted() -> None:
+    world = World(("queue:q", DestinationPolicy(max_attempts=1)))
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", *(message(f"m{n}", properties={"n": n}) for n in range(4)))
+    fail(world, consumer, 1)
+    world.clear(consumer)
+    dlq = world.namespace.queue("queue:DLQ.q")
+    step = management.retry(dlq, selector("n > 0"), 2, world.now)
+    assert step.messages == 2
+    assert world.counts(consumer) == [("m1", 1), ("m2", 1)]
+    assert [entry.envelope.properties for entry in consumer.window if entry is not None] == [{"n": 1}, {"n": 2}]
+    assert world.browse("queue:DLQ.q") == ["m0", "m3"]
+    world.send("queue:DLQ.q", "stranger")
+    assert management.retry(dlq, None, 10, world.now).skipped == 1
+    assert world.browse("queue:DLQ.q") == ["stranger"]
+
+
+class TestManagement:
+    @staticmethod
+    def world(count: int = 10, **policy: int) -> World:
+        world = World(("queue:small", DestinationPolicy(**policy)))
+        world.send("queue:q", *(message(f"m{n}", properties={"n": n}, priority=4 + n % 2) for n in range(count)))
+        return world
+
+    def test_remove_by_selector_up_to_a_limit(self) -> None:
+        world = self.world()
+        queue = world.namespace.queue("queue:q")
+        assert management.remove(queue, selector("n < 5"), 3, NOW, dry_run=True).messages == 3
+        assert queue.depth == 10
+        step = management.remove(queue, selector("n < 5"), 3, NOW)
+        assert (step.messages, queue.removed) == (3, 3)
+        assert world.browse("queue:q") == ["m5", "m7", "m9", "m2", "m4", "m6", "m8"]
+        while step.cursor is not None:
+            step = management.remove(queue, selector("n < 5"), 1, NOW, cursor=step.cursor)
+        assert world.browse("queue:q", "n < 5") == []
+        assert world.got(world.consumer("queue:q")) == ["m5", "m7", "m9", "m6", "m8"]
+
+    def test_purge(self) -> None:
+        world = self.world()
+        world.send("queue:q", message("later", at=NOW + 5))
+        held = world.consumer("queue:q", credit=1)
+        assert world.namespace.queue("queue:q").clear() == 10
+        assert world.browse("queue:q") == []
+        world.advance(5)
+        assert world.browse("queue:q") == []
+        held.recover(1, world.now)
+        assert world.browse("queue:q") == ["m1"]
+
+    def test_move_leaves_nothing_behind_and_copy_everything(self) -> None:
+        world = self.world()
+        queue = world.namespace.queue("queue:q")
+        assert management.copy(queue, selector("n = 3"), "queue:r", 10, NOW).messages == 1
+        assert management.move(queue, selector("n > 7"), "queue:r", 10, NOW).messages == 2
+        assert world.browse("queue:r") == ["m3", "m9", "m8"]
+        assert world.browse("queue:q", "n = 3 OR n > 7") == ["m3"]
+        with pytest.raises(RequestError, match="where the messages are"):
+            management.move(queue, None, "q", 10, NOW)
+
+    def test_a_target_that_is_full_stops_it_and_nothing_is_lost(self) -> None:
+        world = self.world(max_messages=2)
+        queue = world.namespace.queue("queue:q")
+        step = management.move(queue, None, "queue:small", 10, NOW)
+        assert step.messages == 2
+        assert (len(world.browse("queue:small")), len(world.browse("queue:q"))) == (2, 8)
+        with pytest.raises(RequestError, match="max_messages"):
+            management.move(queue, None, "queue:small", 10, NOW, cursor=step.cursor)
+
+    def test_scheduled_messages_are_listed_and_cancelled(self) -> None:
+        world = self.world(0)
+        world.send("queue:q", *(message(f"m{n}", at=NOW + 5, properties={"n": n}) for n in range(4)))
+        queue = world.namespace.queue("queue:q")
+        found = management.scheduled(queue, selector("n > 1"))
+        assert [entry.envelope.fields[0] for entry in found] == ["m2", "m3"]
+        assert [entry.sequence for entry in management.scheduled(queue, None, limit=2)] == [1, 2]
+        assert management.cancel(queue, [found[0].sequence, 99]) == 1
+        world.advance(5)
+        assert world.browse("queue:q") == ["m0", "m1", "m3"]
+        assert queue.bytes == sum(len(message(f"m{n}", at=NOW + 5, properties={"n": n})) for n in (0, 1, 3))
+
+    def test_a_step_is_bounded(self) -> None:
+        world = self.world(12_000)
+        queue = world.namespace.queue("queue:q")
+        step = management.remove(queue, selector("n = 11999"), 10, NOW)
+        steps = 1
+        removed = step.messages
+        while step.cursor is not None:
+            step = management.remove(queue, selector("n = 11999"), 10, NOW, cursor=step.cursor)
+            removed += step.messages
+            steps += 1
+        assert removed == 1
+        assert steps >= 3

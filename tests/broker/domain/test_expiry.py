@@ -1,0 +1,172 @@
+"""Expiry and delivery delay (section 27), and the heap of deadlines."""
+
+from __future__ import annotations
+
+from sievemq_broker.domain import Consumer, DestinationPolicy, Queue
+from sievemq_broker.domain.deadlines import BATCH
+
+from .support import NOW, World, message
+
+
+def queue_of(world: World) -> Queue:
+    return world.namespace.queue("queue:q")
+
+
+def test_exp_03_an_expired_message_is_neither_delivered_nor_browsed() -> None:
+    world = World()
+    world.send("queue:q", message("a", expires=NOW + 10), message("b"))
+    world.now += 10  # and the timer has not run yet
+    assert world.browse("queue:q") == ["b"]
+    assert world.got(world.consumer("queue:q")) == ["b"]
+    assert (queue_of(world).expired, queue_of(world).depth) == (1, 0)
+
+
+def test_expired_on_arrival() -> None:
+    world = World()
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", message("a", expires=NOW))
+    assert world.got(consumer) == []
+    assert (queue_of(world).expired, queue_of(world).enqueued) == (1, 1)
+
+
+def test_exp_05_waiting_messages_are_dropped_in_time() -> None:
+    world = World()
+    world.consumer("topic:t", subscription="s", durable=True, shared=True).close(0, world.now)
+    for address in ("queue:q", "topic:t"):
+        world.send(address, message("a", expires=NOW + 10), message("b", expires=NOW + 20))
+    assert world.broker.due(world.now) == NOW + 10
+    world.advance(10)
+    subscription = world.namespace.subscriptions[None, "s"].queue
+    assert (queue_of(world).depth, subscription.depth) == (1, 1)
+    assert (queue_of(world).expired, subscription.expired) == (1, 1)
+    assert world.broker.due(world.now) == NOW + 20
+
+
+def test_exp_05_redelivery_candidates_expire_too() -> None:
+    world = World()
+    world.send("queue:q", message("a", expires=NOW + 10), message("b", expires=NOW + 20))
+    consumer = world.consumer("queue:q")
+    world.advance(10)
+    consumer.recover(2, world.now)
+    consumer.grant(5, world.now)
+    assert world.counts(consumer)[2:] == [("b", 2)]
+    consumer.recover(3, world.now)
+    world.advance(10)
+    consumer.grant(5, world.now)
+    assert queue_of(world).expired == 2
+    assert consumer.unacknowledged == 0
+
+
+def test_exp_06_what_is_delivered_is_not_taken_back() -> None:
+    world = World()
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", message("a", expires=NOW + 10))
+    world.advance(50)
+    assert consumer.acknowledge(1, world.now) == 1
+    assert queue_of(world).expired == 0
+
+
+def test_exp_07_not_before_its_time() -> None:
+    world = World()
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", message("a", at=NOW + 10))
+    assert world.browse("queue:q") == []  # BRW-06
+    assert len(queue_of(world).scheduled) == 1
+    assert world.broker.due(NOW + 9) == NOW + 10
+    assert world.got(consumer) == []
+    world.advance(10)
+    assert world.got(consumer) == ["a"]
+    assert world.broker.due(world.now) is None
+
+
+def test_exp_09_a_consumer_that_comes_later_may_get_it() -> None:
+    world = World()
+    world.send("queue:q", message("a", at=NOW + 10, properties={"n": 1}))
+    consumer = world.consumer("queue:q", "n = 1")
+    world.advance(10)
+    assert world.got(consumer) == ["a"]
+
+
+def test_exp_10_a_life_shorter_than_the_delay_means_never() -> None:
+    world = World()
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", message("a", at=NOW + 20, expires=NOW + 10))
+    world.advance(10)
+    assert queue_of(world).expired == 1
+    world.advance(10)
+    assert world.got(consumer) == []
+
+
+def test_ord_05_a_delayed_message_arrives_when_its_time_comes() -> None:
+    world = World()
+    world.send("queue:q", message("late", at=NOW + 10), message("early", at=NOW + 5), message("now"))
+    world.advance(20)
+    assert world.browse("queue:q") == ["now", "early", "late"]
+
+
+def test_delayed_at_the_same_moment_keep_their_order() -> None:
+    world = World()
+    world.send("queue:q", *(message(f"m{n}", at=NOW + 5) for n in range(20)))
+    world.advance(5)
+    assert world.browse("queue:q") == [f"m{n}" for n in range(20)]
+
+
+def test_a_crowd_of_deadlines_is_handled_in_portions() -> None:
+    world = World()
+    world.send("queue:q", *(message("m", expires=NOW + 5) for _ in range(BATCH + 10)))
+    assert world.broker.due(NOW + 5) == NOW + 5
+    assert queue_of(world).depth == 10
+    assert world.broker.due(NOW + 5) is None
+    assert queue_of(world).depth == 0
+
+
+def test_deadlines_of_consumed_messages_do_not_pile_up() -> None:
+    world = World()
+    consumer = world.consumer("queue:q", credit=0)
+    for _ in range(100):
+        world.send("queue:q", *(message("m", expires=NOW + 100_000) for _ in range(100)))
+        consumer.grant(100, world.now)
+        consumer.acknowledge(consumer.tag, world.now)
+    assert len(world.broker.deadlines) < 3_000
+
+
+def test_what_goes_straight_to_a_consumer_needs_no_deadline() -> None:
+    world = World()
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", message("a", expires=NOW + 10))
+    assert len(world.broker.deadlines) == 0
+    consumer.close(0, world.now)
+    assert world.broker.due(world.now) == NOW + 10
+
+
+def test_d33_redelivery_may_be_delayed() -> None:
+    policy = DestinationPolicy(redelivery_delay=100, redelivery_factor=2, redelivery_delay_max=300, max_attempts=0)
+    world = World(("queue:q", policy))
+    consumer: Consumer = world.consumer("queue:q")
+    world.send("queue:q", "a", "b")
+    for attempt, delay in enumerate((100, 200, 300, 300), 1):
+        consumer.acknowledge(consumer.tag - 2, world.now)
+        consumer.recover(consumer.tag, world.now)
+        consumer.grant(10, world.now)
+        world.clear(consumer)
+        world.advance(delay - 1)
+        assert world.got(consumer) == []
+        world.advance(1)
+        assert world.counts(consumer) == [("a", attempt + 1), ("b", attempt + 1)]
+
+
+def test_a_redelivery_that_was_delayed_goes_in_front() -> None:
+    world = World(("queue:q", DestinationPolicy(redelivery_delay=100)))
+    consumer = world.consumer("queue:q", credit=1)
+    world.send("queue:q", "a", "b")
+    consumer.recover(1, world.now)
+    world.advance(100)
+    assert world.browse("queue:q") == ["a", "b"]
+
+
+def test_only_what_was_handed_is_delayed() -> None:
+    world = World(("queue:q", DestinationPolicy(redelivery_delay=100)))
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", "a", "b")
+    consumer.recover(1, world.now)
+    assert world.browse("queue:q") == ["b"]

@@ -1,0 +1,367 @@
+"""Topics and the four kinds of subscription (section 29)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sievemq_broker.domain import DestinationPolicy, Topic
+from sievemq_core.errors import ErrorCode, RequestError
+
+from .support import NOW, World, message
+
+SHARED = {"subscription": "s", "shared": True}
+DURABLE = {"subscription": "s", "durable": True, "client_id": "id"}
+BOTH = {"subscription": "s", "durable": True, "shared": True}
+
+
+def refused(world: World, *args: Any, **how: Any) -> RequestError:
+    """The error of a consumer that is refused; nothing must be left behind."""
+    topic = world.namespace.find("topic:t")
+    before = len(topic.subscriptions) if isinstance(topic, Topic) else 0
+    with pytest.raises(RequestError) as caught:
+        world.consumer(*args, **how)
+    topic = world.namespace.find("topic:t")
+    assert (len(topic.subscriptions) if isinstance(topic, Topic) else 0) == before
+    return caught.value
+
+
+def test_sub_05_one_copy_to_each_that_exists_and_matches() -> None:
+    world = World()
+    world.send("topic:t", "before")
+    everything, some = world.consumer("topic:t"), world.consumer("topic:t", "n = 1")
+    world.send("topic:t", message("a", properties={"n": 1}), message("b"))
+    assert (world.got(everything), world.got(some)) == (["a", "b"], ["a"])
+
+
+def test_sub_06_copies_are_independent() -> None:
+    world = World()
+    one, two = world.consumer("topic:t"), world.consumer("topic:t")
+    world.send("topic:t", "a")
+    one.acknowledge(1, world.now)
+    two.recover(1, world.now)
+    two.grant(1, world.now)
+    assert world.counts(two) == [("a", 1), ("a", 2)]
+    assert world.counts(one) == [("a", 1)]
+
+
+def test_the_bytes_of_copies_are_shared() -> None:
+    world = World()
+    for number in range(3):
+        world.consumer("topic:t", credit=0, subscription=f"s{number}", shared=True)
+    envelope = message("a")
+    world.send("topic:t", envelope)
+    topic = world.namespace.declare("topic:t")
+    assert isinstance(topic, Topic)
+    waiting = [subscription.queue.main.first() for subscription in topic.subscriptions]
+    assert all(entry is not None and entry.envelope is envelope for entry in waiting)
+
+
+def test_sub_07_a_shared_subscription_gives_each_message_to_one() -> None:
+    world = World()
+    one, two = world.consumer("topic:t", **SHARED), world.consumer("topic:t", **SHARED)
+    world.send("topic:t", "a", "b")
+    assert (world.got(one), world.got(two)) == (["a"], ["b"])
+
+
+def test_sub_08_an_inactive_durable_subscription_collects() -> None:
+    world = World()
+    world.consumer("topic:t", **DURABLE).close(0, world.now)
+    world.send("topic:t", "a", "b")
+    assert world.got(world.consumer("topic:t", **DURABLE)) == ["a", "b"]  # SUB-12
+
+
+@pytest.mark.parametrize("how", [{}, SHARED])
+def test_sub_09_a_non_durable_one_ends_with_its_last_consumer(how: dict[str, Any]) -> None:
+    world = World()
+    world.consumer("topic:t", credit=0, **how).close(0, world.now)
+    world.send("topic:t", "a")
+    later = world.consumer("topic:t", **how)
+    assert world.got(later) == []
+    topic = world.namespace.declare("topic:t")
+    assert isinstance(topic, Topic)
+    assert len(topic.subscriptions) == 1
+    later.abandon(world.now)
+    assert (topic.subscriptions, world.namespace.shared) == ({}, {})
+
+
+def test_sub_10_unshared_durable_needs_a_client_id() -> None:
+    error = refused(World(), "topic:t", subscription="s", durable=True)
+    assert error.code is ErrorCode.ILLEGAL_STATE
+
+
+def test_sub_11_one_consumer_at_a_time_for_an_unshared_durable_one() -> None:
+    world = World()
+    first = world.consumer("topic:t", **DURABLE)
+    assert refused(world, "topic:t", **DURABLE).code is ErrorCode.SUBSCRIPTION_IN_USE
+    assert refused(world, "topic:other", "n = 1", **DURABLE).code is ErrorCode.SUBSCRIPTION_IN_USE
+    first.close(0, world.now)
+    world.consumer("topic:t", **DURABLE)
+
+
+@pytest.mark.parametrize(("address", "text", "no_local"), [
+    ("topic:u", None, False), ("topic:t", "n = 1", False), ("topic:t", None, True),
+])  # fmt: skip
+def test_sub_13_a_changed_one_begins_empty(address: str, text: str | None, no_local: bool) -> None:
+    world = World()
+    world.consumer("topic:t", **DURABLE).close(0, world.now)
+    world.send("topic:t", message("old", properties={"n": 1}))
+    changed = world.consumer(address, text, no_local=no_local, **DURABLE)
+    world.send(address, message("new", properties={"n": 1}), connection="another")
+    assert world.got(changed) == ["new"]
+    changed.close(1, world.now)
+    world.send("topic:t", "gone")
+    assert len(world.namespace.subscriptions) == 1
+
+
+def test_sub_13_not_while_messages_are_unacknowledged() -> None:
+    world = World()
+    consumer = world.consumer("topic:t", **DURABLE)
+    world.send("topic:t", "a")
+    consumer.close(1, world.now)
+    assert refused(world, "topic:t", "n = 1", **DURABLE).code is ErrorCode.SUBSCRIPTION_IN_USE
+    consumer.acknowledge(1, world.now)
+    world.consumer("topic:t", "n = 1", **DURABLE)
+
+
+@pytest.mark.parametrize("how", [SHARED, BOTH])
+@pytest.mark.parametrize(("address", "text"), [("topic:u", None), ("topic:t", "n = 1")])
+def test_sub_14_active_and_shared_means_unchangeable(how: dict[str, Any], address: str, text: str | None) -> None:
+    world = World()
+    consumer = world.consumer("topic:t", **how)
+    assert refused(world, address, text, **how).code is ErrorCode.SUBSCRIPTION_IN_USE
+    consumer.close(0, world.now)
+    world.consumer(address, text, **how)  # SUB-15
+
+
+def test_sub_15_a_shared_durable_one_changes_when_nobody_uses_it() -> None:
+    world = World()
+    world.consumer("topic:t", **BOTH).close(0, world.now)
+    world.send("topic:t", message("old", properties={"n": 1}))
+    assert world.got(world.consumer("topic:t", "n = 1", **BOTH)) == []
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_sub_16_shared_and_unshared_durable_do_not_mix(active: bool) -> None:
+    for first, second in ((DURABLE, {**BOTH, "client_id": "id"}), ({**BOTH, "client_id": "id"}, DURABLE)):
+        world = World()
+        consumer = world.consumer("topic:t", **first)
+        if not active:
+            consumer.close(0, world.now)
+        assert refused(world, "topic:t", **second).code is ErrorCode.SUBSCRIPTION_IN_USE
+
+
+def test_sub_17_durable_and_non_durable_of_one_name_are_two() -> None:
+    world = World()
+    one, two = world.consumer("topic:t", **SHARED), world.consumer("topic:t", **BOTH)
+    world.send("topic:t", "a")
+    assert world.got(one) == world.got(two) == ["a"]
+
+
+def test_sub_18_one_name_and_different_client_ids_are_different() -> None:
+    world = World()
+    three = [world.consumer("topic:t", client_id=client_id, **SHARED) for client_id in (None, "a", "b")]
+    world.send("topic:t", "a")
+    assert [world.got(consumer) for consumer in three] == [["a"]] * 3
+
+
+def test_sub_19_no_selector_in_any_spelling_is_no_change() -> None:
+    world = World()
+    world.consumer("topic:t", None, **DURABLE).close(0, world.now)
+    world.send("topic:t", "a")
+    assert world.got(world.consumer("topic:t", "", **DURABLE)) == ["a"]
+
+
+def test_sub_20_no_local_blocks_the_same_connection() -> None:
+    world = World()
+    consumer = world.consumer("topic:t", no_local=True, connection="c1")
+    other = world.consumer("topic:t", connection="c1")
+    for connection in ("c1", "c2", None):
+        world.send("topic:t", f"from {connection}", connection=connection)
+    assert world.got(consumer) == ["from c2", "from None"]
+    assert len(world.got(other)) == 3
+
+
+def test_sub_21_durable_no_local_blocks_the_client_id_also_after_reconnecting() -> None:
+    world = World()
+    world.namespace.claim_client_id("id", "c1")
+    world.consumer("topic:t", no_local=True, connection="c1", **DURABLE).close(0, world.now)
+    world.send("topic:t", "own", connection="c1")
+    world.namespace.free_client_id("id", "c1")
+    world.namespace.claim_client_id("id", "c2")
+    world.send("topic:t", "own again", connection="c2")
+    world.send("topic:t", "other", connection="c3")
+    consumer = world.consumer("topic:t", no_local=True, connection="c2", **DURABLE)
+    assert world.got(consumer) == ["other"]  # SUB-22: blocked ones were never in it
+
+
+def test_ses_21_no_local_is_ignored_for_queues() -> None:
+    world = World()
+    consumer = world.consumer("queue:q", no_local=True, connection="c1")
+    world.send("queue:q", "a", connection="c1")
+    assert world.got(consumer) == ["a"]
+
+
+def test_sub_23_the_selector_decides_at_publication() -> None:
+    world = World()
+    world.consumer("topic:t", "n = 1", **DURABLE).close(0, world.now)
+    world.send("topic:t", message("a", properties={"n": 1}), message("b"))
+    subscription = world.namespace.subscriptions["id", "s"]
+    assert subscription.queue.depth == 1
+
+
+def test_sub_24_to_26_unsubscribe() -> None:
+    world = World()
+    with pytest.raises(RequestError) as caught:
+        world.namespace.unsubscribe("id", "s")
+    assert caught.value.code is ErrorCode.INVALID_DESTINATION
+    consumer = world.consumer("topic:t", **DURABLE)
+    world.send("topic:t", "a")
+    for settle in (lambda: consumer.close(1, world.now), lambda: consumer.acknowledge(1, world.now)):
+        with pytest.raises(RequestError) as caught:
+            world.namespace.unsubscribe("id", "s")
+        assert caught.value.code is ErrorCode.SUBSCRIPTION_IN_USE
+        settle()
+    with pytest.raises(RequestError):
+        world.namespace.unsubscribe(None, "s")  # SUB-27
+    world.namespace.unsubscribe("id", "s")
+    assert world.namespace.subscriptions == {}
+    world.send("topic:t", "b")
+    assert world.got(world.consumer("topic:t", **DURABLE)) == []
+
+
+def test_sub_28_names_may_be_long() -> None:
+    world = World()
+    name = "az-AZ_09." * 14
+    world.consumer("topic:t", subscription=name, durable=True, shared=True)
+    assert refused(world, "topic:t", subscription="x" * 256, shared=True).code is ErrorCode.ILLEGAL_STATE
+
+
+@pytest.mark.parametrize("name", [None, ""])
+def test_sub_29_a_name_is_needed(name: str | None) -> None:
+    assert refused(World(), "topic:t", subscription=name, shared=True).code is ErrorCode.ILLEGAL_STATE
+
+
+def test_sub_31_a_client_id_belongs_to_one_live_connection() -> None:
+    namespace = World().namespace
+    namespace.claim_client_id("id", "c1")
+    namespace.claim_client_id("id", "c1")
+    with pytest.raises(RequestError) as caught:
+        namespace.claim_client_id("id", "c2")
+    assert caught.value.code is ErrorCode.INVALID_CLIENT_ID
+    namespace.free_client_id("id", "c2")  # not its own
+    assert namespace.client_id_of("c1") == "id"
+    namespace.free_client_id("id", "c1")
+    namespace.claim_client_id("id", "c2")
+    for wrong in ("", "x" * 256):
+        with pytest.raises(RequestError):
+            namespace.claim_client_id(wrong, "c3")
+
+
+def test_sub_33_what_a_closed_consumer_left_goes_to_another_marked() -> None:
+    world = World()
+    one, two = world.consumer("topic:t", **SHARED), world.consumer("topic:t", credit=0, **SHARED)
+    world.send("topic:t", "a")
+    one.close(1, world.now)
+    one.recover(1, world.now)
+    two.grant(1, world.now)
+    assert world.counts(two) == [("a", 2)]
+
+
+def test_ack_17_a_message_of_an_ended_subscription_is_dropped() -> None:
+    world = World()
+    consumer = world.consumer("topic:t")
+    world.send("topic:t", "a")
+    consumer.close(1, world.now)
+    consumer.recover(1, world.now)
+    assert consumer.unacknowledged == 0
+    assert world.browse("queue:DLQ.t") == []
+
+
+def test_ses_33_queues_have_no_subscriptions() -> None:
+    world = World()
+    for how in (SHARED, DURABLE, {"subscription": "s"}):
+        assert refused(world, "queue:q", **how).code is ErrorCode.INVALID_DESTINATION
+
+
+def test_exp_08_a_delayed_message_goes_to_those_that_existed_when_it_was_sent() -> None:
+    world = World()
+    before = world.consumer("topic:t")
+    world.consumer("topic:t", **DURABLE).close(0, world.now)
+    gone = world.consumer("topic:t")
+    world.send("topic:t", message("later", at=NOW + 10))
+    gone.close(0, world.now)
+    after = world.consumer("topic:t")
+    assert world.got(before) == []
+    world.advance(10)
+    assert (world.got(before), world.got(after)) == (["later"], [])
+    assert world.got(world.consumer("topic:t", **DURABLE)) == ["later"]
+
+
+def test_a_topic_takes_a_message_for_all_or_for_none() -> None:
+    world = World(("topic:t", DestinationPolicy(max_messages=1)))
+    world.consumer("topic:t", "n = 1", subscription="one", durable=True, shared=True, credit=0)
+    world.consumer("topic:t", subscription="two", durable=True, shared=True, credit=0)
+    world.send("topic:t", message("a"))
+    with pytest.raises(RequestError) as caught:
+        world.send("topic:t", message("b", properties={"n": 1}))
+    assert caught.value.code is ErrorCode.RESOURCE_ALLOCATION
+    assert world.namespace.subscriptions[None, "one"].queue.depth == 0
+    with pytest.raises(RequestError):
+        world.namespace.commit([("queue:q", message("c")), ("topic:t", message("d", properties={"n": 1}))], NOW)
+    assert world.browse("queue:q") == []
+
+
+def test_each_distinct_selector_is_asked_once_per_message() -> None:
+    world = World()
+    for _ in range(20):
+        world.consumer("topic:t", "n LIKE 'a%'")
+        world.consumer("topic:t", "n LIKE 'b%'")
+    world.send("topic:t", message("a", properties={"n": "ab"}))
+    topic = world.namespace.declare("topic:t")
+    assert isinstance(topic, Topic)
+    assert (topic.index.evaluations, topic.index.matches) == (2, 1)
+
+
+def test_only_the_subscribers_of_a_value_are_asked() -> None:
+    world = World()
+    consumers = [world.consumer("topic:t", f"customer = {n} AND region = 'EU'") for n in range(500)]
+    world.send("topic:t", message("a", properties={"customer": 250, "region": "EU"}))
+    topic = world.namespace.declare("topic:t")
+    assert isinstance(topic, Topic)
+    assert topic.index.evaluations <= 2
+    assert [n for n, consumer in enumerate(consumers) if world.got(consumer)] == [250]
+
+
+def test_unreadable_properties_reach_those_without_a_selector() -> None:
+    world = World()
+    plain, picky = world.consumer("topic:t"), world.consumer("topic:t", "n = 1")
+    world.send("topic:t", message("bad", properties=(b"\xc1", None)))
+    assert (world.got(plain), world.got(picky)) == (["bad"], [])
+    topic = world.namespace.declare("topic:t")
+    assert isinstance(topic, Topic)
+    assert (topic.unreadable, topic.published) == (1, 1)
+
+
+def test_pausing_a_topic_holds_all_its_subscriptions_also_new_ones() -> None:
+    world = World()
+    old = world.consumer("topic:t")
+    topic = world.namespace.declare("topic:t")
+    assert isinstance(topic, Topic)
+    topic.pause()
+    new = world.consumer("topic:t")
+    world.send("topic:t", "a")
+    assert (world.got(old), world.got(new)) == ([], [])
+    topic.unpause(world.now)
+    assert (world.got(old), world.got(new)) == (["a"], ["a"])
+
+
+def test_deleting_a_topic_ends_its_subscriptions() -> None:
+    world = World()
+    consumer = world.consumer("topic:t", **DURABLE)
+    world.consumer("topic:t", **SHARED)
+    world.namespace.delete("topic:t")
+    assert world.port(consumer).closures[0][1] is ErrorCode.INVALID_DESTINATION
+    assert (world.namespace.subscriptions, world.namespace.shared) == ({}, {})
+    consumer.close(0, world.now)
