@@ -1,0 +1,84 @@
+"""What the commands that talk to a broker share: where it is, destinations, errors as exit codes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from sievemq.blocking import Connection, ConnectionFactory
+from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
+from sievemq.destinations import Destination, parse_destination
+from sievemq.exceptions import (
+    InvalidDestinationException,
+    InvalidSelectorException,
+    InvalidURLException,
+    JMSException,
+    JMSSecurityException,
+)
+
+__all__ = [
+    "DestinationArgument",
+    "JsonOption",
+    "SelectorOption",
+    "UrlOption",
+    "UserOption",
+    "connect",
+    "destination_of",
+    "failures",
+]
+
+UrlOption = Annotated[
+    str,
+    typer.Option("--url", "-u", envvar="SIEVEMQ_URL", help="The broker.", show_envvar=True),
+]
+UserOption = Annotated[
+    str | None,
+    typer.Option(
+        "--user", envvar="SIEVEMQ_USER", show_envvar=True, help="User name; the password comes from SIEVEMQ_PASSWORD."
+    ),
+]
+SelectorOption = Annotated[
+    str | None, typer.Option("--selector", "-s", help="Only messages for which this condition is true.")
+]
+DestinationArgument = Annotated[str, typer.Argument(metavar="DEST", help="queue:NAME, topic:NAME, or NAME of a queue.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+
+DEFAULT_URL = "sievemq://127.0.0.1:7672"
+
+
+def connect(url: str, user: str | None) -> Connection:
+    """A connection, stopped. Credentials given apart from the URL go before those in it."""
+    password = os.environ.get("SIEVEMQ_PASSWORD") if user is not None else None
+    return ConnectionFactory(url, application="sievemq-cli").create_connection(user, password)
+
+
+def destination_of(text: str) -> Destination:
+    """The destination that an argument names; a name that is not allowed ends the command."""
+    try:
+        return parse_destination(text)
+    except InvalidDestinationException as error:
+        typer.echo(f"sievemq: {error}", err=True)
+        raise typer.Exit(USAGE) from None
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Errors of the SDK as one message and an exit code."""
+    try:
+        yield
+    except InvalidURLException as error:
+        code, text = USAGE, str(error)
+    except (InvalidSelectorException, JMSSecurityException) as error:
+        code, text = REFUSED, str(error)
+    except InvalidDestinationException as error:
+        code, text = NOT_FOUND, str(error)
+    except (JMSException, ValueError) as error:
+        code, text = FAILED, str(error)
+    else:
+        return
+    typer.echo(f"sievemq: {text}", err=True)
+    raise typer.Exit(code)

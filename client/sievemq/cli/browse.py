@@ -1,0 +1,49 @@
+"""``sievemq browse``"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from sievemq import Queue
+from sievemq.cli.broker_access import (
+    DEFAULT_URL,
+    DestinationArgument,
+    JsonOption,
+    SelectorOption,
+    UrlOption,
+    UserOption,
+    connect,
+    destination_of,
+    failures,
+)
+from sievemq.cli.exits import USAGE
+from sievemq.cli.show import as_json as show_json
+from sievemq.cli.show import as_text
+
+__all__ = ["browse"]
+
+
+def browse(
+    destination: DestinationArgument,
+    selector: SelectorOption = None,
+    number: Annotated[int, typer.Option("--number", "-n", min=0, help="Messages to show; 0 for all.")] = 0,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Headers and properties too.")] = False,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    user: UserOption = None,
+) -> None:
+    """Print what waits in a queue, in order, and leave it there. The whole queue is looked through, however deep.
+
+    Exit codes: 0 done (an empty queue too), 1 failed, 2 usage, 3 no such queue, 4 selector or credentials refused.
+    """
+    queue = destination_of(destination)
+    if not isinstance(queue, Queue):
+        typer.echo(f"sievemq: {queue} is a topic; only queues can be browsed", err=True)
+        raise typer.Exit(USAGE)
+    with failures(), connect(url, user) as connection, connection.create_session() as session:
+        browser = session.create_browser(queue, selector)
+        for message in islice(browser.get_enumeration(), number or None):
+            typer.echo(show_json(message) if as_json else as_text(message, verbose=verbose))

@@ -1,0 +1,73 @@
+"""``sievemq receive``"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from sievemq import Session
+from sievemq.cli.broker_access import (
+    DEFAULT_URL,
+    DestinationArgument,
+    JsonOption,
+    SelectorOption,
+    UrlOption,
+    UserOption,
+    connect,
+    destination_of,
+    failures,
+)
+from sievemq.cli.exits import NOT_FOUND
+from sievemq.cli.show import as_json as show_json
+from sievemq.cli.show import as_text
+from sievemq.cli.values import parse_duration
+
+__all__ = ["receive"]
+
+
+class Ack(StrEnum):
+    """What becomes of a message that was printed."""
+
+    AUTO = "auto"
+    NONE = "none"
+
+
+def receive(
+    destination: DestinationArgument,
+    selector: SelectorOption = None,
+    number: Annotated[int, typer.Option("--number", "-n", min=0, help="Messages to receive; 0 for all that come.")] = 1,
+    wait: Annotated[
+        str, typer.Option("--wait", "-w", help="Time to wait for each, such as 5s; 0 for not at all.")
+    ] = "5s",
+    ack: Annotated[
+        Ack,
+        typer.Option("--ack", help="auto: a printed message is consumed; none: all go back, marked as redelivered."),
+    ] = Ack.AUTO,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Headers and properties too.")] = False,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    user: UserOption = None,
+) -> None:
+    """Receive messages and print their bodies. Of a topic, what is published from now on.
+
+    Exit codes: 0 received all that were asked for (with -n 0: at least one), 1 failed, 2 usage, 3 fewer came within the
+    wait, 4 selector or credentials refused.
+    """
+    milliseconds = parse_duration(wait)
+    target = destination_of(destination)
+    mode = Session.AUTO_ACKNOWLEDGE if ack is Ack.AUTO else Session.CLIENT_ACKNOWLEDGE
+    received = 0
+    with failures(), connect(url, user) as connection, connection.create_session(mode) as session:
+        consumer = session.create_consumer(target, selector)
+        connection.start()
+        while not number or received < number:
+            # A timeout of 0 would wait for ever (§8.5).
+            message = consumer.receive(milliseconds) if milliseconds else consumer.receive_no_wait()
+            if message is None:
+                break
+            received += 1
+            typer.echo(show_json(message) if as_json else as_text(message, verbose=verbose))
+    if received < max(number, 1):
+        raise typer.Exit(NOT_FOUND)

@@ -1,0 +1,121 @@
+"""``sievemq send``"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sievemq import BytesMessage, DeliveryMode, Message, Session, TextMessage
+from sievemq.cli.broker_access import (
+    DEFAULT_URL,
+    DestinationArgument,
+    JsonOption,
+    UrlOption,
+    UserOption,
+    connect,
+    destination_of,
+    failures,
+)
+from sievemq.cli.exits import USAGE
+from sievemq.cli.values import parse_duration, parse_property
+
+__all__ = ["send"]
+
+#: Messages per transaction: large enough that its round trip does not matter, small enough to show progress.
+_BATCH = 1_000
+
+
+def send(
+    destination: DestinationArgument,
+    body: Annotated[str | None, typer.Argument(metavar="BODY", help="Text; - reads the standard input.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Take the body from a file; - reads the standard input.")
+    ] = None,
+    as_bytes: Annotated[bool, typer.Option("--bytes", help="Send a BytesMessage instead of a TextMessage.")] = False,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property",
+            "-p",
+            metavar="NAME=VALUE[:TYPE]",
+            help="A property; again for more. TYPE is boolean, byte, short, int, long, float, double or string; "
+            "without it the value's look decides.",
+        ),
+    ] = None,
+    count: Annotated[int, typer.Option("--count", min=1, help="Send it so many times.")] = 1,
+    priority: Annotated[int, typer.Option("--priority", min=0, max=9, help="JMSPriority.")] = 4,
+    ttl: Annotated[str, typer.Option("--ttl", help="Time to live, such as 30s or 5m; 0 for ever.")] = "0",
+    delay: Annotated[str, typer.Option("--delay", help="Deliver not before this has passed, such as 30s.")] = "0",
+    non_persistent: Annotated[bool, typer.Option("--non-persistent", help="JMSDeliveryMode NON_PERSISTENT.")] = False,
+    jms_type: Annotated[str | None, typer.Option("--type", help="JMSType.")] = None,
+    correlation_id: Annotated[str | None, typer.Option("--correlation-id", help="JMSCorrelationID.")] = None,
+    reply_to: Annotated[str | None, typer.Option("--reply-to", metavar="DEST", help="JMSReplyTo.")] = None,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    user: UserOption = None,
+) -> None:
+    """Send a message, or several alike, and print the message ids.
+
+    Exit codes: 0 sent, 1 not sent (all of a failing batch of a thousand are taken back), 2 usage, 3 the destination
+    does not exist, 4 credentials refused.
+    """
+    content = _content(body, file)
+    values = [parse_property(text) for text in properties or ()]
+    time_to_live, delivery_delay = parse_duration(ttl), parse_duration(delay)
+    target = destination_of(destination)
+    answer_to = destination_of(reply_to) if reply_to is not None else None
+    with failures():
+        message = _message(content, as_bytes)
+        for name, value in values:
+            message.set_object_property(name, value)
+        message.set_jms_type(jms_type)
+        message.set_jms_correlation_id(correlation_id)
+        message.set_jms_reply_to(answer_to)
+        with connect(url, user) as connection, connection.create_session(Session.SESSION_TRANSACTED) as session:
+            producer = session.create_producer(target)
+            producer.set_priority(priority)
+            producer.set_time_to_live(time_to_live)
+            producer.set_delivery_delay(delivery_delay)
+            producer.set_delivery_mode(DeliveryMode.NON_PERSISTENT if non_persistent else DeliveryMode.PERSISTENT)
+            left = count
+            while left:
+                ids = []
+                for _ in range(min(left, _BATCH)):
+                    producer.send(message)
+                    ids.append(message.get_jms_message_id())
+                session.commit()
+                left -= len(ids)
+                for message_id in ids:
+                    line = {"message_id": message_id, "destination": str(target)}
+                    typer.echo(json.dumps(line) if as_json else message_id)
+
+
+def _content(body: str | None, file: Path | None) -> bytes | None:
+    if body is not None and file is not None:
+        typer.echo("sievemq: the body is given twice, as an argument and with --file; one of them must go", err=True)
+        raise typer.Exit(USAGE)
+    if body == "-" or (file is not None and str(file) == "-"):
+        return sys.stdin.buffer.read()
+    if file is not None:
+        try:
+            return file.read_bytes()
+        except OSError as error:
+            typer.echo(f"sievemq: {file} cannot be read: {error.strerror or error}", err=True)
+            raise typer.Exit(USAGE) from None
+    return None if body is None else body.encode("utf-8", "surrogateescape")
+
+
+def _message(content: bytes | None, as_bytes: bool) -> Message:
+    if as_bytes:
+        return BytesMessage(content or b"")
+    if content is None:
+        return Message()
+    try:
+        return TextMessage(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        typer.echo(f"sievemq: the body is not UTF-8 text (byte {error.start}); --bytes sends it as it is", err=True)
+        raise typer.Exit(USAGE) from None

@@ -1,0 +1,81 @@
+"""Values on the command line: typed properties, durations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import typer
+
+from sievemq_core.errors import FormatError
+from sievemq_core.message.values import Byte, Float, Int, Long, PropertyValue, Short
+
+__all__ = ["parse_duration", "parse_property"]
+
+
+def _boolean(text: str) -> bool:
+    try:
+        return {"true": True, "false": False}[text.lower()]
+    except KeyError:
+        raise ValueError("is not true or false") from None
+
+
+_TYPES: dict[str, Callable[[str], PropertyValue]] = {
+    "boolean": _boolean,
+    "byte": lambda text: Byte(int(text)),
+    "short": lambda text: Short(int(text)),
+    "int": lambda text: Int(int(text)),
+    "long": lambda text: Long(int(text)),
+    "float": lambda text: Float(float(text)),
+    "double": float,
+    "string": str,
+}
+
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
+_FLOATING = re.compile(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]+)?\Z", re.ASCII)
+
+
+def parse_property(text: str) -> tuple[str, PropertyValue]:
+    """A property from ``name=value`` or ``name=value:type``.
+
+    Without a type, ``true`` and ``false`` are booleans, digits an int (or long), digits with a point or exponent a
+    double, anything else a string. What stands behind the last colon is a type only if it is the name of one.
+
+    Raises:
+        typer.BadParameter: no name, or a value that its type does not have.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"{text!r} is not of the form name=value or name=value:type")
+    front, colon, kind = value.rpartition(":")
+    if colon and kind in _TYPES:
+        try:
+            return name, _TYPES[kind](front)
+        except (ValueError, FormatError) as error:
+            raise typer.BadParameter(f"{front!r} of property {name!r} is no {kind}: {error}") from None
+    if value in ("true", "false"):
+        return name, value == "true"
+    if _INTEGER.match(value):
+        number = int(value)
+        if not -(2**63) <= number < 2**63:
+            raise typer.BadParameter(f"{value} of property {name!r} does not fit a long; {value}:double or :string do")
+        return name, number
+    if _FLOATING.match(value):
+        return name, float(value)
+    return name, value
+
+
+_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?\Z", re.ASCII)
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds from ``5``, ``5s``, ``250ms``, ``1.5m``, ``2h``, ``7d``; without a unit they are seconds.
+
+    Raises:
+        typer.BadParameter: anything else.
+    """
+    match = _DURATION.match(text)
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is no duration; write 5, 5s, 250ms, 1.5m, 2h or 7d")
+    return round(float(match[1]) * _UNITS[match[2] or "s"])

@@ -1,0 +1,110 @@
+"""`sievemq healthcheck`: the probe in a container."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.server.server import Phase
+
+from .conftest import Sievemq
+
+VARIABLES = ("SIEVEMQ_HTTP", "SIEVEMQ_HTTP_HOST", "SIEVEMQ_HTTP_PORT", "SIEVEMQ_HOST", "SIEVEMQ_PORT")
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*VARIABLES, "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(http=True) as broker:
+        yield broker
+
+
+def test_ready(sievemq: Sievemq, server: EmbeddedBroker) -> None:
+    outcome = sievemq("healthcheck", "--url", f"{server.http_url}/readyz")
+    assert (outcome.code, outcome.out) == (0, "ready\n")
+
+
+def test_port_comes_from_the_environment_and_listening_everywhere_is_asked_here(
+    sievemq: Sievemq, server: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIEVEMQ_HTTP_PORT", str(urlsplit(server.http_url).port))
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # nobody to go through
+    for host in ("", "0.0.0.0", "::", "127.0.0.1"):
+        monkeypatch.setenv("SIEVEMQ_HOST", host)
+        assert sievemq("healthcheck").code == 0
+
+
+def test_not_ready_says_why(sievemq: Sievemq, server: EmbeddedBroker) -> None:
+    server.call(lambda _: setattr(server.server, "phase", Phase.DRAINING))
+    outcome = sievemq("healthcheck", "--url", f"{server.http_url}/readyz")
+    server.call(lambda _: setattr(server.server, "phase", Phase.READY))
+    assert (outcome.code, outcome.err) == (1, "not ready: draining\n")
+
+
+def test_nobody_there(sievemq: Sievemq) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        outcome = sievemq("healthcheck", "--url", f"http://127.0.0.1:{unused.getsockname()[1]}/readyz")
+    assert outcome.code == 1
+    assert "refused" in outcome.err
+
+
+def test_somebody_who_does_not_answer_takes_the_timeout_and_no_longer(sievemq: Sievemq) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        outcome = sievemq("healthcheck", "--timeout", "0.1", "--url", f"http://127.0.0.1:{silent.getsockname()[1]}/")
+    assert outcome.code == 1
+    assert "timed out" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (b"HTTP/1.1 500 X\r\nContent-Length: 4\r\n\r\noops", "status 500"),
+        (b"HTTP/1.1 503 X\r\nContent-Length: 4\r\n\r\n[42]", "status 503"),
+        (b"nonsense\r\n\r\n", "nonsense"),
+    ],
+)
+def test_strange_answers_are_not_ready(sievemq: Sievemq, answer: bytes, text: str) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        outcome = sievemq("healthcheck", "--url", f"http://127.0.0.1:{server.getsockname()[1]}/readyz")
+        thread.join()
+    assert outcome.code == 1
+    assert text in outcome.err
+
+
+@pytest.mark.parametrize("url", ["ftp://x/", "nonsense", "http://", "http://x:99999/"])
+def test_wrong_url_is_a_usage_error(sievemq: Sievemq, url: str) -> None:
+    assert sievemq("healthcheck", "--url", url).code == 2
+
+
+def test_without_http_the_wire_port_is_asked(
+    sievemq: Sievemq, server: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIEVEMQ_HTTP", "false")
+    monkeypatch.setenv("SIEVEMQ_PORT", str(server.port))
+    assert sievemq("healthcheck").code == 0
+    server.stop()
+    assert sievemq("healthcheck").code == 1

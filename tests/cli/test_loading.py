@@ -1,0 +1,123 @@
+"""The command itself: subcommands from entry points, extras that are missing, exit codes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from sievemq.cli import loading
+
+from .conftest import Sievemq
+
+
+def test_help_lists_commands_of_client_and_broker(sievemq: Sievemq) -> None:
+    outcome = sievemq("--help")
+    assert outcome.code == 0
+    for name in ("broker", "browse", "config", "healthcheck", "receive", "selector", "send", "version"):
+        assert f"\n  {name} " in outcome.out
+    assert "4 refused by a check" in outcome.out
+
+
+def test_without_arguments_it_shows_help_and_that_is_a_usage_error(sievemq: Sievemq) -> None:
+    outcome = sievemq()
+    assert outcome.code == 2
+    assert "Usage: sievemq" in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("nonsense",), ("send",), ("send", "q", "--nonsense"), ("receive", "q", "-n", "x")]
+)
+def test_usage_errors_are_2(sievemq: Sievemq, arguments: tuple[str, ...]) -> None:
+    outcome = sievemq(*arguments)
+    assert outcome.code == 2
+    assert outcome.err
+
+
+def test_only_the_command_that_is_called_is_loaded() -> None:
+    program = (
+        "import sys; from sievemq.cli import run; code = run(['version']);"
+        "print(code, sorted(name for name in sys.modules if name.split('.')[0] in"
+        " ('sievemq_broker', 'sievemq_testing', 'structlog', 'starlette', 'uvicorn', 'prometheus_client')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_without_typer_the_base_install_says_which_extra() -> None:
+    program = "import sys; sys.modules['typer'] = None; from sievemq.cli import run; sys.exit(run(['version']))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "sievemq: the command line needs an extra: pip install 'sievemq[cli]'\n"
+
+
+def test_without_the_brokers_packages_its_command_says_which_extra() -> None:
+    program = "import sys; sys.modules['structlog'] = None; from sievemq.cli import run; sys.exit(run(sys.argv[1:]))"
+    done = subprocess.run([sys.executable, "-c", program, "broker"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "sievemq: `broker` needs an extra: pip install 'sievemq[broker]'\n"
+    helped = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=False)
+    assert helped.returncode == 0
+    assert "sievemq[broker]" in " ".join(helped.stdout.split())
+    assert "\n  send " in helped.stdout
+
+
+def test_a_fault_of_ours_is_not_taken_for_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("broken", "sievemq_broker.no_such_module:command", loading.GROUP)
+    monkeypatch.setattr(loading, "entry_points", lambda group: [point])
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        loading.build(["broken"])
+
+
+def test_closed_output_is_no_error() -> None:
+    program = "import sys; from sievemq.cli import main; main()"
+    command = f"{sys.executable} -c '{program}' config show | head -c 1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_version(sievemq: Sievemq) -> None:
+    assert sievemq("version").out.startswith("SieveMQ ")
+    assert '"protocol": 1' in sievemq("version", "--json").out
+
+
+def test_config_show_masks_secrets_and_tells_origins(
+    sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text('log_level = "debug"\n')
+    monkeypatch.setenv("SIEVEMQ_USERS", "anna:rosebud")
+    outcome = sievemq("config", "show", "--origin", "--config", str(file))
+    assert outcome.code == 0
+    assert "rosebud" not in outcome.out
+    assert 'users = {"anna": "***"}' in outcome.out
+    assert "# environment SIEVEMQ_USERS" in outcome.out
+    assert re.search(rf'^log_level = "debug" +# file {re.escape(str(file))}$', outcome.out, re.MULTILINE)
+    assert '"origin": "default"' in sievemq("config", "show", "--origin", "--json").out
+
+
+def test_config_check(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sievemq("config", "check").code == 0
+    monkeypatch.setenv("SIEVEMQ_HOST", "0.0.0.0")
+    outcome = sievemq("config", "check")
+    assert outcome.code == 2
+    assert "--insecure" in outcome.err
+
+
+def test_hash_password_is_accepted_by_a_broker(sievemq: Sievemq) -> None:
+    outcome = sievemq("config", "hash-password", stdin=b"rosebud\n")
+    assert outcome.code == 0
+    from sievemq_broker.server.users import Users
+
+    assert Users({"anna": outcome.out.strip()}).authenticate("anna", "rosebud").user == "anna"
+    assert sievemq("config", "hash-password", stdin=b"").code == 2
+
+
+def test_data_dir_is_refused_clearly(sievemq: Sievemq) -> None:
+    outcome = sievemq("broker", "--data-dir", "/var/lib/sievemq")
+    assert outcome.code == 2
+    assert "memory only" in outcome.err
