@@ -18,7 +18,7 @@ from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
 from sievemq_core.limits import HANDSHAKE_FRAME_BYTES, MAX_FRAME_BYTES
 from sievemq_core.wire.codec import CommandTuple, Decoder, pack
 from sievemq_core.wire.commands import COMMANDS, Command
-from sievemq_core.wire.form import FORMS, Form, examine
+from sievemq_core.wire.form import FORMS, TRUSTED_FORMS, Form, examine
 from sievemq_core.wire.framing import FrameReader, pack_frames
 
 __all__ = ["State", "WireConnection"]
@@ -64,7 +64,8 @@ _TURNING = frozenset({Command.HELLO, Command.WELCOME, Command.GOODBYE, Command.E
 # Quick checks of the commands that are legal now and change nothing: a frame of such commands, each in form, needs no
 # second look.
 _PLAIN: dict[tuple[State, Role], dict[int, Form]] = {
-    key: {number: FORMS[number] for number in legal - _TURNING} for key, legal in _LEGAL.items()
+    (state, role): {n: (TRUSTED_FORMS if role == "broker" else FORMS)[n] for n in legal - _TURNING}
+    for (state, role), legal in _LEGAL.items()
 }
 
 

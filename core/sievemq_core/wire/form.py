@@ -24,9 +24,9 @@ from sievemq_core.message.envelope import (
     TYPE,
     BodyKind,
 )
-from sievemq_core.wire.commands import COMMANDS, CommandSpec
+from sievemq_core.wire.commands import COMMANDS, Command, CommandSpec
 
-__all__ = ["FORMS", "CommandTuple", "Form", "check_envelope", "check_headers", "examine"]
+__all__ = ["FORMS", "TRUSTED_FORMS", "CommandTuple", "Form", "check_envelope", "check_headers", "examine"]
 
 CommandTuple: TypeAlias = tuple[Any, ...]
 """A decoded command: its number, then its fields as COMMANDS lists them, neither more nor less."""
@@ -49,6 +49,7 @@ _KINDS: Final = {
         "type({0}) is tuple and ([*map(type, {0})] == LAST[0] or seen({0})) "
         f"and {{0}}[{PRIORITY}] in PRIORITIES and {{0}}[{DELIVERY_MODE}] in MODES"
     ),
+    "delivered": f"type({{0}}) is tuple and len({{0}}) >= {ENVELOPE_FIELDS}",
     "any": "True",
 }
 _NAMES: Final = {
@@ -163,11 +164,12 @@ def _condition(kind: str, variable: str) -> str:
     return f"({variable} is None or {condition})" if kind.endswith("?") else condition
 
 
-def _compile(spec: CommandSpec) -> Form:
+def _compile(spec: CommandSpec, *, trusted: bool = False) -> Form:
     """A function that says whether a value is this command, whole and in form."""
+    kinds = [field.kind.replace("envelope", "delivered") if trusted else field.kind for field in spec.fields]
     variables = [f"f{i}" for i in range(len(spec.fields))]
     conditions = ["type(command) is tuple", "type(number) is int"]  # bytes have a [0] too, and True is 1
-    conditions += [_condition(f.kind, v) for f, v in zip(spec.fields, variables, strict=True) if f.kind != "any"]
+    conditions += [_condition(kind, v) for kind, v in zip(kinds, variables, strict=True) if kind != "any"]
     source = (
         f"def {spec.name}(command):\n"
         f"    try:\n"
@@ -185,6 +187,9 @@ def _compile(spec: CommandSpec) -> Form:
 
 FORMS: Final[dict[int, Form]] = {number: _compile(spec) for number, spec in COMMANDS.items()}
 """By command number: True if a value is that command, whole and in form."""
+
+TRUSTED_FORMS: Final[dict[int, Form]] = {**FORMS, Command.DELIVER: _compile(COMMANDS[Command.DELIVER], trusted=True)}
+"""The same for a client: what is in an envelope was checked when its broker took it in, and is not checked again."""
 
 # -- the slow and obvious twin ----------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.message.envelope import ENVELOPE_FIELDS
 from sievemq_core.wire.commands import COMMANDS, Command, CommandSpec
-from sievemq_core.wire.form import FORMS, check_envelope, check_headers, examine
+from sievemq_core.wire.form import FORMS, TRUSTED_FORMS, check_envelope, check_headers, examine
 
 ENVELOPE = ("ID:a:1", 1_700_000_000_000, 4, 2, 0, 0, None, None, None, None, None, 1, b"hi")
 GOOD: dict[str, list[Any]] = {
@@ -181,6 +181,18 @@ def test_an_error_does_not_quote_a_large_value() -> None:
     with pytest.raises(ProtocolError) as caught:
         examine((Command.SET_CLIENT_ID, 1, b"x" * 10_000_000))
     assert len(caught.value.text) < 200
+
+
+def test_a_client_trusts_the_inside_of_what_its_broker_delivers() -> None:
+    deliver = good(COMMANDS[Command.DELIVER])
+    form = TRUSTED_FORMS[Command.DELIVER]
+    assert form(deliver)
+    assert form((*deliver[:4], (*ENVELOPE, "newer")))
+    for envelope in (None, (), ENVELOPE[:-1], b"x" * 13, "x" * 13, dict.fromkeys(range(13))):
+        assert not form((*deliver[:4], envelope))
+    for position in range(1, 4):
+        assert not form((*deliver[:position], -1, *deliver[position + 1 :]))
+    assert {number for number in FORMS if FORMS[number] is not TRUSTED_FORMS[number]} == {Command.DELIVER}
 
 
 # -- quick and slow agree ---------------------------------------------------------------------------------------------
