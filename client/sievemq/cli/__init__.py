@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from sievemq.cli.exits import FAILED, OK, USAGE
+from sievemq.cli.exits import FAILED, USAGE
 
 __all__ = ["main", "run"]
 
@@ -48,9 +48,9 @@ def run(arguments: Sequence[str]) -> int:
         code = command(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has enough (`| head`). Python flushes again at exit, to nowhere then.
+        # Whoever read our output has enough (`| head`): no traceback. Python flushes again at exit, to nowhere then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        return FAILED
     except KeyboardInterrupt:
         return FAILED
     return code
