@@ -159,7 +159,7 @@ def add(left: PropertyValue, right: PropertyValue) -> Number | None:
 def subtract(left: PropertyValue, right: PropertyValue) -> Number | None:
     """``left - right``."""
     if (type(left), type(right)) in _DOUBLE:
-        return left - right  # type: ignore[operator,return-value]  # a double and a number, as just tested
+        return left - right  # type: ignore[operator]  # a double and a number, as just tested
     if type(left) in NUMBERS and type(right) in NUMBERS:
         return _computed(left, right, operator.sub)  # type: ignore[arg-type]  # numbers, as just tested
     return None

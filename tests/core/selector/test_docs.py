@@ -1,0 +1,76 @@
+"""Every example of docs/selectors.md is run."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from sievemq_core.limits import MAX_SELECTOR_CHARS, MAX_SELECTOR_DEPTH, MAX_SELECTOR_NODES
+from sievemq_core.selector import SelectorError, compile_selector
+from sievemq_core.selector.dialect import JAKARTA
+
+PAGE = Path(__file__).parents[3] / "docs" / "selectors.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+HEADERS = ("ID:1", 1_700_000_000_000, 4, 2, 0, 0, None, None, None)
+TRUTH = {"TRUE": True, "FALSE": False, "UNKNOWN": None}
+
+
+def rows(title: str) -> list[list[str]]:
+    """The rows of every table with that first column."""
+    found: list[list[str]] = []
+    inside = False
+    for line in TEXT.splitlines():
+        if not line.startswith("|"):
+            inside = False
+        elif line.startswith(f"| {title} |"):
+            inside = True
+        elif inside and not line.startswith("| ---"):
+            found.append([cell.strip().strip("`") for cell in line.strip("|").split(" | ")])
+    return found
+
+
+EXAMPLES = [(dialect, *row) for title, dialect in
+            (("selector", "jakarta"), ("ibm-mq", "ibm-mq"), ("mqe", "mqe")) for row in rows(title)]  # fmt: skip
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) > 45
+    assert len(rows("refused")) > 20
+
+
+@pytest.mark.parametrize(("dialect", "text", "properties", "result"), EXAMPLES)
+def test_example(dialect: str, text: str, properties: str, result: str) -> None:
+    selector = compile_selector(text, dialect)
+    assert selector is not None
+    values = json.loads(properties)
+    assert selector.evaluate(values, HEADERS) is TRUTH[result]
+    assert selector.function(values, HEADERS) is (result == "TRUE")
+
+
+@pytest.mark.parametrize(("text", "because"), rows("refused"))
+def test_refusal(text: str, because: str) -> None:
+    with pytest.raises(SelectorError) as caught:
+        compile_selector(text)
+    assert because in str(caught.value).split("\n")[0]
+
+
+def test_sessions() -> None:
+    """The Python sessions, over the client's own Selector."""
+    parsed = doctest.DocTestParser().get_doctest(
+        re.sub(r"^```.*$", "", TEXT, flags=re.MULTILINE), {}, PAGE.name, str(PAGE), 0
+    )
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    runner.run(parsed)
+    assert runner.summarize().failed == 0
+
+
+def test_numbers_and_words_are_those_of_the_code() -> None:
+    for limit in (MAX_SELECTOR_CHARS, MAX_SELECTOR_NODES):
+        assert f"{limit:,}" in TEXT
+    assert f"{MAX_SELECTOR_DEPTH} levels" in TEXT
+    assert " ".join(sorted(JAKARTA.reserved)) in TEXT
