@@ -234,8 +234,9 @@ class EngineSession:
         pairs = self.handed()
         if not pairs:
             return _nothing_to_do()
+        completion = self.connection.request(Command.ACKNOWLEDGE_ALL, self.id, pairs)
         self._all_done()
-        return self.connection.request(Command.ACKNOWLEDGE_ALL, self.id, pairs)
+        return completion
 
     def recover(self) -> Completion[Any]:
         """Have everything handed and not acknowledged come again, marked (ACK-08).
@@ -285,9 +286,9 @@ class EngineSession:
             self._resume()
 
     def _take_back(self, verb: int) -> Completion[Any]:
-        pairs = self.handed()
+        # The request packs the acknowledgements that wait, which must not cover what it is about: `done` moves after it.
+        completion = self.connection.request(verb, self.id, self.handed())
         self._all_done()
-        completion = self.connection.request(verb, self.id, pairs)
         for consumer in self.consumers.values():
             self.connection.ignore_deliveries(consumer)  # until the answer: sent before the broker took them back
         self._reset_credit()

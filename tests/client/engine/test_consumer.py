@@ -1,0 +1,378 @@
+"""EngineConsumer: credit, buffer, acknowledgements, recalls."""
+
+from __future__ import annotations
+
+import pytest
+
+from sievemq import InvalidSelectorException, Queue, TextMessage, Topic
+from sievemq._engine import EngineConsumer, EngineOptions, EngineProducer
+from sievemq._engine.credit import FIRST_WINDOW, MAX_WINDOW, WINDOW_BYTES, PrefetchWindow
+from sievemq_core.errors import ErrorCode
+from sievemq_core.wire.commands import Command
+
+from .harness import NOW, FakeBroker, World
+
+
+def with_prefetch(prefetch: int | None, start: bool = True) -> FakeBroker:
+    broker = FakeBroker(EngineOptions(heartbeat=0, prefetch=prefetch))
+    broker.welcome()
+    if start:
+        broker.engine.start()
+    return broker
+
+
+def take(consumer: EngineConsumer) -> str | None:
+    """As receive does it, without waiting; the text."""
+    message = consumer.take()
+    if message is None:
+        return None
+    if consumer.acknowledges_itself:
+        consumer.settle()
+    if consumer.taken >= consumer.mark:
+        consumer.top_up()
+    assert isinstance(message, TextMessage)
+    return message.get_text()
+
+
+# -- opening ----------------------------------------------------------------------------------------------------------
+
+
+def test_open_consumer_says_everything(broker: FakeBroker) -> None:
+    session = broker.session()
+    session.open_consumer(Topic("t"), "topic:t", "a = 1", no_local=True, subscription="s", durable=True, shared=True)
+    assert broker.grant()[2:] == (
+        session.id, 1, "topic:t", "a = 1", None, True, "s", True, True, FIRST_WINDOW,
+    )  # fmt: skip
+
+
+def test_sel_01_a_selector_is_checked_before_anything_is_sent(broker: FakeBroker) -> None:
+    session = broker.session()
+    with pytest.raises(InvalidSelectorException) as caught:
+        session.open_consumer(Queue("q"), "queue:q", "a >")
+    assert caught.value.selector == "a >"
+    assert broker.heard() == []
+
+
+def test_sel_03_a_blank_selector_is_none(broker: FakeBroker) -> None:
+    for blank in (None, "", " \t"):
+        assert broker.consumer(broker.session(), selector=blank).selector is None
+
+
+def test_sel_02_a_refused_consumer_leaves_nothing_behind(broker: FakeBroker) -> None:
+    session = broker.session()
+    consumer = session.open_consumer(Queue("q"), "queue:q")
+    broker.refuse(ErrorCode.INVALID_SELECTOR, "no", position=1)
+    assert isinstance(consumer.opened.error, InvalidSelectorException)
+    assert session.consumers == {}
+    broker.deliver(consumer, 1)
+    assert not consumer.buffer
+
+
+def test_clo_24_con_15_credit_comes_with_start() -> None:
+    broker = with_prefetch(10, start=False)
+    consumer = broker.consumer(broker.session())
+    assert consumer.granted == 0
+    assert not consumer.flowing
+    broker.engine.start()
+    assert broker.heard() == [(Command.CREDIT, consumer.id, 10)]
+    assert consumer.flowing
+    broker.engine.start()
+    assert broker.heard() == []
+
+
+def test_con_17_stop_shuts_the_gate_and_grants_nothing() -> None:
+    broker = with_prefetch(4)
+    consumer = broker.consumer(broker.session())
+    broker.deliver(consumer, 1, 2, 3)
+    assert [take(consumer), take(consumer)] == ["1", "2"]
+    broker.heard()
+    broker.engine.stop()
+    assert not consumer.flowing
+    assert consumer.want(answered=True) is None
+    consumer.top_up()
+    assert broker.heard() == []
+    woken: list[int] = []
+    consumer.waker = lambda: woken.append(1)
+    broker.engine.start()
+    assert woken == [1]
+    assert take(consumer) == "3"
+
+
+# -- credit -----------------------------------------------------------------------------------------------------------
+
+
+def test_d_23_credit_is_granted_in_halves() -> None:
+    broker = with_prefetch(10)
+    consumer = broker.consumer(broker.session())
+    broker.deliver(consumer, *range(1, 11))
+    for _ in range(4):
+        take(consumer)
+    assert broker.heard() == [(Command.ACKNOWLEDGE, consumer.id, 4, 0)]
+    take(consumer)
+    assert broker.heard() == [(Command.ACKNOWLEDGE, consumer.id, 5, 5)]
+    for _ in range(5):
+        take(consumer)
+    assert broker.heard() == [(Command.ACKNOWLEDGE, consumer.id, 10, 5)]
+    assert take(consumer) is None
+
+
+def test_credit_without_acknowledgement_in_client_mode() -> None:
+    broker = with_prefetch(4)
+    consumer = broker.consumer(broker.session(2))
+    broker.deliver(consumer, 1, 2, 3)
+    for _ in range(3):
+        take(consumer)
+    assert broker.heard() == [(Command.CREDIT, consumer.id, 2)]
+
+
+@pytest.mark.parametrize("prefetch", [1, 2, 3, 7, 10])
+def test_never_more_than_the_window_is_out(prefetch: int) -> None:
+    broker = with_prefetch(prefetch)
+    consumer = broker.consumer(broker.session())
+    credit, tag = consumer.granted, 0
+    for _ in range(50):
+        assert credit + len(consumer.buffer) <= prefetch
+        while credit:
+            tag += 1
+            credit -= 1
+            broker.deliver(consumer, tag)
+        assert take(consumer) == str(consumer.handed)
+        credit += sum(command[-1] for command in broker.heard())
+    assert consumer.handed == 50
+
+
+def test_prefetch_0_fetches_when_somebody_asks() -> None:
+    broker = with_prefetch(0)
+    consumer = broker.consumer(broker.session())
+    for tag in range(1, 4):
+        consumer.want()
+        broker.deliver(consumer, tag)
+        assert take(consumer) == str(tag)
+    assert [command[0] for command in broker.heard() if command[0] != Command.ACKNOWLEDGE] == [Command.WANT] * 3
+    assert consumer.granted == 3
+
+
+def test_an_adaptive_window_widens_when_it_is_what_the_application_waits_for() -> None:
+    broker = with_prefetch(None)
+    consumer = broker.consumer(broker.session())
+    tag = 0
+    for _ in range(20):
+        while consumer.granted > tag:
+            tag += 1
+            broker.deliver(consumer, tag)
+        while take(consumer) is not None:
+            pass
+        consumer.want()
+    assert consumer.window.size == MAX_WINDOW
+
+
+def test_an_adaptive_window_stays_when_producers_are_slow() -> None:
+    broker = with_prefetch(None)
+    consumer = broker.consumer(broker.session())
+    for tag in range(1, 500):
+        broker.deliver(consumer, tag)
+        assert take(consumer) == str(tag)
+        consumer.want()
+    assert consumer.window.size == FIRST_WINDOW
+
+
+def test_a_window_of_large_messages_is_bounded_in_bytes() -> None:
+    window = PrefetchWindow(None)
+    for _ in range(20):
+        window.widen(WINDOW_BYTES // 100)
+    assert window.size == 100
+    window.widen(WINDOW_BYTES * 2)
+    assert window.size == 2
+    for _ in range(9):
+        window.narrow()
+    assert window.size == 2
+    fixed = PrefetchWindow(5)
+    fixed.widen(1)
+    fixed.narrow()
+    assert fixed.size == 5
+
+
+# -- acknowledgements -------------------------------------------------------------------------------------------------
+
+
+def test_ack_01_d_25_acknowledgements_are_cumulative_and_leave_with_the_next_write(broker: FakeBroker) -> None:
+    session = broker.session()
+    first, second = broker.consumer(session), broker.consumer(session)
+    broker.deliver(first, 1, 2, 3)
+    broker.deliver(second, 1)
+    take(first)
+    take(first)
+    take(second)
+    assert broker.engine.has_output
+    assert broker.heard() == [(Command.ACKNOWLEDGE, first.id, 2, 0), (Command.ACKNOWLEDGE, second.id, 1, 0)]
+    assert broker.heard() == []
+    assert not broker.engine.has_output
+
+
+def test_lis_03_a_message_is_acknowledged_only_once_it_is_settled(broker: FakeBroker) -> None:
+    consumer = broker.consumer(broker.session())
+    broker.deliver(consumer, 1, 2)
+    consumer.take()
+    consumer.settle()
+    consumer.take()
+    assert broker.heard() == [(Command.ACKNOWLEDGE, consumer.id, 1, 0)]
+    consumer.settle()
+    assert broker.heard() == [(Command.ACKNOWLEDGE, consumer.id, 2, 0)]
+
+
+def test_a_request_goes_behind_the_acknowledgements(broker: FakeBroker) -> None:
+    """SUB-26: an unsubscribe must not find a message unacknowledged that the application is done with."""
+    consumer = broker.consumer(broker.session())
+    broker.deliver(consumer, 1)
+    take(consumer)
+    broker.engine.unsubscribe("s")
+    assert [command[0] for command in broker.heard()] == [Command.ACKNOWLEDGE, Command.UNSUBSCRIBE]
+
+
+# -- wakers and wants -------------------------------------------------------------------------------------------------
+
+
+def test_a_waker_is_called_once(broker: FakeBroker) -> None:
+    consumer = broker.consumer(broker.session())
+    woken: list[int] = []
+    consumer.waker = lambda: woken.append(1)
+    broker.deliver(consumer, 1, 2)
+    assert woken == [1]
+    consumer.waker = lambda: woken.append(2)
+    broker.engine.lost(None)
+    assert woken == [1, 2]
+    assert not consumer.flowing
+
+
+def test_clo_06_closing_wakes(broker: FakeBroker) -> None:
+    session = broker.session()
+    woken: list[str] = []
+    for name, shut in (("gate", lambda c: c.shut_gate()), ("close", lambda c: c.close()),
+                       ("session gate", lambda c: session.shut_gate())):  # fmt: skip
+        consumer = broker.consumer(session)
+        consumer.waker = lambda name=name: woken.append(name)  # type: ignore[misc]
+        shut(consumer)
+        assert consumer.shut
+        assert not consumer.flowing
+    assert woken == ["gate", "close", "session gate"]
+
+
+def test_mco_05_a_want_with_an_answer(broker: FakeBroker) -> None:
+    consumer = broker.consumer(broker.session())
+    answer = consumer.want(answered=True)
+    assert answer is not None
+    ((number, request, which),) = broker.heard()
+    assert (number, which) == (Command.WANT, consumer.id)
+    assert request
+    broker.deliver(consumer, 1)
+    broker.say(Command.OK, request, None)
+    answer.result()
+    consumer.want()
+    assert broker.heard() == [(Command.WANT, 0, consumer.id)]
+
+
+# -- recalls ----------------------------------------------------------------------------------------------------------
+
+
+def test_d_23_a_recall_gives_back_what_nobody_has_seen(broker: FakeBroker) -> None:
+    consumer = broker.consumer(broker.session())
+    broker.deliver(consumer, 1, 2, 3, 4, 5)
+    assert take(consumer) == "1"
+    broker.heard()
+    broker.say(Command.RECALL, consumer.id, (1, 2, 4))
+    assert broker.heard() == [(Command.RELEASE, consumer.id, (2, 4))]
+    assert [take(consumer), take(consumer), take(consumer)] == ["3", "5", None]
+    broker.heard()
+    broker.say(Command.RECALL, consumer.id, (3,))
+    assert broker.heard() == [(Command.RELEASE, consumer.id, ())]
+    assert consumer.window.size == FIRST_WINDOW // 2
+
+
+def test_what_was_given_back_is_granted_again_when_somebody_asks() -> None:
+    broker = with_prefetch(4)
+    consumer = broker.consumer(broker.session())
+    broker.deliver(consumer, 1, 2, 3, 4)
+    broker.say(Command.RECALL, consumer.id, (1, 2, 3, 4))
+    assert broker.heard() == [(Command.RELEASE, consumer.id, (1, 2, 3, 4))]  # an idle consumer asks for nothing
+    consumer.want()
+    assert broker.heard() == [(Command.CREDIT, consumer.id, 4), (Command.WANT, 0, consumer.id)]
+
+
+def test_exp_03_what_expires_in_the_buffer_goes_back(broker: FakeBroker) -> None:
+    consumer = broker.consumer(broker.session())
+    broker.deliver(consumer, 1, expiration=NOW + 10)
+    broker.deliver(consumer, 2)
+    broker.deliver(consumer, 3, 4, expiration=NOW + 10)
+    broker.clock.now += 9
+    peeked = consumer.peek()
+    assert isinstance(peeked, TextMessage)
+    assert peeked.get_text() == "1"
+    broker.clock.now += 1
+    assert take(consumer) == "2"
+    assert consumer.peek() is None
+    assert take(consumer) is None
+    said = broker.heard()
+    assert [command for command in said if command[0] == Command.RELEASE] == [
+        (Command.RELEASE, consumer.id, (1,)),
+        (Command.RELEASE, consumer.id, (3,)),
+        (Command.RELEASE, consumer.id, (4,)),
+    ]
+    # A cumulative acknowledgement of 2 must find 1 given back already.
+    assert [command[0] for command in said].index(Command.RELEASE) == 0
+    assert consumer.taken == 4
+
+
+def test_the_clocks_offset_counts_for_expiry(broker: FakeBroker) -> None:
+    consumer = broker.consumer(broker.session())
+    broker.deliver(consumer, 1, expiration=NOW + 10)
+    broker.say(Command.CLOCK, 10)
+    assert take(consumer) is None
+
+
+# -- the end of a consumer --------------------------------------------------------------------------------------------
+
+
+def test_mco_10_close_tells_what_was_handed_over(broker: FakeBroker) -> None:
+    session = broker.session(2)
+    consumer = broker.consumer(session)
+    broker.deliver(consumer, 1, 2, 3)
+    take(consumer)
+    closing = consumer.close()
+    number, _, *fields = broker.grant()
+    assert (number, fields) == (Command.CLOSE_CONSUMER, [consumer.id, 1])
+    closing.result()
+    assert not consumer.buffer
+    broker.deliver(consumer, 4)  # was on its way
+    assert not consumer.buffer
+    assert session.handed() == (consumer.id, 1)  # MCO-09
+
+
+def test_the_broker_closes_a_consumer(broker: FakeBroker) -> None:
+    session = broker.session()
+    consumer = broker.consumer(session)
+    broker.deliver(consumer, 1)
+    broker.say(Command.CONSUMER_CLOSED, consumer.id, ErrorCode.INVALID_DESTINATION, "deleted")
+    assert consumer.closed
+    assert str(consumer.gone) == "deleted"
+    assert not consumer.buffer
+    assert [str(error) for error in broker.reported] == ["deleted"]
+    assert session.consumers == {}
+    assert consumer.close().done
+    assert broker.heard() == []
+
+
+def test_the_reader_may_recall_while_the_application_takes(world: World) -> None:
+    """At the real broker: two consumers, one idle; nothing is lost or seen twice whatever the order."""
+    memory = world.connect()
+    session = world.session(memory)
+    idle, busy = world.consumer(session), world.consumer(session)
+    producer = EngineProducer(session, Queue("q"))
+    for number in range(100):
+        producer.send(TextMessage(str(number)), Queue("q"))
+    world.settle()
+    seen = []
+    for turn in range(150):
+        message = world.receive(idle if turn % 7 == 0 else busy)
+        if message is not None:
+            seen.append(int(message.get_text()))
+    assert sorted(seen) == list(range(100))
