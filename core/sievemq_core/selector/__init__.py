@@ -6,18 +6,21 @@
     checker   types and names that the text shows                to_python  plan -> function
     printer   tree -> text, canonical text                       evaluate   the reference: tree + message -> truth value
     advice    warnings                                           cache      compiled selectors by text
+    explain   why a message matches or not                       portability  where other providers differ
 
 ``compiled`` puts them together; arithmetic, like and names are what both ways of evaluation share.
 """
 
 from sievemq_core.selector.compiled import CompiledSelector, cache, compile_selector
 from sievemq_core.selector.dialect import Dialect
+from sievemq_core.selector.explain import Explanation
 from sievemq_core.selector.facts import Facts, bucket_key, message_key
 from sievemq_core.selector.source import SelectorError, SelectorWarning
 
 __all__ = [
     "CompiledSelector",
     "Dialect",
+    "Explanation",
     "Facts",
     "SelectorError",
     "SelectorWarning",

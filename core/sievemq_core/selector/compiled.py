@@ -12,11 +12,13 @@ from sievemq_core.selector.cache import SelectorCache
 from sievemq_core.selector.checker import check, names_of
 from sievemq_core.selector.dialect import JAKARTA, Dialect, dialect_named
 from sievemq_core.selector.evaluate import Truth, evaluate
+from sievemq_core.selector.explain import Explanation, explain
 from sievemq_core.selector.facts import Facts, derive
 from sievemq_core.selector.lexer import WHITE_SPACE
 from sievemq_core.selector.names import Headers
 from sievemq_core.selector.parser import parse
 from sievemq_core.selector.plan import Test, make_plan
+from sievemq_core.selector.portability import portability
 from sievemq_core.selector.printer import canonical
 from sievemq_core.selector.source import SelectorError, SelectorWarning
 from sievemq_core.selector.to_python import Matcher, make_function, make_source
@@ -62,6 +64,19 @@ class CompiledSelector:
             headers: its headers by position, as in message/envelope.py.
         """
         return evaluate(self.ast, self.dialect, properties, headers)
+
+    def explain(self, properties: Mapping[str, PropertyValue], headers: Headers) -> Explanation:
+        """Why the message does or does not match: the truth value of every condition and the values behind it.
+
+        Args:
+            properties: the message's properties.
+            headers: its headers by position, as in message/envelope.py.
+        """
+        return explain(self.ast, self.dialect, properties, headers)
+
+    def portability(self) -> tuple[SelectorWarning, ...]:
+        """Where another provider, or another dialect, may give another answer; from left to right."""
+        return portability(self.ast, self.text)
 
     def __str__(self) -> str:
         return self.text

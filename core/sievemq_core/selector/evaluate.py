@@ -29,7 +29,7 @@ from sievemq_core.selector.dialect import Dialect
 from sievemq_core.selector.like import parse_pattern
 from sievemq_core.selector.names import HEADERS, Headers, read
 
-__all__ = ["Truth", "evaluate"]
+__all__ = ["Truth", "evaluate", "value_of"]
 
 Truth = bool | None
 """True, False, or None for UNKNOWN."""
@@ -52,6 +52,17 @@ def evaluate(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValu
         return _Interpreter(dialect, properties, headers).condition(node)
     except _WholeSelectorIsFalse:
         return False
+
+
+def value_of(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue], headers: Headers) -> PropertyValue:
+    """The value of a name, constant or arithmetic for one message; None is NULL, also where a dialect would give up.
+
+    Args: as for :func:`evaluate`.
+    """
+    try:
+        return _Interpreter(dialect, properties, headers).value(node)
+    except _WholeSelectorIsFalse:
+        return None
 
 
 class _Interpreter:

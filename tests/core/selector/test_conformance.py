@@ -80,6 +80,12 @@ def test_every_case_is_of_one_kind() -> None:
     assert len(VALID) + len(INVALID) == len(ALL) > 1_500
 
 
+def test_every_decision_has_cases() -> None:
+    """D-12 (blank), D-14 (no errors) and D-17 (index) are not about a truth value: test_compiled, test_properties."""
+    rules = {rule for case in ALL for rule in case.values[0]["rules"]}
+    assert {f"D-{n:02}" for n in (*range(1, 12), 13, 15, 16)} <= rules
+
+
 @pytest.mark.parametrize("case", VALID)
 def test_truth_value(case: dict[str, Any]) -> None:
     """The interpreter gives the truth value; the generated function is True for TRUE alone."""
