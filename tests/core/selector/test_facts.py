@@ -46,6 +46,8 @@ EQUALITIES: dict[str, dict[str, set[Any]]] = {
     "a > 5": {},
     "a + 1 = 5": {},
     "a = b": {},
+    "a = 1 AND a = 2": {},
+    "a = 1 AND a = 2 AND b = 3": {"b": {3}},
     "a = 2 + 3": {"a": {5}},
     "a = -5": {"a": {-5}},
     "JMSCorrelationID = 'c-1'": {"JMSCorrelationID": {"c-1"}},
