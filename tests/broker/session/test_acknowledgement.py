@@ -229,7 +229,7 @@ def test_ack_18_a_lost_connection_with_two_consumers_counts_once(world: World) -
     assert other.consumer(sender).all() == ["a#2", "b#2", "c#2"]
 
 
-def test_ack_19_messages_of_a_closed_consumer_stay_with_the_session(world: World) -> None:
+def test_ack_19_ack_20_messages_of_a_closed_consumer_stay_with_the_session_until_recover(world: World) -> None:
     """MCO-09, MCO-10: what was buffered goes to others at once, what was handed does not."""
     client, other = world.client(), world.client()
     session = client.session(CLIENT)
@@ -310,7 +310,7 @@ def test_handed_of_another_session_is_refused(world: World) -> None:
     assert f"consumer {two.id}, which is not one of session {one.session}" in client.fatal[3]
 
 
-def test_acknowledge_all_of_a_transacted_session_is_refused(world: World) -> None:
+def test_ack_07_txn_13_acknowledge_all_of_a_transacted_session_is_refused(world: World) -> None:
     """TXN-13."""
     client = world.client()
     session = client.session(TRANSACTED)
