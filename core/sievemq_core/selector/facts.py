@@ -63,8 +63,8 @@ class Facts:
     Attributes:
         names: every header field and property that the selector names.
         uses_properties: a property is among them; if not, properties need not be decoded.
-        equalities: name -> the keys one of which the value must have, sorted by name. No set is empty: where no key is
-            possible, `never` is set instead.
+        equalities: name -> the keys one of which the value must have, sorted by name. An empty set means that no
+            message can match, and then `never` is set as well.
         ranges: name -> bounds of the number it must be, sorted by name.
         prefixes: name -> texts one of which the value must begin with, sorted by name.
         present: names that must not be NULL.
@@ -123,7 +123,7 @@ def derive(test: plan.Test, names: Iterable[str]) -> Facts:
     return Facts(
         names=everything,
         uses_properties=any(plan.field_type(name) is FieldType.PROPERTY for name in everything),
-        equalities=tuple((name, need.keys) for name, need in by_name if need.keys),
+        equalities=tuple((name, need.keys) for name, need in by_name if need.keys is not None),
         ranges=tuple((name, need.range) for name, need in by_name if need.range is not None),
         prefixes=tuple((name, need.prefixes) for name, need in by_name if need.prefixes is not None),
         present=frozenset(name for name, need in by_name if need.present),
