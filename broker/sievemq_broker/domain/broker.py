@@ -90,6 +90,6 @@ class Broker:
         while work and budget > 0:
             queue = work.popleft()
             budget -= queue.work(min(budget, 1_000), now)
-            if queue.scans:
+            if queue.has_work:
                 work.append(queue)
         return bool(work)

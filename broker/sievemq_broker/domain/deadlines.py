@@ -19,11 +19,10 @@ BATCH = 2_000
 class Deadlines:
     """Who must be looked at when. A deadline whose entry has moved on is void and dropped when its turn comes."""
 
-    __slots__ = ("_count", "_heap", "_void", "_void_limit")
+    __slots__ = ("_heap", "_void", "_void_limit")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Queue, Entry]] = []
-        self._count = 0
         self._void = 0
         self._void_limit = 1_024
 
@@ -32,13 +31,12 @@ class Deadlines:
 
     def push(self, when: int, queue: Queue, entry: Entry) -> None:
         """Call ``queue.on_deadline(entry, …)`` at `when` (ms epoch), unless the entry is held or gone by then."""
-        self._count += 1
-        heappush(self._heap, (when, self._count, queue, entry))
+        heappush(self._heap, (when, entry.sequence, queue, entry))
 
     def void(self) -> None:
         """One deadline has lost its meaning. When many have, they are dropped; amortised O(1)."""
         self._void += 1
-        if self._void > self._void_limit:
+        if self._void > self._void_limit and 2 * self._void > len(self._heap):
             self._heap = [item for item in self._heap if item[3].state in (READY, STRAY, DELAYED)]
             heapify(self._heap)
             self._void = 0
@@ -57,7 +55,7 @@ class Deadlines:
         for _ in range(BATCH):
             if not heap or heap[0][0] > now:
                 break
-            when, _count, queue, entry = heappop(heap)
+            when, _sequence, queue, entry = heappop(heap)
             if entry.state in (READY, STRAY, DELAYED):
                 queue.on_deadline(entry, when, now)
             heap = self._heap  # a callee may have compacted it

@@ -44,6 +44,9 @@ class Entry:
         self.count = 0
         self.places = 0
 
+    def __lt__(self, other: Entry) -> bool:
+        return self.sequence < other.sequence  # only where a heap holds an entry twice
+
     def __repr__(self) -> str:
         state = ("READY", "STRAY", "HELD", "DELAYED", "GONE")[self.state]
         return f"<Entry {self.sequence} {state} count={self.count}>"

@@ -9,6 +9,7 @@ A subscription owns one of these as well; only what happens before :meth:`Queue.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain import recall
@@ -34,6 +35,9 @@ __all__ = ["Queue"]
 #: Entries examined before open_consumer returns: a small backlog is complete at once, a large one is pending work.
 FIRST_SLICE = 1_000
 
+#: References looked at in one go when tombstones are dropped; more is pending work.
+TIDY_AT_ONCE = 20_000
+
 
 class Queue:
     """Messages in order, and who gets them.
@@ -55,6 +59,7 @@ class Queue:
         "_dead_limit",
         "_delivered_before",
         "_direct",
+        "_tidying",
         "_turn",
         "acknowledged",
         "bytes",
@@ -113,7 +118,11 @@ class Queue:
         self._turn = 0
         self._dead = 0
         self._dead_limit = 1_024
+        self._tidying: list[Iterator[int]] = []
         self._direct = self.observer is None
+
+    def __lt__(self, other: Queue) -> bool:
+        return self.label < other.label  # two deadlines in the same millisecond: any order will do
 
     def __repr__(self) -> str:
         return f"<Queue {self.label} depth={self.depth} in_flight={self.in_flight} consumers={len(self.consumers)}>"
@@ -166,7 +175,7 @@ class Queue:
         sequence = self.sequence = self.sequence + 1
         expiration = envelope.expiration
         if expiration and expiration <= now:
-            self._expire(Entry(sequence, envelope), now)
+            self._expire_new(Entry(sequence, envelope), now)
             return
         entry = Entry(sequence, envelope, HELD)
         if self._direct:
@@ -193,6 +202,11 @@ class Queue:
             self.observer.accepted(self, entry)
         entry.state = READY
         self._arrive(entry)
+
+    def _expire_new(self, entry: Entry, now: int) -> None:
+        if self.observer is not None:
+            self.observer.accepted(self, entry)
+        self._expire(entry, now)
 
     def _schedule_new(self, envelope: Envelope, now: int) -> None:
         sequence = self.sequence = self.sequence + 1
@@ -404,19 +418,33 @@ class Queue:
             self._dead += entry.places
             entry.places = 0
             if self._dead > self._dead_limit:
-                self._compact()
+                self._tidy()
 
-    def _compact(self) -> None:
-        """Drop all tombstones. Runs when at least half of all references are some, so each is paid for once."""
-        total = 0
-        for view in (self.main, *self.views.values()):
-            view.compact()
-            total += len(view)
-        for lookup in self.lookups.values():
-            lookup.compact(lambda entry: entry.state <= STRAY)
-            total += len(lookup)
+    def _tidy(self) -> None:
+        """Drop tombstones if half of all references are some, so each is paid for once: at once where there are few,
+        otherwise as pending work."""
+        holders: list[View | ValueIndex[Entry]] = [self.main, *self.views.values(), *self.lookups.values()]
+        total = sum(map(len, holders))
+        self._dead_limit = max(1_024, total // 2)
+        if self._dead <= self._dead_limit:
+            return
         self._dead = 0
-        self._dead_limit = max(1_024, total)
+        self._tidying = [holder.compaction() for holder in holders]
+        if total <= TIDY_AT_ONCE:
+            self._tidy_on(total)
+        else:
+            self.namespace.broker.add_work(self)
+
+    def _tidy_on(self, budget: int) -> int:
+        """Carry on with dropping tombstones; how many references were looked at."""
+        done = 0
+        while self._tidying and done <= budget:
+            looked = next(self._tidying[-1], None)
+            if looked is None:
+                self._tidying.pop()
+            else:
+                done += looked
+        return done
 
     def _drop_waiting(self, entry: Entry) -> None:
         """Take a waiting entry out, wherever it stands."""
@@ -571,10 +599,10 @@ class Queue:
         return view
 
     def work(self, budget: int, now: int) -> int:
-        """Carry on with looking through the backlog.
+        """Carry on with looking through the backlog, then with dropping tombstones.
 
         Returns:
-            Entries examined, at most `budget`. Less means that nothing is left to do.
+            What it cost, about `budget` at most, in entries examined.
         """
         done = 0
         while self.scans and done < budget:
@@ -587,7 +615,14 @@ class Queue:
             self.serve(scan.view, now)
             if finished:
                 recall.scanned(scan.view)
+        if done < budget:  # a look at a tombstone is some thirty times cheaper than one at a message
+            done += self._tidy_on((budget - done) * 8) // 8
         return done
+
+    @property
+    def has_work(self) -> bool:
+        """True if :meth:`work` has something to do."""
+        return bool(self.scans or self._tidying)
 
     # -- administration -----------------------------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ def lookup_for(queue: Queue, view: View) -> ValueIndex[Entry] | None:
         return None
     for name, _ in indexable(view.condition):
         if name in INDEXED and name not in queue.lookups:
-            lookup = queue.lookups[name] = ValueIndex(_reader(HEADERS[name]))
+            lookup = queue.lookups[name] = ValueIndex(_reader(HEADERS[name]), _waits)
             return lookup
     return None
 
@@ -137,6 +137,10 @@ def fill_from_index(queue: Queue, view: View) -> bool:
             entry.envelope.compact()
         return True
     return False
+
+
+def _waits(entry: Entry) -> bool:
+    return entry.state <= STRAY
 
 
 def _reader(position: int) -> Any:

@@ -29,6 +29,9 @@ __all__ = ["ALL_SCANNED", "Lane", "View"]
 ALL_SCANNED = -1
 """Value of :attr:`View.scanning` when nothing is left to scan."""
 
+#: References that one step of compaction looks at.
+PIECE = 8_192
+
 _sequence = attrgetter("sequence")
 
 
@@ -229,14 +232,19 @@ class View:
         """References held, tombstones included."""
         return len(self.heap) + sum(len(lane) for lane in self.lanes if lane is not None)
 
-    def compact(self) -> None:
-        """Drop all tombstones."""
-        for priority, lane in enumerate(self.lanes):
-            if lane is not None:
-                lane.items = [entry for entry in lane.items[lane.head :] if entry.state == READY]
-                lane.head = 0
-                if not lane.items:
-                    self.mask &= ~(1 << priority)
+    def compaction(self) -> Iterator[int]:
+        """Drop all tombstones, a piece at a time; yields how many references each piece had."""
+        for lane in self.lanes:
+            done = -1
+            while lane is not None:
+                start = lane.after(done)
+                piece = lane.items[start : start + PIECE]
+                if not piece:
+                    break
+                done = piece[-1].sequence
+                lane.items[start : start + PIECE] = [entry for entry in piece if entry.state == READY]
+                yield len(piece)
+        yield len(self.heap)
         self.heap = [item for item in self.heap if item[1].state <= STRAY and self.strays.get(item[1]) == item[0]]
         heapify(self.heap)
         self.strays = {entry: key for key, entry in self.heap}

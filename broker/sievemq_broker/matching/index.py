@@ -56,6 +56,8 @@ class SelectorIndex(Generic[T]):
             self._rest[target] = condition.function
             return
         name, keys = chosen
+        if not keys:
+            return  # it can never match
         if name not in self._names:
             self._names[name] = (HEADERS.get(name), {})
         buckets = self._names[name][1]
@@ -70,6 +72,8 @@ class SelectorIndex(Generic[T]):
             del self._rest[target]
             return
         name, keys = filed
+        if not keys:
+            return
         buckets = self._names[name][1]
         for key in keys:
             bucket = buckets[key]
@@ -130,4 +134,6 @@ class SelectorIndex(Generic[T]):
             fullest = max((len(known[1].get(key, ())) for key in keys), default=0) if known else 0
             return fullest, known is None, len(keys)
 
+        if condition.facts.never:
+            return "", frozenset()
         return min(indexable(condition), key=cost, default=None)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 __all__ = ["ValueIndex"]
 
 E = TypeVar("E")
 
+#: Values that one step of compaction looks at.
+PIECE = 1_024
+
 
 class ValueIndex(Generic[E]):
-    """Entries by one value. What is no longer waiting stays filed until :meth:`compact`; whoever looks up filters.
+    """Entries by one value. What is no longer waiting stays filed until :meth:`compaction`; whoever looks up filters.
 
     Args:
         value_of: reads the value; None is not filed, since no equality is TRUE for it.
+        waits: whether an entry is still of interest.
     """
 
-    __slots__ = ("_entries", "_value_of", "scanning")
+    __slots__ = ("_count", "_entries", "_value_of", "_waits", "scanning")
 
-    def __init__(self, value_of: Callable[[E], Any]) -> None:
+    def __init__(self, value_of: Callable[[E], Any], waits: Callable[[E], bool]) -> None:
         self._value_of = value_of
+        self._waits = waits
+        self._count = 0
         self._entries: dict[Any, list[E]] = {}
         #: As View.scanning: arrivals of at most this priority are still left for a scan to file.
         self.scanning = 9
@@ -30,6 +36,7 @@ class ValueIndex(Generic[E]):
         value = self._value_of(entry)
         if value is None:
             return False
+        self._count += 1
         filed = self._entries.get(value)
         if filed is None:
             self._entries[value] = [entry]
@@ -41,11 +48,23 @@ class ValueIndex(Generic[E]):
         """Everything filed under one of the values, each entry once."""
         return list(dict.fromkeys(entry for value in values for entry in self._entries.get(value, ())))
 
-    def compact(self, keep: Callable[[E], bool]) -> None:
-        """Drop what `keep` does not want, and what is filed twice."""
-        kept = {value: [e for e in dict.fromkeys(filed) if keep(e)] for value, filed in self._entries.items()}
-        self._entries = {value: filed for value, filed in kept.items() if filed}
+    def compaction(self) -> Iterator[int]:
+        """Drop what does not wait any more and what is filed twice, a piece at a time; yields how many entries each
+        piece had."""
+        values = list(self._entries)
+        for start in range(0, len(values), PIECE):
+            looked = 0
+            for value in values[start : start + PIECE]:
+                filed = self._entries[value]
+                looked += len(filed)
+                kept = [entry for entry in dict.fromkeys(filed) if self._waits(entry)]
+                self._count += len(kept) - len(filed)
+                if kept:
+                    self._entries[value] = kept
+                else:
+                    del self._entries[value]
+            yield looked
 
     def __len__(self) -> int:
         """Entries filed, those no longer waiting included."""
-        return sum(map(len, self._entries.values()))
+        return self._count

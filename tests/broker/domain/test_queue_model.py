@@ -18,6 +18,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from sievemq_broker.domain import Consumer, DestinationPolicy
 from sievemq_broker.domain import queue as queue_module
 from sievemq_broker.domain import scan as scan_module
+from sievemq_broker.domain import view as view_module
+from sievemq_broker.matching import lookup as lookup_module
 from sievemq_core.errors import ErrorCode
 
 from .support import World, message, name_of, selector
@@ -122,6 +124,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(queue_module, "FIRST_SLICE", slice_)
         self.patch.setattr(scan_module, "INDEX_FROM", index_from)
+        self.patch.setattr(queue_module, "TIDY_AT_ONCE", slice_)
+        self.patch.setattr(view_module, "PIECE", slice_)
+        self.patch.setattr(lookup_module, "PIECE", slice_)
         self.queue._dead_limit = slice_ * 3  # compaction early, too
 
     def teardown(self) -> None:
@@ -295,7 +300,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def compact(self) -> None:
-        self.queue._compact()
+        self.queue._dead = 10**9
+        self.queue._tidy()
 
     # -- what must hold -----------------------------------------------------------------------------------------
 

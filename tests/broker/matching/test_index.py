@@ -44,8 +44,8 @@ LITERALS = [
     "-0.0",
 ]
 VALUES = [
-    None, True, False, 1, 2, 0, 1.0, 2.0, 0.1, -0.0, float("nan"), "1", "x", "", 2**53 + 1, 2**53, float(2**53), Byte(1),
-    Short(2), Long(1), Float(0.1), Float(1.0),
+    None, True, False, 1, 2, 0, 1.0, 2.0, 0.1, -0.0, float("nan"), "1", "x", "", 2**53 + 1, 2**53, float(2**53),
+    Byte(1), Short(2), Long(1), Float(0.1), Float(1.0),
 ]  # fmt: skip
 NAMES = ["a", "b"]
 
@@ -166,11 +166,13 @@ def test_dialects_do_not_share_targets_they_must_not() -> None:
 
 
 def test_values_are_found_until_they_are_compacted_away() -> None:
-    index: ValueIndex[str] = ValueIndex(lambda entry: entry[0] if entry[0] != "-" else None)
+    index: ValueIndex[str] = ValueIndex(
+        lambda entry: entry[0] if entry[0] != "-" else None, lambda entry: entry.endswith("1")
+    )
     assert [index.add(entry) for entry in ("a1", "a2", "b1", "-1", "a1")] == [True, True, True, False, True]
     assert index.find("a") == ["a1", "a2"]
     assert index.find("ab") == ["a1", "a2", "b1"]
     assert index.find("-c") == []
     assert len(index) == 4
-    index.compact(lambda entry: entry.endswith("1"))
+    assert list(index.compaction()) == [4]
     assert (index.find("ab"), len(index)) == (["a1", "b1"], 2)
