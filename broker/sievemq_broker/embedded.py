@@ -136,8 +136,12 @@ class EmbeddedBroker:
                 raise
             started.set_exception(error)
 
+    def _make_server(self) -> Server:
+        """The server of one run; the test kit's brokers make one that can be watched and disturbed."""
+        return Server(self._settings, self._adjustable)
+
     async def _serve(self, started: Future[None]) -> None:
-        server = Server(self._settings, self._adjustable)
+        server = self._make_server()
         server.bind()
         try:
             await server.start()

@@ -56,6 +56,7 @@ class Server:
     Args:
         settings: checked settings.
         clock: the broker's time.
+        broker: the domain to serve; an empty one if not given.
 
     Attributes:
         broker: the domain. Only the loop's thread may touch it.
@@ -64,9 +65,10 @@ class Server:
         started_at: when it became ready, seconds since 1970; 0 before.
     """
 
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+    def __init__(self, settings: Settings, clock: Clock | None = None, broker: Broker | None = None) -> None:
         self.settings = settings
         self.clock = clock or Clock()
+        self.broker = broker or Broker()
         self.phase = Phase.STARTING
         self.started_at = 0.0
         self.links = Links(settings.max_connections)
@@ -129,7 +131,6 @@ class Server:
             handshake_ms=int(settings.handshake_seconds * 1000),
         )
         self.services = ServerServices(session_settings, self.clock, self.users, self.links, self.turn)
-        self.broker = Broker()
         self.broker.on_deleted = self.ended.add
         self.timers = self.turn.timers = Timers(loop, self.clock, self.broker, self.links, self.turn.mark)
         self._acceptor = await listen(self._sockets["wire"], self._link, self._tls, settings.handshake_seconds)
