@@ -1,0 +1,16 @@
+"""Between the wire and the domain: what a client's commands mean, and what becomes of its things when it goes.
+
+    connection   one accepted connection; what the rim calls          services     what the rim provides
+    handshake    HELLO                                                outbox       deliveries out; back-pressure
+    commands     a function per command, one table                    session      mode, consumers, order of sends
+    checks       ids, pairs, limits, selectors, times                 transaction  what waits for COMMIT
+    page         the answer to BROWSE
+
+Three rules hold it together. A refused request changes nothing. A broken connection harms no other. However a connection
+ends, everything it held goes back, once.
+"""
+
+from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.session.services import AuthenticationError, Identity, Services, SessionSettings
+
+__all__ = ["AuthenticationError", "BrokerConnection", "Identity", "Services", "SessionSettings"]

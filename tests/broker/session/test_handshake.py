@@ -227,6 +227,24 @@ def test_no_heartbeats_wanted_means_no_ticks() -> None:
     assert world.client().broker.tick(world.now) is None
 
 
+@pytest.mark.parametrize("jump", [3_600_000, -3_600_000])
+def test_a_machine_whose_clock_is_set_makes_nobody_look_dead(jump: int) -> None:
+    """Nor does a process that was stopped for an hour: what the peer said meanwhile is still to be read."""
+    world = World(SessionSettings(heartbeat_ms=1000))
+    client = world.client(heartbeat=1000)
+    client.broker.tick(world.now)
+    world.services.real += jump
+    start = world.now
+    assert client.broker.tick(start) is not None
+    assert not client.broker.closing
+    client.say(Command.HEARTBEAT)
+    assert client.broker.tick(start + 500) is not None
+    world.settle()
+    assert client.take(Command.HEARTBEAT)  # and the broker goes on saying something itself
+    assert client.broker.tick(start + 1500) is not None
+    assert client.broker.tick(start + 2500) is None  # silence is still noticed
+
+
 def test_moving_the_clock_makes_nobody_look_dead() -> None:
     world = World(SessionSettings(heartbeat_ms=1000))
     client = world.client()
