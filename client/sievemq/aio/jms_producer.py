@@ -58,10 +58,10 @@ class JMSProducer(ProducerState):
                 or state.connection.outbox_bytes >= GATHER
             ):
                 await make_room(engine, self._session)
-            completion = engine.send(message, to)
             if not transport.armed:
                 transport.check_loop()
                 transport.flush_soon()
+            completion = engine.send(message, to)
             if completion is not None:
                 await transport.wait(completion)
         except JMSException as error:

@@ -201,10 +201,10 @@ class MessageProducer:
             or state.connection.outbox_bytes >= GATHER
         ):
             await make_room(engine, self._session)
-        completion = engine.send(message, to, delivery_mode, priority, time_to_live)
         if not transport.armed:
             transport.check_loop()
             transport.flush_soon()
+        completion = engine.send(message, to, delivery_mode, priority, time_to_live)
         if completion is not None:
             await transport.wait(completion)
 
@@ -272,13 +272,13 @@ async def send_message(
             or state.connection.outbox_bytes >= GATHER
         ):
             await make_room(engine, session)
+        transport = session._transport
+        if not transport.armed:
+            transport.check_loop()
+            transport.flush_soon()
         # Before the send: its fate may be known before the call returns.
         fate.add_callback(settled)
         engine.send(message, destination, delivery_mode, priority, time_to_live, fate)
     except BaseException:
         calls.cancel()  # CPL-03
         raise
-    transport = session._transport
-    if not transport.armed:
-        transport.check_loop()
-        transport.flush_soon()

@@ -1,0 +1,246 @@
+"""Sending with asyncio: what suspends and what does not, cancellation, back-pressure, gathering of writes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sievemq import BytesMessage, DeliveryMode, IllegalStateException, JMSException, Message, Queue, TextMessage
+from sievemq.aio import Connection, MessageConsumer, MessageProducer
+from sievemq.aio.transport import GATHER
+from sievemq_core.wire.commands import Command
+
+from ..both import SOON, text
+from .scripted import ScriptedBroker, connected, scripted, until
+
+QUICK = {"delivery_mode": DeliveryMode.NON_PERSISTENT}
+
+
+def suspends(coroutine: Any) -> bool:
+    """True if the coroutine does not finish in its first step; it is closed then."""
+    try:
+        coroutine.send(None)
+    except StopIteration:
+        return False
+    coroutine.close()
+    return True
+
+
+@pytest.fixture
+async def sender(linked: Connection) -> MessageProducer:
+    return await (await linked.create_session()).create_producer(Queue("q"))
+
+
+async def test_a_non_persistent_send_does_not_suspend(sender: MessageProducer) -> None:
+    message = TextMessage("one")
+    assert not suspends(sender.send(message, **QUICK))
+    assert message.get_jms_message_id() is not None  # D-26
+
+
+async def test_d_24_a_persistent_send_waits_for_the_confirm(sender: MessageProducer, broker: ScriptedBroker) -> None:
+    broker.confirms = False
+    task = asyncio.create_task(sender.send(TextMessage("one")))
+    command = await broker.until(Command.SEND)
+    assert not task.done()
+    broker.say(Command.CONFIRM, 1, command[2])
+    await asyncio.wait_for(task, 10)
+
+
+async def test_one_write_per_turn(sender: MessageProducer, broker: ScriptedBroker) -> None:
+    before = broker.chunks
+    for number in range(50):
+        await sender.send(TextMessage(str(number)), **QUICK)
+    await broker.until(Command.SEND, 50)
+    assert broker.chunks == before + 1
+
+
+async def test_others_run_while_a_producer_never_waits(sender: MessageProducer, broker: ScriptedBroker) -> None:
+    """A producer in a loop gives way whenever 64 KiB have gathered, so that they are written and answers are read."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    body = bytes(GATHER // 8)
+    for _ in range(80):
+        await sender.send(BytesMessage(body), **QUICK)
+    task.cancel()
+    assert turns >= 8
+    await broker.until(Command.SEND, 80)
+
+
+async def test_the_window_bounds_unconfirmed_sends() -> None:
+    async with scripted(window=3) as broker:
+        broker.confirms = False
+        connection = await connected(broker)
+        producer = await (await connection.create_session()).create_producer(Queue("q"))
+        for number in range(3):
+            assert not suspends(producer.send(TextMessage(str(number)), **QUICK))
+        waiting = TextMessage("3")
+        task = asyncio.create_task(producer.send(waiting, **QUICK))
+        await broker.until(Command.SEND, 3)
+        assert not task.done()
+
+        # Cancelled while it waits for room: nothing was sent, the message is untouched.
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert waiting.get_jms_message_id() is None
+
+        task = asyncio.create_task(producer.send(waiting, **QUICK))
+        await asyncio.sleep(0)
+        broker.say(Command.CONFIRM, 1, 3)
+        await asyncio.wait_for(task, 10)
+        assert (await broker.until(Command.SEND, 4))[2] == 4
+        broker.transport.abort()
+        await connection.close()
+
+
+async def test_a_send_cancelled_while_it_waits_for_its_confirm_is_sent(
+    sender: MessageProducer, linked: Connection, broker: ScriptedBroker
+) -> None:
+    reports: list[JMSException] = []
+    linked.set_exception_listener(reports.append)
+    broker.confirms = False
+    message = TextMessage("one")
+    task = asyncio.create_task(sender.send(message))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert message.get_jms_message_id() is not None
+    assert (await broker.until(Command.SEND))[2] == 1
+    broker.say(Command.CONFIRM, 1, 1)
+    broker.confirms = True
+    await asyncio.wait_for(sender.send(TextMessage("two")), 10)
+    assert reports == []
+
+
+async def test_a_peer_that_does_not_read_makes_producers_wait(linked: Connection, broker: ScriptedBroker) -> None:
+    producer = await (await linked.create_session()).create_producer(Queue("q"))
+    broker.transport.pause_reading()
+    sent = 0
+
+    async def flood() -> None:
+        nonlocal sent
+        for _ in range(400):
+            await producer.send(BytesMessage(bytes(60_000)), **QUICK)
+            sent += 1
+
+    linked._engine.sessions[1].byte_limit = 1 << 40  # the socket alone shall bound it
+    task = asyncio.create_task(flood())
+    await until(lambda: linked._transport.paused)
+    before = -1
+    while before != sent:
+        before = sent
+        for _ in range(100):
+            await asyncio.sleep(0)
+    assert sent < 400
+    assert linked._transport._transport is not None
+    assert linked._transport._transport.get_write_buffer_size() < 1 << 20
+    assert linked._engine.outbox_bytes < 1 << 20
+    broker.transport.resume_reading()
+    await asyncio.wait_for(task, 20)
+    await broker.until(Command.SEND, 400)
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_cancelled_send_is_sent_whole_or_not_at_all(
+    producer: MessageProducer, consumer: MessageConsumer, turns: int
+) -> None:
+    """The id tells: with one it arrives, without it does not."""
+    expected = []
+    for number in range(10):
+        message = TextMessage(str(number))
+        task = asyncio.create_task(producer.send(message))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        if message.get_jms_message_id() is not None:
+            expected.append(str(number))
+    await producer.send(TextMessage("end"))
+    got = []
+    while (body := text(await consumer.receive(SOON))) != "end":
+        got.append(body)
+    assert got == expected
+
+
+async def test_several_tasks_may_send_in_one_session(producer: MessageProducer, consumer: MessageConsumer) -> None:
+    await asyncio.gather(*(producer.send(TextMessage(str(number))) for number in range(200)))
+    got = [text(await consumer.receive(SOON)) for _ in range(200)]
+    assert sorted(got, key=lambda body: int(body or -1)) == [str(number) for number in range(200)]
+
+
+async def test_cpl_05_no_callback_before_send_has_returned(sender: MessageProducer, broker: ScriptedBroker) -> None:
+    """Not even where the send lets the loop turn: it does so before the message is handed over."""
+    order: list[str] = []
+
+    def completed(message: Message) -> None:
+        order.append("completed")
+
+    def failed(message: Message, error: Exception) -> None:
+        order.append("failed")
+
+    for _ in range(20):
+        await sender.send(BytesMessage(bytes(GATHER // 2)), completion_listener=(completed, failed))
+        order.append("returned")
+    await until(lambda: order.count("completed") == 20)
+    completions = 0
+    for number, event in enumerate(order):
+        completions += event == "completed"
+        assert completions <= order[: number + 1].count("returned")
+    assert "failed" not in order
+
+
+async def test_a_lost_connection_fails_sends_in_order(sender: MessageProducer, broker: ScriptedBroker) -> None:
+    broker.confirms = False
+    fates: list[tuple[str | None, str]] = []
+    listener = (
+        lambda message: fates.append((message.get_text(), "sent")),
+        lambda message, error: fates.append((message.get_text(), error.get_error_code())),
+    )
+    for number in range(3):
+        await sender.send(TextMessage(str(number)), completion_listener=listener)
+    task = asyncio.create_task(sender.send(TextMessage("synchronous")))
+    command = await broker.until(Command.SEND, 4)
+    assert command[2] == 4
+    broker.transport.abort()
+    with pytest.raises(JMSException):
+        await asyncio.wait_for(task, 10)
+    await sender.close()
+    assert fates == [(str(number), "CONNECTION_LOST") for number in range(3)]
+
+
+async def test_d_24_a_failed_send_that_nobody_waits_for_is_reported(
+    sender: MessageProducer, linked: Connection, broker: ScriptedBroker
+) -> None:
+    reported = asyncio.Event()
+    reports: list[JMSException] = []
+
+    async def on_exception(error: JMSException) -> None:
+        reports.append(error)
+        reported.set()
+
+    linked.set_exception_listener(on_exception)
+    broker.confirms = False
+    await sender.send(TextMessage("one"), **QUICK)
+    await broker.until(Command.SEND)
+    broker.say(Command.SEND_FAILED, 1, 1, 4, "queue:q was deleted")
+    await asyncio.wait_for(reported.wait(), 10)
+    assert "deleted" in str(reports[0])
+
+
+async def test_closed_and_wrong_arguments_are_said_before_anything_is_sent(
+    sender: MessageProducer, broker: ScriptedBroker
+) -> None:
+    with pytest.raises(JMSException):
+        await sender.send(TextMessage("one"), priority=10)
+    await sender.close()
+    with pytest.raises(IllegalStateException):
+        await sender.send(TextMessage("one"))
+    assert broker.count(Command.SEND) == 0
