@@ -286,7 +286,7 @@ class EngineSession:
             self._resume()
 
     def _take_back(self, verb: int) -> Completion[Any]:
-        # The request packs the acknowledgements that wait, which must not cover what it is about: `done` moves after it.
+        # The request packs the acknowledgements that wait; they must not cover what it is about: `done` moves after it.
         completion = self.connection.request(verb, self.id, self.handed())
         self._all_done()
         for consumer in self.consumers.values():
