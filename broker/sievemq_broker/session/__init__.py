@@ -6,8 +6,8 @@
     checks       ids, pairs, limits, selectors, times                 transaction  what waits for COMMIT
     page         the answer to BROWSE
 
-Three rules hold it together. A refused request changes nothing. A broken connection harms no other. However a connection
-ends, everything it held goes back, once.
+Three rules hold it together. A refused request changes nothing. A broken connection harms no other. However a
+connection ends, everything it held goes back, once.
 """
 
 from sievemq_broker.session.connection import BrokerConnection

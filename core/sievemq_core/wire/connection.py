@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Literal
 
 from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
-from sievemq_core.limits import HANDSHAKE_FRAME_BYTES, MAX_FRAME_BYTES
+from sievemq_core.limits import GATHER_BYTES, HANDSHAKE_FRAME_BYTES, MAX_FRAME_BYTES
 from sievemq_core.wire.codec import CommandTuple, Decoder, pack
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_core.wire.form import FORMS, TRUSTED_FORMS, Form, examine
@@ -199,7 +199,11 @@ class WireConnection:
         out = self.out
         if not out:
             return b""
-        data = b"".join(pack_frames(out))
+        pending = self.pending_bytes
+        if pending < GATHER_BYTES:  # one frame, and its length is known
+            data = pending.to_bytes(4, "big") + b"".join(out)
+        else:
+            data = b"".join(pack_frames(out))
         out.clear()
         self.pending_bytes = 0
         self._spoke = True
