@@ -226,8 +226,10 @@ class Consumer:
             else:
                 buffered.append(entry)
         self.handed = self.tag = self.base + len(self.window)
+        self.queue.forget_if_done(self)
         self.queue.give_back(buffered, now)
-        self.queue.free_groups(self, now)
+        if self.view.groups is not None:
+            self.view.groups.leave(self.queue, self, now)
         recall.left(self, now)
         self._left(now)
 
@@ -239,7 +241,8 @@ class Consumer:
             self.queue.remove_consumer(self)
         self._give_back_all(self.tag, now, suspects=1)
         if was_open:
-            self.queue.free_groups(self, now)
+            if self.view.groups is not None:
+                self.view.groups.leave(self.queue, self, now)
             recall.left(self, now)
             self._left(now)
 

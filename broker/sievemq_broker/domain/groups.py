@@ -20,6 +20,7 @@ from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.consumer import Consumer
+    from sievemq_broker.domain.queue import Queue
     from sievemq_broker.domain.view import View
 
 __all__ = ["Groups", "group_of"]
@@ -85,12 +86,12 @@ class Groups:
             }
             self._many = max(MANY, 2 * len(self.owners))
 
-    def put_aside(self, entry: Entry, consumer: Consumer) -> None:
+    def _put_aside(self, entry: Entry, consumer: Consumer) -> None:
         """Keep an entry for its owner. It goes on waiting: to all others it looks as before."""
         self._number += 1
         heappush(self.aside.setdefault(consumer, []), (key_of(entry), self._number, entry))
 
-    def first_aside(self, consumer: Consumer) -> Entry | None:
+    def _first_aside(self, consumer: Consumer) -> Entry | None:
         """What is put aside for a consumer, next one first; what has gone another way meanwhile is dropped."""
         aside = self.aside.get(consumer)
         while aside:
@@ -100,21 +101,49 @@ class Groups:
             heappop(aside)
         return None
 
-    def left(self, consumer: Consumer) -> list[Entry]:
+    def _left(self, consumer: Consumer) -> list[Entry]:
         """A consumer leaves: its groups are free. What was put aside for it is to be served anew."""
         self.owners = {group: known for group, known in self.owners.items() if known[0] is not consumer}
         return [entry for _, _, entry in sorted(self.aside.pop(consumer, ())) if entry.state <= STRAY]
 
-    def idle_owners(self) -> list[Consumer]:
+    def _idle_owners(self) -> list[Consumer]:
         """Those for whom something is put aside while they neither hold anything nor can take anything."""
         return [owner for owner in self.aside if not owner.unacknowledged and not owner.can_take()]
 
-    def next_for(self, consumer: Consumer) -> Entry | None:
+    def serve(self, queue: Queue, now: int) -> None:
+        """Deliver what waits in the view, as far as those who may have it can take it."""
+        for owner in self._idle_owners():
+            queue.arrive_again(self._left(owner))
+        while (consumer := queue.next_of(self._view)) is not None:
+            entry = self._next_for(consumer)
+            if entry is None:
+                break
+            queue.hand_waiting(consumer, entry, now)
+        for owner in list(self.aside):
+            while owner.can_take() and (entry := self._first_aside(owner)) is not None:
+                heappop(self.aside[owner])
+                self._view.passed.pop(entry, None)
+                queue.hand_waiting(owner, entry, now)
+
+    def leave(self, queue: Queue, consumer: Consumer, now: int) -> None:
+        """A removed consumer has given back what it had to: now others may have the rest of its groups. With one
+        consumer left there are no groups any more."""
+        view = self._view
+        free = self._left(consumer)
+        if len(view.consumers) < 2:
+            view.groups = None
+            for remaining in view.consumers:
+                free += self._left(remaining)
+            free.sort(key=key_of)
+        queue.arrive_again(free)
+        queue.serve(view, now)
+
+    def _next_for(self, consumer: Consumer) -> Entry | None:
         """The next message for a consumer that can take one, no longer in the view; None if there is none. What belongs
         to others is put aside on the way."""
         view = self._view
         while True:
-            kept, entry = self.first_aside(consumer), view.first()
+            kept, entry = self._first_aside(consumer), view.first()
             if kept is not None and (entry is None or key_of(kept) <= key_of(entry)):
                 heappop(self.aside[consumer])
                 view.passed.pop(kept, None)
@@ -127,4 +156,4 @@ class Groups:
                 view.take(entry)
                 return entry
             view.pass_over(entry)
-            self.put_aside(entry, owner)
+            self._put_aside(entry, owner)

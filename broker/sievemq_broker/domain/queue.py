@@ -9,16 +9,14 @@ A subscription owns one of these as well; only what happens before :meth:`Queue.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sievemq_broker.domain import recall
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry, key_of
 from sievemq_broker.domain.groups import Groups, group_of
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort, Observer
-from sievemq_broker.domain.scan import Scan, fill_from_index, lookup_for
+from sievemq_broker.domain.upkeep import Upkeep
 from sievemq_broker.domain.view import ALL_SCANNED, View
 from sievemq_broker.matching.condition import Condition, group_key
 from sievemq_broker.matching.index import SelectorIndex
@@ -31,12 +29,6 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.subscription import Subscription
 
 __all__ = ["Queue"]
-
-#: Entries examined before open_consumer returns: a small backlog is complete at once, a large one is pending work.
-FIRST_SLICE = 1_000
-
-#: References looked at in one go when tombstones are dropped; more is pending work.
-TIDY_AT_ONCE = 20_000
 
 
 class Queue:
@@ -79,11 +71,11 @@ class Queue:
         "policy",
         "redelivered",
         "removed",
-        "scans",
         "scheduled",
         "sequence",
         "subscription",
         "unreadable",
+        "upkeep",
         "views",
     )
 
@@ -97,7 +89,7 @@ class Queue:
         self.views: dict[object, View] = {}
         self.index: SelectorIndex[View] = SelectorIndex()
         self.lookups: dict[str, ValueIndex[Entry]] = {}
-        self.scans: list[Scan] = []
+        self.upkeep = Upkeep(self)
         self.consumers: list[Consumer] = []
         #: closed consumers whose session still holds messages (MCO-09).
         self.holders: set[Consumer] = set()
@@ -116,9 +108,6 @@ class Queue:
         self._again = 0  # sequences given a second time, to messages that were scheduled
         self._delivered_before = 0
         self._turn = 0
-        self._dead = 0
-        self._dead_limit = 1_024
-        self._tidying: list[Iterator[int]] = []
         self._direct = self.observer is None
 
     def __lt__(self, other: Queue) -> bool:
@@ -278,7 +267,7 @@ class Queue:
         for view in (self.main, *matched):
             if view.scanning != ALL_SCANNED and not self._shown(view, entry):
                 continue
-            consumer = self._next(view)
+            consumer = self.next_of(view)
             if consumer is not None and view.groups is not None and (group := group_of(entry.envelope)) is not None:
                 owner = view.groups.owner(group)
                 if owner is not None:
@@ -297,7 +286,7 @@ class Queue:
         return key_of(entry) <= view.scanned
 
     @staticmethod
-    def _next(view: View) -> Consumer | None:
+    def next_of(view: View) -> Consumer | None:
         """The consumer of a view that is next, if any can take a message."""
         waiting = view.waiting
         while waiting:
@@ -341,16 +330,16 @@ class Queue:
         if self.paused:
             return
         if view.groups is not None:
-            self._serve_groups(view, view.groups, now)
+            view.groups.serve(self, now)
             return
-        while (consumer := self._next(view)) is not None:
+        while (consumer := self.next_of(view)) is not None:
             entry = view.first()
             if entry is None:
                 return
             view.take(entry)
-            self._hand_waiting(consumer, entry, now)
+            self.hand_waiting(consumer, entry, now)
 
-    def _hand_waiting(self, consumer: Consumer, entry: Entry, now: int) -> None:
+    def hand_waiting(self, consumer: Consumer, entry: Entry, now: int) -> None:
         """Deliver what waited, unless it has expired unnoticed (EXP-05: the timer may not have reached it yet)."""
         self._unplace(entry)
         expiration = entry.envelope.expiration
@@ -359,22 +348,8 @@ class Queue:
         else:
             self._hand(consumer, entry)
 
-    def _serve_groups(self, view: View, groups: Groups, now: int) -> None:
-        for owner in groups.idle_owners():
-            self._arrive_again(groups.left(owner))
-        while (consumer := self._next(view)) is not None:
-            entry = groups.next_for(consumer)
-            if entry is None:
-                break
-            self._hand_waiting(consumer, entry, now)
-        for owner in list(groups.aside):
-            while owner.can_take() and (kept := groups.first_aside(owner)) is not None:
-                taken = groups.next_for(owner)
-                assert taken is not None, kept
-                self._hand_waiting(owner, taken, now)
-
-    def _arrive_again(self, entries: list[Entry]) -> None:
-        """What was put aside for a consumer that is gone may go to anybody."""
+    def arrive_again(self, entries: list[Entry]) -> None:
+        """Waiting entries that were put aside for a consumer may now go to anybody."""
         for entry in entries:
             self._unplace(entry)
             entry.state = STRAY
@@ -415,41 +390,15 @@ class Queue:
         if envelope.expiration:
             self.namespace.broker.deadlines.void()
         if entry.places:
-            self._dead += entry.places
+            upkeep = self.upkeep
+            upkeep.dead += entry.places
             entry.places = 0
-            if self._dead > self._dead_limit:
-                self._tidy()
-
-    def _tidy(self) -> None:
-        """Drop tombstones if half of all references are some, so each is paid for once: at once where there are few,
-        otherwise as pending work."""
-        holders: list[View | ValueIndex[Entry]] = [self.main, *self.views.values(), *self.lookups.values()]
-        total = sum(map(len, holders))
-        self._dead_limit = max(1_024, total // 2)
-        if self._dead <= self._dead_limit:
-            return
-        self._dead = 0
-        self._tidying = [holder.compaction() for holder in holders]
-        if total <= TIDY_AT_ONCE:
-            self._tidy_on(total)
-        else:
-            self.namespace.broker.add_work(self)
-
-    def _tidy_on(self, budget: int) -> int:
-        """Carry on with dropping tombstones; how many references were looked at."""
-        done = 0
-        while self._tidying and done <= budget:
-            looked = next(self._tidying[-1], None)
-            if looked is None:
-                self._tidying.pop()
-            else:
-                done += looked
-        return done
+            if upkeep.dead > upkeep.dead_limit:
+                upkeep.tidy()
 
     def _drop_waiting(self, entry: Entry) -> None:
         """Take a waiting entry out, wherever it stands."""
         self._unplace(entry)
-        self._dead += 1
         entry.state = GONE
 
     def _expire(self, entry: Entry, now: int) -> None:
@@ -554,23 +503,8 @@ class Queue:
         if view.condition is not None and not view.consumers:
             del self.views[group_key(view.condition)]
             self.index.remove(view)
-            self.scans = [scan for scan in self.scans if not scan.forget(view)]
+            self.upkeep.forget(view)
             self._set_direct()
-
-    def free_groups(self, consumer: Consumer, now: int) -> None:
-        """A removed consumer has given back what it had to: now others may have the rest of its message groups."""
-        view = consumer.view
-        groups = view.groups
-        if groups is None:
-            return
-        free = groups.left(consumer)
-        if len(view.consumers) < 2:
-            view.groups = None
-            for remaining in view.consumers:
-                free += groups.left(remaining)
-            free.sort(key=key_of)
-        self._arrive_again(free)
-        self.serve(view, now)
 
     def forget_if_done(self, consumer: Consumer) -> None:
         """Forget a closed consumer that holds nothing any more."""
@@ -589,40 +523,8 @@ class Queue:
         view = self.views[key] = View(condition)
         self.index.add(condition, view)
         self._direct = False
-        if self.depth and not fill_from_index(self, view):
-            scan = Scan(self, view, lookup_for(self, view))
-            self.scans.append(scan)
-            if len(self.scans) > 1 or not scan.step(FIRST_SLICE):
-                self.namespace.broker.add_work(self)
-            else:
-                self.scans.remove(scan)
+        self.upkeep.fill(view)
         return view
-
-    def work(self, budget: int, now: int) -> int:
-        """Carry on with looking through the backlog, then with dropping tombstones.
-
-        Returns:
-            What it cost, about `budget` at most, in entries examined.
-        """
-        done = 0
-        while self.scans and done < budget:
-            scan = self.scans[0]
-            before = scan.examined
-            finished = scan.step(budget - done)
-            done += scan.examined - before
-            if finished:
-                self.scans.remove(scan)
-            self.serve(scan.view, now)
-            if finished:
-                recall.scanned(scan.view)
-        if done < budget:  # a look at a tombstone is some thirty times cheaper than one at a message
-            done += self._tidy_on((budget - done) * 8) // 8
-        return done
-
-    @property
-    def has_work(self) -> bool:
-        """True if :meth:`work` has something to do."""
-        return bool(self.scans or self._tidying)
 
     # -- administration -----------------------------------------------------------------------------------------
 
@@ -645,12 +547,23 @@ class Queue:
         Returns:
             How many messages that were.
         """
-        dropped = 0
-        waiting = self.main.waits(-1, self.depth)
-        for entry in (*waiting, *self.scheduled.values()):
-            self.remove(entry)
-            dropped += 1
-        return dropped
+        entries = self.main.waits(-1, self.depth) + list(self.scheduled.values())
+        deadlines = self.namespace.broker.deadlines
+        for entry in entries:
+            if self.observer is not None:
+                self.observer.removed(self, entry)
+            if entry.state == DELAYED or entry.envelope.expiration:
+                deadlines.void()
+            entry.state = GONE
+            del entry.envelope
+        for view in (self.main, *self.views.values()):
+            view.clear()
+        for lookup in self.lookups.values():
+            lookup.clear()
+        self.scheduled.clear()
+        self.depth = self.bytes = 0
+        self.removed += len(entries)
+        return len(entries)
 
     def remove(self, entry: Entry) -> None:
         """Take one waiting or scheduled entry out for good."""

@@ -226,6 +226,14 @@ class View:
                 if not lane.items[index].state:
                     yield lane.items[index]
 
+    def clear(self) -> None:
+        """Drop everything. A scan under way finds nothing more."""
+        self.lanes = [None] * 10
+        self.mask = 0
+        self.heap = []
+        self.strays = {}
+        self.passed = {}
+
     # -- upkeep -------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:

@@ -55,15 +55,20 @@ class ValueIndex(Generic[E]):
         for start in range(0, len(values), PIECE):
             looked = 0
             for value in values[start : start + PIECE]:
-                filed = self._entries[value]
+                filed = self._entries.get(value, [])
                 looked += len(filed)
                 kept = [entry for entry in dict.fromkeys(filed) if self._waits(entry)]
                 self._count += len(kept) - len(filed)
                 if kept:
                     self._entries[value] = kept
                 else:
-                    del self._entries[value]
+                    self._entries.pop(value, None)
             yield looked
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+        self._count = 0
 
     def __len__(self) -> int:
         """Entries filed, those no longer waiting included."""

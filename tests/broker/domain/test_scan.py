@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sievemq_broker.domain import Queue
-from sievemq_broker.domain import queue as queue_module
+from sievemq_broker.domain import upkeep as upkeep_module
 
 from .support import World, message
 
@@ -117,7 +117,7 @@ def test_a_consumer_that_leaves_ends_its_scan() -> None:
     fill(world, 2_000)
     consumer = world.consumer("queue:q", "n = 1999")
     consumer.close(0, world.now)
-    assert world.namespace.queue("queue:q").scans == []
+    assert world.namespace.queue("queue:q").upkeep.scans == []
     assert not world.broker.work(world.now)
 
 
@@ -216,7 +216,7 @@ class TestIndexedHeaders:
 
 
 def test_the_first_slice_is_small_enough_for_one_turn() -> None:
-    assert queue_module.FIRST_SLICE <= 2_000
+    assert upkeep_module.FIRST_SLICE <= 2_000
 
 
 @pytest.mark.parametrize("budget", [1, 7, 1_000])

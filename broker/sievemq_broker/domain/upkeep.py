@@ -1,0 +1,113 @@
+"""A queue's work that may take longer than a turn should: looking through a backlog, dropping tombstones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sievemq_broker.domain import recall
+from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.scan import Scan, fill_from_index, lookup_for
+from sievemq_broker.domain.view import View
+from sievemq_broker.matching.lookup import ValueIndex
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.queue import Queue
+
+__all__ = ["Upkeep"]
+
+#: Entries examined before open_consumer returns: a small backlog is complete at once, a large one is pending work.
+FIRST_SLICE = 1_000
+
+#: References looked at in one go when tombstones are dropped; more is pending work.
+TIDY_AT_ONCE = 20_000
+
+
+class Upkeep:
+    """Pending work of one queue.
+
+    Attributes:
+        scans: new selectors whose view is being filled; one after the other.
+        dead: tombstones in views and indexes, at most.
+        dead_limit: how many there may be before somebody counts.
+    """
+
+    __slots__ = ("_pieces", "_queue", "dead", "dead_limit", "scans")
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self.scans: list[Scan] = []
+        self.dead = 0
+        self.dead_limit = 1_024
+        self._pieces: list[Iterator[int]] = []
+
+    def __bool__(self) -> bool:
+        """True if there is something to do."""
+        return bool(self.scans or self._pieces)
+
+    def work(self, budget: int, now: int) -> int:
+        """Carry on.
+
+        Returns:
+            What it cost, about `budget` at most, in entries examined.
+        """
+        done = 0
+        while self.scans and done < budget:
+            scan = self.scans[0]
+            before = scan.examined
+            finished = scan.step(budget - done)
+            done += scan.examined - before
+            if finished:
+                self.scans.remove(scan)
+            self._queue.serve(scan.view, now)
+            if finished:
+                recall.scanned(scan.view)
+        if done < budget:  # a look at a tombstone is much cheaper than one at a message
+            done += self._drop_pieces((budget - done) * 8) // 8
+        return done
+
+    # -- scans --------------------------------------------------------------------------------------------------
+
+    def fill(self, view: View) -> None:
+        """Fill a new view from the backlog: from an index if there is one, otherwise by looking through it."""
+        queue = self._queue
+        if not queue.depth or fill_from_index(queue, view):
+            return
+        scan = Scan(queue, view, lookup_for(queue, view))
+        self.scans.append(scan)
+        if len(self.scans) == 1 and scan.step(FIRST_SLICE):
+            self.scans.remove(scan)
+        else:
+            queue.namespace.broker.add_work(queue)
+
+    def forget(self, view: View) -> None:
+        """A view is not in use any more."""
+        self.scans = [scan for scan in self.scans if not scan.forget(view)]
+
+    # -- tombstones ---------------------------------------------------------------------------------------------
+
+    def tidy(self) -> None:
+        """Drop tombstones if half of all references are some, so each is paid for once: at once where there are few,
+        otherwise as pending work."""
+        queue = self._queue
+        holders: list[View | ValueIndex[Entry]] = [queue.main, *queue.views.values(), *queue.lookups.values()]
+        total = sum(map(len, holders))
+        self.dead_limit = max(1_024, total // 2)
+        if self.dead <= self.dead_limit:
+            return
+        self.dead = 0
+        self._pieces = [holder.compaction() for holder in holders]
+        if total <= TIDY_AT_ONCE:
+            self._drop_pieces(total)
+        else:
+            queue.namespace.broker.add_work(queue)
+
+    def _drop_pieces(self, budget: int) -> int:
+        done = 0
+        while self._pieces and done <= budget:
+            looked = next(self._pieces[-1], None)
+            if looked is None:
+                self._pieces.pop()
+            else:
+                done += looked
+        return done
