@@ -70,14 +70,14 @@ def test_brw_06_brw_09_exp_03_exp_07_delay_and_expiry(queue: Queue) -> None:
     with EmbeddedBroker() as broker, ConnectionFactory(broker.url).create_connection() as connection:
         session = connection.create_session()
         producer = session.create_producer(queue)
-        producer.send(TextMessage("short"), time_to_live=1_000)
-        producer.set_delivery_delay(500)
+        producer.send(TextMessage("short"), time_to_live=600_000)
+        producer.set_delivery_delay(300_000)
         producer.send(TextMessage("late"))
         browser = session.create_browser(queue)
         assert bodies(browser) == ["short"]
-        broker.clock.advance(milliseconds=500)
+        broker.clock.advance(seconds=300)
         assert bodies(browser) == ["short", "late"]
-        broker.clock.advance(milliseconds=500)
+        broker.clock.advance(seconds=300)
         assert bodies(browser) == ["late"]
 
 
