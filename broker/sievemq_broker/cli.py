@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -78,10 +79,18 @@ def broker(
         "tls_client_ca": tls_client_ca, "log_level": log_level, "json_logs": json_logs,
         "max_connections": max_connections, "handshake_seconds": handshake_seconds, "drain_seconds": drain_seconds,
     }  # fmt: skip
+    _check_extra()
     settings = _load(config_file, given).settings
     from sievemq_broker.server.run import run  # wrong settings are told at once
 
     raise typer.Exit(run(settings))
+
+
+def _check_extra() -> None:
+    """The broker's packages are in an extra, and most are imported only once it runs: better said now."""
+    if not all(map(find_spec, ("structlog", "starlette", "uvicorn", "prometheus_client"))):
+        typer.echo("sievemq: `broker` needs an extra: pip install 'sievemq[broker]'", err=True)
+        raise typer.Exit(USAGE)
 
 
 def _load(config_file: Path | None, given: dict[str, object] | None = None) -> Loaded:

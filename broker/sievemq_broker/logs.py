@@ -5,7 +5,8 @@ name, the values are keys. Message bodies, selectors' literals and credentials a
 
 Underneath it is the standard library's logging under the name ``sievemq_broker``: an embedded broker configures
 nothing, so the host application (or pytest's caplog) sees ordinary records. Only the ``sievemq broker`` process calls
-:func:`configure`, and then every record of the process looks the same, uvicorn's included.
+:func:`configure`, which hands all records to structlog: then every line of the process looks the same, uvicorn's
+included. structlog is imported there and not here, since it takes longer than starting a broker does.
 """
 
 from __future__ import annotations
@@ -13,38 +14,66 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-import structlog
+if TYPE_CHECKING:
+    from structlog.typing import Processor
 
-__all__ = ["LEVELS", "configure", "get"]
+__all__ = ["LEVELS", "Log", "configure", "get"]
 
 LEVELS = ("debug", "info", "warning", "error")
 
 _ROOT = "sievemq_broker"
 
 
-def get(name: str) -> structlog.stdlib.BoundLogger:
-    """The logger of one part of the broker.
+class Log:
+    """Events of one part of the broker, as records of the standard library.
+
+    A record's text reads ``event key=value …``; its attributes `event` and `fields` keep the parts apart.
+
+    Args:
+        name: the logger's.
+    """
+
+    __slots__ = ("_logger",)
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def debug(self, event: str, **fields: object) -> None:
+        """For whoever looks for a fault."""
+        self._write(logging.DEBUG, event, None, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        """What an operator may want to know later."""
+        self._write(logging.INFO, event, None, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        """What an operator should look at some time."""
+        self._write(logging.WARNING, event, None, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        """What an operator should look at now."""
+        self._write(logging.ERROR, event, None, fields)
+
+    def fault(self, event: str, error: BaseException | None, **fields: object) -> None:
+        """A fault of the broker itself, shown with its traceback."""
+        self._write(logging.ERROR, event, error, fields)
+
+    def _write(self, level: int, event: str, error: BaseException | None, fields: dict[str, object]) -> None:
+        logger = self._logger
+        if logger.isEnabledFor(level):
+            text = " ".join([event, *(f"{key}={value!r}" for key, value in fields.items())])
+            logger.log(level, "%s", text, exc_info=error, extra={"event": event, "fields": fields}, stacklevel=3)
+
+
+def get(name: str) -> Log:
+    """The log of one part of the broker.
 
     Args:
         name: the part: "server", "http", …
     """
-    logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
-        logging.getLogger(f"{_ROOT}.{name}"),
-        processors=[structlog.stdlib.filter_by_level, _to_record],
-        wrapper_class=structlog.stdlib.BoundLogger,
-        context_class=dict,
-    )
-    return logger
-
-
-def _to_record(_: object, __: str, event: MutableMapping[str, Any]) -> tuple[tuple[str], dict[str, Any]]:
-    """Turn an event into the arguments of a standard record: readable as it is, and with its keys kept apart."""
-    name = event.pop("event")
-    exc_info = event.pop("exc_info", None)
-    text = " ".join([name, *(f"{key}={value!r}" for key, value in event.items())])
-    return (text,), {"exc_info": exc_info, "extra": {"event": name, "fields": dict(event)}}
+    return Log(f"{_ROOT}.{name}")
 
 
 def _from_record(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -65,21 +94,21 @@ def configure(level: str = "info", *, json: bool | None = None, stream: TextIO |
         json: one JSON object per line; False for a console; None decides by whether `stream` is a terminal.
         stream: where to; the standard output if not given.
     """
+    import structlog
+
     stream = stream or sys.stdout
     if json is None:
         json = not stream.isatty()
-    shared: list[structlog.typing.Processor] = [
+    shared: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _from_record,
     ]
-    last: list[structlog.typing.Processor]
+    last: list[Processor]
     if json:
-        last = [
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(default=str, ensure_ascii=False),
-        ]
+        as_json = structlog.processors.JSONRenderer(default=str, ensure_ascii=False)
+        last = [structlog.processors.format_exc_info, as_json]
     else:
         last = [structlog.dev.ConsoleRenderer(colors=stream.isatty())]
     handler = logging.StreamHandler(stream)

@@ -57,14 +57,37 @@ def test_without_typer_the_base_install_says_which_extra() -> None:
 
 
 def test_without_the_brokers_packages_its_command_says_which_extra() -> None:
-    program = "import sys; sys.modules['structlog'] = None; from sievemq.cli import run; sys.exit(run(sys.argv[1:]))"
-    done = subprocess.run([sys.executable, "-c", program, "broker"], capture_output=True, text=True, check=False)
+    program = (
+        "import sys, importlib.util as util; find = util.find_spec;"
+        "util.find_spec = lambda name, *rest: None if name == 'uvicorn' else find(name, *rest);"
+        "from sievemq.cli import run; sys.exit(run(['broker', '--port', '0']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "sievemq: `broker` needs an extra: pip install 'sievemq[broker]'\n"
-    helped = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=False)
-    assert helped.returncode == 0
-    assert "sievemq[broker]" in " ".join(helped.stdout.split())
-    assert "\n  send " in helped.stdout
+
+
+def test_command_of_a_package_that_lacks_its_extra(monkeypatch: pytest.MonkeyPatch, sievemq: Sievemq) -> None:
+    points = [
+        EntryPoint("pipeline", "sievemq_spark.cli:pipeline", loading.GROUP),
+        EntryPoint("version", "sievemq.cli.version:version", loading.GROUP),
+    ]
+
+    def load(point: EntryPoint) -> object:
+        if point.name == "pipeline":
+            raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
+        return real(point)
+
+    real = EntryPoint.load
+    monkeypatch.setattr(EntryPoint, "load", load)
+    monkeypatch.setattr(loading, "entry_points", lambda group: points)
+    for arguments in (("pipeline",), ("pipeline", "run", "--fast")):
+        outcome = sievemq(*arguments)
+        assert (outcome.code, outcome.err) == (2, "sievemq: `pipeline` needs an extra: pip install 'sievemq[spark]'\n")
+    outcome = sievemq("--help")
+    assert outcome.code == 0
+    assert "sievemq[spark]" in " ".join(outcome.out.split())
+    assert sievemq("version").code == 0
 
 
 def test_a_fault_of_ours_is_not_taken_for_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:

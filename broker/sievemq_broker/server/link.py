@@ -162,8 +162,8 @@ class Link(asyncio.Protocol):
             return
         try:
             self.connection.receive_data(data, self._clock.now())
-        except Exception:
-            self._fail()
+        except Exception as error:
+            self._fail(error)
             return
         self._turn.mark(self)
 
@@ -171,8 +171,8 @@ class Link(asyncio.Protocol):
         """The peer will say no more. What it is still owed is written, then the transport closes."""
         try:
             self.connection.receive_eof(self._clock.now())
-        except Exception:
-            self._fail()
+        except Exception as error:
+            self._fail(error)
             return
         self.flush()
 
@@ -183,8 +183,8 @@ class Link(asyncio.Protocol):
             self._linger.cancel()
         try:
             self.connection.lost(self._clock.now())
-        except Exception:
-            log.exception("connection.failed", peer=self.peer)
+        except Exception as error:
+            log.fault("connection.failed", error, peer=self.peer)
         self._links.discard(self)
         self._turn.worked()  # what was given back may have a deadline, or another consumer
 
@@ -238,9 +238,9 @@ class Link(asyncio.Protocol):
         """Cut the connection without a word."""
         self.transport.abort()
 
-    def _fail(self) -> None:
+    def _fail(self, error: Exception) -> None:
         """The session layer raised what it must not raise: a fault of the broker, which ends only this connection."""
-        log.exception("connection.failed", peer=self.peer)
+        log.fault("connection.failed", error, peer=self.peer)
         self.abort()
 
 

@@ -37,16 +37,19 @@ def run(settings: Settings) -> int:
     Returns:
         the process's exit code: 0 after an ordered end, 1 if it could not start.
     """
-    logs.configure(settings.log_level, json=settings.json_logs)
     try:
         server = Server(settings)
         server.bind()
     except ListenError as error:
-        log.error("broker.not_started", reason=str(error))  # noqa: TRY400  the text says it all
-        return 1
-    _raise_file_limit(settings.max_connections)
+        return _not_started(settings, str(error))
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_serve(server))
+
+
+def _not_started(settings: Settings, reason: str) -> int:
+    logs.configure(settings.log_level, json=settings.json_logs)
+    log.error("broker.not_started", reason=reason)
+    return 1
 
 
 async def _serve(server: Server) -> int:
@@ -54,6 +57,9 @@ async def _serve(server: Server) -> int:
     stopping = asyncio.Event()
     _on_signals(stopping, server)
     await server.start()
+    # Clients may come from here on; what imports for longer than all before it follows now.
+    logs.configure(settings.log_level, json=settings.json_logs)
+    _raise_file_limit(settings.max_connections)
     log.info("broker.ready", url=server.url, http_url=server.http_url, version=version(), python=sys.version.split()[0])
     log.info("broker.in_memory", note="PERSISTENT messages do not survive a restart of this broker")
     if not is_loopback(settings.host):
@@ -69,7 +75,7 @@ async def _serve(server: Server) -> int:
     await stopping.wait()
     failed = http.done() and not http.cancelled() and http.exception() is not None
     if failed:
-        log.error("http.failed", exc_info=http.exception())
+        log.fault("http.failed", http.exception())
     elif not http.done():
         http.cancel()
     log.info("broker.stopping", connections=len(server.links.open), drain_seconds=settings.drain_seconds)

@@ -68,7 +68,7 @@ class ServerServices(Services):
     def report(self, connection: BrokerConnection, doing: str, error: BaseException) -> None:
         """Log a fault of the broker."""
         link = self._links.of(connection)
-        log.error("connection.failed", peer=link.peer if link else "unknown", doing=doing, exc_info=error)
+        log.fault("connection.failed", error, peer=link.peer if link else "unknown", doing=doing)
 
     def drifted(self, milliseconds: int) -> None:
         """While the clock stands still, clients' clocks run on: count that as time they have not seen yet.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -31,6 +33,22 @@ def test_without_configuration_records_are_ordinary(caplog: pytest.LogCaptureFix
     assert record.getMessage() == "thing.happened port=7672 peer='a b 100%'"
 
 
+def test_levels_that_nobody_wants_cost_no_text() -> None:
+    class Costly:
+        def __repr__(self) -> str:
+            raise AssertionError("asked for its text")
+
+    assert not logging.getLogger("sievemq_broker.server").isEnabledFor(logging.DEBUG)
+    logs.get("server").debug("thing.happened", value=Costly())
+
+
+def test_embedding_does_not_import_structlog() -> None:
+    program = "import sys; from sievemq_broker import EmbeddedBroker\n"
+    program += "with EmbeddedBroker(): print('structlog' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_json_lines_are_alike_for_us_and_for_others(restored: None) -> None:
     stream = io.StringIO()
     logs.configure("info", json=True, stream=stream)
@@ -54,7 +72,7 @@ def test_exceptions_are_in_the_line(restored: None) -> None:
     try:
         raise ZeroDivisionError("a bug")
     except ZeroDivisionError as error:
-        logs.get("server").error("thing.failed", exc_info=error)
+        logs.get("server").fault("thing.failed", error)
     line = json.loads(stream.getvalue())
     assert "ZeroDivisionError: a bug" in line["exception"]
     assert stream.getvalue().count("\n") == 1
