@@ -5,8 +5,8 @@ BIN := .venv/bin
 HOST ?= 127.0.0.1
 PORT ?= 7672
 HTTP_PORT ?= 7680
-# Ends a hung test with every thread's traceback, instead of hanging with it.
-PYTEST := $(BIN)/python -m pytest -q -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
+# A test that hangs is ended by pytest-timeout (pyproject.toml), with every thread's traceback.
+PYTEST := $(BIN)/python -m pytest -q
 # Folders that Ruff looks at; mypy and import-linter read theirs from pyproject.toml.
 CODE := core client broker testkit pipeline tests benchmarks examples
 

@@ -18,12 +18,12 @@ def test_without_users_everybody_comes_in() -> None:
     assert users.authenticate("anna", "whatever").user == "anna"
 
 
-@pytest.mark.parametrize("secret", ["rosebud", hash_password("rosebud")])
+@pytest.mark.parametrize("secret", ["rosebud", hash_password("rosebud")], ids=["plain", "hashed"])
 def test_right_password_right_name(secret: str) -> None:
     assert Users({"anna": secret}).authenticate("anna", "rosebud").user == "anna"
 
 
-@pytest.mark.parametrize("secret", ["rosebud", hash_password("rosebud")])
+@pytest.mark.parametrize("secret", ["rosebud", hash_password("rosebud")], ids=["plain", "hashed"])
 @pytest.mark.parametrize(
     ("name", "password"),
     [
