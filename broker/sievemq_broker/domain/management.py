@@ -84,7 +84,7 @@ def retry(queue: Queue, condition: Condition | None, limit: int, now: int, *, cu
         if name is None:
             namespace.send(origin, envelope, now)
             return True
-        subscription = namespace.subscriptions.get((origin_of(entry.envelope, CLIENT_ID), name))
+        subscription = namespace.subscriptions.durable.get((origin_of(entry.envelope, CLIENT_ID), name))
         if subscription is None or subscription.topic.label != origin:
             return False
         subscription.queue.check(1, len(envelope.packed))

@@ -12,6 +12,7 @@ from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.subscription import Subscription
+from sievemq_broker.domain.subscriptions import Subscriptions
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.errors import ErrorCode, RequestError
@@ -40,16 +41,14 @@ class Namespace:
     Attributes:
         name: of the namespace.
         destinations: by address in canonical text.
-        subscriptions: the durable ones, by client id (or None) and name.
-        shared: the shared non-durable ones, likewise; a name of their own (SUB-17).
+        subscriptions: those with a name.
     """
 
     def __init__(self, name: str, broker: Broker) -> None:
         self.name = name
         self.broker = broker
         self.destinations: dict[str, Destination] = {}
-        self.subscriptions: dict[tuple[str | None, str], Subscription] = {}
-        self.shared: dict[tuple[str | None, str], Subscription] = {}
+        self.subscriptions = Subscriptions()
         self._routes: dict[str | Address, Destination] = {}  # by whatever form senders use, such as a bare name
         self._owners: dict[str, str] = {}  # temporary destinations: whose
         self._client_ids: dict[str, str] = {}  # client id -> connection id
@@ -140,7 +139,7 @@ class Namespace:
                 self.broker.on_deleted(destination)
             for subscription in list(destination.subscriptions):
                 subscription.queue.delete(ErrorCode.INVALID_DESTINATION, text)
-                self.drop_subscription(subscription)
+                self.subscriptions.drop(subscription)
         else:
             destination.delete(ErrorCode.INVALID_DESTINATION, text)
         del self.destinations[destination.label]
@@ -346,8 +345,16 @@ class Namespace:
                 )
             return destination.open_consumer(port, consumer_id, selector, credit, now)
         if durable or shared:
-            found = self._subscribe(
-                destination, subscription, client_id, selector, durable, shared, no_local, connection, owner
+            found = self.subscriptions.subscribe(
+                destination,
+                subscription,
+                client_id,
+                selector,
+                durable=durable,
+                shared=shared,
+                no_local=no_local,
+                connection=connection,
+                temporary=owner is not None,
             )
         else:
             found = Subscription(
@@ -363,69 +370,6 @@ class Namespace:
             destination.add(found)
         return found.queue.open_consumer(port, consumer_id, None, credit, now, found)
 
-    def _subscribe(
-        self,
-        topic: Topic,
-        name: str | None,
-        client_id: str | None,
-        condition: Condition | None,
-        durable: bool,
-        shared: bool,
-        no_local: bool,
-        connection: str,
-        owner: str | None,
-    ) -> Subscription:
-        """The durable or shared subscription of that name, resumed or made; section 29 says when neither may be."""
-        if not name or len(name) > MAX_IDENTIFIER_CHARS:  # SUB-28, SUB-29
-            raise RequestError(
-                f"a subscription name has 1 to {MAX_IDENTIFIER_CHARS} characters, this one has {len(name or '')}",
-                ErrorCode.ILLEGAL_STATE,
-            )
-        if durable and not shared and client_id is None:  # SUB-10
-            raise RequestError(
-                f"the unshared durable subscription {name!r} needs a client id; set one on the connection first",
-                ErrorCode.ILLEGAL_STATE,
-            )
-        if durable and owner is not None:  # TMP-10
-            raise RequestError(
-                f"{topic.label} is temporary; a durable subscription would outlive it",
-                ErrorCode.INVALID_DESTINATION,
-                {"destination": topic.label},
-            )
-        if shared:
-            no_local = False  # no such argument exists for shared subscriptions (SES-23)
-        known = self.subscriptions if durable else self.shared
-        key = (client_id, name)
-        found = known.get(key)
-        if found is not None:
-            if found.shared != shared:  # SUB-16
-                raise _in_use(
-                    found, "shared" if found.shared else "unshared", "exists with the same name; unsubscribe it"
-                )
-            if found.active and not shared:  # SUB-11
-                raise _in_use(found, "unshared", "has a consumer already; close that one")
-            if found.is_for(topic, condition, no_local):  # SUB-12
-                if not shared:
-                    found.connection = connection  # SUB-21: no_local follows the consumer
-                return found
-            if found.active:  # SUB-14
-                raise _in_use(found, "shared", "is in use with another topic or selector; close its consumers")
-            self._refuse_if_held(found)
-            self.drop_subscription(found)  # SUB-13, SUB-15
-        found = Subscription(
-            topic,
-            name,
-            client_id,
-            condition,
-            durable=durable,
-            shared=shared,
-            no_local=no_local,
-            connection=None if shared else connection,
-        )
-        known[key] = found
-        topic.add(found)
-        return found
-
     def unsubscribe(self, client_id: str | None, name: str) -> None:
         """Delete a durable subscription and what it has collected.
 
@@ -433,32 +377,7 @@ class Namespace:
             RequestError: INVALID_DESTINATION if there is none (SUB-24); SUBSCRIPTION_IN_USE if it has a consumer
                 (SUB-25) or a message of it is not acknowledged (SUB-26).
         """
-        found = self.subscriptions.get((client_id, name))
-        if found is None:
-            whose = "without a client id" if client_id is None else f"of client id {client_id!r}"
-            raise RequestError(
-                f"there is no durable subscription {name!r} {whose}",
-                ErrorCode.INVALID_DESTINATION,
-                {"subscription": name},
-            )
-        if found.active:
-            raise _in_use(found, "durable", "has a consumer; close it")
-        self._refuse_if_held(found)
-        self.drop_subscription(found)
-
-    def _refuse_if_held(self, subscription: Subscription) -> None:
-        if subscription.queue.in_flight:
-            raise _in_use(
-                subscription, "durable", "has messages that are not acknowledged; do that, or close the session"
-            )
-
-    def drop_subscription(self, subscription: Subscription) -> None:
-        """A subscription ends, with what it has collected. Not for callers that must follow section 29."""
-        subscription.topic.remove(subscription)
-        subscription.queue.delete(ErrorCode.INVALID_DESTINATION, f"{subscription.queue.label} has ended")
-        if subscription.name is not None:
-            known = self.subscriptions if subscription.durable else self.shared
-            del known[(subscription.client_id, subscription.name)]
+        self.subscriptions.unsubscribe(client_id, name)
 
     def recover(self, handed: Iterable[tuple[Consumer, int]], now: int) -> None:
         """Recover the consumers of a session: all lose their credit before the first gives anything back, so that none
@@ -537,11 +456,3 @@ def _overridden(policy: DestinationPolicy, envelope: Envelope, now: int) -> Enve
     if policy.delay is not None:
         fields[DELIVERY_TIME] = sent + policy.delay if policy.delay else 0
     return Envelope(tuple(fields))
-
-
-def _in_use(subscription: Subscription, kind: str, why: str) -> RequestError:
-    return RequestError(
-        f"the {kind} subscription {subscription.name!r} to {subscription.topic.label} {why} first",
-        ErrorCode.SUBSCRIPTION_IN_USE,
-        {"subscription": subscription.name},
-    )

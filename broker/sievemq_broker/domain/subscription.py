@@ -77,4 +77,4 @@ class Subscription:
     def consumer_left(self, consumer: Consumer) -> None:
         """A consumer has closed: a non-durable subscription ends with its last one."""
         if not self.durable and not self.active:
-            self.topic.namespace.drop_subscription(self)
+            self.topic.namespace.subscriptions.drop(self)

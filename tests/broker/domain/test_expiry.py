@@ -36,7 +36,7 @@ def test_exp_05_waiting_messages_are_dropped_in_time() -> None:
         world.send(address, message("a", expires=NOW + 10), message("b", expires=NOW + 20))
     assert world.broker.due(world.now) == NOW + 10
     world.advance(10)
-    subscription = world.namespace.subscriptions[None, "s"].queue
+    subscription = world.namespace.subscriptions.durable[None, "s"].queue
     assert (queue_of(world).depth, subscription.depth) == (1, 1)
     assert (queue_of(world).expired, subscription.expired) == (1, 1)
     assert world.broker.due(world.now) == NOW + 20

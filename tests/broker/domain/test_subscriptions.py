@@ -83,7 +83,7 @@ def test_sub_09_a_non_durable_one_ends_with_its_last_consumer(how: dict[str, Any
     assert isinstance(topic, Topic)
     assert len(topic.subscriptions) == 1
     later.abandon(world.now)
-    assert (topic.subscriptions, world.namespace.shared) == ({}, {})
+    assert (topic.subscriptions, world.namespace.subscriptions.shared) == ({}, {})
 
 
 def test_sub_10_unshared_durable_needs_a_client_id() -> None:
@@ -112,7 +112,7 @@ def test_sub_13_a_changed_one_begins_empty(address: str, text: str | None, no_lo
     assert world.got(changed) == ["new"]
     changed.close(1, world.now)
     world.send("topic:t", "gone")
-    assert len(world.namespace.subscriptions) == 1
+    assert len(world.namespace.subscriptions.durable) == 1
 
 
 def test_sub_13_not_while_messages_are_unacknowledged() -> None:
@@ -207,7 +207,7 @@ def test_sub_23_the_selector_decides_at_publication() -> None:
     world = World()
     world.consumer("topic:t", "n = 1", **DURABLE).close(0, world.now)
     world.send("topic:t", message("a", properties={"n": 1}), message("b"))
-    subscription = world.namespace.subscriptions["id", "s"]
+    subscription = world.namespace.subscriptions.durable["id", "s"]
     assert subscription.queue.depth == 1
 
 
@@ -226,7 +226,7 @@ def test_sub_24_to_26_unsubscribe() -> None:
     with pytest.raises(RequestError):
         world.namespace.unsubscribe(None, "s")  # SUB-27
     world.namespace.unsubscribe("id", "s")
-    assert world.namespace.subscriptions == {}
+    assert world.namespace.subscriptions.durable == {}
     world.send("topic:t", "b")
     assert world.got(world.consumer("topic:t", **DURABLE)) == []
 
@@ -307,7 +307,7 @@ def test_a_topic_takes_a_message_for_all_or_for_none() -> None:
     with pytest.raises(RequestError) as caught:
         world.send("topic:t", message("b", properties={"n": 1}))
     assert caught.value.code is ErrorCode.RESOURCE_ALLOCATION
-    assert world.namespace.subscriptions[None, "one"].queue.depth == 0
+    assert world.namespace.subscriptions.durable[None, "one"].queue.depth == 0
     with pytest.raises(RequestError):
         world.namespace.commit([("queue:q", message("c")), ("topic:t", message("d", properties={"n": 1}))], NOW)
     assert world.browse("queue:q") == []
@@ -363,5 +363,5 @@ def test_deleting_a_topic_ends_its_subscriptions() -> None:
     world.consumer("topic:t", **SHARED)
     world.namespace.delete("topic:t")
     assert world.port(consumer).closures[0][1] is ErrorCode.INVALID_DESTINATION
-    assert (world.namespace.subscriptions, world.namespace.shared) == ({}, {})
+    assert (world.namespace.subscriptions.durable, world.namespace.subscriptions.shared) == ({}, {})
     consumer.close(0, world.now)
