@@ -1,20 +1,25 @@
-"""What a message costs in the broker's body: send, dispatch, acknowledge; fan-out; selectors. Packing not included."""
+"""The broker's body: what a message costs to send, dispatch and acknowledge, to fan out, to select. Packing the
+deliveries is not included: the port only counts.
+
+The baseline of the plain cases is the least that could do the job: append to a deque, take from it, forget.
+"""
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.micro.timing import Row
-from sievemq_broker.domain.broker import Broker
+from benchmarks.micro.timing import Row, compare
+from sievemq_broker.domain import Broker, Consumer, Namespace
+from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope, pack_properties
 from sievemq_core.selector import CompiledSelector, compile_selector
 
-COUNT = 100_000
-NOW = 1_000_000
+__all__ = ["run"]
+
+NOW = 1_700_000_000_000
+BATCH = 100
 
 
 class Port:
@@ -28,137 +33,135 @@ class Port:
     def recall(self, consumer_id: int, tags: list[int]) -> None:
         pass
 
-    def closed(self, consumer_id: int, code: int, text: str) -> None:
+    def closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
         pass
 
     def settled(self, consumer_id: int) -> None:
         pass
 
 
-def envelope(correlation_id: str | None = None, **properties: Any) -> Envelope:
+def message(**properties: Any) -> Envelope:
     packed, letters = pack_properties(properties)
-    return Envelope(("ID:x", 1, 4, 1, 0, 0, correlation_id, None, None, packed, letters, 1, b"x" * 100))
+    return Envelope(("ID:x", NOW, 4, 1, 0, 0, None, None, None, packed, letters, 2, b"x" * 256))
 
 
 def equals(name: str, value: int) -> CompiledSelector:
-    """``name = value``."""
-    compiled = compile_selector(f"{name} = {value}")
-    assert compiled is not None
-    return compiled
+    selector = compile_selector(f"{name} = {value}")
+    assert selector is not None
+    return selector
 
 
-def plain(batch: int) -> Callable[[], int]:
+def open_consumer(
+    namespace: Namespace, address: str, selector: CompiledSelector | None = None, credit: int = BATCH
+) -> Consumer:
+    return namespace.open_consumer(Port(), 1, address, selector, connection="c", credit=credit, now=NOW)
+
+
+def plain(batch: int) -> Callable[[], None]:
+    """`batch` messages through a queue with one consumer, acknowledged together."""
     namespace = Broker().namespace("")
-    consumer = namespace.open_consumer(Port(), 1, "queue:q", connection="c", credit=batch, now=NOW)
-    message = envelope(region="EU")
+    consumer = open_consumer(namespace, "queue:q", credit=batch)
+    envelope, send = message(region="EU"), namespace.send
 
-    def run() -> int:
-        send = namespace.send
-        for _ in range(COUNT // batch):
-            for _ in range(batch):
-                send("queue:q", message, NOW)
-            consumer.acknowledge(consumer.tag, NOW)
-            consumer.grant(batch, NOW)
-        return COUNT
-
-    return run
-
-
-def backlog() -> int:
-    namespace = Broker().namespace("")
-    messages = [envelope(region="EU")] * COUNT
-    for message in messages:
-        namespace.send("queue:q", message, NOW)
-    consumer = namespace.open_consumer(Port(), 1, "queue:q", connection="c", credit=100, now=NOW)
-    while consumer.window:
+    def once() -> None:
+        for _ in range(batch):
+            send("queue:q", envelope, NOW, "p")
         consumer.acknowledge(consumer.tag, NOW)
-        consumer.grant(100, NOW)
-    return COUNT
+        consumer.grant(batch, NOW)
+
+    return once
 
 
-def fan_out(subscribers: int, selective: int = 0) -> Callable[[], int]:
+def backlog(selector: CompiledSelector | None = None) -> Callable[[], None]:
+    """Messages that wait before they are taken, behind a hundred thousand others where there is a selector."""
     namespace = Broker().namespace("")
-    consumers = [
-        namespace.open_consumer(Port(), n, "topic:t", connection="c", credit=100, now=NOW) for n in range(subscribers)
-    ]
-    for n in range(selective):
-        namespace.open_consumer(Port(), n, "topic:t", equals("customer", n + 1), connection="c", credit=100, now=NOW)
-    message = envelope(customer=0)
-    rounds = max(1, COUNT // subscribers // 100)
+    if selector is not None:
+        other = message(customer=-1)
+        for _ in range(100_000):
+            namespace.send("queue:q", other, NOW)
+    consumer = open_consumer(namespace, "queue:q", selector, credit=0)
+    while consumer.queue.namespace.broker.work(NOW):
+        pass
+    fields, packed, send = message(customer=1).fields, message(customer=1).packed, namespace.send
 
-    def run() -> int:
-        for _ in range(rounds):
-            for _ in range(100):
-                namespace.send("topic:t", message, NOW)
-            for consumer in consumers:
-                consumer.acknowledge(consumer.tag, NOW)
-                consumer.grant(100, NOW)
-        return rounds * 100 * subscribers
+    def once() -> None:
+        for _ in range(BATCH):
+            send("queue:q", Envelope(fields, packed), NOW, "p")
+        consumer.grant(BATCH, NOW)
+        consumer.acknowledge(consumer.tag, NOW)
 
-    return run
+    return once
 
 
-def selective(selectors: int) -> Callable[[], int]:
+def fan_out(subscribers: int, selective: int = 0) -> Callable[[], None]:
+    """A batch to a topic with so many plain subscribers, and so many that want another message."""
     namespace = Broker().namespace("")
-    consumers = [
-        namespace.open_consumer(Port(), n, "queue:q", equals("customer", n), connection="c", credit=100, now=NOW)
-        for n in range(selectors)
-    ]
-    messages = [envelope(customer=n % selectors) for n in range(COUNT // 5)]
+    consumers = [open_consumer(namespace, "topic:t") for _ in range(subscribers)]
+    for number in range(selective):
+        open_consumer(namespace, "topic:t", equals("customer", number + 1))
+    envelope, send = message(customer=0), namespace.send
 
-    def run() -> int:
-        for at in range(0, len(messages), 100):
-            for message in messages[at : at + 100]:
-                namespace.send("queue:q", message, NOW)
-            for consumer in consumers[:100]:
-                consumer.acknowledge(consumer.tag, NOW)
-                consumer.grant(100 - consumer.credit, NOW)
+    def once() -> None:
+        for _ in range(BATCH):
+            send("topic:t", envelope, NOW, "p")
         for consumer in consumers:
             consumer.acknowledge(consumer.tag, NOW)
-            consumer.grant(100 - consumer.credit, NOW)
-        return len(messages)
+            consumer.grant(BATCH, NOW)
 
-    return run
-
-
-CASES: dict[str, Callable[[], Callable[[], int]]] = {
-    "send, deliver, acknowledge one by one": lambda: plain(1),
-    "send, deliver, acknowledge in batches of 100": lambda: plain(100),
-    "send to a backlog, then drain it in batches of 100": lambda: backlog,
-    "topic: per delivery, 100 subscribers": lambda: fan_out(100),
-    "topic: per delivery, 1 subscriber": lambda: fan_out(1),
-    "topic: per message, 1 hit among 1,000 selective subscribers": lambda: fan_out(1, 1_000),
-    "topic: per message, 1 hit among 10,000 selective subscribers": lambda: fan_out(1, 10_000),
-    "queue: 100 consumers with distinct selectors": lambda: selective(100),
-    "queue: 10,000 consumers with distinct selectors": lambda: selective(10_000),
-}
+    return once
 
 
-def bare() -> int:
-    """What a message costs at least: it is appended to a deque and popped."""
+def selective(selectors: int) -> Callable[[], None]:
+    """A batch of messages, each for another of `selectors` consumers with a selector of its own."""
+    namespace = Broker().namespace("")
+    consumers = [open_consumer(namespace, "queue:q", equals("customer", n)) for n in range(selectors)]
+    fields = [message(customer=n % selectors).fields for n in range(BATCH)]
+    send = namespace.send
+
+    def once() -> None:
+        for each in fields:
+            send("queue:q", Envelope(each, b""), NOW, "p")  # as they arrive: properties not decoded yet
+        for consumer in consumers[:BATCH]:
+            consumer.acknowledge(consumer.tag, NOW)
+            consumer.grant(BATCH - consumer.credit, NOW)
+
+    return once
+
+
+def least() -> Callable[[], None]:
     waiting: deque[Envelope] = deque()
-    message = envelope(region="EU")
-    for _ in range(COUNT):
-        waiting.append(message)
-        waiting.popleft()
-    return COUNT
+    envelope = message(region="EU")
+
+    def once() -> None:
+        for _ in range(BATCH):
+            waiting.append(envelope)
+        for _ in range(BATCH):
+            waiting.popleft()
+
+    return once
 
 
 def run(seconds: float) -> list[Row]:
-    """Every case beside the bare deque; cases with 10,000 selectors, which take long to make, only if there is time."""
-    base = round(statistics.median(_once(bare) for _ in range(3)), 4)
-    rows = []
-    for name, make in CASES.items():
-        if "10,000" not in name or seconds >= 0.1:
-            rows.append(Row(name, round(_measured(make()), 4), "deque, append and pop", base))
+    """Every case, about `seconds` per stretch; microseconds per message or delivery."""
+    rows = [compare("queue: send, deliver, acknowledge", plain(BATCH), "a deque", least(), BATCH, seconds)]
+    base = rows[0].baseline_us
+    one = compare("queue: the same, one by one", plain(1), "a deque", base, 1, seconds)
+    wait = compare("queue: through a backlog", backlog(), "a deque", base, BATCH, seconds)
+    rows += [one, wait]
+    deep = backlog(equals("customer", 1))
+    rows.append(compare("queue: a match behind 100,000 others", deep, "no selector, no depth", wait.us, BATCH, seconds))
+    single = compare("queue: 1 selector", selective(1), "no selector", rows[0].us, BATCH, seconds)
+    rows.append(single)
+    for count in (100, 10_000):
+        rows.append(compare(f"queue: {count:,} selectors", selective(count), "1 selector", single.us, BATCH, seconds))
+    rows.append(compare("topic: a delivery, 100 subscribers", fan_out(100), "a deque", base, 100 * BATCH, seconds))
+    alone = compare("topic: a message, 1 subscriber", fan_out(1), "a deque", base, BATCH, seconds)
+    rows.append(alone)
+    crowd = fan_out(1, 10_000)
+    rows.append(compare("topic: the same among 10,000 with selectors", crowd, "alone", alone.us, BATCH, seconds))
     return rows
 
 
-def _measured(run: Callable[[], int]) -> float:
-    return statistics.median(_once(run) for _ in range(3))
-
-
-def _once(run: Callable[[], int]) -> float:
-    start = time.perf_counter()
-    count = run()
-    return (time.perf_counter() - start) / count * 1e6
+if __name__ == "__main__":
+    for row in run(0.2):
+        print(f"{row.case:<50} {row.us:8.3f} µs   {row.baseline}: {row.baseline_us:.3f} µs")
