@@ -272,13 +272,9 @@ class BrokerConnection:
 
     def consumer_closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
         """The domain closed a consumer under us."""
-        consumer = self.consumers.get(consumer_id)
-        if consumer is None:
-            return
         self.want_settled(consumer_id)
-        if consumer_id not in self.retired:
-            self.outbox.send(Command.CONSUMER_CLOSED, consumer_id, int(code), text)
-        if consumer.unacknowledged:
+        self.outbox.send(Command.CONSUMER_CLOSED, consumer_id, int(code), text)
+        if self.consumers[consumer_id].unacknowledged:
             self.retired.add(consumer_id)
         else:
             self.forget_consumers((consumer_id,))

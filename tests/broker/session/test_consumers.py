@@ -442,3 +442,14 @@ def test_a_consumer_whose_queue_is_deleted_is_told(world: World) -> None:
     client.recover(consumer.session)
     assert client.broker.consumers == {}
     assert client.browse() == []
+
+
+def test_a_consumer_that_holds_nothing_is_forgotten_when_its_queue_is_deleted(world: World) -> None:
+    client = world.client()
+    consumer = client.consumer(client.session())
+    world.broker.namespace("").delete("queue:q")
+    world.settle()
+    assert client.take(Command.CONSUMER_CLOSED)
+    assert client.broker.consumers == {}
+    assert client.ask(Command.WANT, consumer.id) is None  # nothing will come
+    consumer.close()

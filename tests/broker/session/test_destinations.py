@@ -205,3 +205,22 @@ def test_pages_of_large_messages_end_early(world: World) -> None:
     _, *page = client.ask(Command.BROWSE, "queue:q", None, None, None, 100)
     assert len(page) == 3
     assert len(client.browse()) == 5
+
+
+def test_browsing_waits_for_a_client_that_does_not_read(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    for _ in range(4):
+        client.send(session, "x", body=b"y" * 1_000_000)
+    client.reading = False
+    client.heard.clear()
+    browse = ("queue:q", None, None, None, 100)
+    for _ in range(100):
+        client.queue(Command.BROWSE, 7, *browse)
+    world.settle()
+    assert client.broker.wire.pending_bytes < 70 * 1024 * 1024
+    client.reading = True
+    world.settle()
+    assert {c[0] for c in client.heard} == {Command.OK, Command.ERROR}
+    client.heard.clear()
+    client.ask(Command.BROWSE, *browse)
