@@ -199,6 +199,8 @@ class Consumer:
             window.popleft()
             self.holes -= 1
             self.base += 1
+        if not self.open:
+            self.queue.forget_if_done(self)
         credit, self.credit = self.credit, 0  # others first: it is their asking that brought these back
         self.queue.give_back(entries, now)
         recall.answered(self, tags, now)

@@ -51,6 +51,7 @@ class Namespace:
         self.subscriptions = Subscriptions()
         self._routes: dict[str | Address, Destination] = {}  # by whatever form senders use, such as a bare name
         self._owners: dict[str, str] = {}  # temporary destinations: whose
+        self._owned: dict[str, dict[str, None]] = {}  # the other way round
         self._client_ids: dict[str, str] = {}  # client id -> connection id
         self._connections: dict[str, str] = {}  # connection id -> client id
         self._temporaries = 0
@@ -143,9 +144,14 @@ class Namespace:
         else:
             destination.delete(ErrorCode.INVALID_DESTINATION, text)
         del self.destinations[destination.label]
-        self._owners.pop(destination.label, None)
-        for route in [route for route, known in self._routes.items() if known is destination]:
-            del self._routes[route]
+        owner = self._owners.pop(destination.label, None)
+        if owner is not None:
+            del self._owned[owner][destination.label]
+        known = parse_address(destination.label)
+        forms: tuple[str | Address, ...] = (known, destination.label, known.name)
+        for form in forms:
+            if self._routes.get(form) is destination:
+                del self._routes[form]
         return True
 
     def create_temporary(self, connection_id: str, topic: bool) -> Address:
@@ -158,7 +164,9 @@ class Namespace:
         kind = Kind.TEMPORARY_TOPIC if topic else Kind.TEMPORARY_QUEUE
         address = Address(kind, f"{connection_id}.{self._temporaries}")
         self.create(address)
-        self._owners[str(address)] = connection_id
+        text = str(address)
+        self._owners[text] = connection_id
+        self._owned.setdefault(connection_id, {})[text] = None
         return address
 
     def delete_temporary(self, address: Address | str, connection_id: str) -> None:
@@ -190,8 +198,9 @@ class Namespace:
 
     def delete_temporaries(self, connection_id: str) -> None:
         """Delete what a connection leaves behind when it ends (TMP-06)."""
-        for text in [text for text, owner in self._owners.items() if owner == connection_id]:
+        for text in list(self._owned.get(connection_id, ())):
             self.delete(text, "deleted with the connection that made it")
+        self._owned.pop(connection_id, None)
 
     # -- client ids ---------------------------------------------------------------------------------------------
 

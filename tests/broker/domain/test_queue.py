@@ -6,6 +6,7 @@ import pytest
 
 from sievemq_broker.domain import Broker, DestinationPolicy
 from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import Envelope
 
 from .support import NOW, Port, World, message
@@ -372,6 +373,29 @@ def test_a_bare_name_and_a_queue_address_are_one_destination() -> None:
     assert list(world.namespace.destinations) == ["queue:q"]
     assert world.namespace.find("q") is world.namespace.find("queue:q")
     assert world.namespace.find("topic:q") is None
+
+
+def test_a_deleted_destination_is_forgotten_in_every_spelling() -> None:
+    world = World()
+    for address in ("q", "queue:q", parse_address("queue:q"), "topic:q", parse_address("topic:q"), "urn:q"):
+        world.namespace.send(address, message("a"), NOW)
+    for address in ("queue:q", "topic:q", "urn:q"):
+        assert world.namespace.delete(address)
+    assert (world.namespace._routes, world.namespace.destinations) == ({}, {})
+
+
+def test_a_closed_consumer_that_holds_nothing_is_forgotten() -> None:
+    world = World()
+    queue = world.namespace.queue("queue:q")
+    world.consumer("queue:q").close(0, NOW)
+    holder = world.consumer("queue:q")
+    world.send("queue:q", "a", "b")
+    holder.close(2, NOW)
+    assert queue.holders == {holder}
+    holder.acknowledge(1, NOW)
+    holder.release([2], NOW)
+    assert queue.holders == set()
+    assert world.browse("queue:q") == ["b"]
 
 
 def test_destinations_are_limited_and_need_not_be_made_on_first_use() -> None:

@@ -65,6 +65,7 @@ def test_tmp_06_only_those_of_the_connection_that_ends_are_deleted() -> None:
     consumer = world.consumer(own, connection="c1")
     world.namespace.delete_temporaries("c1")
     assert world.namespace.find(own) is None
+    assert list(world.namespace._owned) == ["c2"]
     assert world.namespace.find(other) is not None
     assert len(world.port(consumer).closures) == 1
 
