@@ -328,10 +328,17 @@ class Api:
 
     async def until_receiving(self, consumer: Any) -> None:
         """Return once another task waits in a receive of the consumer."""
-        real = consumer._object if isinstance(consumer, _Proxy) else consumer
-        engine = (real._consumer if hasattr(real, "_consumer") else real)._engine
+        engine = _engine(consumer)
+        await self._until(lambda: engine.waker is not None)
+
+    async def until_quiet(self, consumer: Any) -> None:
+        """Return once everything that the consumer's connection has to say by itself is written."""
+        connection = _engine(consumer).session.connection
+        await self._until(lambda: not connection.has_output)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(LIMIT):
-            while engine.waker is None:  # noqa: ASYNC110 - a thread sets it
+            while not condition():  # noqa: ASYNC110 - a thread may make it so
                 await asyncio.sleep(0)
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -507,6 +514,11 @@ def _drive(awaitable: Awaitable[Any]) -> Any:
     except StopIteration as end:
         return end.value
     raise RuntimeError("a listener of the blocking world may await API calls and api.signal(), nothing else")
+
+
+def _engine(consumer: Any) -> Any:
+    real = _real(consumer)
+    return (real._consumer if hasattr(real, "_consumer") else real)._engine
 
 
 def _real(argument: Any) -> Any:
