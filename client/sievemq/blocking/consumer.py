@@ -107,7 +107,7 @@ class MessageConsumer:
             raise ValueError(f"a timeout is not negative, unlike {timeout}")
         guard = self._guard
         if not guard.acquire(False):
-            self._refuse()
+            self._enter()
         try:
             engine = self._engine
             if engine.flowing and self._session._delivery.idle:
@@ -126,8 +126,7 @@ class MessageConsumer:
 
     def _receive_by(self, take: Callable[[], Message | None], timeout: int | None) -> Message | None:
         """Receive by another way of taking a message."""
-        if not self._guard.acquire(False):
-            self._refuse()
+        self._enter()
         try:
             return self._wait(take, timeout)
         finally:
@@ -138,9 +137,7 @@ class MessageConsumer:
         return self._receive_no_wait(self._take)
 
     def _receive_no_wait(self, take: Callable[[], Message | None]) -> Message | None:
-        guard = self._guard
-        if not guard.acquire(False):
-            self._refuse()
+        self._enter()
         try:
             self._check_receivable()
             engine, transport = self._engine, self._transport
@@ -164,7 +161,7 @@ class MessageConsumer:
                 self._after_take()
             return message
         finally:
-            guard.release()
+            self._guard.release()
 
     def _take(self) -> Message | None:
         """Take a message from the buffer. The engine lock is held."""
@@ -233,10 +230,19 @@ class MessageConsumer:
             self._engine.top_up()
             self._transport.write()
 
-    def _refuse(self) -> None:
-        """The guard is taken: by a thread that receives, by a listener, by close."""
-        self._check_receivable()
-        self._session._refuse()
+    def _enter(self) -> None:
+        """Take the session's guard. A thread that stops or closes something holds it for a moment: that is waited for.
+
+        Raises:
+            IllegalStateException: another thread is blocked in a receive of the session (MCO-13), or it has a listener
+                (MCO-12).
+        """
+        while not self._guard.acquire(timeout=0.002):
+            self._check_receivable()
+            if self._session._delivery.mine:
+                raise IllegalStateException("a message listener cannot receive: its message is not done with yet")
+            if self._session._blocked:
+                self._session._refuse()
 
     def _check_receivable(self) -> None:
         self._check_open()

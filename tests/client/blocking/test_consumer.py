@@ -268,3 +268,21 @@ def test_close_while_another_thread_receives_at_full_speed(connect: Connect, que
         consumer.close()
         received += draining.result()
     assert received == [str(number) for number in range(count)]
+
+
+def test_thr_03_closing_a_sister_does_not_disturb_a_receive(session: Session, connect: Connect, queue: Queue) -> None:
+    """Another thread closes consumers of the session while this one receives, without waiting, all the time."""
+    consumer = session.create_consumer(queue)
+    sisters = [session.create_consumer(Queue(f"sister{number}")) for number in range(30)]
+    closing = Background(lambda: [sister.close() for sister in sisters])
+    while closing.running:
+        assert consumer.receive_no_wait() is None
+    closing.result()
+
+
+def test_con_16_stopping_does_not_disturb_a_receive(connection: Connection, session: Session, queue: Queue) -> None:
+    consumer = session.create_consumer(queue)
+    stopping = Background(lambda: [(connection.stop(), connection.start()) for _ in range(50)])
+    while stopping.running:
+        assert consumer.receive(1) is None
+    stopping.result()

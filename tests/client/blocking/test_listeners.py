@@ -359,3 +359,23 @@ def test_listeners_at_full_speed(connection: Connection, connect: Connect, queue
         deadline.wait(0.005)
     received = [collector.texts for collector in collectors]
     assert sorted(int(t or 0) for some in received for t in some) == list(range(count))
+
+
+def test_mco_12_receiving_inside_a_listener(
+    session: Session, consumer: MessageConsumer, connect: Connect, queue: Queue
+) -> None:
+    refused: list[Exception] = []
+
+    def act(message: Message) -> None:
+        for listener in (act, None):  # also when it has just taken itself out
+            consumer.set_message_listener(listener)
+            with pytest.raises(IllegalStateException) as caught:
+                consumer.receive()
+            refused.append(caught.value)
+
+    consumer.set_message_listener(act)
+    connect().create_session().create_producer(queue).send(TextMessage("one"))
+    session_left = Background(lambda: [refused for _ in iter(lambda: len(refused) < 2, False)])
+    session_left.result()
+    connect().create_session().create_producer(queue).send(TextMessage("two"))
+    assert receive_text(consumer) == "two"
