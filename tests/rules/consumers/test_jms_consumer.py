@@ -1,0 +1,185 @@
+"""JMSConsumer (section 14 of the API map, §8.5-8.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sievemq import (
+    BytesMessage,
+    IllegalStateRuntimeException,
+    MapMessage,
+    Message,
+    MessageFormatRuntimeException,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+)
+
+from ...client.both import SOON, Api, outline
+
+ITSELF = [Api.AUTO_ACKNOWLEDGE, Api.DUPS_OK_ACKNOWLEDGE]
+
+
+async def test_jco_01_the_methods_of_a_consumer(api: Api) -> None:
+    context = await api.context()
+    consumer = await context.create_consumer(api.queue(), "region = 'EU'")
+    assert consumer.get_message_selector() == "region = 'EU'"
+    assert consumer.get_message_listener() is None
+    await api.fill("orders", "one", "two", region="EU")
+    assert outline(await consumer.receive(SOON)) == ("one", False, 1)
+    assert outline(await consumer.receive_no_wait()) == ("two", False, 1)
+    assert await consumer.receive(1) is None
+    listener = api.listener()
+    consumer.set_message_listener(listener)
+    assert consumer.get_message_listener() is listener
+    await api.fill("orders", "three", region="EU")
+    await listener.arrived(1)
+    with pytest.raises(IllegalStateRuntimeException):
+        await consumer.receive()
+    await consumer.close()
+    for receive in (consumer.receive, consumer.receive_no_wait, lambda: consumer.receive_body(str)):
+        with pytest.raises(IllegalStateRuntimeException):
+            await receive()
+
+
+async def test_jco_02_receive_body_waits_and_ends_with_none_when_closed(api: Api) -> None:
+    context = await api.context()
+    consumer = await context.create_consumer(api.queue())
+    receiving = api.task(consumer.receive_body(str))
+    await api.until_receiving(consumer)
+    await api.fill("orders", "one")
+    assert await receiving == "one"
+    receiving = api.task(consumer.receive_body(str))
+    await api.until_receiving(consumer)
+    await consumer.close()
+    assert await receiving is None
+
+
+async def test_jco_03_a_timeout(api: Api) -> None:
+    context = await api.context()
+    consumer = await context.create_consumer(api.queue())
+    assert await consumer.receive_body(str, 1) is None
+    receiving = api.task(consumer.receive_body(str, 0))
+    await api.until_receiving(consumer)
+    await api.fill("orders", "one")
+    assert await receiving == "one"
+    with pytest.raises(ValueError):
+        await consumer.receive_body(str, -1)
+
+
+async def test_jco_04_not_waiting(api: Api) -> None:
+    context = await api.context()
+    consumer = await context.create_consumer(api.queue())
+    assert await consumer.receive_body_no_wait(str) is None
+    await api.fill("orders", "one")
+    assert await consumer.receive_body_no_wait(str) == "one"
+    assert await consumer.receive_body_no_wait(str) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "body"),
+    [
+        (TextMessage("hi"), str, "hi"),
+        (TextMessage("hi"), object, "hi"),
+        (MapMessage({"a": 1}), dict, {"a": 1}),
+        (MapMessage({"a": 1}), object, {"a": 1}),
+        (BytesMessage(b"hi"), bytes, b"hi"),
+        (BytesMessage(b"hi"), object, b"hi"),
+        (ObjectMessage([1, 2]), list, [1, 2]),
+        (ObjectMessage([1, 2]), object, [1, 2]),
+    ],
+)
+async def test_jco_05_types(api: Api, message: Message, kind: type[Any], body: object) -> None:
+    context = await api.context()
+    producer = context.create_producer()
+    consumer = await context.create_consumer(api.queue())
+    await producer.send(api.queue(), message)
+    assert await consumer.receive_body(kind, SOON) == body
+    await producer.send(api.queue(), message)
+    assert await consumer.receive_body(kind, SOON) == body
+    assert await consumer.receive_no_wait() is None
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        pytest.param(StreamMessage(), object, id="JCO-06 stream"),
+        pytest.param(Message(), object, id="JCO-06 plain"),
+        pytest.param(TextMessage(), str, id="JCO-07 text"),
+        pytest.param(MapMessage(), dict, id="JCO-07 map"),
+        pytest.param(BytesMessage(), bytes, id="JCO-07 bytes"),
+        pytest.param(ObjectMessage(), object, id="JCO-07 object"),
+        pytest.param(TextMessage("hi"), bytes, id="JCO-08 text"),
+        pytest.param(MapMessage({"a": 1}), str, id="JCO-08 map"),
+        pytest.param(BytesMessage(b"hi"), dict, id="JCO-08 bytes"),
+        pytest.param(ObjectMessage([1]), str, id="JCO-08 object"),
+    ],
+)
+async def test_jco_06_jco_07_jco_08_no_such_body(api: Api, message: Message, kind: type[Any]) -> None:
+    context = await api.context()
+    consumer = await context.create_consumer(api.queue())
+    await context.create_producer().send(api.queue(), message)
+    with pytest.raises(MessageFormatRuntimeException):
+        await consumer.receive_body(kind, SOON)
+    with pytest.raises(MessageFormatRuntimeException):
+        await consumer.receive_body_no_wait(kind)
+    again = await consumer.receive(SOON)
+    assert type(again) is type(message)
+
+
+@pytest.mark.parametrize("mode", ITSELF)
+async def test_jco_09_a_body_that_does_not_fit_stays_where_it_is(api: Api, mode: int) -> None:
+    """The same message comes next, before later ones, not marked."""
+    await api.fill("orders", "one", "two")
+    context = await api.context(mode)
+    consumer = await context.create_consumer(api.queue())
+    for _ in range(3):
+        with pytest.raises(MessageFormatRuntimeException):
+            await consumer.receive_body(dict, SOON)
+        with pytest.raises(MessageFormatRuntimeException):
+            await consumer.receive_body_no_wait(dict)
+    assert await api.outlines(consumer, 2) == [("one", False, 1), ("two", False, 1)]
+
+
+async def test_jco_09_nor_is_it_acknowledged(api: Api) -> None:
+    await api.fill("orders", "one")
+    context = await api.context()
+    consumer = await context.create_consumer(api.queue())
+    with pytest.raises(MessageFormatRuntimeException):
+        await consumer.receive_body(dict, SOON)
+    await context.close()
+    again = await (await api.session()).create_consumer(api.queue())
+    assert await api.outlines(again, 1) == [("one", False, 1)]
+
+
+async def test_jco_10_in_client_mode_it_counts_as_delivered(api: Api) -> None:
+    await api.fill("orders", "one", "two")
+    context = await api.context(api.CLIENT_ACKNOWLEDGE)
+    consumer = await context.create_consumer(api.queue())
+    with pytest.raises(MessageFormatRuntimeException):
+        await consumer.receive_body(dict, SOON)
+    assert await api.outlines(consumer, 1) == [("two", False, 1)]
+    await context.recover()
+    assert await api.outlines(consumer, 2) == [("one", True, 2), ("two", True, 2)]
+    await context.acknowledge()
+    await context.close()
+    assert await api.left() == []
+
+
+async def test_jco_11_in_a_transaction_it_counts_as_received(api: Api) -> None:
+    await api.fill("orders", "one", "two", "three")
+    context = await api.context(api.SESSION_TRANSACTED)
+    consumer = await context.create_consumer(api.queue())
+    with pytest.raises(MessageFormatRuntimeException):
+        await consumer.receive_body(dict, SOON)
+    assert await api.outlines(consumer, 1) == [("two", False, 1)]
+    await context.rollback()
+    assert await api.outlines(consumer, 2) == [("one", True, 2), ("two", True, 2)]
+    await context.commit()
+    with pytest.raises(MessageFormatRuntimeException):
+        await consumer.receive_body(dict, SOON)
+    await context.commit()
+    await context.close()
+    assert await api.left() == []
