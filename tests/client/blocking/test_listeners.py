@@ -365,6 +365,7 @@ def test_mco_12_receiving_inside_a_listener(
     session: Session, consumer: MessageConsumer, connect: Connect, queue: Queue
 ) -> None:
     refused: list[Exception] = []
+    left = threading.Event()
 
     def act(message: Message) -> None:
         for listener in (act, None):  # also when it has just taken itself out
@@ -372,10 +373,11 @@ def test_mco_12_receiving_inside_a_listener(
             with pytest.raises(IllegalStateException) as caught:
                 consumer.receive()
             refused.append(caught.value)
+        left.set()
 
     consumer.set_message_listener(act)
     connect().create_session().create_producer(queue).send(TextMessage("one"))
-    session_left = Background(lambda: [refused for _ in iter(lambda: len(refused) < 2, False)])
-    session_left.result()
+    assert left.wait(SOON / 1000)
+    assert len(refused) == 2
     connect().create_session().create_producer(queue).send(TextMessage("two"))
     assert receive_text(consumer) == "two"
