@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from typing import Annotated
 import typer
 
 from sievemq_broker.config import ConfigError, Loaded, Settings, env_name, load
+from sievemq_broker.domain.policy import DestinationPolicy
 
 __all__ = ["broker", "config"]
 
@@ -60,6 +62,22 @@ def broker(
     json_logs: Annotated[
         bool | None, _option("--json-logs/--console-logs", text="Log JSON lines; without, unless on a terminal.")
     ] = None,
+    dialect: Annotated[
+        str | None, _option("--dialect", text="Selector dialect of consumers that name none; jakarta.")
+    ] = None,
+    auto_create: Annotated[
+        bool | None, _option("--auto-create/--no-auto-create", text="Make destinations when they are first named.")
+    ] = None,
+    max_body_bytes: Annotated[
+        str | None, _option("--max-body-bytes", text="Largest body accepted, such as 1MiB; 64MiB.")
+    ] = None,
+    max_memory_bytes: Annotated[
+        str | None,
+        _option("--max-memory-bytes", text="Memory of all messages at which producers wait; 60 % of what there is."),
+    ] = None,
+    heartbeat_seconds: Annotated[
+        float | None, _option("--heartbeat-seconds", text="A client silent twice as long is gone; 15.")
+    ] = None,
     max_connections: Annotated[int | None, _option("--max-connections", text="Connections at a time; 10000.")] = None,
     handshake_seconds: Annotated[
         float | None, _option("--handshake-seconds", text="Time for TLS and the first command; 10.")
@@ -76,8 +94,10 @@ def broker(
     given: dict[str, object] = {
         "host": host, "port": port, "http": http, "http_host": http_host, "http_port": http_port, "data_dir": data_dir,
         "users": ",".join(user) if user else None, "insecure": insecure, "tls_cert": tls_cert, "tls_key": tls_key,
-        "tls_client_ca": tls_client_ca, "log_level": log_level, "json_logs": json_logs,
-        "max_connections": max_connections, "handshake_seconds": handshake_seconds, "drain_seconds": drain_seconds,
+        "tls_client_ca": tls_client_ca, "log_level": log_level, "json_logs": json_logs, "dialect": dialect,
+        "auto_create": auto_create, "max_body_bytes": max_body_bytes, "max_memory_bytes": max_memory_bytes,
+        "heartbeat_seconds": heartbeat_seconds, "max_connections": max_connections,
+        "handshake_seconds": handshake_seconds, "drain_seconds": drain_seconds,
     }  # fmt: skip
     _check_extra()
     settings = _load(config_file, given).settings
@@ -147,4 +167,16 @@ def hash_password() -> None:
 
 def _shown(settings: Settings, name: str) -> object:
     value = getattr(settings, name)
-    return dict.fromkeys(value, "***") if name == "users" else value
+    if name == "users":
+        return dict.fromkeys(value, "***")
+    if name == "destinations":  # only what was said; the rest are DestinationPolicy's defaults
+        default = DestinationPolicy()
+        return {
+            pattern: {
+                f.name: said
+                for f in fields(policy)
+                if f.init and (said := getattr(policy, f.name)) != getattr(default, f.name)
+            }
+            for pattern, policy in value.items()
+        }
+    return value

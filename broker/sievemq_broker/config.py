@@ -11,6 +11,7 @@ prefix, so not every unknown variable can be).
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -18,9 +19,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.logs import LEVELS
 from sievemq_broker.server.users import Users
-from sievemq_core.limits import HANDSHAKE_TIMEOUT_MS
+from sievemq_core.limits import HANDSHAKE_TIMEOUT_MS, HEARTBEAT_MS, MAX_BODY_BYTES, MIN_HEARTBEAT_MS
+from sievemq_core.message.destination import Kind
+from sievemq_core.selector.dialect import DIALECTS
 
 __all__ = ["ConfigError", "Loaded", "Settings", "load", "parse_users"]
 
@@ -134,6 +138,74 @@ def parse_users(value: object) -> dict[str, str]:
     return users
 
 
+def _dialect(value: object) -> str:
+    word = str(value).lower()
+    if word not in DIALECTS:
+        raise ValueError(f"must be one of {', '.join(DIALECTS)}")
+    return word
+
+
+def _body_bytes(value: object) -> int:
+    size = _bytes(value)
+    if not 1 <= size <= MAX_BODY_BYTES:
+        raise ValueError(f"must be from 1 to {MAX_BODY_BYTES} bytes")
+    return size
+
+
+def _auto_bytes(value: object) -> int | None:
+    return None if value is None or str(value).lower() == "auto" else _bytes(value)
+
+
+_POLICY = {f.name: f for f in fields(DestinationPolicy) if f.init}
+_MODES = {"NON_PERSISTENT": 1, "PERSISTENT": 2}
+
+
+def parse_policies(value: object) -> dict[str, DestinationPolicy]:
+    """Rules of destinations (D-21, D-22).
+
+    Args:
+        value: pattern -> table of :class:`DestinationPolicy`'s attributes; or the same as JSON text. A pattern without
+            ``queue:`` or the like is one of queues; ``*`` stands for any text.
+
+    Raises:
+        ValueError: it names the pattern and what is wrong.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"must be JSON: {error}") from None
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a table of patterns")  # noqa: TRY004  whoever wrote the file is told
+    return {_pattern(pattern): _policy(str(pattern), table) for pattern, table in value.items()}
+
+
+def _pattern(pattern: str) -> str:
+    kinds = tuple(f"{kind.value}:" for kind in Kind)
+    return pattern if pattern == "*" or pattern.startswith(kinds) else f"queue:{pattern}"
+
+
+def _policy(pattern: str, table: object) -> DestinationPolicy:
+    if isinstance(table, DestinationPolicy):
+        return table
+    if not isinstance(table, Mapping):
+        raise ValueError(f"needs a table of rules for {pattern!r}")  # noqa: TRY004
+    rules: dict[str, Any] = dict(table)
+    for name, value in rules.items():
+        if name not in _POLICY:
+            raise ValueError(f"has no rule {name!r} for {pattern!r}{_guess(name, _POLICY)}")
+        if name == "delivery_mode" and isinstance(value, str):
+            rules[name] = _MODES.get(value.upper(), 0)
+            continue
+        allowed = (bool,) if name == "dead_letter_expired" else (int, float) if name == "redelivery_factor" else (int,)
+        if type(value) not in allowed:
+            raise ValueError(f"rule {name} for {pattern!r} must not be {value!r}")
+    try:
+        return DestinationPolicy(**rules)
+    except ValueError as error:
+        raise ValueError(f"for {pattern!r}: {error}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a broker was told. Field metadata carries what each means; ``sievemq config show`` prints it."""
@@ -155,11 +227,27 @@ class Settings:
     data_dir: str | None = _setting(None, "directory to keep PERSISTENT messages in", _optional_text)
     log_level: str = _setting("info", f"lowest level to log: {', '.join(LEVELS)}", _level)
     json_logs: bool | None = _setting(None, "log JSON lines; auto: unless the output is a terminal", _auto_flag)
+    destinations: Mapping[str, DestinationPolicy] = _setting(
+        {}, "rules by pattern, such as queue:orders.*; the first that fits applies", parse_policies
+    )
+    auto_create: bool = _setting(True, "make queues and topics when they are first named", _flag)
+    dialect: str = _setting("jakarta", "selector dialect of consumers that name none", _dialect)
+    max_body_bytes: int = _setting(MAX_BODY_BYTES, "largest body accepted", _body_bytes)
+    max_memory_bytes: int | None = _setting(
+        None, "memory of all messages at which producers wait; auto: 60 % of what there is; 0: no limit", _auto_bytes
+    )
+    heartbeat_seconds: float = _setting(
+        HEARTBEAT_MS / 1000, "a client that is silent twice as long is gone; 0: never", _seconds
+    )
     max_connections: int = _setting(10_000, "connections at a time; one more is refused", _whole(1, 1_000_000))
     handshake_seconds: float = _setting(
         HANDSHAKE_TIMEOUT_MS / 1000, "time a client may take for TLS and its first command", _seconds
     )
     drain_seconds: float = _setting(5.0, "at the end, time that clients get to finish", _seconds)
+
+    def domain(self) -> DomainSettings:
+        """What of this concerns the broker's body."""
+        return DomainSettings(policies=tuple(self.destinations.items()), auto_create=self.auto_create)
 
     @property
     def http_address(self) -> str:
@@ -189,13 +277,16 @@ def load(
     given: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
     config: Path | str | None = None,
+    *,
+    given_by: str = "command line",
 ) -> Loaded:
     """Gather settings from all their sources and check them.
 
     Args:
-        given: from the command line; a value of None was not given.
+        given: from the command line, or whoever else goes before all; a value of None was not given.
         environ: the environment.
         config: the TOML file; ``SIEVEMQ_CONFIG`` names it if this is None.
+        given_by: who gave `given`, for errors.
 
     Raises:
         ConfigError: something is wrong, with every source named.
@@ -212,9 +303,11 @@ def load(
         values[name] = _parse(name, value, origin := f"environment {variable}")
         origins[name] = origin
     for name, value in (given or {}).items():
+        if name not in _FIELDS:
+            raise ConfigError(f"{name} ({given_by}) is not a setting{_guess(name, _FIELDS)}")
         if value is not None:
-            values[name] = _parse(name, value, "command line")
-            origins[name] = "command line"
+            values[name] = _parse(name, value, given_by)
+            origins[name] = given_by
     settings = replace(Settings(), **values)  # type: ignore[arg-type]
     check(settings)
     return Loaded(settings, origins)
@@ -231,6 +324,8 @@ def check(settings: Settings) -> None:
             "data_dir: this version keeps messages in memory only and would not keep them there; "
             "leave data_dir (SIEVEMQ_DATA_DIR, --data-dir) out"
         )
+    if 0 < settings.heartbeat_seconds < MIN_HEARTBEAT_MS / 1000:
+        raise ConfigError(f"heartbeat_seconds must be 0 or at least {MIN_HEARTBEAT_MS / 1000}")
     if settings.tls_cert is None and (settings.tls_key or settings.tls_client_ca):
         raise ConfigError("tls_key and tls_client_ca need tls_cert: without a certificate there is no TLS")
     try:
@@ -261,7 +356,7 @@ def _parse(name: str, value: object, origin: str) -> Any:
     try:
         return _FIELDS[name].metadata["parse"](value)
     except ValueError as error:
-        shown = "" if _FIELDS[name].metadata["secret"] else f", not {value!r}"
+        shown = "" if _FIELDS[name].metadata["secret"] or isinstance(value, Mapping) else f", not {value!r}"
         raise ConfigError(f"{name} ({origin}) {error}{shown}") from None
 
 

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from sievemq_broker.clock import AdjustableClock
-from sievemq_broker.config import Settings, check
+from sievemq_broker.config import load
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.server.run import new_event_loop
 from sievemq_broker.server.server import Server
@@ -47,7 +47,8 @@ class EmbeddedBroker:
         namespace: that :attr:`url` leads to.
         users: name -> password; nobody else gets in (D-38). None lets everybody in.
         clock: the broker's time; an adjustable clock if not given.
-        settings: everything else; the arguments above go before it.
+        settings: everything else by name (:class:`~sievemq_broker.config.Settings`), such as
+            ``{"destinations": {"queue:orders": {"max_attempts": 3}}}``; the arguments above go before it.
 
     Raises:
         ConfigError: settings that cannot be used together.
@@ -66,12 +67,11 @@ class EmbeddedBroker:
         clock: AdjustableClock | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        given: dict[str, Any] = {"drain_seconds": 0.0, **(settings or {})}
+        given: dict[str, Any] = {"drain_seconds": 0.0, "max_memory_bytes": 0, **(settings or {})}
         given |= {"host": host, "port": port, "http": http, "http_port": http_port}
         if users is not None:
             given["users"] = dict(users)
-        self._settings = Settings(**given)
-        check(self._settings)
+        self._settings = load(given, given_by="EmbeddedBroker").settings
         self._namespace = namespace
         self._adjustable = clock or AdjustableClock()
         self._server: Server | None = None

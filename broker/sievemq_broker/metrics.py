@@ -118,6 +118,9 @@ class BrokerCollector(Collector):
         yield CounterMetricFamily("sievemq_received_bytes", "Bytes from clients.", value=links.bytes_in)
         yield CounterMetricFamily("sievemq_sent_bytes", "Bytes to clients.", value=links.bytes_out)
         blocked = 0 if services.blocked is None else len(services.connections)
+        memory = self._server.memory
+        yield GaugeMetricFamily("sievemq_memory_bytes", "Memory that messages take, estimated.", value=memory.measure())
+        yield GaugeMetricFamily("sievemq_memory_limit_bytes", "Where producers wait; 0: nowhere.", value=memory.limit)
         yield GaugeMetricFamily("sievemq_blocked_producers", "Connections whose confirms are held back.", value=blocked)
 
     def _queues(self) -> Iterator[Metric]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 
-__all__ = ["Counts", "Ended", "kind_of"]
+__all__ = ["Counts", "Ended", "kind_of", "queues_of"]
 
 
 @dataclass(slots=True)
@@ -62,3 +64,14 @@ def kind_of(destination: Queue | Topic) -> str:
     if isinstance(destination, Topic):
         return "topic"
     return "queue" if destination.subscription is None else "subscription"
+
+
+def queues_of(broker: Broker) -> Iterator[Queue]:
+    """Every queue of the broker, those of subscriptions included."""
+    for space in broker.namespaces.values():
+        for destination in space.destinations.values():
+            if isinstance(destination, Topic):
+                for subscription in destination.subscriptions:
+                    yield subscription.queue
+            else:
+                yield destination

@@ -14,9 +14,10 @@ from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.server.counts import Ended
+from sievemq_broker.server.counts import Ended, queues_of
 from sievemq_broker.server.link import Link, Links
 from sievemq_broker.server.listener import bind, listen, make_tls_context
+from sievemq_broker.server.memory import SHARE, Memory, machine_limit
 from sievemq_broker.server.services import ServerServices, new_incarnation
 from sievemq_broker.server.timers import Timers
 from sievemq_broker.server.turn import Turn
@@ -68,7 +69,7 @@ class Server:
     def __init__(self, settings: Settings, clock: Clock | None = None, broker: Broker | None = None) -> None:
         self.settings = settings
         self.clock = clock or Clock()
-        self.broker = broker or Broker()
+        self.broker = broker or Broker(settings.domain())
         self.phase = Phase.STARTING
         self.started_at = 0.0
         self.links = Links(settings.max_connections)
@@ -128,11 +129,22 @@ class Server:
         session_settings = SessionSettings(
             broker=broker_name(),
             incarnation=new_incarnation(),
+            dialect=settings.dialect,
+            body_bytes=settings.max_body_bytes,
+            heartbeat_ms=int(settings.heartbeat_seconds * 1000),
             handshake_ms=int(settings.handshake_seconds * 1000),
         )
         self.services = ServerServices(session_settings, self.clock, self.users, self.links, self.turn)
         self.broker.on_deleted = self.ended.add
-        self.timers = self.turn.timers = Timers(loop, self.clock, self.broker, self.links, self.turn.mark)
+        limit = settings.max_memory_bytes
+        self.memory = Memory(
+            int(machine_limit() * SHARE) if limit is None else limit,
+            lambda: queues_of(self.broker),
+            self.services.flow,
+        )
+        self.timers = self.turn.timers = Timers(
+            loop, self.clock, self.broker, self.links, self.turn.mark, self.memory.look
+        )
         self._acceptor = await listen(self._sockets["wire"], self._link, self._tls, settings.handshake_seconds)
         self.timers.start()
         self.phase = Phase.READY

@@ -73,6 +73,7 @@ class Timers:
         domain: what has deadlines and pending work.
         links: the open connections.
         mark: ends the turn for a link that may have output.
+        on_tick: what else is to be done at each tick.
     """
 
     __slots__ = (
@@ -84,6 +85,7 @@ class Timers:
         "_loop",
         "_mark",
         "_next_tick",
+        "_on_tick",
         "_ticker",
         "_work",
         "lag",
@@ -96,6 +98,7 @@ class Timers:
         domain: Domain,
         links: Links,
         mark: Callable[..., None],
+        on_tick: Callable[[], None] = lambda: None,
     ) -> None:
         self._loop = loop
         self._clock = clock
@@ -103,6 +106,7 @@ class Timers:
         self._work = domain.work
         self._links = links
         self._mark = mark
+        self._on_tick = on_tick
         self._armed: asyncio.TimerHandle | None = None
         self._armed_for = 0
         self._ticker: asyncio.TimerHandle | None = None
@@ -171,4 +175,5 @@ class Timers:
                 self._mark(link)
         self._next_tick = time + wait
         self._ticker = loop.call_at(self._next_tick, self._tick)
+        self._on_tick()
         self.rearm()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sievemq_broker.config import ConfigError, Settings, load, parse_users
+from sievemq_broker.domain.policy import DestinationPolicy
 
 
 def test_defaults_are_loopback_and_the_fixed_ports() -> None:
@@ -160,3 +161,76 @@ def test_tls_key_without_certificate_is_refused() -> None:
 @pytest.mark.parametrize("value", [None, "", " , ", "\n"])
 def test_no_users(value: object) -> None:
     assert parse_users(value) == {}
+
+
+# -- rules of destinations --------------------------------------------------------------------------------------------
+
+
+def test_rules_of_destinations_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text(
+        '[destinations."queue:orders.*"]\nmax_attempts = 3\nredelivery_delay = 500\nredelivery_factor = 2\n'
+        '[destinations.payments]\ndelivery_mode = "NON_PERSISTENT"\n[destinations."*"]\nmax_messages = 10\n'
+    )
+    domain = load(config=file).settings.domain()
+    assert domain.policy_for("queue:orders.eu") == DestinationPolicy(
+        max_attempts=3, redelivery_delay=500, redelivery_factor=2
+    )
+    assert domain.policy_for("queue:payments").delivery_mode == 1
+    assert domain.policy_for("topic:payments") == DestinationPolicy(max_messages=10)
+
+
+def test_rules_of_destinations_from_the_environment() -> None:
+    domain = load(environ={"SIEVEMQ_DESTINATIONS": '{"orders": {"priority": 9}}'}).settings.domain()
+    assert domain.policy_for("queue:orders").priority == 9
+
+
+@pytest.mark.parametrize(
+    ("rules", "text"),
+    [
+        ("nonsense", "must be JSON"),
+        ("[1]", "must be a table"),
+        ('{"orders": 1}', "needs a table of rules for 'orders'"),
+        ('{"orders": {"max_attempt": 1}}', "has no rule 'max_attempt' for 'orders'; did you mean max_attempts?"),
+        ('{"orders": {"max_attempts": true}}', "rule max_attempts for 'orders' must not be True"),
+        ('{"orders": {"max_attempts": "3"}}', "must not be '3'"),
+        ('{"orders": {"max_attempts": -1}}', "for 'orders': max_attempts must not be negative"),
+        ('{"orders": {"priority": 10}}', "priority must be 0 to 9"),
+        ('{"orders": {"delivery_mode": "SOMETIMES"}}', "delivery_mode must be 1 or 2"),
+        ('{"orders": {"dead_letter_expired": 1}}', "must not be 1"),
+    ],
+)
+def test_rules_with_a_mistake_are_refused(rules: str, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(environ={"SIEVEMQ_DESTINATIONS": rules})
+    assert text in str(caught.value)
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1048576", 2**20), ("1MiB", 2**20), ("1.5 GiB", 3 * 2**29), ("200MB", 200_000_000), ("0", 0)]
+)
+def test_numbers_of_bytes(text: str, size: int) -> None:
+    assert load({"max_memory_bytes": text}).settings.max_memory_bytes == size
+
+
+@pytest.mark.parametrize("text", ["lots", "-1", "1XB", "", "inf", "1e400"])
+def test_numbers_of_bytes_that_are_none(text: str) -> None:
+    with pytest.raises(ConfigError, match="must be a number of bytes"):
+        load({"max_memory_bytes": text})
+
+
+def test_memory_limit_is_chosen_by_the_broker_unless_given() -> None:
+    assert load().settings.max_memory_bytes is None
+    assert load({"max_memory_bytes": "auto"}).settings.max_memory_bytes is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_body_bytes": 0}, {"max_body_bytes": "65MiB"}, {"dialect": "sql"}, {"heartbeat_seconds": 0.05}, {"prot": 1}],
+)
+def test_limits_out_of_range_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        load(wrong)

@@ -140,8 +140,8 @@ def test_users_are_asked_for_and_others_stay_out() -> None:
 def test_settings_that_make_no_sense_are_refused_at_once() -> None:
     with pytest.raises(ConfigError, match="insecure"):
         EmbeddedBroker(host="0.0.0.0")
-    with pytest.raises(TypeError, match="prot"):
-        EmbeddedBroker(settings={"prot": 1})
+    with pytest.raises(ConfigError, match=r"http_prot \(EmbeddedBroker\) is not a setting; did you mean http_port\?"):
+        EmbeddedBroker(settings={"http_prot": 1})
 
 
 def test_drop_connections_cuts_without_a_word_and_lets_in_again() -> None:
@@ -200,3 +200,27 @@ def test_http_is_there_when_asked_for() -> None:
         urllib.request.urlopen(url)
     with EmbeddedBroker() as broker, pytest.raises(RuntimeError, match="serves no HTTP"):
         _ = broker.http_url
+
+
+def test_rules_of_destinations_apply() -> None:
+    rules = {"destinations": {"queue:small": {"max_messages": 1}, "*": {"priority": 9}}}
+    with EmbeddedBroker(settings=rules) as broker, WireClient(broker.port) as client:
+        client.open_session().send("queue:small").send("queue:small")
+        assert client.until(Command.SEND_FAILED)[2:4] == (2, ErrorCode.RESOURCE_ALLOCATION)
+        client.open_consumer("queue:other", credit=1).send("queue:other")
+        assert client.until(Command.DELIVER)[4][2] == 9
+
+
+def test_nothing_is_made_on_first_use_where_that_is_off() -> None:
+    with EmbeddedBroker(settings={"auto_create": False}) as broker, WireClient(broker.port) as client:
+        client.open_session()
+        assert client.request(Command.DECLARE, "queue:q")[2] == ErrorCode.INVALID_DESTINATION
+
+
+def test_limits_are_announced_and_enforced() -> None:
+    settings = {"max_body_bytes": "100 KiB", "heartbeat_seconds": 7}
+    with EmbeddedBroker(settings=settings) as broker, WireClient(broker.port) as client:
+        assert client.welcome[5] == 7_000
+        assert client.welcome[6]["body_bytes"] == 102_400
+        client.open_session().send("queue:q", b"x" * 102_401)
+        assert client.until(Command.SEND_FAILED)[3] == ErrorCode.MESSAGE_TOO_LARGE

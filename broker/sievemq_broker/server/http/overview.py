@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.server.counts import queues_of
 from sievemq_broker.version import version
 
 if TYPE_CHECKING:
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
     from sievemq_broker.server.server import Server
     from sievemq_broker.session.connection import BrokerConnection
 
-__all__ = ["Row", "broker", "connections", "consumers", "destinations", "namespaces", "queues_of"]
+__all__ = ["Row", "broker", "connections", "consumers", "destinations", "namespaces"]
 
 Row: TypeAlias = dict[str, Any]
 
 
 def broker(server: Server) -> Row:
     """The broker itself, with totals."""
-    queues = list(queues_of(server))
+    queues = list(queues_of(server.broker))
     return {
         "version": version(),
         "incarnation": server.services.settings.incarnation,
@@ -36,6 +37,7 @@ def broker(server: Server) -> Row:
         "uptime_seconds": round(time.time() - server.started_at, 3) if server.started_at else 0.0,
         "clock_offset_ms": server.clock.offset,
         "blocked": server.services.blocked,
+        "memory": {"bytes": server.memory.measure(), "limit": server.memory.limit},
         "namespaces": len(server.broker.namespaces),
         "destinations": sum(len(space.destinations) for space in server.broker.namespaces.values()),
         "connections": len(server.links.open),
@@ -57,17 +59,6 @@ def namespaces(server: Server) -> list[Row]:
         {"name": name, "destinations": len(space.destinations), "connections": clients.count(name)}
         for name, space in spaces
     ]
-
-
-def queues_of(server: Server) -> Iterator[Queue]:
-    """Every queue of the broker, those of subscriptions included."""
-    for space in server.broker.namespaces.values():
-        for destination in space.destinations.values():
-            if isinstance(destination, Topic):
-                for subscription in destination.subscriptions:
-                    yield subscription.queue
-            else:
-                yield destination
 
 
 def destinations(server: Server) -> Iterator[Row]:
