@@ -10,6 +10,7 @@ from typing import Any, Final
 from sievemq._engine.completion import Completion
 from sievemq._engine.consumer import EngineConsumer
 from sievemq._engine.options import EngineOptions
+from sievemq._engine.selector import verified
 from sievemq._engine.session import (
     AUTO_ACKNOWLEDGE,
     CLIENT_ACKNOWLEDGE,
@@ -22,11 +23,9 @@ from sievemq.exceptions import (
     InvalidClientIDException,
     JMSException,
     exception_for,
-    from_core,
 )
-from sievemq_core.errors import ProtocolError, SieveError
+from sievemq_core.errors import ProtocolError
 from sievemq_core.limits import GATHER_BYTES, MAX_BODY_BYTES
-from sievemq_core.selector import compile_selector
 from sievemq_core.wire.codec import CommandTuple, pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import State, WireConnection
@@ -409,13 +408,7 @@ class ClientConnection:
         Raises:
             InvalidSelectorException: with the place of the mistake.
         """
-        if selector is None:
-            return None
-        try:
-            compiled = compile_selector(selector, self.options.dialect or self.features.get("dialect") or "jakarta")
-        except SieveError as error:
-            raise from_core(error) from error
-        return None if compiled is None else selector
+        return verified(selector, self.options.dialect or self.features.get("dialect") or "jakarta")
 
     def open_consumer(self, consumer: EngineConsumer) -> None:
         """Say OPEN_CONSUMER for a consumer and route deliveries to it."""
