@@ -9,7 +9,7 @@ from sievemq_core.selector import CompiledSelector
 from sievemq_core.selector.names import HEADERS as _HEADERS
 from sievemq_core.selector.names import MODES
 
-__all__ = ["HEADERS", "Condition", "group_key", "indexable", "is_true"]
+__all__ = ["HEADERS", "Condition", "group_key", "indexable", "is_true", "mode_keys"]
 
 Condition: TypeAlias = CompiledSelector
 
@@ -29,10 +29,12 @@ def group_key(condition: Condition | None) -> str | None:
 def indexable(condition: Condition) -> list[tuple[str, frozenset[Any]]]:
     """The facts of a condition that a hash lookup answers: names, and the keys (``bucket_key``) one of which a matching
     message has there. JMSDeliveryMode is given as the number that stands in the envelope (D-13)."""
-    return [
-        (name, frozenset(map(_MODE_NUMBERS.get, keys)) if name == "JMSDeliveryMode" else keys)  # type: ignore[arg-type]
-        for name, keys in condition.facts.equalities
-    ]
+    return [(name, mode_keys(name, keys)) for name, keys in condition.facts.equalities]
+
+
+def mode_keys(name: str, keys: frozenset[Any]) -> frozenset[Any]:
+    """Keys as the envelope has them: a delivery mode is a number there (D-13), everything else is as it is."""
+    return frozenset(map(_MODE_NUMBERS.get, keys)) if name == "JMSDeliveryMode" else keys
 
 
 def is_true(condition: Condition, envelope: Envelope) -> bool:

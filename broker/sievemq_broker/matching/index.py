@@ -1,24 +1,24 @@
 """Which of many distinct selectors match a message, without asking each of them.
 
-A selector that can only be TRUE if ``name`` has one of some values is filed under (name, value); a message then costs
-one lookup per name in use plus one evaluation per selector in the buckets it hits. Selectors without such a fact are
-asked one by one. Buckets may hold too many, never too few: the selector's own function decides.
+A selector that can only be TRUE if a name has one of some values, a number between two bounds, a text with a certain
+beginning, NULL or anything but NULL there, is filed under that (clue.py, places.py); a message then costs one look-up
+per name in use plus one evaluation per selector in the buckets it hits. ``a = 1 OR b = 2`` is filed under both. Those
+without such a fact are asked one by one. Buckets may hold too many, never too few: the selector's function decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
-from sievemq_broker.matching.condition import HEADERS, Condition, indexable
+from sievemq_broker.matching.clue import Clue, choose
+from sievemq_broker.matching.condition import Condition
+from sievemq_broker.matching.places import Bucket, Places
 from sievemq_core.message.envelope import Envelope
-from sievemq_core.selector.to_python import Matcher
 
 __all__ = ["SelectorIndex"]
 
 T = TypeVar("T")
-
-Bucket: TypeAlias = dict[T, Matcher]
 
 _NO_PROPERTIES: dict[str, Any] = {}
 
@@ -27,19 +27,21 @@ class SelectorIndex(Generic[T]):
     """Targets by selector. A target is added once, with one selector.
 
     Attributes:
-        evaluations: selectors asked so far.
+        candidates: selectors that a bucket offered so far.
+        evaluations: selectors asked so far: the candidates, and those that no bucket can hold.
         matches: those that were TRUE.
         error: what went wrong in the last :meth:`match`, or None (D-14). Whoever reads it resets it.
     """
 
-    __slots__ = ("_filed", "_names", "_needing", "_rest", "error", "evaluations", "matches")
+    __slots__ = ("_filed", "_names", "_needing", "_rest", "_several", "candidates", "error", "evaluations", "matches")
 
     def __init__(self) -> None:
-        # name -> (position in the envelope or None for a property, key -> target -> function)
-        self._names: dict[str, tuple[int | None, dict[Any, Bucket[T]]]] = {}
-        self._rest: Bucket[T] = {}
-        self._filed: dict[T, tuple[Condition, tuple[str, frozenset[Any]] | None]] = {}
+        self._names: dict[str, Places] = {}
+        self._rest: Bucket = {}
+        self._filed: dict[T, tuple[Condition, tuple[Clue, ...]]] = {}
         self._needing = 0  # selectors that name a property: while there are none, properties need not be decoded
+        self._several = 0  # selectors filed under more than one name or kind: a message may hit them twice
+        self.candidates = 0
         self.evaluations = 0
         self.matches = 0
         self.error: Exception | None = None
@@ -48,66 +50,76 @@ class SelectorIndex(Generic[T]):
         return len(self._filed)
 
     def add(self, condition: Condition, target: T) -> None:
-        """File `target` under the fact that will have it asked least often."""
-        chosen = self._choose(condition)
-        self._filed[target] = (condition, chosen)
-        self._needing += condition.facts.uses_properties
-        if chosen is None:
-            self._rest[target] = condition.function
+        """File `target` where it will be asked least often."""
+        if condition.facts.never:
+            self._filed[target] = condition, ()  # it is never asked: nowhere to be found
             return
-        name, keys = chosen
-        if not keys:
-            return  # it can never match
-        if name not in self._names:
-            self._names[name] = (HEADERS.get(name), {})
-        buckets = self._names[name][1]
-        for key in keys:
-            buckets.setdefault(key, {})[target] = condition.function
+        clues = choose(condition, self._cost)
+        self._filed[target] = condition, clues
+        self._needing += condition.facts.uses_properties
+        self._several += len(clues) > 1
+        if not clues:
+            self._rest[target] = condition.function
+        for clue in clues:
+            if clue.name not in self._names:
+                self._names[clue.name] = Places(clue.name)
+            self._names[clue.name].add(clue, target, condition.function)
 
     def remove(self, target: T) -> None:
         """Forget `target`."""
-        condition, filed = self._filed.pop(target)
+        condition, clues = self._filed.pop(target)
+        if condition.facts.never:
+            return
         self._needing -= condition.facts.uses_properties
-        if filed is None:
+        self._several -= len(clues) > 1
+        if not clues:
             del self._rest[target]
-            return
-        name, keys = filed
-        if not keys:
-            return
-        buckets = self._names[name][1]
-        for key in keys:
-            bucket = buckets[key]
-            del bucket[target]
-            if not bucket:
-                del buckets[key]
-        if not buckets:
-            del self._names[name]
+        for clue in clues:
+            places = self._names[clue.name]
+            places.remove(clue, target)
+            if not places:
+                del self._names[clue.name]
+
+    def clues(self, target: T) -> tuple[Clue, ...]:
+        """Under what `target` is filed; empty if it is asked about every message, or about none."""
+        return self._filed[target][1]
 
     def match(self, envelope: Envelope) -> list[T]:
-        """The targets whose selector is TRUE for this message, each asked at most once.
+        """The targets whose selector is TRUE for this message. One that is filed under several facts may be asked once
+        for each that the message meets; it is found once.
 
         Never raises: where properties cannot be decoded nobody that names one matches, and :attr:`error` says why
         (D-14).
         """
         found: list[T] = []
+        candidates = 0
         try:
             properties = envelope.properties if self._needing else _NO_PROPERTIES
             fields = envelope.fields
-            for name, (position, buckets) in self._names.items():
+            for name, places in self._names.items():
+                position = places.position
                 value = properties.get(name) if position is None else fields[position]
-                if value.__class__ is bool:  # equal to 1 or 0 as a key in Python, but not to a selector
-                    value = ("boolean", value)
-                bucket = buckets.get(value)
+                # TRUE equals 1 as a key in Python, but not to a selector
+                bucket = places.keys.get(("boolean", value) if value.__class__ is bool else value)
                 if bucket is not None:
-                    self.evaluations += len(bucket)
+                    candidates += len(bucket)
                     for target, function in bucket.items():
                         if function(properties, fields):
                             found.append(target)
+                if places.more is not None:
+                    for bucket in places.more.hit(value):
+                        candidates += len(bucket)
+                        for target, function in bucket.items():
+                            if function(properties, fields):
+                                found.append(target)
             if self._rest:
-                self.evaluations += len(self._rest)
                 for target, function in self._rest.items():
                     if function(properties, fields):
                         found.append(target)
+            self.candidates += candidates
+            self.evaluations += candidates + len(self._rest)
+            if self._several and len(found) > 1:
+                found = list(dict.fromkeys(found))
         except Exception as error:  # whatever a hostile sender managed, it concerns this message alone
             self.error = error
             found = list(self._asked_alone(envelope))
@@ -118,22 +130,17 @@ class SelectorIndex(Generic[T]):
         """As :meth:`match`, but one that fails does not keep the others from matching. Rare: nothing is looked up."""
         for target, (condition, _) in self._filed.items():
             try:
+                self.evaluations += 1
                 properties = envelope.properties if condition.facts.uses_properties else _NO_PROPERTIES
                 if condition.function(properties, envelope.fields):
                     yield target
             except Exception as error:  # as above
                 self.error = error
 
-    def _choose(self, condition: Condition) -> tuple[str, frozenset[Any]] | None:
-        """The fact whose buckets are emptiest; among equals a name that messages are asked for anyway, then the fewest
-        keys. So `region = 'EU' AND customer = 17` ends up under the customer, whoever else asks for the region."""
-
-        def cost(fact: tuple[str, frozenset[Any]]) -> tuple[int, bool, int]:
-            name, keys = fact
-            known = self._names.get(name)
-            fullest = max((len(known[1].get(key, ())) for key in keys), default=0) if known else 0
-            return fullest, known is None, len(keys)
-
-        if condition.facts.never:
-            return "", frozenset()
-        return min(indexable(condition), key=cost, default=None)
+    def _cost(self, clue: Clue) -> float:
+        """The clue whose buckets are emptiest and that few messages meet; among equals a name that messages are asked
+        for anyway, then the fewest keys. So `region = 'EU' AND customer = 17` ends up under the customer, whoever else
+        asks for the region."""
+        places = self._names.get(clue.name)
+        keys = len(clue.data) if clue.data is not None else 0
+        return int(clue.kind) + (0.5 if places is None else places.fullest(clue)) + min(keys, 4_096) / 16_384

@@ -13,7 +13,7 @@ from sievemq_core.selector.checker import check, names_of
 from sievemq_core.selector.dialect import JAKARTA, Dialect, dialect_named
 from sievemq_core.selector.evaluate import Truth, evaluate
 from sievemq_core.selector.explain import Explanation, explain
-from sievemq_core.selector.facts import Facts, derive
+from sievemq_core.selector.facts import Facts, alternatives, derive
 from sievemq_core.selector.lexer import WHITE_SPACE
 from sievemq_core.selector.names import Headers
 from sievemq_core.selector.parser import parse
@@ -50,6 +50,11 @@ class CompiledSelector:
     facts: Facts = field(repr=False)
     warnings: tuple[SelectorWarning, ...]
     function: Matcher = field(repr=False)
+
+    @property
+    def alternatives(self) -> tuple[tuple[Facts, ...], ...]:
+        """For every OR that must be TRUE, the facts of its branches (facts.py); worked out anew at each call."""
+        return alternatives(self.plan)
 
     @property
     def source(self) -> str:

@@ -22,7 +22,7 @@ from sievemq_core.selector import plan
 from sievemq_core.selector.arithmetic import to_float
 from sievemq_core.selector.names import FieldType, Headers, read
 
-__all__ = ["Facts", "Key", "Range", "bucket_key", "derive", "message_key"]
+__all__ = ["Facts", "Key", "Range", "alternatives", "bucket_key", "derive", "message_key"]
 
 Key = str | int | float | tuple[str, bool] | None
 """A hashable stand-in for a value; see :func:`bucket_key`."""
@@ -117,8 +117,27 @@ def derive(test: plan.Test, names: Iterable[str]) -> Facts:
         test: the plan.
         names: every name in the selector's text.
     """
-    needs = _needs(test)
-    everything = frozenset(names)
+    return _facts(_needs(test), frozenset(names), always=test == plan.Always(True))
+
+
+def alternatives(test: plan.Test) -> tuple[tuple[Facts, ...], ...]:
+    """For every OR that must be TRUE for the selector to be: the facts of each of its branches that can be TRUE.
+
+    ``a = 1 OR b = 2`` demands nothing of any one name, but every message it matches meets the facts of one branch. An
+    index may file the selector under all branches of one OR, if each of them has a fact.
+
+    Args:
+        test: the plan.
+    """
+    found: list[tuple[Facts, ...]] = []
+    for part in test.tests if isinstance(test, plan.All) else (test,):
+        if isinstance(part, plan.Any):
+            branches = [_needs(branch) for branch in part.tests]
+            found.append(tuple(_facts(needs, frozenset(needs.by_name)) for needs in branches if not needs.never))
+    return tuple(found)
+
+
+def _facts(needs: _Needs, everything: frozenset[str], *, always: bool = False) -> Facts:
     by_name = sorted(needs.by_name.items())
     return Facts(
         names=everything,
@@ -129,7 +148,7 @@ def derive(test: plan.Test, names: Iterable[str]) -> Facts:
         present=frozenset(name for name, need in by_name if need.present),
         absent=frozenset(name for name, need in by_name if need.absent),
         never=needs.never,
-        always=test == plan.Always(True),
+        always=always,
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,8 +48,10 @@ LITERALS = [
 VALUES = [
     None, True, False, 1, 2, 0, 1.0, 2.0, 0.1, -0.0, float("nan"), "1", "x", "", 2**53 + 1, 2**53, float(2**53),
     Byte(1), Short(2), Long(1), Float(0.1), Float(1.0),
+    "xy", "xyz", "yx", 3, 2.5, -1, float("inf"), -1e300, 2**63 - 1,
 ]  # fmt: skip
 NAMES = ["a", "b"]
+NUMBERS = st.sampled_from(["0", "1", "2.5", "-1", "1e300", "9007199254740993", "0.1f"])
 
 
 def atoms() -> st.SearchStrategy[str]:
@@ -56,8 +60,14 @@ def atoms() -> st.SearchStrategy[str]:
         "a IN ('x', '1')", "b NOT IN ('x')", "a LIKE 'x'", "a IS NULL", "b IS NOT NULL", "a > 1", "a BETWEEN 1 AND 2",
         "a <> 1", "JMSPriority = 4", "JMSDeliveryMode = 'PERSISTENT'", "JMSDeliveryMode = 'NON_PERSISTENT'",
         "JMSType = 'x'", "JMSCorrelationID = 'c'", "JMSMessageID = 'ID:m'", "JMSTimestamp = 7", "a", "NOT b",
+        "a LIKE 'x%'", "b LIKE 'xy%'", "a LIKE '%x'", "b LIKE 'x_'", "JMSType LIKE 'x%'", "JMSCorrelationID IS NULL",
+        "a BETWEEN 0.5 AND 0.75", "b < 1", "a >= 9007199254740992", "JMSPriority > 6", "a = b", "a + 1 > 2", "a < b",
     ])  # fmt: skip
-    return st.one_of(equal, fixed)
+    ranged = st.builds(
+        "{} BETWEEN {} AND {}".format, st.sampled_from(NAMES), st.integers(-4, 4), st.sampled_from(["1", "3.5", "1e17"])
+    )
+    bound = st.builds("{} {} {}".format, st.sampled_from(NAMES), st.sampled_from(["<", "<=", ">", ">="]), NUMBERS)
+    return st.one_of(equal, fixed, ranged, bound)
 
 
 SELECTORS = st.recursive(
@@ -81,25 +91,104 @@ MESSAGES = st.builds(
 )
 
 
-@given(st.lists(SELECTORS, max_size=12), st.lists(MESSAGES, min_size=1, max_size=5), st.data())
-def test_the_index_finds_what_asking_everybody_finds(texts: list[str], messages: list[Envelope], data: Any) -> None:
+@given(
+    st.lists(st.one_of(SELECTORS, MESSAGES, st.integers(0, 30)), max_size=40),
+    st.lists(MESSAGES, min_size=1, max_size=4),
+)
+def test_the_index_finds_what_asking_everybody_finds(events: list[Any], messages: list[Envelope]) -> None:
+    """Whatever comes and goes: a text is a new target, a number one that leaves, the rest are messages."""
     index: SelectorIndex[int] = SelectorIndex()
-    selectors = dict(enumerate(map(compiled, texts)))
-    for number, selector in selectors.items():
-        index.add(selector, number)
-    for envelope in messages:
-        found = index.match(envelope)
-        assert sorted(found) == [number for number, selector in selectors.items() if is_true(selector, envelope)]
-        assert len(set(found)) == len(found)
-        if selectors:
-            gone = data.draw(st.sampled_from(sorted(selectors)))
-            index.remove(gone)
-            del selectors[gone]
+    selectors: dict[int, CompiledSelector] = {}
+    for number, event in enumerate([*events, *messages]):
+        if isinstance(event, str):
+            selectors[number] = compiled(event)
+            index.add(selectors[number], number)
+        elif isinstance(event, int):
+            if selectors:
+                gone = sorted(selectors)[event % len(selectors)]
+                index.remove(gone)
+                del selectors[gone]
+        else:
+            found = index.match(event)
+            assert sorted(found) == [number for number, selector in selectors.items() if is_true(selector, event)]
+            assert len(set(found)) == len(found)
     assert index.error is None
     assert len(index) == len(selectors)
+    assert index.matches <= index.evaluations
+    assert index.candidates <= index.evaluations
     for number in selectors:
         index.remove(number)
-    assert (index._names, index._rest, index._needing) == ({}, {}, 0)
+    assert (index._names, index._rest, index._needing, index._several) == ({}, {}, 0, 0)
+
+
+MANY = 300
+#: kind -> (the selector of target n; what a message looks like that target 500 wants)
+KINDS: dict[str, tuple[Callable[[int], str], dict[str, Any], dict[str, Any]]] = {
+    "equality": (lambda n: f"a = {n}", {"a": 200}, {}),
+    "IN": (lambda n: f"a IN ('{n}', 'x{n}')", {"a": "x200"}, {}),
+    "a header field": (lambda n: f"JMSType = 't{n}'", {}, {"type": "t200"}),
+    "a range": (lambda n: f"a BETWEEN {n} AND {n}.5", {"a": 200.25}, {}),
+    "a range of two bounds": (lambda n: f"a > {n} AND a <= {n + 1}", {"a": 201}, {}),
+    "a range of a header": (lambda n: f"JMSTimestamp BETWEEN {n * 10} AND {n * 10 + 9}", {}, {"timestamp": 2_003}),
+    "one bound, never reached by most": (lambda n: f"a > {n}" if n % 100 else f"a > -{n}", {"a": -50}, {}),
+    "an upper bound": (lambda n: f"a < {n}", {"a": 290}, {}),
+    "a LIKE prefix": (lambda n: f"a LIKE 'order-{n:04}-%'", {"a": "order-0200-x"}, {}),
+    "a long LIKE prefix": (lambda n: f"a LIKE '{n:04}{'x' * 60}%'", {"a": "0200" + "x" * 61}, {}),
+    "NULL": (lambda n: f"p{n} IS NULL", {f"p{n}": 1 for n in range(MANY) if n != 200}, {}),
+    "not NULL": (lambda n: f"p{n} IS NOT NULL", {"p200": False}, {}),
+    "a boolean": (lambda n: f"flag{n} AND a > 1", {"flag200": True, "flag100": False, "flag50": 1, "a": 2}, {}),
+    "NOT of a boolean": (lambda n: f"NOT flag{n}", {"flag200": False, "flag100": True, "flag50": 0}, {}),
+    "an OR on one name": (lambda n: f"(a = {n} OR a = -{n}) AND b > 0", {"a": -200, "b": 1}, {}),
+    "an OR on two names": (lambda n: f"a = {n} OR b = {n}", {"a": 200, "b": 200}, {}),
+    "an OR below an AND": (lambda n: f"c <> 1 AND (a = {n} OR b LIKE 'b{n:04}%')", {"b": "b0200", "c": 2}, {}),
+    "an OR of ANDs": (lambda n: f"(a = {n} AND c > 0) OR (b BETWEEN {n} AND {n} AND c < 0)", {"b": 200, "c": -1}, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_few_are_asked(kind: str) -> None:
+    text, properties, headers = KINDS[kind]
+    index: SelectorIndex[int] = SelectorIndex()
+    selectors = [compiled(text(number)) for number in range(MANY)]
+    for number, selector in enumerate(selectors):
+        index.add(selector, number)
+    envelope = message(properties, **headers)
+    wanted = [number for number, selector in enumerate(selectors) if is_true(selector, envelope)]
+    assert sorted(index.match(envelope)) == wanted
+    assert wanted
+    assert index.evaluations == index.candidates
+    assert index.matches == len(wanted)
+    assert index.candidates <= len(wanted) + 20, "brute force asks 300"
+    index.match(message({"unheard of": 1}, type="none", timestamp=7_000_000))
+    assert index.candidates <= len(wanted) + 20 + (MANY if kind == "NULL" else 0)
+
+
+def test_what_cannot_be_looked_up_is_asked_every_time() -> None:
+    index: SelectorIndex[str] = SelectorIndex()
+    for text in ("TRUE", "a IS NULL OR b IS NOT NULL OR 1 = 1", "a IS NOT NULL OR a IS NULL"):
+        index.add(compiled(text), text)
+    assert [len(index.clues(text)) for text in ("TRUE", "a IS NOT NULL OR a IS NULL")] == [0, 2]
+    assert len(index.match(message({}))) == 3
+    assert (index.candidates, index.evaluations) == (1, 3)
+
+
+def test_a_value_hits_one_prefix_of_a_selector_at_most() -> None:
+    index: SelectorIndex[str] = SelectorIndex()
+    index.add(compiled("a LIKE 'x%' OR a LIKE 'xy%' OR a LIKE 'z%'"), "all")
+    assert index.clues("all")[0].data == ("x", "z")
+    assert index.match(message({"a": "xyz"})) == ["all"]
+    assert index.evaluations == 1
+
+
+def test_a_selector_that_never_matches_may_outlive_the_others_on_its_name() -> None:
+    """It is filed nowhere, so there is nothing to be missing when it leaves."""
+    index: SelectorIndex[str] = SelectorIndex()
+    index.add(compiled("a = 1"), "real")
+    index.add(compiled("a = 1 AND a = 2"), "never")
+    index.remove("real")
+    index.remove("never")
+    assert len(index) == 0
+    assert index.match(message({"a": 1})) == []
 
 
 def test_d02_d05_facts_hold_where_java_and_python_differ() -> None:

@@ -1,0 +1,136 @@
+"""Where selectors are filed that ask for one name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sievemq_broker.matching.clue import Clue, Kind
+from sievemq_broker.matching.condition import HEADERS
+from sievemq_broker.matching.ranges import Ranges
+from sievemq_core.selector.to_python import Matcher
+
+__all__ = ["Bucket", "More", "Places"]
+
+Bucket = dict[Any, Matcher]
+"""target -> function."""
+
+_NUMBERS = (int, float)
+
+
+class More:
+    """What is found otherwise than by a hash of the value."""
+
+    __slots__ = ("absent", "prefixes", "present", "ranges")
+
+    def __init__(self) -> None:
+        self.absent: Bucket = {}
+        self.present: Bucket = {}
+        self.prefixes: dict[int, dict[str, Bucket]] = {}  # length -> prefix -> bucket
+        self.ranges: Ranges[Bucket] = Ranges()
+
+    def __bool__(self) -> bool:
+        return bool(self.absent or self.present or self.prefixes or self.ranges)
+
+    def hit(self, value: Any) -> Iterator[Bucket]:
+        """The buckets of those who may want a value; as the message has it, whatever its type."""
+        if value is None or value.__class__ is bytes:  # a correlation id set as bytes is NULL to a selector
+            if self.absent:
+                yield self.absent
+            return
+        if self.present:
+            yield self.present
+        if isinstance(value, str):
+            for length, buckets in self.prefixes.items():
+                bucket = buckets.get(value[:length])
+                if bucket is not None:
+                    yield bucket
+        elif self.ranges and isinstance(value, _NUMBERS) and value.__class__ is not bool:
+            yield from self.ranges.hit(value)
+
+
+class Places:
+    """Buckets for one name.
+
+    Attributes:
+        position: where the envelope has the header field; None for a property.
+        keys: by the value's key (``bucket_key``).
+        more: by anything else; None while nobody needs it.
+    """
+
+    __slots__ = ("keys", "more", "position")
+
+    def __init__(self, name: str) -> None:
+        self.position: int | None = HEADERS.get(name)
+        self.keys: dict[Any, Bucket] = {}
+        self.more: More | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.keys or self.more)
+
+    def add(self, clue: Clue, target: Any, function: Matcher) -> None:
+        """File a selector."""
+        if clue.kind is Kind.KEYS:
+            for key in clue.data:
+                self.keys.setdefault(key, {})[target] = function
+            return
+        more = self.more
+        if more is None:
+            more = self.more = More()
+        match clue.kind:
+            case Kind.PREFIXES:
+                for text in clue.data:
+                    more.prefixes.setdefault(len(text), {}).setdefault(text, {})[target] = function
+            case Kind.ABSENT:
+                more.absent[target] = function
+            case Kind.PRESENT:
+                more.present[target] = function
+            case _:
+                low, high = clue.data
+                more.ranges.add(low, high, target, function)
+
+    def remove(self, clue: Clue, target: Any) -> None:
+        """Forget what :meth:`add` filed."""
+        if clue.kind is Kind.KEYS:
+            for key in clue.data:
+                bucket = self.keys[key]
+                del bucket[target]
+                if not bucket:
+                    del self.keys[key]
+            return
+        more = self.more
+        assert more is not None
+        match clue.kind:
+            case Kind.PREFIXES:
+                for text in clue.data:
+                    buckets = more.prefixes[len(text)]
+                    del buckets[text][target]
+                    if not buckets[text]:
+                        del buckets[text]
+                    if not buckets:
+                        del more.prefixes[len(text)]
+            case Kind.ABSENT:
+                del more.absent[target]
+            case Kind.PRESENT:
+                del more.present[target]
+            case _:
+                low, high = clue.data
+                more.ranges.remove(low, high, target)
+        if not more:
+            self.more = None
+
+    def fullest(self, clue: Clue) -> int:
+        """How many share the fullest bucket of a clue."""
+        if clue.kind is Kind.KEYS:
+            return max((len(self.keys.get(key, ())) for key in clue.data), default=0)
+        more = self.more
+        if more is None:
+            return 0
+        match clue.kind:
+            case Kind.PREFIXES:
+                return max(len(more.prefixes.get(len(text), {}).get(text, ())) for text in clue.data)
+            case Kind.ABSENT:
+                return len(more.absent)
+            case Kind.PRESENT:
+                return len(more.present)
+        return more.ranges.fullest(*clue.data)
