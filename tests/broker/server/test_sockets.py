@@ -104,11 +104,9 @@ def test_junk_is_answered_by_an_error_and_the_end(broker: EmbeddedBroker, junk: 
 
 def test_silent_connection_is_ended_after_its_time() -> None:
     with EmbeddedBroker(settings={"handshake_seconds": 0.1}) as broker, WireClient(broker.port, hello=False) as client:
-        begin = time.monotonic()
         error = client.until(Command.ERROR)
         assert error[1] == 0
         assert client.at_end()
-        assert time.monotonic() - begin < 3
 
 
 def test_one_connection_too_many_is_told_and_the_others_stay() -> None:
