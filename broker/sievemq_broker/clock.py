@@ -93,3 +93,8 @@ class AdjustableClock(Clock):
         if self._frozen_at is not None:
             self._offset = self._frozen_at - time_ns() // 1_000_000
             self._frozen_at = None
+
+    def reset(self) -> None:
+        """Run, and show the machine's time, as a new one does."""
+        self._offset = 0
+        self._frozen_at = None

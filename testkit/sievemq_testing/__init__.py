@@ -1,0 +1,63 @@
+"""The test kit: a broker to watch, disturb and move through time, and a pytest plugin around it.
+
+    from sievemq_testing import TestBroker
+
+    with TestBroker() as broker:
+        ...                                     # the application, with broker.url
+        broker.clock.advance(seconds=60)
+        broker.queue("orders").assert_consumed(count=3, within=1)
+
+Names are loaded when they are used: pytest imports this package in every project that has SieveMQ installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sievemq_testing.broker import TestBroker
+    from sievemq_testing.faults import Faults, Rule
+    from sievemq_testing.journal import Event, Journal
+    from sievemq_testing.namespace import TestNamespace
+    from sievemq_testing.recording import Replay
+    from sievemq_testing.remote import RemoteBroker
+    from sievemq_testing.unittest import BrokerTestCase
+    from sievemq_testing.views import ConsumerView, QueueView, TopicView
+
+__all__ = [
+    "BrokerTestCase",
+    "ConsumerView",
+    "Event",
+    "Faults",
+    "Journal",
+    "QueueView",
+    "RemoteBroker",
+    "Replay",
+    "Rule",
+    "TestBroker",
+    "TestNamespace",
+    "TopicView",
+]
+
+_HOMES = {
+    "BrokerTestCase": "unittest",
+    "ConsumerView": "views",
+    "Event": "journal",
+    "Faults": "faults",
+    "Journal": "journal",
+    "QueueView": "views",
+    "RemoteBroker": "remote",
+    "Replay": "recording",
+    "Rule": "faults",
+    "TestBroker": "broker",
+    "TestNamespace": "namespace",
+    "TopicView": "views",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)

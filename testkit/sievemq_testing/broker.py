@@ -1,0 +1,265 @@
+"""The broker of a test: the embedded broker, watched, with faults, assertions and a life of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any, Literal, Self, TypeVar
+
+from sievemq_broker.clock import AdjustableClock
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.entry import GONE
+from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.embedded import EmbeddedBroker
+from sievemq_broker.server.server import Server
+from sievemq_core.message.envelope import DELIVERY_MODE
+from sievemq_testing.excerpt import LINES
+from sievemq_testing.faults import FaultBox, Faults
+from sievemq_testing.journal import EVENTS, Event, Recorder
+from sievemq_testing.namespace import TestNamespace, _queues
+from sievemq_testing.recording import Tape
+from sievemq_testing.views import QueueView, TopicView
+from sievemq_testing.watched import Watch, WatchedServer, when_idle
+
+__all__ = ["TestBroker"]
+
+R = TypeVar("R")
+
+_NON_PERSISTENT = 1
+
+
+class TestBroker(EmbeddedBroker):
+    """An embedded broker that a test can look into, disturb and restart.
+
+    Args:
+        policies: pattern over a destination's text (``queue:orders.*``) -> its policy, or a table of what it says, such
+            as ``{"max_attempts": 3}``; the first that fits is taken.
+        seed: of faults that happen by chance.
+        journal_events: events that each namespace's journal keeps.
+        options: as of :class:`~sievemq_broker.EmbeddedBroker`.
+
+    Attributes:
+        faults: faults of all connections; a namespace has its own.
+        seed: as given.
+    """
+
+    __test__ = False  # not a class of tests, whatever its name says
+
+    def __init__(
+        self,
+        *,
+        policies: Mapping[str, DestinationPolicy | Mapping[str, object]] | None = None,
+        seed: int = 0,
+        journal_events: int = EVENTS,
+        **options: Any,
+    ) -> None:
+        clock = options.pop("clock", None) or AdjustableClock()
+        if policies:
+            options["settings"] = {**(options.get("settings") or {}), "destinations": policies}
+        super().__init__(clock=clock, **options)
+        self.seed = seed
+        self._watch = Watch(Recorder(clock.now, journal_events), FaultBox())
+        self._watch.recorder.changed = self._changed
+        self._domain = self._new_domain()
+        self.faults = Faults(self, None, seed)
+
+    def _new_domain(self) -> Broker:
+        return Broker(self._settings.domain(), observer=self._watch.recorder)
+
+    def _make_server(self) -> Server:
+        server = WatchedServer(self._settings, self._adjustable, self._domain, self._watch)
+        self._watch.faults.server = server
+        return server
+
+    def reset_clock(self) -> None:
+        """Let the clock run again and show the machine's time."""
+
+        def reset(server: Server) -> None:
+            if self._adjustable.offset or self._adjustable.frozen_at is not None:
+                self._adjustable.reset()
+                server.clock_moved()
+
+        self.on_server(reset)
+
+    def _changed(self) -> None:
+        """The journal has a new event: who waits for one looks at the end of this turn."""
+        server = self._server
+        if server is not None and server.turn.watchers:
+            server.turn.worked()
+
+    # -- start, kill, restart -----------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Start; returns when clients can connect."""
+        super().start()
+        if self._adjustable.offset:
+            self.on_server(lambda server: server.clock_moved())  # the clock was moved before, or in an earlier life
+        return self
+
+    def kill(self) -> None:
+        """End as a crash does: no word to anybody, connections cut. :meth:`restart` brings it back."""
+
+        def crash(server: Server) -> None:
+            if server._acceptor is not None:
+                server._acceptor.close()
+            server.links.abort_all()
+
+        self.on_server(crash)
+        self.stop()
+
+    def restart(self, keep: Literal["persistent", "all", "nothing"] = "persistent") -> Self:
+        """Start again on the same port, after :meth:`kill`, :meth:`stop`, or out of the middle of work.
+
+        Args:
+            keep: which messages are still there. ``persistent``: what a broker with a data directory has, that is
+                PERSISTENT messages and durable subscriptions; ``nothing``: a broker without one; ``all``: as if the
+                machine had only lost its network.
+        """
+        self._settings = replace(self._settings, port=self.port)
+        if self._thread is not None:
+            self.kill()
+        if keep == "nothing":
+            for journal in self._watch.recorder.journals.values():
+                for entry, fate in list(journal.fates.items()):
+                    if entry.state != GONE:
+                        self._lose(journal.namespace, fate)
+            self._domain = self._new_domain()
+        elif keep == "persistent":
+            for namespace in self._domain.namespaces.values():
+                for queue in _queues(namespace):
+                    for entry in (*queue.main.waits(-1, queue.depth), *queue.scheduled.values()):
+                        if entry.envelope.fields[DELIVERY_MODE] == _NON_PERSISTENT:
+                            queue.remove(entry)
+        return self.start()
+
+    def _lose(self, namespace: str, fate: Any) -> None:
+        fate.last = "lost"
+        self._watch.recorder.note(namespace, "lost", fate.where, fate.envelope, detail="the broker was killed")
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def namespace(self, name: str) -> TestNamespace:
+        """One namespace; see :class:`~sievemq_testing.TestNamespace`."""
+        return TestNamespace(self, name)
+
+    @property
+    def namespaces(self) -> list[str]:
+        """Names of those that exist."""
+        return self.call(lambda broker: sorted(broker.namespaces))
+
+    def queue(self, name: str) -> QueueView:
+        """A queue of the broker's own namespace."""
+        return self.namespace(self._namespace).queue(name)
+
+    def topic(self, name: str) -> TopicView:
+        """A topic of the broker's own namespace."""
+        return self.namespace(self._namespace).topic(name)
+
+    @property
+    def journal(self) -> list[Event]:
+        """What has happened in the broker's own namespace."""
+        return self.namespace(self._namespace).journal
+
+    def excerpt(self, lines: int | None = LINES) -> str:
+        """The end of that journal as text; see :meth:`TestNamespace.excerpt`."""
+        return self.namespace(self._namespace).excerpt(lines)
+
+    def assert_nothing_lost(self, *, allow_expired: bool = False, within: float = 0.0) -> None:
+        """As :meth:`TestNamespace.assert_nothing_lost`, for every namespace."""
+        __tracebackhide__ = True
+        for name in self.call(lambda _: list(self._watch.recorder.journals)):
+            self.namespace(name).assert_nothing_lost(allow_expired=allow_expired, within=within)
+
+    def record(self, path: Any, namespace: str | None = None) -> Tape:
+        """Record what is sent from now on; see :mod:`sievemq_testing.recording`.
+
+        Args:
+            path: the file to write, JSON lines.
+            namespace: only what is sent there; None for all.
+        """
+        return Tape(self, path, namespace)
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def on_server(self, function: Callable[[Server], R]) -> R:
+        """As :meth:`call`, but the function gets the server."""
+        return self._submit(function).result()
+
+    def wait_for(self, look: Callable[[Broker], R], within: float) -> R:
+        """Wait until something is so; no polling: it is looked at whenever the broker has done something.
+
+        Args:
+            look: runs on the broker's thread; the wait is over when it returns what is true.
+            within: seconds to wait at most; 0 only looks.
+
+        Returns:
+            What `look` returned last.
+
+        Raises:
+            RuntimeError: it would have to wait on a running event loop, whose clients could not go on meanwhile.
+        """
+        found = self.call(look)
+        if found or within <= 0:
+            return found
+        _refuse_on_a_loop()
+        done: Future[R] = Future()
+
+        def again() -> None:
+            if done.done():
+                return
+            try:
+                result = look(self._domain)
+            except BaseException as error:
+                done.set_exception(error)
+            else:
+                if result:
+                    done.set_result(result)
+
+        self.on_server(lambda server: server.turn.watchers.append(again))
+        self.call(lambda _: again())
+        try:
+            return done.result(within)
+        except concurrent.futures.TimeoutError:
+            return self.call(look)
+        finally:
+            self.on_server(lambda server: server.turn.watchers.remove(again))
+
+    def wait_until_idle(self, within: float = 5.0) -> None:
+        """Return when no message can move without time or a client: no backlog is looked through for a selector, what
+        was in the sockets has been read, everything for the clients is written, no client owes buffered messages.
+
+        What an application does with a message it was given is its own: :meth:`QueueView.assert_empty` waits for that.
+
+        Args:
+            within: seconds to wait at most.
+
+        Raises:
+            AssertionError: it was not idle by then.
+        """
+        __tracebackhide__ = True
+        done: Future[None] = Future()
+
+        def tell() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        self.on_server(lambda server: when_idle(server, tell))
+        try:
+            done.result(within)
+        except concurrent.futures.TimeoutError:
+            done.cancel()
+            raise AssertionError(f"the broker was still busy after {within:g} s") from None
+
+
+def _refuse_on_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(
+        "this would block the running event loop, and its clients with it; wait in a thread: "
+        "await asyncio.to_thread(queue.assert_received, count=3, within=1)"
+    )

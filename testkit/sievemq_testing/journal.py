@@ -1,0 +1,297 @@
+"""What happened in one namespace: a bounded list of events, and what became of every message.
+
+Written on the broker's thread, by the domain's observer and by watched connections; read from any other thread through
+:meth:`~sievemq_testing.broker.TestBroker.call`, so an event is never seen half written.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from sievemq_broker.domain.entry import DELAYED, GONE, HELD, Entry
+from sievemq_broker.matching.condition import is_true
+from sievemq_core.errors import SieveError
+from sievemq_core.message.envelope import MESSAGE_ID, Envelope
+from sievemq_core.selector import CompiledSelector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sievemq_broker.domain.queue import Queue
+
+__all__ = ["EVENTS", "Event", "Fate", "Journal", "Recorder", "connection_of", "matches"]
+
+#: Events that a journal keeps; the oldest go first. A message costs three to six of them.
+EVENTS: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        number: 1, 2, 3, … in the namespace.
+        at: the broker's time, ms since 1970.
+        kind: ``sent``, ``refused``, ``accepted``, ``not matched``, ``delivered``, ``acknowledged``, ``returned``,
+            ``redelivered``, ``expired``, ``dead-lettered``, ``removed``, ``unreadable``, ``lost``, ``consumer opened``,
+            ``consumer closed``, ``connected``, ``disconnected``, ``committed``, ``rolled back``, ``fault``.
+        where: address of the destination; empty where it concerns none.
+        envelope: the message; None where it concerns none.
+        by: id of the connection; empty if it was the broker itself.
+        detail: the rest, for people.
+        selectors: of ``not matched``: those that said no.
+    """
+
+    number: int
+    at: int
+    kind: str
+    where: str = ""
+    envelope: Envelope | None = None
+    by: str = ""
+    detail: str = ""
+    selectors: tuple[CompiledSelector, ...] = ()
+
+    @property
+    def message_id(self) -> str:
+        """JMSMessageID; empty if the event concerns no message, or one without id."""
+        return (self.envelope.fields[MESSAGE_ID] or "") if self.envelope is not None else ""
+
+
+@dataclass(slots=True)
+class Fate:
+    """What became of one message on one queue.
+
+    Attributes:
+        where: label of the queue or subscription.
+        destination: address that it was sent to.
+        envelope: the message.
+        last: kind of the last event.
+        deliveries: how often it was delivered.
+        refused_by: selectors of consumers that did not want it, by what to call them.
+    """
+
+    where: str
+    destination: str
+    envelope: Envelope
+    last: str = "accepted"
+    deliveries: int = 0
+    refused_by: dict[str, CompiledSelector] = field(default_factory=dict)
+
+
+class Journal:
+    """The events of a namespace.
+
+    Args:
+        namespace: its name.
+        limit: events to keep.
+    """
+
+    __slots__ = ("_events", "_fates", "_limit", "_number", "fates_dropped", "namespace")
+
+    def __init__(self, namespace: str, limit: int = EVENTS) -> None:
+        self.namespace = namespace
+        self._limit = limit
+        self._number = 0
+        self._events: deque[Event] = deque(maxlen=limit)
+        self._fates: dict[Entry, Fate] = {}
+        #: Messages that were forgotten to stay within the limit.
+        self.fates_dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(tuple(self._events))
+
+    @property
+    def dropped(self) -> int:
+        """Events that were forgotten to stay within the limit."""
+        return self._number - len(self._events)
+
+    @property
+    def fates(self) -> Mapping[Entry, Fate]:
+        """What became of each message, by its entry in the broker."""
+        return self._fates
+
+    def of(self, *kinds: str, where: str | None = None) -> list[Event]:
+        """Events of these kinds, at one destination if `where` names it."""
+        return [event for event in self if event.kind in kinds and (where is None or event.where == where)]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._events.clear()
+        self._fates.clear()
+        self._number = self.fates_dropped = 0
+
+    def note(
+        self,
+        at: int,
+        kind: str,
+        where: str = "",
+        envelope: Envelope | None = None,
+        by: str = "",
+        detail: str = "",
+        selectors: tuple[CompiledSelector, ...] = (),
+    ) -> None:
+        """Write down one event; for the arguments see :class:`Event`."""
+        self._number += 1
+        self._events.append(Event(self._number, at, kind, where, envelope, by, detail, selectors))
+
+    def begin(self, queue: Queue, entry: Entry) -> Fate:
+        """A message is on a queue from now on."""
+        if len(self._fates) >= self._limit:
+            self._forget()
+        subscription = queue.subscription
+        destination = queue.label if subscription is None else subscription.topic.label
+        fate = self._fates[entry] = Fate(queue.label, destination, entry.envelope)
+        return fate
+
+    def _forget(self) -> None:
+        """Make room: those whose fate is settled first."""
+        settled = [entry for entry in self._fates if entry.state == GONE]
+        for entry in settled or list(self._fates)[: self._limit // 2]:
+            del self._fates[entry]
+            self.fates_dropped += 1
+
+    def undelivered(self) -> list[Fate]:
+        """Messages that were never delivered to anybody and are still there."""
+        return [
+            fate
+            for entry, fate in self._fates.items()
+            if entry.state != GONE and not fate.deliveries and entry.state not in (HELD, DELAYED)
+        ]
+
+
+class Recorder:
+    """The domain's observer: writes what the domain says into the journal of the namespace concerned.
+
+    Args:
+        now: the broker's time.
+        limit: events that each journal keeps.
+    """
+
+    def __init__(self, now: Callable[[], int], limit: int = EVENTS) -> None:
+        self._now = now
+        self._limit = limit
+        self.journals: dict[str, Journal] = {}
+        #: Called after each event: somebody may wait for it.
+        self.changed: Callable[[], None] = _nothing
+
+    def of(self, namespace: str) -> Journal:
+        """The journal of a namespace; begun if there is none."""
+        name = namespace or "default"
+        journal = self.journals.get(name)
+        if journal is None:
+            journal = self.journals[name] = Journal(name, self._limit)
+        return journal
+
+    def note(
+        self,
+        namespace: str,
+        kind: str,
+        where: str = "",
+        envelope: Envelope | None = None,
+        by: str = "",
+        detail: str = "",
+        selectors: tuple[CompiledSelector, ...] = (),
+    ) -> None:
+        """Write down one event; for the arguments see :class:`Event`."""
+        self.of(namespace).note(self._now(), kind, where, envelope, by, detail, selectors)
+        self.changed()
+
+    # -- what the domain says ---------------------------------------------------------------------------------------
+
+    def accepted(self, queue: Queue, entry: Entry) -> None:
+        """A message entered a queue."""
+        fate = self.of(queue.namespace.name).begin(queue, entry)
+        refusing = _refusing(queue, entry.envelope)
+        fate.refused_by.update(refusing)
+        detail = f"not before {entry.envelope.delivery_time} ms" if entry.state == DELAYED else ""
+        self._tell(queue, entry, "accepted", detail, tuple(refusing.values()))
+
+    def acknowledged(self, queue: Queue, entry: Entry) -> None:
+        """It was acknowledged and is gone."""
+        self._tell(queue, entry, "acknowledged")
+
+    def returned(self, queue: Queue, entry: Entry) -> None:
+        """It came back, marked."""
+        self._tell(queue, entry, "redelivered", f"attempt {entry.count} failed")
+
+    def expired(self, queue: Queue, entry: Entry) -> None:
+        """It outlived its time."""
+        if entry not in self.of(queue.namespace.name).fates:
+            self.of(queue.namespace.name).begin(queue, entry)  # it was too late when it came
+        self._tell(queue, entry, "expired")
+
+    def dead_lettered(self, queue: Queue, entry: Entry, reason: str) -> None:
+        """It was moved to the dead-letter queue."""
+        self._tell(queue, entry, "dead-lettered", f"reason: {reason}, after {entry.count} failed attempts")
+
+    def removed(self, queue: Queue, entry: Entry) -> None:
+        """An administrator removed it, or its queue was deleted."""
+        self._tell(queue, entry, "removed")
+
+    def unreadable(self, queue: Queue, entry: Entry, error: Exception) -> None:
+        """Its properties cannot be decoded."""
+        self._tell(queue, entry, "unreadable", str(error))
+
+    # -- what watched connections say ---------------------------------------------------------------------------------
+
+    def delivered(self, queue: Queue, entry: Entry, by: str, detail: str) -> None:
+        """It is on its way to a consumer."""
+        fate = self.of(queue.namespace.name).fates.get(entry)
+        if fate is not None:
+            fate.deliveries += 1
+        self._tell(queue, entry, "delivered", detail, by=by)
+
+    def opened(self, queue: Queue, name: str, selector: CompiledSelector) -> None:
+        """A consumer with a selector came: what waits there and does not match is told so."""
+        for entry, fate in self.of(queue.namespace.name).fates.items():
+            if fate.where == queue.label and entry.state != GONE and not matches(selector, fate.envelope):
+                fate.refused_by[name] = selector
+
+    def _tell(
+        self,
+        queue: Queue,
+        entry: Entry,
+        kind: str,
+        detail: str = "",
+        selectors: tuple[CompiledSelector, ...] = (),
+        by: str = "",
+    ) -> None:
+        journal = self.of(queue.namespace.name)
+        fate = journal.fates.get(entry)
+        if fate is not None:
+            fate.last = kind
+        journal.note(self._now(), kind, queue.label, entry.envelope, by, detail, selectors)
+        self.changed()
+
+
+def _refusing(queue: Queue, envelope: Envelope) -> dict[str, CompiledSelector]:
+    """The selectors of a queue's consumers that do not want a message, by what to call the consumer."""
+    refusing: dict[str, CompiledSelector] = {}
+    for consumer in queue.consumers:
+        condition = consumer.view.condition
+        if isinstance(condition, CompiledSelector) and not matches(condition, envelope):
+            refusing[f"consumer {consumer.id} of {connection_of(consumer.port)}"] = condition
+    return refusing
+
+
+def matches(selector: CompiledSelector, envelope: Envelope) -> bool:
+    """True if the selector is TRUE for the message."""
+    try:
+        return is_true(selector, envelope)
+    except SieveError:
+        return False  # unreadable properties: no selector was asked (D-14)
+
+
+def connection_of(port: object) -> str:
+    """Id of the connection behind a consumer's port."""
+    return str(getattr(port, "connection_id", "?"))
+
+
+def _nothing() -> None:
+    pass

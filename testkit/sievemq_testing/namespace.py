@@ -1,0 +1,169 @@
+"""One namespace of a test broker: a test's own world, made at first use and dropped in well under a millisecond."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.entry import GONE
+from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.topic import Topic
+from sievemq_broker.embedded import EmbeddedNamespace
+from sievemq_testing.excerpt import LINES, excerpt, show_message
+from sievemq_testing.faults import Faults
+from sievemq_testing.journal import Event, Journal
+from sievemq_testing.views import QueueView, TopicView, address_of
+
+if TYPE_CHECKING:
+    from sievemq_testing.broker import TestBroker
+
+__all__ = ["TestNamespace"]
+
+
+class TestNamespace(EmbeddedNamespace):
+    """A namespace of a :class:`~sievemq_testing.broker.TestBroker`.
+
+    Args:
+        broker: whose.
+        name: its name; empty for ``default``.
+
+    Attributes:
+        faults: faults of its connections alone.
+    """
+
+    __test__ = False  # not a class of tests, whatever its name says
+    __slots__ = ("faults",)
+    broker: TestBroker
+
+    def __init__(self, broker: TestBroker, name: str) -> None:
+        super().__init__(broker, name or "default")
+        self.faults = Faults(broker, self.name, broker.seed)
+
+    def queue(self, name: str) -> QueueView:
+        """A queue, as ``orders`` or ``queue:orders``; it need not exist yet."""
+        return QueueView(self, address_of(name, topic=False))
+
+    def topic(self, name: str) -> TopicView:
+        """A topic, as ``prices`` or ``topic:prices``; it need not exist yet."""
+        return TopicView(self, address_of(name, topic=True))
+
+    @property
+    def destinations(self) -> list[str]:
+        """Addresses of what exists here, such as ``queue:orders``."""
+
+        def look(broker: Broker) -> list[str]:
+            namespace = broker.namespaces.get(self.name)
+            return [] if namespace is None else sorted(namespace.destinations)
+
+        return self.broker.call(look)
+
+    # -- the journal --------------------------------------------------------------------------------------------------
+
+    @property
+    def journal(self) -> list[Event]:
+        """Everything that has happened here, oldest first."""
+        return self.broker.call(lambda _: list(self._journal()))
+
+    def _journal(self) -> Journal:
+        return self.broker._watch.recorder.of(self.name)
+
+    def excerpt(self, lines: int | None = LINES) -> str:
+        """The journal's end as text, with the reasons why messages were not delivered.
+
+        Args:
+            lines: events to show; None for all.
+        """
+        return self.broker.call(lambda _: excerpt(self._journal(), lines))
+
+    # -- assertions ---------------------------------------------------------------------------------------------------
+
+    def wait_until_idle(self, within: float = 5.0) -> None:
+        """As :meth:`TestBroker.wait_until_idle`."""
+        self.broker.wait_until_idle(within)
+
+    def assert_nothing_lost(self, *, allow_expired: bool = False, within: float = 0.0) -> None:
+        """Every message that a queue or subscription here has accepted was acknowledged, or is still there: waiting,
+        scheduled, in flight, or as a dead letter.
+
+        Args:
+            allow_expired: messages may have expired.
+            within: seconds to wait for messages in flight to be settled.
+
+        Raises:
+            AssertionError: names those that are gone: expired, removed, or lost when the broker was killed.
+        """
+        __tracebackhide__ = True
+        if within:
+            self.broker.wait_for(lambda _: all(f.last != "delivered" for f in self._journal().fates.values()), within)
+        fine = {"acknowledged", "dead-lettered", *(("expired",) if allow_expired else ())}
+
+        def look(_: Broker) -> list[str]:
+            return [
+                f"  {fate.last}: {fate.where} {show_message(fate.envelope)}"
+                for entry, fate in self._journal().fates.items()
+                if (entry.state == GONE or fate.last == "lost") and fate.last not in fine
+            ]
+
+        gone = self.broker.call(look)
+        if gone:
+            raise AssertionError("\n".join([f"{len(gone)} messages are lost in namespace {self.name!r}:", *gone[:20]]))
+
+    # -- its life -----------------------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """As if new: no messages, no subscriptions without consumers, no faults, an empty journal. Connections and
+        consumers stay; what they hold is forgotten, and acknowledging it has no effect."""
+        self.faults.clear()
+
+        def empty(broker: Broker) -> None:
+            namespace = broker.namespaces.get(self.name)
+            if namespace is not None:
+                for queue in _queues(namespace):
+                    queue.clear()
+                    for consumer in (*queue.consumers, *queue.holders):
+                        _forget(consumer)
+                for subscription in list(namespace.subscriptions.durable.values()):
+                    if not subscription.active:
+                        namespace.subscriptions.drop(subscription)
+            self._journal().clear()
+
+        self.broker.call(empty)
+
+    def drop(self) -> None:
+        """Delete it with everything in it; connections to it are cut."""
+        self.faults.clear()
+
+        def delete(broker: Broker) -> None:
+            server = self.broker.server
+            for connection in tuple(server.services.connections.values()):
+                if connection.namespace.name == self.name and (link := server.links.of(connection)) is not None:
+                    link.abort()
+                    connection.lost(server.clock.now())
+            broker.delete_namespace(self.name)
+            self.broker._watch.recorder.journals.pop(self.name, None)
+
+        self.broker.call(delete)
+
+
+def _queues(namespace: Namespace) -> list[Queue]:
+    """The queues of a namespace and of its subscriptions."""
+    found: list[Queue] = []
+    for destination in namespace.destinations.values():
+        if isinstance(destination, Topic):
+            found += [subscription.queue for subscription in destination.subscriptions]
+        else:
+            found.append(destination)
+    return found
+
+
+def _forget(consumer: Consumer) -> None:
+    """What a consumer holds is gone; the tags stay, so that it may still acknowledge them."""
+    window = consumer.window
+    for index, entry in enumerate(window):
+        if entry is not None:
+            window[index] = None
+            consumer.holes += 1
+            entry.state = GONE
+            del entry.envelope

@@ -1,0 +1,190 @@
+"""The pytest plugin: a broker per run, a namespace per test, and the journal of a failing test.
+
+pytest loads this in every project that has SieveMQ installed, so it imports nothing but pytest until a fixture is used.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from sievemq import JMSContext
+    from sievemq.aio import JMSContext as AioContext
+    from sievemq_broker.embedded import BrokerClock
+    from sievemq_testing.broker import TestBroker
+    from sievemq_testing.faults import Faults
+    from sievemq_testing.namespace import TestNamespace
+
+__all__: list[str] = []
+
+_MISSING = "the fixtures of SieveMQ need the broker: pip install 'sievemq[test]' ({error})"
+_numbers = itertools.count(1)
+_seen = pytest.StashKey[list[Any]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--sievemq-url and --sievemq-trace, also as ini options."""
+    group = parser.getgroup("sievemq", "SieveMQ")
+    group.addoption(
+        "--sievemq-url",
+        metavar="URL",
+        help="run against this broker (such as sievemq://localhost:7672) instead of one in the process; "
+        "tests that look or reach inside are skipped",
+    )
+    group.addoption(
+        "--sievemq-trace",
+        action="store_true",
+        help="show the whole journal of each failing test (with -rP of passing ones too), not only its end",
+    )
+    parser.addini("sievemq_url", "as --sievemq-url", default="")
+
+
+def _url(config: pytest.Config) -> str:
+    return config.getoption("--sievemq-url") or config.getini("sievemq_url") or ""
+
+
+# -- the broker -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def sievemq_broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
+    """The broker of this run (of each worker, under xdist): embedded, on a free port. Its clock runs."""
+    url = _url(request.config)
+    if url:
+        from sievemq_testing.remote import RemoteBroker
+
+        yield RemoteBroker(url)  # type: ignore[misc]  # looks like one as far as it goes, and skips beyond
+        return
+    with _make() as broker:
+        yield broker
+
+
+@pytest.fixture
+def sievemq_broker_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., TestBroker]]:
+    """Makes further brokers, for tests that want one of their own: ``sievemq_broker_factory(policies=…, users=…)``.
+    They are started, and stopped after the test; arguments are those of :class:`sievemq_testing.TestBroker`."""
+    if _url(request.config):
+        _needs_inside("sievemq_broker_factory")
+    made: list[TestBroker] = []
+
+    def make(**options: Any) -> TestBroker:
+        broker = _make(**options).start()
+        made.append(broker)
+        _watch(request.node, broker)
+        return broker
+
+    yield make
+    for broker in made:
+        broker.stop()
+
+
+@pytest.fixture
+def sievemq_namespace(request: pytest.FixtureRequest, sievemq_broker: TestBroker) -> Iterator[TestNamespace]:
+    """A namespace that no other test has, with its own queues, topics, journal and faults; dropped after the test."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    # Other runs may use the same broker, where there is a URL.
+    run = f"{os.getpid():x}-" if _url(request.config) else ""
+    namespace = sievemq_broker.namespace(f"test-{run}{worker}-{next(_numbers)}")
+    _watch(request.node, namespace)
+    yield namespace
+    namespace.drop()
+
+
+@pytest.fixture
+def sievemq_url(sievemq_namespace: TestNamespace) -> str:
+    """URL that leads to the test's namespace: what the application under test is configured with."""
+    return sievemq_namespace.url
+
+
+# -- clients ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sievemq(sievemq_url: str) -> Iterator[JMSContext]:
+    """A blocking JMSContext in the test's namespace; its connection starts with its first consumer."""
+    from sievemq import ConnectionFactory
+
+    with ConnectionFactory(sievemq_url).create_context() as context:
+        yield context
+
+
+@pytest.fixture
+def sievemq_aio(sievemq_url: str) -> Callable[..., AbstractAsyncContextManager[AioContext]]:
+    """Opens asyncio contexts in the test's namespace: ``async with sievemq_aio() as context:``, with the arguments of
+    ``create_context``. Not an async fixture, so it works under every runner: pytest-asyncio, anyio, unittest."""
+
+    @asynccontextmanager
+    async def connect(*arguments: Any, **keywords: Any) -> AsyncIterator[AioContext]:
+        from sievemq.aio import ConnectionFactory
+
+        async with await ConnectionFactory(sievemq_url).create_context(*arguments, **keywords) as context:
+            yield context
+
+    return connect
+
+
+# -- inside -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sievemq_clock(request: pytest.FixtureRequest, sievemq_broker: TestBroker) -> Iterator[BrokerClock]:
+    """The clock of the run's broker: ``advance(seconds=60)``, ``freeze()``, ``set(datetime)``. After the test it runs
+    again and shows the machine's time."""
+    if _url(request.config):
+        _needs_inside("sievemq_clock")
+    yield sievemq_broker.clock
+    sievemq_broker.reset_clock()
+
+
+@pytest.fixture
+def sievemq_faults(request: pytest.FixtureRequest, sievemq_namespace: TestNamespace) -> Iterator[Faults]:
+    """Faults of the connections of the test's namespace; none is left after the test."""
+    if _url(request.config):
+        _needs_inside("sievemq_faults")
+    yield sievemq_namespace.faults
+    sievemq_namespace.faults.clear()
+
+
+def _make(**options: Any) -> TestBroker:
+    try:
+        from sievemq_testing.broker import TestBroker
+    except ModuleNotFoundError as error:
+        pytest.fail(_MISSING.format(error=error), pytrace=False)
+    return TestBroker(**options)
+
+
+def _needs_inside(what: str) -> None:
+    from sievemq_testing.remote import needs_inside
+
+    needs_inside(what)
+
+
+# -- the journal of a failing test ------------------------------------------------------------------------------------
+
+
+def _watch(item: pytest.Item, watched: Any) -> None:
+    item.stash.setdefault(_seen, []).append(watched)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Attach the journals of what the test used to its report."""
+    outcome: Any = yield
+    report: pytest.TestReport = outcome.get_result()
+    watched = item.stash.get(_seen, None)
+    if not watched or _url(item.config):
+        return
+    trace = item.config.getoption("--sievemq-trace")
+    # A passing test's journal is taken when it was called; a failing one's in whichever phase failed.
+    if report.failed or (trace and report.when == "call"):
+        for one in watched:
+            text = one.excerpt(None) if trace else one.excerpt()
+            report.sections.append(("SieveMQ journal", text))

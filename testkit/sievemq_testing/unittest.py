@@ -1,0 +1,57 @@
+"""For tests written with unittest: a broker per class, a namespace per test, the journal of failing tests on stderr."""
+
+from __future__ import annotations
+
+import sys
+import unittest
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sievemq import ConnectionFactory, JMSContext
+from sievemq_testing.broker import TestBroker
+
+if TYPE_CHECKING:
+    from sievemq_testing.namespace import TestNamespace
+
+__all__ = ["BrokerTestCase"]
+
+
+class BrokerTestCase(unittest.TestCase):
+    """A TestCase with a broker. Combine it with ``unittest.IsolatedAsyncioTestCase`` for asyncio.
+
+    Attributes:
+        broker_options: what the class's :class:`TestBroker` is made with.
+        broker: of the class.
+        namespace: of the test; dropped after it.
+        url: leads to that namespace.
+    """
+
+    broker_options: ClassVar[dict[str, Any]] = {}
+    broker: ClassVar[TestBroker]
+    namespace: TestNamespace
+    url: str
+    _number: ClassVar[int] = 0
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.broker = TestBroker(**cls.broker_options).start()
+        cls.addClassCleanup(cls.broker.stop)
+
+    def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
+        """Run the test in a namespace of its own; unittest's own."""
+        BrokerTestCase._number += 1
+        self.namespace = self.broker.namespace(f"test-{BrokerTestCase._number}")
+        self.url = self.namespace.url
+        before = 0 if result is None else len(result.failures) + len(result.errors)
+        try:
+            return super().run(result)
+        finally:
+            if result is not None and len(result.failures) + len(result.errors) > before:
+                sys.stderr.write(f"\nSieveMQ journal of {self.id()}\n{self.namespace.excerpt()}\n")
+            self.namespace.drop()
+
+    def create_context(self, *arguments: Any, **keywords: Any) -> JMSContext:
+        """A context in the test's namespace, closed after the test."""
+        context = ConnectionFactory(self.url).create_context(*arguments, **keywords)
+        self.addCleanup(context.close)
+        return context

@@ -1,0 +1,415 @@
+"""Queues and topics as a test looks at them: what is there, and assertions that read like the requirement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from sievemq import Message
+from sievemq.destinations import parse_destination
+from sievemq.exceptions import from_core
+from sievemq.messages import received
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.dead_letters import ORIGIN, REASON, dead_letter_address
+from sievemq_broker.domain.management import scheduled
+from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.topic import Topic
+from sievemq_core.message.destination import Address, Kind, parse_address
+from sievemq_core.message.envelope import Envelope
+from sievemq_core.selector import CompiledSelector, SelectorError, compile_selector
+from sievemq_testing.excerpt import show_message, why_not
+from sievemq_testing.journal import connection_of, matches
+
+if TYPE_CHECKING:
+    from sievemq_testing.namespace import TestNamespace
+
+__all__ = ["ConsumerView", "QueueView", "TopicView"]
+
+_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerView:
+    """A consumer at one moment.
+
+    Attributes:
+        id: within its connection.
+        connection: id of its connection.
+        client_id: of the connection.
+        selector: its text; None for none.
+        credit: messages that may still be delivered to it.
+        unacknowledged: messages that it holds.
+    """
+
+    id: int
+    connection: str
+    client_id: str | None
+    selector: str | None
+    credit: int
+    unacknowledged: int
+
+
+class _View:
+    """What queues and topics have in common.
+
+    Args:
+        namespace: where.
+        address: which.
+    """
+
+    def __init__(self, namespace: TestNamespace, address: Address) -> None:
+        self.namespace = namespace
+        self.name = str(address)
+        self._address = address
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} in {self.namespace.name!r}>"
+
+    def _ask(self, look: Callable[[Broker], Any]) -> Any:
+        return self.namespace.broker.call(look)
+
+    def _destination(self, broker: Broker) -> Any:
+        """The broker's own object; None while there is none."""
+        namespace = broker.namespaces.get(self.namespace.name)
+        return None if namespace is None else namespace.destinations.get(self.name)
+
+    def _now(self) -> int:
+        return self.namespace.broker.server.clock.now()
+
+    # -- policy -----------------------------------------------------------------------------------------------------
+
+    def configure(self, **policy: Any) -> DestinationPolicy:
+        """Change the destination's policy, now; see :class:`sievemq_broker.domain.policy.DestinationPolicy`.
+
+        ``configure(max_attempts=3, redelivery_delay=1_000)``.
+
+        Returns:
+            The policy that applies from now on.
+        """
+
+        def change(broker: Broker) -> DestinationPolicy:
+            destination = broker.namespace(self.namespace.name).declare(self._address)
+            changed = replace(destination.policy, **policy)
+            destination.policy = changed
+            if isinstance(destination, Topic):
+                for subscription in destination.subscriptions:
+                    subscription.queue.policy = changed
+            return changed
+
+        result: DestinationPolicy = self._ask(change)
+        return result
+
+    # -- assertions -------------------------------------------------------------------------------------------------
+
+    def _assert_events(
+        self, kind: str, word: str, selector: str | None, count: int | None, within: float
+    ) -> list[Message]:
+        __tracebackhide__ = True
+        condition = _compile(selector)
+        journal = self.namespace._journal()
+        needed = 1 if count is None else count
+
+        def happened() -> list[Envelope]:
+            return [event.envelope for event in journal.of(kind, where=self.name) if event.envelope is not None]
+
+        def chosen() -> list[Envelope]:
+            return [envelope for envelope in happened() if condition is None or matches(condition, envelope)]
+
+        self.namespace.broker.wait_for(lambda _: len(chosen()) >= needed, within)
+        all_of_them, found = self._ask(lambda _: (happened(), chosen()))
+        if len(found) >= 1 if count is None else len(found) == count:
+            return [self._message(envelope) for envelope in found]
+        wanted = "at least 1 message" if count is None else f"{count} message{'s' * (count != 1)}"
+        text = [
+            f"{self.name}: {wanted} should have been {word}"
+            + (f' that match "{selector}"' if selector else "")
+            + (f" within {within:g} s" if within else "")
+            + f"; {len(found) or 'none'} {'was' if len(found) == 1 else 'were'}"
+        ]
+        text += _listed(found, word)
+        if condition is not None:
+            others = [envelope for envelope in all_of_them if envelope not in found]
+            text += _listed(others, f"{word}, but does not match", lambda envelope: why_not(condition, envelope))
+        if journal.dropped:
+            text.append(f"  (the journal has forgotten its {journal.dropped} oldest events)")
+        raise AssertionError("\n".join(text))
+
+    def _message(self, envelope: Envelope, count: int = 1) -> Message:
+        return received(envelope.fields, parse_destination(self.name), count, None)
+
+
+class QueueView(_View):
+    """A queue of a namespace; it need not exist yet. Every property is asked of the broker when it is read."""
+
+    # -- what is there ----------------------------------------------------------------------------------------------
+
+    def messages(self, selector: str | None = None) -> list[Message]:
+        """What waits, in the order of delivery; not what is scheduled for later, nor what consumers hold.
+
+        Args:
+            selector: only what matches.
+
+        Raises:
+            InvalidSelectorException: the selector has a mistake.
+        """
+        condition = _compile(selector)
+
+        def look(broker: Broker) -> list[tuple[int, Envelope]]:
+            found: list[tuple[int, Envelope]] = []
+            namespace = broker.namespaces.get(self.namespace.name)
+            if namespace is None or self.name not in namespace.destinations:
+                return found
+            cursor: int | None = None
+            while True:
+                cursor, page = namespace.browse(self.name, condition, cursor, 1_000, self._now())
+                found += page
+                if cursor is None:
+                    return found
+
+        return [self._message(envelope, count) for count, envelope in self._ask(look)]
+
+    def scheduled(self, selector: str | None = None) -> list[Message]:
+        """What waits for its delivery time, or for the end of its redelivery delay."""
+        condition = _compile(selector)
+
+        def look(broker: Broker) -> list[Envelope]:
+            queue = self._destination(broker)
+            return (
+                [] if queue is None else [e.envelope for e in scheduled(queue, condition, limit=len(queue.scheduled))]
+            )
+
+        return [self._message(envelope) for envelope in self._ask(look)]
+
+    def dead_letters(self, selector: str | None = None) -> list[Message]:
+        """What this queue's consumers could not handle: the messages of its dead-letter queue that came from here."""
+        target = dead_letter_address(self.name)
+        if target is None:
+            return self.messages(selector)
+        found = QueueView(self.namespace, parse_address(target)).messages(selector)
+        return [message for message in found if message.properties.get(ORIGIN) == self.name]
+
+    @property
+    def depth(self) -> int:
+        """Messages that wait."""
+        return self._count("depth")
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that consumers hold and have not acknowledged."""
+        return self._count("in_flight")
+
+    @property
+    def acknowledged(self) -> int:
+        """Messages that were acknowledged so far."""
+        return self._count("acknowledged")
+
+    @property
+    def expired(self) -> int:
+        """Messages that have expired so far."""
+        return self._count("expired")
+
+    @property
+    def redelivered(self) -> int:
+        """Messages that came back marked so far."""
+        return self._count("redelivered")
+
+    def _count(self, attribute: str) -> int:
+        def look(broker: Broker) -> int:
+            queue = self._destination(broker)
+            return 0 if queue is None else int(getattr(queue, attribute))
+
+        result: int = self._ask(look)
+        return result
+
+    @property
+    def consumers(self) -> list[ConsumerView]:
+        """Who consumes from it."""
+
+        def look(broker: Broker) -> list[ConsumerView]:
+            queue = self._destination(broker)
+            return [] if queue is None else [self._consumer(consumer) for consumer in queue.consumers]
+
+        result: list[ConsumerView] = self._ask(look)
+        return result
+
+    def _consumer(self, consumer: Consumer) -> ConsumerView:
+        connection = connection_of(consumer.port)
+        condition = consumer.view.condition
+        known = self.namespace.broker.server.services.connections.get(connection)
+        return ConsumerView(
+            consumer.id,
+            connection,
+            None if known is None else known.client_id,
+            None if condition is None else str(condition),
+            consumer.credit,
+            consumer.unacknowledged,
+        )
+
+    def purge(self) -> int:
+        """Drop what waits or is scheduled; returns how many messages that were."""
+        return int(self._ask(lambda broker: 0 if (queue := self._destination(broker)) is None else queue.clear()))
+
+    def pause(self) -> None:
+        """Stop deliveries; sending goes on."""
+        self._ask(lambda broker: broker.namespace(self.namespace.name).queue(self._address).pause())
+
+    def resume(self) -> None:
+        """Deliver again."""
+        self._ask(lambda broker: broker.namespace(self.namespace.name).queue(self._address).unpause(self._now()))
+
+    # -- assertions -------------------------------------------------------------------------------------------------
+
+    def assert_received(
+        self, selector: str | None = None, *, count: int | None = None, within: float = 0.0
+    ) -> list[Message]:
+        """Messages have arrived in this queue, whatever became of them since.
+
+        Args:
+            selector: only those that match.
+            count: exactly so many; None for at least one.
+            within: seconds to wait for them at most.
+
+        Returns:
+            The messages, in order of arrival.
+
+        Raises:
+            AssertionError: says what did arrive, and why it does not match.
+            InvalidSelectorException: the selector has a mistake.
+            RuntimeError: it would have to wait on a running event loop.
+        """
+        __tracebackhide__ = True
+        return self._assert_events("accepted", "received", selector, count, within)
+
+    def assert_consumed(
+        self, selector: str | None = None, *, count: int | None = None, within: float = 0.0
+    ) -> list[Message]:
+        """Messages of this queue were acknowledged. Arguments and errors as for :meth:`assert_received`."""
+        __tracebackhide__ = True
+        return self._assert_events("acknowledged", "consumed", selector, count, within)
+
+    def assert_dead_letters(
+        self, selector: str | None = None, *, count: int | None = None, reason: str | None = None, within: float = 0.0
+    ) -> list[Message]:
+        """Messages of this queue have become dead letters and still are.
+
+        Args:
+            selector: only those that match.
+            count: exactly so many; None for at least one.
+            reason: ``attempts`` or ``expired``: only those.
+            within: seconds to wait for them at most.
+
+        Returns:
+            The dead letters.
+        """
+        __tracebackhide__ = True
+        needed = 1 if count is None else count
+        journal = self.namespace._journal()
+        self.namespace.broker.wait_for(lambda _: len(journal.of("dead-lettered", where=self.name)) >= needed, within)
+        found = [message for message in self.dead_letters(selector) if reason in (None, message.properties.get(REASON))]
+        if len(found) >= 1 if count is None else len(found) == count:
+            return found
+        wanted = "at least 1 dead letter" if count is None else f"{count} dead letter{'s' * (count != 1)}"
+        raise AssertionError(
+            f"{self.name}: there should be {wanted}"
+            + (f' that match "{selector}"' if selector else "")
+            + (f" with the reason {reason!r}" if reason else "")
+            + f"; there {'is' if len(found) == 1 else 'are'} {len(found) or 'none'}"
+        )
+
+    def assert_empty(self, *, within: float = 0.0) -> None:
+        """Nothing waits, is scheduled or in flight.
+
+        Args:
+            within: seconds to wait for that at most.
+
+        Raises:
+            AssertionError: says what is left.
+        """
+        __tracebackhide__ = True
+
+        def left(broker: Broker) -> tuple[int, int, int]:
+            queue: Queue | None = self._destination(broker)
+            return (0, 0, 0) if queue is None else (queue.depth, len(queue.scheduled), queue.in_flight)
+
+        self.namespace.broker.wait_for(lambda broker: not any(left(broker)), within)
+        depth, later, in_flight = self._ask(left)
+        if depth or later or in_flight:
+            text = [f"{self.name} is not empty: {depth} wait, {later} are scheduled, {in_flight} are in flight"]
+            text += [f"  waits: {message!r}" for message in self.messages()[:_SHOWN]]
+            raise AssertionError("\n".join(text))
+
+
+class TopicView(_View):
+    """A topic of a namespace; it need not exist yet."""
+
+    @property
+    def subscriptions(self) -> list[Mapping[str, Any]]:
+        """Who is subscribed: name, client_id, selector, durable, shared, depth, consumers."""
+
+        def look(broker: Broker) -> list[Mapping[str, Any]]:
+            topic = self._destination(broker)
+            if topic is None:
+                return []
+            return [
+                {
+                    "name": subscription.name,
+                    "client_id": subscription.client_id,
+                    "selector": None if subscription.condition is None else str(subscription.condition),
+                    "durable": subscription.durable,
+                    "shared": subscription.shared,
+                    "depth": subscription.queue.depth,
+                    "in_flight": subscription.queue.in_flight,
+                    "consumers": len(subscription.queue.consumers),
+                }
+                for subscription in topic.subscriptions
+            ]
+
+        result: list[Mapping[str, Any]] = self._ask(look)
+        return result
+
+    def assert_received(
+        self, selector: str | None = None, *, count: int | None = None, within: float = 0.0
+    ) -> list[Message]:
+        """Messages were sent to this topic, whoever was subscribed. A send of a transaction counts when it is sent.
+
+        Arguments, return and errors as for :meth:`QueueView.assert_received`.
+        """
+        __tracebackhide__ = True
+        return self._assert_events("sent", "received", selector, count, within)
+
+    def assert_consumed(
+        self, selector: str | None = None, *, count: int | None = None, within: float = 0.0
+    ) -> list[Message]:
+        """Messages of this topic were acknowledged by a subscription without a name; each acknowledgement counts."""
+        __tracebackhide__ = True
+        return self._assert_events("acknowledged", "consumed", selector, count, within)
+
+
+def _compile(selector: str | None) -> CompiledSelector | None:
+    try:
+        return compile_selector(selector)
+    except SelectorError as error:
+        raise from_core(error) from error
+
+
+def _listed(envelopes: list[Envelope], what: str, reason: Callable[[Envelope], str] | None = None) -> list[str]:
+    lines = [
+        f"  {what}: {show_message(envelope)}{f': {reason(envelope)}' if reason is not None else ''}"
+        for envelope in envelopes[:_SHOWN]
+    ]
+    if len(envelopes) > _SHOWN:
+        lines.append(f"  and {len(envelopes) - _SHOWN} more")
+    return lines
+
+
+def address_of(name: str, topic: bool) -> Address:
+    """A destination as a test names it: ``orders``, or with its kind, ``queue:orders``."""
+    address = parse_address(name)
+    if topic and address.kind is Kind.QUEUE and not name.startswith("queue:"):
+        return Address(Kind.TOPIC, name)
+    if address.kind.is_topic != topic:
+        raise ValueError(f"{name} is a {address.kind.value}; ask for it with .{'topic' if not topic else 'queue'}()")
+    return address

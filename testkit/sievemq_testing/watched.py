@@ -1,0 +1,436 @@
+"""The broker's rim with ears and hands: the same server, whose connections tell the journal and obey the faults.
+
+Nothing of the broker is replaced. A watched connection puts one function in front of every command's handler; a watched
+outbox sees each delivery as it passes; a watched link can hold, cut or drop the bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sievemq_broker.clock import Clock
+from sievemq_broker.config import Settings
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.topic import Topic
+from sievemq_broker.server.link import Link, Links
+from sievemq_broker.server.server import Server
+from sievemq_broker.server.turn import Turn
+from sievemq_broker.session.commands import HANDLERS, Handler
+from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.session.outbox import Outbox
+from sievemq_broker.session.services import Services
+from sievemq_broker.session.session import Session
+from sievemq_core.errors import AddressError, ProtocolError, RequestError, SieveError
+from sievemq_core.message.destination import parse_address
+from sievemq_core.message.envelope import Envelope
+from sievemq_core.wire.commands import COMMANDS, Command
+from sievemq_testing.journal import Recorder, matches
+
+if TYPE_CHECKING:
+    from sievemq_testing.faults import FaultBox
+    from sievemq_testing.recording import Tape
+
+__all__ = [
+    "Watch",
+    "WatchedConnection",
+    "WatchedLink",
+    "WatchedServer",
+    "canonical",
+    "is_idle",
+    "name_of",
+    "when_idle",
+]
+
+
+class Watch:
+    """What the parts of one watched broker share.
+
+    Args:
+        recorder: writes the journals.
+        faults: what is to go wrong.
+    """
+
+    __slots__ = ("faults", "recorder", "tapes")
+
+    def __init__(self, recorder: Recorder, faults: FaultBox) -> None:
+        self.recorder = recorder
+        self.faults = faults
+        #: Open recordings.
+        self.tapes: list[Tape] = []
+
+
+class WatchedServer(Server):
+    """A server whose connections are watched.
+
+    Args:
+        settings, clock, broker: as of Server.
+        watch: who watches.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock, broker: Broker, watch: Watch) -> None:
+        super().__init__(settings, clock, broker)
+        self._watch = watch
+
+    def _link(self) -> Link:
+        return WatchedLink(self.links, self.turn, self.clock, self._connect, self._refuse)
+
+    def _connect(self, peer: str) -> BrokerConnection:
+        return WatchedConnection(self.broker, self.services, peer, self._watch)
+
+
+class WatchedOutbox(Outbox):
+    """Sees deliveries pass, and can stop after a few."""
+
+    __slots__ = ("_connection", "allowance")
+    _connection: WatchedConnection
+
+    def __init__(self, connection: WatchedConnection) -> None:
+        super().__init__(connection.wire, connection, connection.settings.outbox_high)
+        self._connection = connection
+        #: Deliveries that may still be made; None for any number.
+        self.allowance: int | None = None
+
+    @property
+    def connection_id(self) -> str:
+        """Id of the connection, for the journal."""
+        return self._connection.id
+
+    def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
+        """A delivery; see Outbox."""
+        connection = self._connection
+        consumer = connection.consumers.get(consumer_id)
+        if consumer is not None and consumer.window and (entry := consumer.window[-1]) is not None:
+            again = f", attempt {count}" if count > 1 else ""
+            connection.watch.recorder.delivered(
+                consumer.queue, entry, connection.id, f"to consumer {consumer_id} of {connection.id}{again}"
+            )
+        super().deliver(consumer_id, tag, count, packed)
+        if self.allowance is not None:
+            self.allowance -= 1
+            if self.allowance <= 0:
+                self.pause()
+
+
+class WatchedConnection(BrokerConnection):
+    """A connection whose commands pass the faults and the journal first.
+
+    Args:
+        broker, services, peer: as of BrokerConnection.
+        watch: who watches.
+    """
+
+    handlers: ClassVar[Mapping[int, Handler]]
+
+    def __init__(self, broker: Broker, services: Services, peer: str, watch: Watch) -> None:
+        super().__init__(broker, services, peer=peer)
+        self.watch = watch
+        self.outbox = WatchedOutbox(self)
+        #: Commands that wait until the test lets them on; None while they are carried out as they come.
+        self.held: list[tuple[Any, ...]] | None = None
+        #: Sends that were refused.
+        self.refused = 0
+
+    def note(self, kind: str, where: str = "", envelope: Envelope | None = None, detail: str = "") -> None:
+        """Write into the journal of the connection's namespace."""
+        if self.id:
+            self.watch.recorder.note(self.namespace.name, kind, where, envelope, self.id, detail)
+
+    def pass_on(self, command: tuple[Any, ...], now: int) -> None:
+        """Faults, then the handler, then the journal."""
+        if self.closing:
+            return  # cut by a fault in the middle of what arrived together
+        if self.held is not None and command[0] not in _NEVER_HELD:
+            self.held.append(command)
+            return
+        rule = self.watch.faults.meet(self, command)
+        if rule is not None and rule.act(self, command, now):
+            return
+        self.carry_out(command, now)
+        if rule is not None:
+            rule.after(self)
+
+    def carry_out(self, command: tuple[Any, ...], now: int) -> None:
+        """The handler and the journal."""
+        note = _NOTES.get(command[0])
+        if note is None:
+            HANDLERS[command[0]](self, command, now)
+        else:
+            note(self, command, now)
+
+    def let_on(self, command: tuple[Any, ...], now: int) -> None:
+        """Carry out one command that was held; what is wrong with it is answered as if it had just come."""
+        if self.closing:
+            return
+        try:
+            self.carry_out(command, now)
+        except ProtocolError as error:
+            self._fail(error, now)
+        except SieveError as error:
+            self._refuse(command, error, now)
+        if self.unconfirmed:
+            self.flush_confirms()
+        self.nudge()
+
+    def refuse_send(self, session: Session, sequence: int, error: SieveError) -> None:
+        """See BrokerConnection; the journal hears of it."""
+        self.note("refused", detail=f"send {sequence} of session {session.id}: {error.text} ({error.code.name})")
+        self.refused += 1
+        super().refuse_send(session, sequence, error)
+
+    def end(self, now: int, handed: Mapping[int, int] | None) -> None:
+        """See BrokerConnection; the journal hears of it."""
+        if not self._gone:
+            how = "lost" if handed is None else "closed"
+            held = sum(consumer.unacknowledged for consumer in self.consumers.values())
+            self.note("disconnected", detail=f"{how}, with {held} messages unacknowledged" if held else how)
+        super().end(now, handed)
+
+
+# Without these a connection could not begin, stay or end.
+_NEVER_HELD = frozenset({Command.HELLO, Command.GOODBYE, Command.HEARTBEAT, Command.CLOCK_SEEN})
+
+
+def _pass_on(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+    assert isinstance(connection, WatchedConnection)
+    connection.pass_on(command, now)
+
+
+WatchedConnection.handlers = dict.fromkeys(HANDLERS, _pass_on)
+
+
+# -- what the journal says of commands --------------------------------------------------------------------------------
+
+
+def _hello(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
+    HANDLERS[Command.HELLO](connection, command, now)
+    client_id = f" as {connection.client_id!r}" if connection.client_id else ""
+    connection.note("connected", detail=f"{connection.agent}{client_id}")
+
+
+def _send(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
+    session = connection.sessions.get(command[1])
+    staged = session is not None and session.transaction is not None
+    envelope = Envelope(command[4])
+    where = canonical(command[3])
+    connection.note("sent", where, envelope, "in a transaction" if staged else "")
+    if not staged:
+        _fan_out(connection, where, envelope)
+    refused = connection.refused
+    HANDLERS[Command.SEND](connection, command, now)
+    if not staged and connection.refused == refused:
+        for tape in connection.watch.tapes:
+            tape.sent(connection.namespace.name, where, envelope, now)
+
+
+def _commit(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
+    session = connection.sessions.get(command[2])
+    staged = list(session.transaction.staged) if session is not None and session.transaction is not None else []
+    for text, envelope in staged:
+        _fan_out(connection, canonical(text), envelope)
+    try:
+        HANDLERS[Command.COMMIT](connection, command, now)
+    except RequestError as error:
+        connection.note("rolled back", detail=f"commit refused: {error.text}")
+        raise
+    connection.note("committed", detail=f"{len(staged)} sends")
+    for tape in connection.watch.tapes:
+        for text, envelope in staged:
+            tape.sent(connection.namespace.name, canonical(text), envelope, now)
+
+
+def _rollback(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
+    connection.note("rolled back")
+    HANDLERS[Command.ROLLBACK](connection, command, now)
+
+
+def _open_consumer(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
+    where, selector = canonical(command[4]), command[5]
+    shown = f'consumer {command[3]} of {connection.id}, selector "{selector}"' if selector else (
+        f"consumer {command[3]} of {connection.id}, no selector"
+    )  # fmt: skip
+    connection.note("consumer opened", where, detail=shown)
+    try:
+        HANDLERS[Command.OPEN_CONSUMER](connection, command, now)
+    except SieveError as error:
+        connection.note("refused", where, detail=f"{shown}: {error.text.partition(chr(10))[0]} ({error.code.name})")
+        raise
+    consumer = connection.consumers.get(command[3])
+    if consumer is not None and consumer.view.condition is not None:
+        name = f"consumer {consumer.id} of {connection.id}"
+        connection.watch.recorder.opened(consumer.queue, name, consumer.view.condition)
+
+
+def _close_consumer(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
+    consumer = connection.consumers.get(command[2])
+    where = consumer.queue.label if consumer is not None else ""
+    connection.note("consumer closed", where, detail=f"consumer {command[2]} of {connection.id}")
+    HANDLERS[Command.CLOSE_CONSUMER](connection, command, now)
+
+
+def _release(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
+    consumer = connection.consumers.get(command[1])
+    if consumer is not None and command[2]:
+        detail = f"{len(command[2])} only buffered by consumer {consumer.id} of {connection.id}"
+        connection.note("returned", consumer.queue.label, detail=detail)
+    HANDLERS[Command.RELEASE](connection, command, now)
+
+
+_NOTES: dict[int, Callable[[WatchedConnection, tuple[Any, ...], int], None]] = {
+    Command.HELLO: _hello,
+    Command.SEND: _send,
+    Command.COMMIT: _commit,
+    Command.ROLLBACK: _rollback,
+    Command.OPEN_CONSUMER: _open_consumer,
+    Command.CLOSE_CONSUMER: _close_consumer,
+    Command.RELEASE: _release,
+}
+
+
+def _fan_out(connection: WatchedConnection, where: str, envelope: Envelope) -> None:
+    """Who of a topic's subscriptions does not get a message, and why."""
+    if not where.startswith(("topic:", "temporary-topic:")):
+        return
+    topic = connection.namespace.destinations.get(where)
+    subscriptions = list(topic.subscriptions) if isinstance(topic, Topic) else []
+    refusing = [s for s in subscriptions if s.condition is not None and not matches(s.condition, envelope)]
+    if not subscriptions:
+        connection.note("not matched", where, envelope, "nobody is subscribed")
+    elif refusing:
+        connection.watch.recorder.note(
+            connection.namespace.name,
+            "not matched",
+            where,
+            envelope,
+            connection.id,
+            f"by {len(refusing)} of {len(subscriptions)} subscriptions",
+            tuple(s.condition for s in refusing if s.condition is not None),
+        )
+
+
+def canonical(text: str) -> str:
+    """An address as the broker writes it."""
+    try:
+        return str(parse_address(text))
+    except AddressError:
+        return text
+
+
+def name_of(command: tuple[Any, ...]) -> str:
+    """A command's name as the faults take it: ``send``, ``open_consumer``."""
+    return COMMANDS[command[0]].name.lower()
+
+
+# -- bytes ------------------------------------------------------------------------------------------------------------
+
+
+class WatchedLink(Link):
+    """A link that can hold, cut and drop the bytes of its connection."""
+
+    def __init__(
+        self,
+        links: Links,
+        turn: Turn,
+        clock: Clock,
+        connect: Callable[[str], BrokerConnection],
+        refuse: Callable[[BrokerConnection, int], None],
+    ) -> None:
+        super().__init__(links, turn, clock, connect, refuse)
+        self._waiting: list[bytes] = []
+        #: Nothing passes, in either direction.
+        self.standing = False
+        #: The next bytes for the client end in the middle of a frame, and so does the connection.
+        self.cut_out = False
+        #: The next bytes from the client likewise.
+        self.cut_in = False
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came; see Link."""
+        if self.standing:
+            self._waiting.append(data)
+            return
+        if self.cut_in:
+            self.cut_in = False
+            super().data_received(data[: _middle(data)])
+            self.abort()
+            return
+        super().data_received(data)
+
+    def flush(self) -> None:
+        """Write; see Link."""
+        if self.standing:
+            self.dirty = False
+            return
+        if self.cut_out and self.connection.has_data and not self._closing:
+            data = self.connection.data_to_send()
+            if data:
+                self.cut_out = False
+                self.dirty = False
+                self._closing = True
+                self.transport.write(data[: _middle(data)])
+                self.transport.close()  # what was written goes out, and nothing behind it
+                return
+        super().flush()
+
+    def stand(self) -> None:
+        """Let nothing pass until :meth:`go_on`."""
+        self.standing = True
+
+    def go_on(self) -> None:
+        """Let pass what has gathered, then everything."""
+        self.standing = False
+        waiting, self._waiting = self._waiting, []
+        for data in waiting:
+            super().data_received(data)
+        self._turn.mark(self)
+
+
+def _middle(data: bytes) -> int:
+    """A position inside the last frame that begins in `data`."""
+    start = 0
+    while start + 4 <= len(data):
+        stop = start + 4 + int.from_bytes(data[start : start + 4], "big")
+        if stop >= len(data):
+            break
+        start = stop
+    return start + max(1, (len(data) - start) // 2)
+
+
+def is_idle(server: Server) -> bool:
+    """True if the broker has nothing to do and nothing to say: no backlog to look through, no bytes to write, no
+    buffered message asked back and not answered."""
+    if server.broker._work:
+        return False
+    for link in server.links.open:
+        connection = getattr(link, "connection", None)
+        if connection is None or link.dirty or connection.has_data:
+            return False
+        if link.transport.get_write_buffer_size():
+            return False
+        if any(consumer.recalled for consumer in connection.consumers.values()):
+            return False
+    return True
+
+
+def when_idle(server: Server, done: Callable[[], None]) -> None:
+    """Call `done` once the broker has been idle for three turns of its loop in a row, so that what was in the sockets
+    when this began has been read."""
+    loop = asyncio.get_running_loop()
+    quiet = 0
+    read = server.links.bytes_in
+
+    def look() -> None:
+        nonlocal quiet, read
+        if is_idle(server) and read == server.links.bytes_in:
+            quiet += 1
+        else:
+            quiet, read = 0, server.links.bytes_in
+        if quiet >= 3:
+            done()
+        elif quiet:
+            loop.call_soon(look)
+        else:
+            loop.call_later(0.0005, look)
+
+    loop.call_soon(look)
