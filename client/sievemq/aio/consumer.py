@@ -140,7 +140,7 @@ class MessageConsumer:
 
     async def _receive_no_wait(self, take: Callable[[], Message | None]) -> Message | None:
         engine, transport, session = self._engine, self._transport, self._session
-        self._enter()
+        await self._enter()
         try:
             if engine.buffer and not engine.taken & _TURN_MASK:
                 await turn()
@@ -174,7 +174,7 @@ class MessageConsumer:
         """Receive with all checks, waiting if need be. Nothing is awaited between the take and the return: a receive
         that is cancelled has taken nothing."""
         engine, transport, session = self._engine, self._transport, self._session
-        self._enter()
+        await self._enter()
         timer: asyncio.TimerHandle | None = None
         end = transport.loop.time() + timeout / 1000.0 if timeout else None
         expired = False
@@ -214,15 +214,22 @@ class MessageConsumer:
         elif not self._transport.armed:
             self._transport.acknowledge_soon()
 
-    def _enter(self) -> None:
-        """Begin to receive, alone in the session, or raise."""
+    async def _enter(self) -> None:
+        """Begin to receive, alone in the session, or raise. A listener that runs although it was unset is waited for:
+        its message is not done with yet."""
         self._check_open()
         self._transport.check_loop()
         session = self._session
-        if not session._delivery.idle:
+        delivery = session._delivery
+        if delivery.wanted:
             raise IllegalStateException(
                 "the session has a message listener: it receives either by listeners or by receive (MCO-12)"
             )
+        if delivery.mine:
+            raise IllegalStateException("a message listener cannot receive: its message is not done with yet")
+        if delivery.calling is not None:
+            await delivery.left()
+            self._check_open()
         if session._receiving is not None:
             session._refuse()
         session._receiving = self._engine

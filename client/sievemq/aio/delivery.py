@@ -35,7 +35,7 @@ class Delivery:
         session: whose.
 
     Attributes:
-        idle: no consumer has a listener.
+        idle: no consumer has a listener, and none is running.
         calling: the consumer whose listener is running; None if none is.
     """
 
@@ -72,6 +72,11 @@ class Delivery:
         self._task: asyncio.Task[None] | None = None
 
     @property
+    def wanted(self) -> bool:
+        """Some consumer has a listener."""
+        return bool(self._listeners)
+
+    @property
     def mine(self) -> bool:
         """True in a listener of this session."""
         return self._task is not None and asyncio.current_task() is self._task
@@ -82,7 +87,7 @@ class Delivery:
             if self._listeners.pop(consumer, None) is not None:
                 del self._wakers[consumer]
                 consumer.waker = None
-                self.idle = not self._listeners
+                self.idle = not self._listeners and self.calling is None
             return
         known = consumer in self._listeners
         self._listeners[consumer] = listener
@@ -170,6 +175,8 @@ class Delivery:
                 await self._deliver(consumer, listener, message)
             finally:
                 self.calling = None
+                if not self._listeners:
+                    self.idle = True
                 if self._waiters:
                     release(self._waiters)
             if consumer.taken >= consumer.mark:

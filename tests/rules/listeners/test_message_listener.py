@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from sievemq import Message, TextMessage
+from sievemq import IllegalStateException, Message, TextMessage
 
-from ...client.both import Api, outline, text
+from ...client.both import SOON, Api, outline, text
 
 ITSELF = [Api.AUTO_ACKNOWLEDGE, Api.DUPS_OK_ACKNOWLEDGE]
 
@@ -266,3 +266,28 @@ async def test_mco_14_a_listener_waits_too(api: Api) -> None:
     (await (await api.session()).create_consumer(api.queue())).set_message_listener(listener)
     await listener.arrived(9)
     assert listener.texts == [str(number) for number in range(1, 10)]
+
+
+async def test_mco_02_lis_03_a_listener_that_is_unset_while_it_runs(api: Api) -> None:
+    """A receive then waits for it: its message is not done with yet, and must not be acknowledged by the next one."""
+    await api.fill("orders", "one", "two")
+    session = await api.session()
+    consumer = await session.create_consumer(api.queue())
+    running, go = api.signal(), api.signal()
+
+    async def act(message: Message) -> None:
+        consumer.set_message_listener(None)
+        with pytest.raises(IllegalStateException):
+            await consumer.receive()
+        running.set()
+        await go.wait()
+
+    listener = api.listener(act)
+    consumer.set_message_listener(listener)
+    await running.wait()
+    receiving = api.task(consumer.receive(SOON))
+    await api.left("nothing")
+    assert not receiving.done()
+    go.set()
+    assert outline(await receiving) == ("two", False, 1)
+    assert listener.texts == ["one"]
