@@ -21,8 +21,9 @@ what ``message.acknowledge()`` shall do (normally: wait for ``session.acknowledg
 **Receiving.** ``consumer = session.open_consumer(…)``, wait for ``consumer.opened``. To receive:
 
 1. if ``consumer.flowing``: ``message = consumer.take()``; not None: go to 3.
-2. else set ``consumer.waker = callback`` (called once, then forgotten), ``consumer.want()``, write, wait; then again
-   from 1. Between the last look at the buffer and setting the waker no ``receive_data`` may come in between.
+2. else set ``consumer.waker = callback`` (called once, then forgotten) and call ``consumer.expect()``; if that is True,
+   or after waiting ``PATIENCE`` in vain, ``consumer.want()``; write, wait; then again from 1. Between the last look at
+   the buffer and setting the waker no ``receive_data`` may come in between.
    ``receive_no_wait``: wait for ``consumer.want(answered=True)``, then 1 a last time.
    ``consumer.shut`` ends the wait with None, ``engine.failure`` with the exception of ``engine.check_open()``.
 3. in AUTO and DUPS_OK sessions (``session.acknowledges_itself``) call ``consumer.settle()`` when the message counts as
@@ -56,7 +57,7 @@ from __future__ import annotations
 from sievemq._engine.browser import EngineBrowser, Scan
 from sievemq._engine.completion import Completion
 from sievemq._engine.connection import ClientConnection
-from sievemq._engine.consumer import EngineConsumer
+from sievemq._engine.consumer import PATIENCE, EngineConsumer
 from sievemq._engine.jms_producer import ProducerState
 from sievemq._engine.metadata import ConnectionMetaData
 from sievemq._engine.options import EngineOptions, SendConfirm
@@ -75,6 +76,7 @@ __all__ = [
     "AUTO_ACKNOWLEDGE",
     "CLIENT_ACKNOWLEDGE",
     "DUPS_OK_ACKNOWLEDGE",
+    "PATIENCE",
     "SESSION_TRANSACTED",
     "Absent",
     "ClientConnection",

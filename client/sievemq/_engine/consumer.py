@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sievemq import messages
 from sievemq._engine.completion import Completion
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from sievemq.destinations import Destination
     from sievemq.messages import Message
 
-__all__ = ["EngineConsumer"]
+__all__ = ["PATIENCE", "EngineConsumer"]
+
+#: Seconds that somebody may wait at an empty buffer before the broker is told of it (D-23). Long against the way to a
+#: broker that is near, short against anything that a person or a timeout would notice.
+PATIENCE: Final = 0.002
 
 _DELIVERED_TAG, _DELIVERED_COUNT, _DELIVERED_FIELDS = 2, 3, 4  # positions in a DELIVER
 _received = messages.received
@@ -199,6 +203,21 @@ class EngineConsumer:
         else:
             self.session.connection.append((Command.CREDIT, self.id, room))
 
+    def expect(self) -> bool:
+        """Somebody begins to wait here and the buffer is empty: see to the credit.
+
+        Returns:
+            True if :meth:`want` should follow at once, for there is no credit. False if it may follow a little later,
+            :data:`PATIENCE`, and only if nothing has come by then: most often what is waited for is on its way, and a
+            WANT would cost both ends more than the message.
+        """
+        # Half a window was taken since the last wait, without a wait: messages come as fast as the window lets them.
+        self.ran_dry = self.ran_dry or self.taken - self.waited_at >= self.window.half
+        self.waited_at = self.taken
+        if self.window.size + self.taken + self.released - self.granted >= self.window.half:
+            self.top_up()
+        return self.granted - self.taken - self.released <= 0
+
     def want(self, answered: bool = False) -> Completion[Any] | None:
         """Somebody waits here and the buffer is empty: have the broker look everywhere (D-23, MCO-14).
 
@@ -207,11 +226,7 @@ class EngineConsumer:
         """
         if not self.flowing:
             return None
-        # Half a window was taken since the last wait, without a wait: messages come as fast as the window lets them.
-        self.ran_dry = self.ran_dry or self.taken - self.waited_at >= self.window.half
-        self.waited_at = self.taken
-        if self.window.size + self.taken + self.released - self.granted >= self.window.half:
-            self.top_up()
+        self.expect()
         if self.granted - self.taken - self.released <= 0:
             self.granted += 1  # a WANT counts as a credit of one where there is none
         connection = self.session.connection

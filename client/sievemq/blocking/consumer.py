@@ -6,9 +6,9 @@ import time
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from sievemq._engine import EngineConsumer
+from sievemq._engine import PATIENCE, EngineConsumer
 from sievemq.blocking.listeners import MessageListener, message_callback
 from sievemq.destinations import Queue, Topic
 from sievemq.exceptions import IllegalStateException, JMSException
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from sievemq.blocking.session import Session
 
 __all__ = ["MessageConsumer", "QueueReceiver", "TopicSubscriber"]
+
+#: Milliseconds; a receive with a shorter timeout tells the broker at once that it waits.
+_SHORT: Final = 20
 
 
 class MessageConsumer:
@@ -176,48 +179,47 @@ class MessageConsumer:
         self._check_receivable()
         engine, transport, session, woken = self._engine, self._transport, self._session, self._woken
         end = time.monotonic() + timeout / 1000.0 if timeout else None
+        # With a short time to wait there is none to lose before the broker is told (PATIENCE).
+        patient = not timeout or timeout >= _SHORT
         session._current = engine
         try:
             while True:
                 with transport.lock:
                     if engine.shut:
                         return None  # CLO-06
-                    if engine.session.connection.failure is not None:
-                        engine.session.connection.check_open()
                     message = take() if engine.flowing else None
                     if message is None:
-                        engine.want()
+                        if engine.session.connection.failure is not None:
+                            engine.session.connection.check_open()
+                        left = -1.0 if end is None else end - time.monotonic()
+                        if end is not None and left <= 0.0:
+                            return None
+                        patient = patient and engine.flowing and not engine.expect()
+                        if not patient:
+                            engine.want()
                         engine.waker = woken.release
                         session._blocked = True
-                        transport.write()
+                        transport.write_urgent()
                 if message is not None:
                     self._after_take()
                     return message
                 # A limit far beyond what the platform can wait for is as good as none.
-                left = -1.0 if end is None else min(max(0.0, end - time.monotonic()), 1e6)
-                awake = woken.acquire(timeout=left)
+                woken.acquire(timeout=PATIENCE if patient else min(left, 1e6))
+                patient = False
                 with transport.lock:
-                    session._blocked = False
-                    if not awake:
-                        if engine.waker is None:
-                            woken.acquire()  # woken after all, too late to be noticed above
-                        engine.waker = None
-                        # A message that came at the last moment is received, not left behind.
-                        message = take() if engine.flowing else None
-                if not awake:
-                    if message is not None:
-                        self._after_take()
-                    elif engine.session.connection.failure is not None and not engine.shut:
-                        engine.session.connection.check_open()
-                    return message
+                    self._stop_waiting()
         finally:
-            with transport.lock:
-                session._blocked = False
-                if engine.waker is not None:  # interrupted, by a signal
-                    engine.waker = None
-                elif not woken.locked():
-                    woken.acquire()
+            if session._blocked:  # interrupted, by a signal
+                with transport.lock:
+                    self._stop_waiting()
             session._current = None
+
+    def _stop_waiting(self) -> None:
+        """Nobody waits any more. The engine lock is held, so from here on nobody is woken either."""
+        self._session._blocked = False
+        if self._engine.waker is None:
+            self._woken.acquire(False)  # woken, noticed or not
+        self._engine.waker = None
 
     def _after_take(self) -> None:
         if self._engine.taken >= self._engine.mark:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sievemq._engine import EngineConsumer
+from sievemq._engine import PATIENCE, EngineConsumer
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
 
@@ -34,7 +34,7 @@ class Delivery:
         idle: no consumer has a listener.
     """
 
-    __slots__ = ("_listeners", "_ready", "_session", "_signal", "_stopping", "_thread", "idle")
+    __slots__ = ("_idle", "_listeners", "_ready", "_session", "_signal", "_stopping", "_thread", "idle")
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -42,6 +42,8 @@ class Delivery:
         self._listeners: dict[EngineConsumer, Callable[[Message], Any]] = {}
         # Consumers that may have messages. Each is here at most once: its waker puts it in and is then gone.
         self._ready: deque[EngineConsumer] = deque()
+        # Consumers that were found empty and have not asked for more.
+        self._idle: set[EngineConsumer] = set()
         self._signal = allocate_lock()
         self._signal.acquire()
         self._stopping = False
@@ -92,12 +94,27 @@ class Delivery:
             except IndexError:
                 if self._stopping:
                     return
-                self._session._transport.flush()
-                self._signal.acquire()
+                self._rest()
                 continue
             if self._stopping:
                 return
             self._session._lend(self._turn, consumer)
+
+    def _rest(self) -> None:
+        """Nothing is ready: wait for something. Consumers at which nothing came for a while ask for it (MCO-14)."""
+        transport = self._session._transport
+        with transport.lock:
+            transport.write_urgent()
+        if self._idle:
+            if self._signal.acquire(timeout=PATIENCE):
+                return
+            with transport.lock:
+                for consumer in self._idle:
+                    if consumer.waker is not None and consumer.flowing:
+                        consumer.want()
+                self._idle.clear()
+                transport.write_urgent()
+        self._signal.acquire()
 
     def _turn(self, consumer: EngineConsumer) -> None:
         """Deliver some messages of one consumer. The session's guard is held by this thread."""
@@ -114,7 +131,9 @@ class Delivery:
                         return
                     if not consumer.flowing or not consumer.buffer:
                         consumer.waker = lambda: self._put(consumer)
-                        consumer.want()  # a listener waits too: nobody's idle buffer may starve it (MCO-14)
+                        if consumer.flowing and consumer.expect():
+                            consumer.want()
+                        self._idle.add(consumer)
                         return
                 continue
             self._deliver(consumer, listener, message)

@@ -150,6 +150,11 @@ class Transport:
             if len(self._backlog) == 1:
                 self._push()
 
+    def write_urgent(self) -> None:
+        """Write unless there are only acknowledgements, which the I/O thread sees to. The lock is held."""
+        if self._engine.urgent:
+            self.write()
+
     def flush(self) -> None:
         """Take the lock and write."""
         with self.lock:

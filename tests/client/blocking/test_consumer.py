@@ -286,3 +286,24 @@ def test_con_16_stopping_does_not_disturb_a_receive(connection: Connection, sess
     while stopping.running:
         assert consumer.receive(1) is None
     stopping.result()
+
+
+@pytest.mark.parametrize("timeout", [1, 5, 1_000, None])
+def test_mco_14_waiting_asks_for_what_others_hold(
+    connect: Connect, session: Session, queue: Queue, timeout: int | None
+) -> None:
+    """However long it waits: a receive gets what lies in the buffer of a consumer that sleeps."""
+    idle = connect().create_session().create_consumer(queue)
+    producer = session.create_producer(queue)
+    for number in range(5):
+        producer.send(TextMessage(str(number)))
+    assert receive_text(idle) == "0"
+    busy = session.create_consumer(queue)
+    received: list[str | None] = []
+    for _ in range(200):  # a short timeout may end before the answer is here; the next call then finds it
+        message = busy.receive(timeout)
+        if message is not None:
+            received.append(text(message))
+        if len(received) == 4:
+            break
+    assert received == ["1", "2", "3", "4"]

@@ -178,11 +178,11 @@ def test_heartbeats_find_a_dead_broker() -> None:
 
 
 def test_heartbeats_keep_an_idle_connection(url: str, queue: Queue) -> None:
-    with ConnectionFactory(f"{url}&heartbeat=100").create_connection() as connection:
+    with ConnectionFactory(f"{url}&heartbeat=300").create_connection() as connection:
         connection.start()
         session = connection.create_session()
         consumer = session.create_consumer(queue)
-        assert consumer.receive(450) is None
+        assert consumer.receive(900) is None
         session.create_producer(queue).send(TextMessage("alive"))
         assert receive_text(consumer) == "alive"
 

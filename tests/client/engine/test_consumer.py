@@ -376,3 +376,17 @@ def test_the_reader_may_recall_while_the_application_takes(world: World) -> None
         if message is not None:
             seen.append(int(message.get_text()))
     assert sorted(seen) == list(range(100))
+
+
+def test_d_23_a_wait_begins_without_a_want_unless_there_is_no_credit() -> None:
+    broker = with_prefetch(2)
+    consumer = broker.consumer(broker.session())
+    assert consumer.expect() is False
+    assert broker.heard() == []
+    broker.deliver(consumer, 1, 2)
+    broker.say(Command.RECALL, consumer.id, (1, 2))
+    broker.heard()
+    assert consumer.expect() is False  # granted anew
+    assert broker.heard() == [(Command.CREDIT, consumer.id, 2)]
+    nothing = with_prefetch(0)
+    assert nothing.consumer(nothing.session()).expect() is True
