@@ -261,7 +261,7 @@ class EmbeddedNamespace:
         return f"{self.broker.server.url}/{self.name}"
 
     def __repr__(self) -> str:
-        return f"<EmbeddedNamespace {self.name!r}>"
+        return f"<{type(self).__name__} {self.name!r}>"
 
 
 class Moved:
