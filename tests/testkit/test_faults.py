@@ -1,0 +1,406 @@
+"""Each fault on demand, and what the client under test sees of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from sievemq import (
+    ConnectionFactory,
+    DeliveryMode,
+    JMSContext,
+    JMSException,
+    JMSRuntimeException,
+    JMSSecurityRuntimeException,
+    Queue,
+    ResourceAllocationRuntimeException,
+    Topic,
+    TransactionRolledBackRuntimeException,
+)
+from sievemq_testing import Faults, TestBroker, TestNamespace
+
+SOON = 2.0
+ORDERS = Queue("orders")
+
+
+@pytest.fixture
+def namespace(sievemq_namespace: TestNamespace) -> TestNamespace:
+    return sievemq_namespace
+
+
+@pytest.fixture
+def faults(sievemq_faults: Faults) -> Faults:
+    return sievemq_faults
+
+
+@pytest.fixture
+def factory(namespace: TestNamespace) -> ConnectionFactory:
+    return ConnectionFactory(namespace.url)
+
+
+@pytest.fixture
+def context(sievemq: JMSContext) -> Iterator[JMSContext]:
+    return sievemq  # type: ignore[return-value]
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_refuses_the_next_n_sends_and_no_more(faults: Faults, namespace: TestNamespace, context: JMSContext) -> None:
+    rule = faults.refuse("send", times=2)
+    producer = context.create_producer()
+    for _ in range(2):
+        with pytest.raises(ResourceAllocationRuntimeException, match="the test wants this send to be refused"):
+            producer.send(ORDERS, "x")
+    producer.send(ORDERS, "y")
+    assert [m.get_body(str) for m in namespace.queue("orders").messages()] == ["y"]
+    assert (rule.used, rule.left) == (2, 0)
+    assert [event.kind for event in namespace.journal].count("refused") == 2
+
+
+def test_refuses_one_destination_only(faults: Faults, context: JMSContext) -> None:
+    faults.refuse("send", times=9, destination="queue:pay*", text="no")
+    producer = context.create_producer()
+    producer.send(ORDERS, "x")
+    with pytest.raises(ResourceAllocationRuntimeException, match="^no"):
+        producer.send(Queue("payments"), "x")
+    producer.send(Topic("payments"), "x")
+
+
+def test_refuses_after_some_have_passed(faults: Faults, namespace: TestNamespace, context: JMSContext) -> None:
+    faults.refuse("send", skip=3)
+    producer = context.create_producer()
+    for _ in range(3):
+        producer.send(ORDERS, "x")
+    with pytest.raises(ResourceAllocationRuntimeException):
+        producer.send(ORDERS, "x")
+    assert namespace.queue("orders").depth == 3
+
+
+def test_refused_commit_is_a_rollback(faults: Faults, namespace: TestNamespace, factory: ConnectionFactory) -> None:
+    with factory.create_context(JMSContext.SESSION_TRANSACTED) as context:
+        context.create_producer().send(ORDERS, "x")
+        faults.refuse("commit")
+        with pytest.raises(TransactionRolledBackRuntimeException):
+            context.commit()
+        assert namespace.queue("orders").depth == 0
+        context.create_producer().send(ORDERS, "y")
+        context.commit()
+        assert [m.get_body(str) for m in namespace.queue("orders").messages()] == ["y"]
+
+
+def test_refused_send_dooms_its_transaction(
+    faults: Faults, namespace: TestNamespace, factory: ConnectionFactory
+) -> None:
+    with factory.create_context(JMSContext.SESSION_TRANSACTED) as context:
+        faults.refuse("send", skip=1)
+        for _ in range(3):
+            context.create_producer().send(ORDERS, "x")
+        with pytest.raises(TransactionRolledBackRuntimeException):
+            context.commit()
+        namespace.queue("orders").assert_empty()
+
+
+def test_refuses_to_let_anybody_in(faults: Faults, factory: ConnectionFactory) -> None:
+    with faults.refuse("hello", error="AUTHENTICATION"):
+        with pytest.raises(JMSSecurityRuntimeException):
+            factory.create_context()
+    factory.create_context().close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "act"),
+    [
+        ("open_session", lambda context: context.create_context(JMSContext.AUTO_ACKNOWLEDGE)),
+        ("open_consumer", lambda context: context.create_consumer(ORDERS)),
+        ("create_temporary", lambda context: context.create_temporary_queue()),
+        ("browse", lambda context: list(context.create_browser(ORDERS))),
+    ],
+)
+def test_refuses_other_requests(faults: Faults, context: JMSContext, kind: str, act) -> None:  # type: ignore[no-untyped-def]
+    faults.refuse(kind)
+    with pytest.raises(JMSRuntimeException, match="the test wants this"):
+        act(context)
+    act(context)
+
+
+def test_chance_is_repeatable(namespace: TestNamespace, factory: ConnectionFactory) -> None:
+    def story(seed: int) -> list[bool]:
+        faults = namespace.faults
+        faults.seed = seed
+        went_well = []
+        with factory.create_context() as context, faults.refuse("send", times=99, probability=0.3):
+            producer = context.create_producer()
+            for _ in range(40):
+                try:
+                    producer.send(ORDERS, "x")
+                    went_well.append(True)
+                except ResourceAllocationRuntimeException:
+                    went_well.append(False)
+        return went_well
+
+    first = story(1)
+    assert 3 < first.count(False) < 25
+    assert story(1) == first
+    assert story(2) != first
+
+
+def test_mistakes_are_said(faults: Faults) -> None:
+    with pytest.raises(ValueError, match="'acknowledge' cannot be refused; one of .*commit.*send"):
+        faults.refuse("acknowledge")
+    with pytest.raises(ValueError, match="there is no error 'NOPE'; one of .*RESOURCE_ALLOCATION"):
+        faults.refuse("send", error="NOPE")
+    with pytest.raises(ValueError, match="no client says 'deliver'"):
+        faults.drop_on("deliver")
+    with pytest.raises(LookupError, match="'nobody'"):
+        faults.drop_connections("nobody")
+    assert "send: refuse: SECURITY" in repr(faults.refuse("send", error="SECURITY"))
+
+
+# -- connections ------------------------------------------------------------------------------------------------------
+
+
+def test_dropped_connection_gives_its_messages_back_marked(
+    faults: Faults, namespace: TestNamespace, factory: ConnectionFactory, context: JMSContext
+) -> None:
+    context.create_producer().send(ORDERS, "x")
+    lost = ConnectionFactory(namespace.url, client_id="lost").create_context(JMSContext.CLIENT_ACKNOWLEDGE)
+    assert lost.create_consumer(ORDERS).receive(1_000) is not None
+    assert faults.drop_connections("lost") == 1
+    again = context.create_consumer(ORDERS).receive(1_000)
+    assert again is not None
+    assert again.get_jms_redelivered()
+    with pytest.raises(JMSRuntimeException):
+        lost.create_producer().send(ORDERS, "y")
+    lost.close()
+
+
+def test_drops_only_connections_of_its_namespace(sievemq_broker: TestBroker, faults: Faults) -> None:
+    other = sievemq_broker.namespace("not-this-one")
+    with ConnectionFactory(other.url).create_context() as context:
+        assert faults.drop_connections() == 0
+        context.create_producer().send(ORDERS, "x")
+    other.drop()
+
+
+def test_the_answer_to_a_commit_is_lost_and_the_commit_is_not(
+    faults: Faults, namespace: TestNamespace, factory: ConnectionFactory
+) -> None:
+    context = factory.create_context(JMSContext.SESSION_TRANSACTED)
+    context.create_producer().send(ORDERS, "x")
+    faults.drop_on("commit", after=True)
+    with pytest.raises(JMSRuntimeException):
+        context.commit()
+    assert namespace.queue("orders").depth == 1
+    context.close()
+
+
+def test_the_connection_fails_before_the_commit(
+    faults: Faults, namespace: TestNamespace, factory: ConnectionFactory
+) -> None:
+    context = factory.create_context(JMSContext.SESSION_TRANSACTED)
+    context.create_producer().send(ORDERS, "x")
+    faults.drop_on("commit")
+    with pytest.raises(JMSRuntimeException):
+        context.commit()
+    assert namespace.queue("orders").depth == 0
+    context.close()
+
+
+@pytest.mark.parametrize("to_client", [True, False])
+def test_a_frame_cut_in_half(faults: Faults, namespace: TestNamespace, factory: ConnectionFactory, to_client: bool) -> None:
+    context = factory.create_context()
+    failed = threading.Event()
+    context.set_exception_listener(lambda error: failed.set())
+    assert faults.cut_frame(to_client=to_client) == 1
+    with pytest.raises(JMSRuntimeException):
+        context.create_producer().send(ORDERS, "x")
+    assert failed.wait(SOON)
+    # What was cut on its way to the broker was not sent; what was cut on its way back was.
+    assert namespace.queue("orders").depth == (1 if to_client else 0)
+    context.close()
+
+
+def test_a_network_that_stands_still_and_goes_on(
+    faults: Faults, namespace: TestNamespace, context: JMSContext
+) -> None:
+    producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+    with faults.pause_connections():
+        producer.send(ORDERS, "x")  # does not wait for the broker
+        assert namespace.queue("orders").depth == 0
+    namespace.queue("orders").assert_received(count=1, within=SOON)
+
+
+def test_a_reply_that_does_not_come(faults: Faults, namespace: TestNamespace, context: JMSContext) -> None:
+    consumer = context.create_consumer(ORDERS)
+    paused = faults.pause_connections()
+    assert consumer.receive(10) is None
+    paused.resume()
+    context.create_producer().send(ORDERS, "x")
+    assert consumer.receive_body(str, 1_000) == "x"
+
+
+def test_held_commands_go_on_in_another_order(
+    faults: Faults, namespace: TestNamespace, factory: ConnectionFactory
+) -> None:
+    with factory.create_context() as first, factory.create_context() as second:
+        with faults.hold() as held:
+            for context, texts in ((first, "ab"), (second, "cd")):
+                producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+                for text in texts:
+                    producer.send(ORDERS, text)
+            faults._broker.wait_for(lambda _: sum(len(c.held or ()) for c in held._connections) == 4, SOON)
+            assert held.commands == ["send"] * 4
+            assert namespace.queue("orders").depth == 0
+            assert held.release(reverse=True) == 4
+        assert [m.get_body(str) for m in namespace.queue("orders").messages()] == ["c", "d", "a", "b"]
+
+
+def test_a_seed_interleaves_the_same_way_each_time(
+    faults: Faults, namespace: TestNamespace, factory: ConnectionFactory
+) -> None:
+    def story(seed: int) -> list[str]:
+        namespace.queue("orders").purge()
+        with factory.create_context() as first, factory.create_context() as second, faults.hold() as held:
+            for context, texts in ((first, "abcd"), (second, "wxyz")):
+                producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+                for text in texts:
+                    producer.send(ORDERS, text)
+            faults._broker.wait_for(lambda _: sum(len(c.held or ()) for c in held._connections) == 8, SOON)
+            held.release(seed=seed)
+        return [m.get_body(str) for m in namespace.queue("orders").messages()]
+
+    first = story(3)
+    assert sorted(first) == list("abcdwxyz")
+    assert [t for t in first if t in "abcd"] == list("abcd")
+    assert first != list("abcdwxyz")
+    assert story(3) == first
+
+
+# -- slow and full ----------------------------------------------------------------------------------------------------
+
+
+def test_a_slow_consumer_gets_what_it_is_let_have(
+    faults: Faults, namespace: TestNamespace, context: JMSContext
+) -> None:
+    consumer = context.create_consumer(ORDERS)
+    with faults.slow_consumers() as slow:
+        for number in range(5):
+            context.create_producer().send(ORDERS, str(number))
+        assert namespace.queue("orders").depth == 5
+        slow.let(2)
+        assert [consumer.receive_body(str, 1_000) for _ in range(2)] == ["0", "1"]
+        assert namespace.queue("orders").depth == 3
+    assert [consumer.receive_body(str, 1_000) for _ in range(3)] == ["2", "3", "4"]
+
+
+def test_a_full_queue_refuses_until_it_is_consumed_from(
+    faults: Faults, namespace: TestNamespace, context: JMSContext
+) -> None:
+    producer = context.create_producer()
+    producer.send(ORDERS, "x")
+    faults.fill("orders")
+    with pytest.raises(ResourceAllocationRuntimeException, match="max_bytes"):
+        producer.send(ORDERS, "y")
+    assert context.create_consumer(ORDERS).receive_body(str, 1_000) == "x"
+    faults.clear()
+    producer.send(ORDERS, "z")
+
+
+def test_an_empty_queue_can_be_full(faults: Faults, context: JMSContext) -> None:
+    faults.fill("orders")
+    with pytest.raises(ResourceAllocationRuntimeException):
+        context.create_producer().send(ORDERS, "y")
+
+
+def test_full_memory_blocks_producers_until_there_is_room(
+    faults: Faults, namespace: TestNamespace, context: JMSContext
+) -> None:
+    sent = threading.Event()
+
+    def produce() -> None:
+        context.create_producer().send(ORDERS, "x")
+        sent.set()
+
+    thread = threading.Thread(target=produce)
+    with faults.memory_full():
+        thread.start()
+        namespace.queue("orders").assert_received(count=1, within=SOON)
+        assert not sent.is_set()
+    assert sent.wait(SOON)
+    thread.join()
+
+
+# -- the broker's death -----------------------------------------------------------------------------------------------
+
+
+def test_kill_and_restart_on_the_same_port_with_persistent_messages() -> None:
+    with TestBroker() as broker:
+        port = broker.port
+        context = ConnectionFactory(broker.url).create_context()
+        context.create_shared_durable_consumer(Topic("prices"), "audit")
+        context.create_producer().send(ORDERS, "kept")
+        context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT).send(ORDERS, "gone")
+        broker.queue("orders").assert_received(count=2, within=SOON)
+        context.create_producer().send(Topic("prices"), "kept too")
+        broker.kill()
+        with pytest.raises(JMSRuntimeException):
+            context.create_producer().send(ORDERS, "nobody hears this")
+        context.close()
+        broker.restart()
+        assert broker.port == port
+        assert [m.get_body(str) for m in broker.queue("orders").messages()] == ["kept"]
+        with ConnectionFactory(broker.url).create_context() as context:
+            consumer = context.create_shared_durable_consumer(Topic("prices"), "audit")
+            assert consumer.receive_body(str, 1_000) == "kept too"
+        with pytest.raises(AssertionError, match="removed: queue:orders .* 'gone'"):
+            broker.assert_nothing_lost()
+
+
+def test_restart_in_the_middle_of_work_redelivers_what_was_in_flight() -> None:
+    with TestBroker() as broker:
+        context = ConnectionFactory(broker.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE)
+        context.create_producer().send(ORDERS, "x")
+        assert context.create_consumer(ORDERS).receive(1_000) is not None
+        broker.restart("all")
+        with ConnectionFactory(broker.url).create_context() as other:
+            message = other.create_consumer(ORDERS).receive(1_000)
+            assert message is not None
+            assert message.get_jms_redelivered()
+        broker.assert_nothing_lost(within=SOON)
+        context.close()
+
+
+def test_restart_without_its_data() -> None:
+    with TestBroker() as broker:
+        with ConnectionFactory(broker.url).create_context() as context:
+            context.create_producer().send(ORDERS, "x")
+        broker.restart("nothing")
+        assert broker.queue("orders").messages() == []
+        with pytest.raises(AssertionError, match="lost: queue:orders"):
+            broker.assert_nothing_lost()
+
+
+def test_the_clock_outlives_a_restart() -> None:
+    with TestBroker() as broker:
+        broker.clock.advance(seconds=3600)
+        before = broker.clock.now()
+        broker.restart()
+        assert broker.clock.now() >= before
+        with ConnectionFactory(broker.url).create_context() as context:
+            context.create_producer().set_time_to_live(60_000).send(ORDERS, "x")
+            assert broker.queue("orders").depth == 1
+            broker.clock.advance(seconds=61)
+            assert broker.queue("orders").depth == 0
+
+
+def test_a_port_that_is_killed_refuses() -> None:
+    with TestBroker() as broker:
+        url = broker.url
+        broker.kill()
+        with pytest.raises(JMSException):
+            ConnectionFactory(url).create_connection()
+        broker.restart()
+        ConnectionFactory(url).create_connection().close()

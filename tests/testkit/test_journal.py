@@ -1,0 +1,158 @@
+"""The journal: everything that happened, why not, bounded, and as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from sievemq import ConnectionFactory, InvalidSelectorRuntimeException, JMSContext, MapMessage, Queue, Topic
+from sievemq_testing import TestBroker, TestNamespace
+from sievemq_testing.journal import Journal
+
+SOON = 2.0
+ORDERS = Queue("orders")
+
+
+def kinds(namespace: TestNamespace) -> list[str]:
+    return [event.kind for event in namespace.journal]
+
+
+def test_the_life_of_a_message(sievemq_namespace: TestNamespace) -> None:
+    sievemq_namespace.queue("orders").configure(max_attempts=2)
+    with ConnectionFactory(sievemq_namespace.url).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        context.create_producer().send(ORDERS, "x")
+        context.commit()
+        consumer = context.create_consumer(ORDERS)
+        for _ in range(2):
+            assert consumer.receive(1_000) is not None
+            context.rollback()
+    assert kinds(sievemq_namespace) == [
+        "connected", "sent", "accepted", "committed", "consumer opened",
+        "delivered", "rolled back", "redelivered", "delivered", "rolled back", "redelivered",
+        "accepted", "dead-lettered", "disconnected",
+    ]  # fmt: skip
+    dead = sievemq_namespace.journal[-2]
+    assert (dead.where, dead.detail) == ("queue:orders", "reason: attempts, after 2 failed attempts")
+    assert dead.message_id.startswith("ID:")
+    sievemq_namespace.assert_nothing_lost()
+
+
+def test_expired_and_removed_messages_are_lost(sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock) -> None:  # type: ignore[no-untyped-def]
+    sievemq.create_producer().set_time_to_live(1_000).send(ORDERS, "short")
+    sievemq_clock.advance(seconds=2)
+    assert kinds(sievemq_namespace)[-1] == "expired"
+    sievemq_namespace.assert_nothing_lost(allow_expired=True)
+    with pytest.raises(AssertionError, match=r"1 messages are lost .*\n  expired: queue:orders .* 'short'"):
+        sievemq_namespace.assert_nothing_lost()
+    sievemq.create_producer().send(ORDERS, "purged")
+    sievemq_namespace.queue("orders").purge()
+    with pytest.raises(AssertionError, match="removed: queue:orders .* 'purged'"):
+        sievemq_namespace.assert_nothing_lost(allow_expired=True)
+
+
+def test_nothing_lost_waits_for_acknowledgements(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
+    sievemq.create_producer().send(ORDERS, "x")
+    assert sievemq.create_consumer(ORDERS).receive(1_000) is not None
+    sievemq_namespace.assert_nothing_lost(within=SOON)
+    assert kinds(sievemq_namespace)[-1] == "acknowledged"
+
+
+def test_excerpt_explains_why_nothing_came(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
+    consumer = sievemq.create_consumer(ORDERS, "region = 'EU' AND amount > 100")
+    producer = sievemq.create_producer()
+    producer.set_property("region", "EU").set_property("amount", 90).send(ORDERS, "too small")
+    producer.clear_properties().set_property("region", "US").send(ORDERS, "too far")
+    assert consumer.receive_no_wait() is None
+    text = sievemq_namespace.excerpt()
+    assert "never delivered: 2" in text
+    assert "amount > 100 is FALSE (amount is 90 (int))" in text
+    assert "region = 'EU' is FALSE (region is 'US'); amount > 100 is UNKNOWN (amount is missing)" in text
+    assert "wants \"region = 'EU' AND amount > 100\"" in text
+
+
+def test_excerpt_explains_a_selector_that_came_later(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
+    sievemq.create_producer().set_property("n", 1).send(ORDERS, "x")
+    sievemq.create_consumer(ORDERS, "n = 2").close()
+    text = sievemq_namespace.excerpt()
+    assert 'wants "n = 2": n = 2 is FALSE (n is 1 (int))' in text
+    assert "consumer closed" in text
+
+
+def test_excerpt_says_that_nobody_asked(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
+    sievemq.create_producer().send(ORDERS, "x")
+    assert "nobody asked for it" in sievemq_namespace.excerpt()
+
+
+def test_excerpt_shows_what_was_never_acknowledged(sievemq_namespace: TestNamespace) -> None:
+    with ConnectionFactory(sievemq_namespace.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
+        context.create_producer().send(ORDERS, MapMessage({"a": 1}))
+        assert context.create_consumer(ORDERS).receive(1_000) is not None
+        text = sievemq_namespace.excerpt()
+    assert "delivered and never acknowledged: 1" in text
+    assert "bytes of map" in text
+    assert "with 1 messages unacknowledged" not in text
+    assert "disconnected" in sievemq_namespace.excerpt()
+
+
+def test_topic_says_who_did_not_want_it(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
+    sievemq.create_producer().send(Topic("prices"), "too early")
+    sievemq.create_consumer(Topic("prices"), "symbol = 'ACME'")
+    sievemq.create_consumer(Topic("prices"))
+    sievemq.create_producer().set_property("symbol", "INIT").send(Topic("prices"), "9")
+    first, second = sievemq_namespace._journal().of("not matched")
+    assert first.detail == "nobody is subscribed"
+    assert second.detail == "by 1 of 2 subscriptions"
+    assert "no to \"symbol = 'ACME'\": symbol = 'ACME' is FALSE (symbol is 'INIT')" in sievemq_namespace.excerpt()
+
+
+def test_not_of_something_true_is_explained(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
+    sievemq.create_consumer(ORDERS, "NOT (urgent = TRUE)")
+    sievemq.create_producer().set_property("urgent", True).send(ORDERS, "x")
+    assert "urgent = TRUE is TRUE (urgent is TRUE (boolean))" in sievemq_namespace.excerpt()
+
+
+def test_refused_consumer_is_in_the_journal(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
+    with pytest.raises(InvalidSelectorRuntimeException):
+        sievemq.create_consumer(ORDERS, "a == 1")
+    sievemq_namespace.faults.refuse("open_consumer", text="not now")
+    with pytest.raises(Exception, match="not now"):
+        sievemq.create_consumer(ORDERS)
+    assert "fault" in kinds(sievemq_namespace)
+
+
+def test_a_faulty_send_is_explained(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
+    with sievemq_namespace.faults.refuse("send", text="the disk is full"), pytest.raises(Exception, match="disk"):
+        sievemq.create_producer().send(ORDERS, "x")
+    assert "the disk is full (RESOURCE_ALLOCATION)" in sievemq_namespace.excerpt()
+
+
+def test_the_journal_is_bounded() -> None:
+    with TestBroker(journal_events=20) as broker:
+        with ConnectionFactory(broker.url).create_context() as context:
+            for number in range(50):
+                context.create_producer().send(ORDERS, str(number))
+        assert len(broker.journal) == 20
+        assert "older ones were forgotten" in broker.excerpt()
+        with pytest.raises(AssertionError, match="the journal has forgotten its"):
+            broker.queue("orders").assert_received(count=50)
+        journal: Journal = broker.call(lambda _: broker._watch.recorder.of("default"))
+        assert len(journal.fates) <= 20
+        assert journal.fates_dropped >= 30
+        assert broker.queue("orders").depth == 50  # the messages themselves are all there
+
+
+def test_excerpt_shows_the_end_only(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
+    for _ in range(30):
+        sievemq.create_producer().send(ORDERS, "x")
+    assert "61 events, the last 40 of them (--sievemq-trace shows all)" in sievemq_namespace.excerpt()
+    assert sievemq_namespace.excerpt(None).count(" accepted ") == 30
+    assert "and 20 more" in sievemq_namespace.excerpt()
+
+
+def test_a_plain_embedded_broker_has_no_journal_and_pays_nothing_for_it() -> None:
+    from sievemq_broker import EmbeddedBroker
+    from sievemq_broker.session.commands import HANDLERS
+    from sievemq_broker.session.connection import BrokerConnection
+
+    with EmbeddedBroker() as broker:
+        assert broker.call(lambda b: b.observer) is None
+    assert BrokerConnection.handlers is HANDLERS

@@ -1,0 +1,127 @@
+"""Namespaces: apart from each other, listed, reset, dropped; brokers apart from each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from sievemq import ConnectionFactory, JMSContext, Queue, Topic
+from sievemq_testing import TestBroker, TestNamespace
+
+ORDERS = Queue("orders")
+
+
+def test_made_at_first_use_listed_and_dropped(sievemq_broker: TestBroker) -> None:
+    here = sievemq_broker.namespace("made-here")
+    assert "made-here" not in sievemq_broker.namespaces
+    with ConnectionFactory(here.url).create_context() as context:
+        context.create_producer().send(ORDERS, "x")
+        assert "made-here" in sievemq_broker.namespaces
+    here.drop()
+    assert "made-here" not in sievemq_broker.namespaces
+    assert here.queue("orders").messages() == []
+    assert here.journal == []
+
+
+def test_apart_from_each_other(sievemq_broker: TestBroker, sievemq_namespace: TestNamespace) -> None:
+    other = sievemq_broker.namespace("other")
+    with ConnectionFactory(sievemq_namespace.url).create_context() as context:
+        context.create_producer().send(ORDERS, "x")
+    assert sievemq_namespace.queue("orders").depth == 1
+    assert other.queue("orders").depth == 0
+    assert all(event.kind != "sent" for event in other.journal)
+    other.drop()
+
+
+def test_dropping_cuts_its_connections_and_no_others(
+    sievemq_broker: TestBroker, sievemq_namespace: TestNamespace
+) -> None:
+    doomed = sievemq_broker.namespace("doomed")
+    with ConnectionFactory(sievemq_namespace.url).create_context() as stays:
+        lost = ConnectionFactory(doomed.url, client_id="c").create_context()
+        doomed.drop()
+        stays.create_producer().send(ORDERS, "x")
+        # The client id is free at once, although the old client may not know yet.
+        ConnectionFactory(doomed.url, client_id="c").create_context().close()
+        lost.close()
+    doomed.drop()
+
+
+def test_reset_forgets_messages_subscriptions_journal_and_faults_but_no_consumer(
+    sievemq_namespace: TestNamespace,
+) -> None:
+    factory = ConnectionFactory(sievemq_namespace.url)
+    with factory.create_context() as context:
+        context.create_shared_durable_consumer(Topic("prices"), "audit").close()
+        context.create_producer().send(ORDERS, "waits")
+        context.create_producer().set_delivery_delay(60_000).send(ORDERS, "later")
+        sievemq_namespace.faults.refuse("send")
+        consumer = context.create_consumer(ORDERS, "n = 1")
+        sievemq_namespace.reset()
+        assert sievemq_namespace.journal == []
+        assert sievemq_namespace.topic("prices").subscriptions == []
+        sievemq_namespace.queue("orders").assert_empty()
+        context.create_producer().set_property("n", 1).send(ORDERS, "new")
+        assert consumer.receive_body(str, 1_000) == "new"
+
+
+@pytest.mark.parametrize("settle", ["acknowledge", "recover", "close"])
+def test_reset_forgets_what_a_consumer_holds(sievemq_namespace: TestNamespace, settle: str) -> None:
+    queue = sievemq_namespace.queue("orders")
+    with ConnectionFactory(sievemq_namespace.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
+        for text in ("one", "two", "three"):
+            context.create_producer().send(ORDERS, text)
+        consumer = context.create_consumer(ORDERS)
+        assert consumer.receive(1_000) is not None
+        sievemq_namespace.reset()
+        queue.assert_empty()
+        context.create_producer().send(ORDERS, "new")
+        if settle == "acknowledge":
+            context.acknowledge()
+        elif settle == "recover":
+            context.recover()
+    assert [m.get_body(str) for m in queue.messages()] == ["new"]
+
+
+def test_state_of_two_brokers_never_mixes() -> None:
+    with TestBroker() as one, TestBroker() as two:
+        assert one.port != two.port
+        with ConnectionFactory(one.url).create_context() as context:
+            context.create_producer().send(ORDERS, "x")
+        one.clock.advance(seconds=3600)
+        assert (one.queue("orders").depth, two.queue("orders").depth) == (1, 0)
+        assert one.journal
+        assert not two.journal
+        assert one.clock.now() > two.clock.now()
+        two.faults.refuse("send")
+        with ConnectionFactory(one.url).create_context() as context:
+            context.create_producer().send(ORDERS, "y")
+
+
+def test_broker_can_be_used_by_itself_and_again() -> None:
+    broker = TestBroker()
+    for _ in range(3):
+        with broker:
+            assert broker.namespaces == ["default"] or broker.namespaces == []
+    with pytest.raises(RuntimeError, match="does not run"):
+        broker.queue("orders").messages()
+
+
+def test_wait_until_idle_returns_when_nothing_moves(sievemq_broker: TestBroker, sievemq_namespace: TestNamespace) -> None:
+    with ConnectionFactory(sievemq_namespace.url).create_context() as context:
+        producer = context.create_producer()
+        for number in range(3_000):
+            producer.set_property("n", number).send(ORDERS, "x")
+        consumer = context.create_consumer(ORDERS, "n >= 2999")  # looked for behind 2,999 others
+        sievemq_namespace.wait_until_idle()
+        assert sievemq_broker.call(lambda broker: not broker.work(0, 1))
+        assert consumer.receive(1_000) is not None
+
+
+def test_wait_until_idle_gives_up(sievemq_broker: TestBroker, sievemq_namespace: TestNamespace) -> None:
+    with ConnectionFactory(sievemq_namespace.url).create_context() as context:
+        context.create_producer().send(ORDERS, "x")
+        with sievemq_namespace.faults.pause_connections():
+            sievemq_namespace.queue("orders").configure(max_attempts=3)
+            sievemq_broker.on_server(lambda server: [c.answer(0) for c in server.services.connections.values()])
+            with pytest.raises(AssertionError, match="still busy"):
+                sievemq_broker.wait_until_idle(0.05)

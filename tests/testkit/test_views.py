@@ -1,0 +1,296 @@
+"""What a test sees of a broker, and the assertions that read like the requirement."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from sievemq import (
+    ConnectionFactory,
+    DeliveryMode,
+    InvalidSelectorException,
+    JMSContext,
+    Queue,
+    TextMessage,
+    Topic,
+)
+from sievemq_testing import TestBroker, TestNamespace
+
+SOON = 2.0
+ORDERS = Queue("orders")
+
+
+@pytest.fixture
+def broker(sievemq_broker: TestBroker) -> TestBroker:
+    return sievemq_broker
+
+
+@pytest.fixture
+def namespace(sievemq_namespace: TestNamespace) -> TestNamespace:
+    return sievemq_namespace
+
+
+@pytest.fixture
+def context(sievemq: JMSContext) -> Iterator[JMSContext]:
+    return sievemq  # type: ignore[return-value]
+
+
+def send(context: JMSContext, text: str, destination: Queue | Topic = ORDERS, **properties: object) -> None:
+    producer = context.create_producer()
+    for name, value in properties.items():
+        producer.set_property(name, value)
+    producer.send(destination, text)
+
+
+def test_a_queue_that_does_not_exist_is_empty(namespace: TestNamespace) -> None:
+    queue = namespace.queue("orders")
+    assert queue.messages() == []
+    assert (queue.depth, queue.in_flight, queue.acknowledged, queue.expired) == (0, 0, 0, 0)
+    assert queue.consumers == []
+    assert queue.dead_letters() == []
+    assert queue.scheduled() == []
+    assert queue.purge() == 0
+    queue.assert_empty()
+    assert namespace.destinations == []
+
+
+def test_messages_are_in_the_order_of_delivery_and_chosen_by_selector(
+    namespace: TestNamespace, context: JMSContext
+) -> None:
+    send(context, "a", region="EU")
+    context.create_producer().set_priority(9).send(ORDERS, "b")
+    send(context, "c", region="EU")
+    queue = namespace.queue("orders")
+    assert [m.get_body(str) for m in queue.messages()] == ["b", "a", "c"]
+    assert [m.get_body(str) for m in queue.messages("region = 'EU'")] == ["a", "c"]
+    assert queue.depth == 3
+    assert namespace.destinations == ["queue:orders"]
+    with pytest.raises(InvalidSelectorException):
+        queue.messages("region == 'EU'")
+
+
+def test_a_long_queue_is_shown_whole(namespace: TestNamespace, context: JMSContext) -> None:
+    producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+    for number in range(2_500):
+        producer.set_property("even", number % 2 == 0).send(ORDERS, str(number))
+    queue = namespace.queue("orders")
+    queue.assert_received(count=2_500, within=SOON)
+    assert [m.get_body(str) for m in queue.messages()] == [str(number) for number in range(2_500)]
+    assert len(queue.messages("even")) == 1_250
+
+
+def test_consumers_and_what_they_hold(broker: TestBroker, namespace: TestNamespace) -> None:
+    factory = ConnectionFactory(namespace.url, client_id="till 1")
+    with factory.create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
+        send(context, "one", region="EU")
+        consumer = context.create_consumer(ORDERS, "region = 'EU'")
+        assert consumer.receive_body(str, 1_000) == "one"
+        queue = namespace.queue("orders")
+        assert queue.in_flight == 1
+        assert queue.depth == 0
+        (seen,) = queue.consumers
+        assert (seen.selector, seen.client_id, seen.unacknowledged) == ("region = 'EU'", "till 1", 1)
+        with pytest.raises(AssertionError, match="1 are in flight"):
+            queue.assert_empty()
+        context.acknowledge()
+        queue.assert_empty()
+        assert queue.acknowledged == 1
+    assert queue.consumers == []
+
+
+def test_assert_received_counts_arrivals_whatever_became_of_them(
+    namespace: TestNamespace, context: JMSContext
+) -> None:
+    queue = namespace.queue("orders")
+    for region in ("EU", "US", "EU"):
+        send(context, region, region=region)
+    assert context.create_consumer(ORDERS).receive_body(str, 1_000) == "EU"
+    assert [m.get_body(str) for m in queue.assert_received()] == ["EU", "US", "EU"]
+    queue.assert_received(count=3)
+    assert len(queue.assert_received("region = 'EU'", count=2)) == 2
+    queue.assert_received("region = 'JP'", count=0)
+    assert queue.assert_received("region = 'US'")[0].properties["region"] == "US"
+
+
+def test_assert_received_says_what_did_come_and_why_it_does_not_match(
+    namespace: TestNamespace, context: JMSContext
+) -> None:
+    send(context, "an order", region="US")
+    with pytest.raises(AssertionError) as caught:
+        namespace.queue("orders").assert_received("region = 'EU'", count=1)
+    text = str(caught.value)
+    assert "queue:orders: 1 message should have been received that match \"region = 'EU'\"; none were" in text
+    assert "region='US' 'an order': region = 'EU' is FALSE (region is 'US')" in text
+
+
+def test_assert_received_fails_for_too_many_and_for_none(namespace: TestNamespace, context: JMSContext) -> None:
+    queue = namespace.queue("orders")
+    with pytest.raises(AssertionError, match=r"at least 1 message should have been received; none were"):
+        queue.assert_received()
+    send(context, "one")
+    send(context, "two")
+    with pytest.raises(AssertionError, match=r"1 message should have been received; 2 were"):
+        queue.assert_received(count=1)
+
+
+def test_within_waits_for_what_comes_later(namespace: TestNamespace) -> None:
+    ready = threading.Event()
+
+    def later() -> None:
+        ready.wait()
+        with ConnectionFactory(namespace.url).create_context() as context:
+            send(context, "late")
+            assert context.create_consumer(ORDERS).receive_body(str, 1_000) == "late"
+
+    thread = threading.Thread(target=later)
+    thread.start()
+    ready.set()
+    namespace.queue("orders").assert_received(count=1, within=SOON)
+    namespace.queue("orders").assert_consumed(count=1, within=SOON)
+    namespace.queue("orders").assert_empty(within=SOON)
+    thread.join()
+
+
+def test_within_that_is_not_enough_fails(namespace: TestNamespace) -> None:
+    with pytest.raises(AssertionError, match=r"within 0\.01 s; none were"):
+        namespace.queue("orders").assert_consumed(within=0.01)
+
+
+def test_what_wait_for_looks_at_may_fail(broker: TestBroker) -> None:
+    def look(_: object) -> bool:
+        if look.calls:  # type: ignore[attr-defined]
+            raise ZeroDivisionError
+        look.calls += 1  # type: ignore[attr-defined]
+        return False
+
+    look.calls = 0  # type: ignore[attr-defined]
+    with pytest.raises(ZeroDivisionError):
+        broker.wait_for(look, SOON)
+
+
+async def test_on_a_running_loop_waiting_needs_a_thread(
+    namespace: TestNamespace, sievemq_aio: object
+) -> None:
+    queue = namespace.queue("orders")
+    with pytest.raises(RuntimeError, match=r"asyncio\.to_thread"):
+        queue.assert_received(within=SOON)
+    waiting = asyncio.create_task(asyncio.to_thread(queue.assert_received, count=1, within=SOON))
+    async with sievemq_aio() as context:  # type: ignore[operator]
+        await context.create_producer().send(ORDERS, "hello")
+    (message,) = await waiting
+    assert message.get_body(str) == "hello"
+    queue.assert_received(count=1, within=SOON)  # it is so: no wait, so no error
+
+
+def test_dead_letters_with_reason_and_selector(namespace: TestNamespace) -> None:
+    queue = namespace.queue("orders")
+    queue.configure(max_attempts=2)
+    with ConnectionFactory(namespace.url).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        send(context, "bad", kind="broken")
+        context.commit()
+        consumer = context.create_consumer(ORDERS)
+        for _ in range(2):
+            assert consumer.receive(1_000) is not None
+            context.rollback()
+        (letter,) = queue.assert_dead_letters(count=1, reason="attempts")
+        assert letter.get_body(str) == "bad"
+        assert letter.properties["JMS_SieveMQ_DeadLetterAttempts"] == 2
+        assert queue.dead_letters("kind = 'broken'")
+        queue.assert_dead_letters("kind = 'fine'", count=0)
+        with pytest.raises(AssertionError, match=r"there should be 1 dead letter with the reason 'expired'; .* none"):
+            queue.assert_dead_letters(count=1, reason="expired")
+        with pytest.raises(AssertionError, match="2 dead letters"):
+            queue.assert_dead_letters(count=2)
+        assert [m.get_body(str) for m in namespace.queue("DLQ.orders").dead_letters()] == ["bad"]
+
+
+def test_dead_letters_of_another_queue_are_not_this_ones(namespace: TestNamespace, context: JMSContext) -> None:
+    send(context, "put here by hand", destination=Queue("DLQ.orders"))
+    assert namespace.queue("orders").dead_letters() == []
+
+
+def test_pause_and_resume(namespace: TestNamespace, context: JMSContext) -> None:
+    queue = namespace.queue("orders")
+    queue.pause()
+    send(context, "one")
+    consumer = context.create_consumer(ORDERS)
+    assert consumer.receive_no_wait() is None
+    queue.resume()
+    assert consumer.receive_body(str, 1_000) == "one"
+
+
+def test_scheduled_messages_are_shown_apart(
+    namespace: TestNamespace, context: JMSContext, sievemq_clock: object
+) -> None:
+    context.create_producer().set_delivery_delay(60_000).send(ORDERS, "later")
+    queue = namespace.queue("orders")
+    assert (queue.depth, len(queue.scheduled()), len(queue.scheduled("TRUE"))) == (0, 1, 1)
+    with pytest.raises(AssertionError, match="1 are scheduled"):
+        queue.assert_empty()
+    sievemq_clock.advance(seconds=60)  # type: ignore[attr-defined]
+    assert (queue.depth, queue.scheduled()) == (1, [])
+    assert queue.purge() == 1
+
+
+def test_topics(namespace: TestNamespace, context: JMSContext) -> None:
+    prices = namespace.topic("prices")
+    assert prices.subscriptions == []
+    consumer = context.create_consumer(Topic("prices"), "symbol = 'ACME'")
+    shared = context.create_shared_consumer(Topic("prices"), "audit")
+    send(context, "9", Topic("prices"), symbol="ACME")
+    send(context, "8", Topic("prices"), symbol="INIT")
+    assert consumer.receive_body(str, 1_000) == "9"
+    assert shared.receive_body(str, 1_000) == "9"
+    assert [(s["name"], s["selector"], s["consumers"]) for s in prices.subscriptions] == [
+        (None, "symbol = 'ACME'", 1),
+        ("audit", None, 1),
+    ]
+    prices.assert_received(count=2)
+    prices.assert_received("symbol = 'INIT'", count=1)
+    prices.assert_consumed(count=1, within=SOON)
+
+
+def test_configure_a_topic_reaches_its_subscriptions(namespace: TestNamespace, context: JMSContext) -> None:
+    context.create_shared_durable_consumer(Topic("prices"), "audit")
+    policy = namespace.topic("prices").configure(max_messages=1)
+    assert policy.max_messages == 1
+    with ConnectionFactory(namespace.url).create_context() as other:
+        subscriptions = namespace.topic("prices").subscriptions
+        assert subscriptions[0]["durable"]
+        assert other is not None
+
+
+def test_names_with_the_wrong_kind_are_refused(namespace: TestNamespace) -> None:
+    with pytest.raises(ValueError, match=r"\.topic\(\)"):
+        namespace.queue("topic:prices")
+    with pytest.raises(ValueError, match=r"\.queue\(\)"):
+        namespace.topic("queue:orders")
+    assert namespace.topic("topic:prices").name == namespace.topic("prices").name
+    assert namespace.queue("queue:orders").name == namespace.queue("orders").name
+    assert "orders" in repr(namespace.queue("orders"))
+
+
+def test_policies_are_given_to_the_broker() -> None:
+    with (
+        TestBroker(policies={"queue:orders": {"max_attempts": 1}}) as broker,
+        ConnectionFactory(broker.url).create_context(JMSContext.SESSION_TRANSACTED) as context,
+    ):
+        send(context, "bad")
+        context.commit()
+        assert context.create_consumer(ORDERS).receive(1_000) is not None
+        context.rollback()
+        broker.queue("orders").assert_dead_letters(count=1)
+        broker.topic("prices").assert_received(count=0)
+        assert broker.namespace("default").queue("orders").depth == broker.queue("orders").depth == 0
+
+
+def test_message_shown_is_a_message(namespace: TestNamespace, context: JMSContext) -> None:
+    sent = TextMessage("x", properties={"n": 1})
+    context.create_producer().send(ORDERS, sent)
+    (seen,) = namespace.queue("orders").messages()
+    assert seen.get_jms_message_id() == sent.get_jms_message_id()
+    assert seen.get_jms_destination() == ORDERS
+    assert seen.get_int_property("n") == 1
