@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from sievemq_broker import EmbeddedBroker
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -61,6 +65,26 @@ def test_every_program_runs_and_prints_what_is_shown(program: str, printed: str 
     assert result.returncode == 0, result.stdout + result.stderr
     if printed is not None:
         assert result.stdout == printed
+
+
+def test_the_shell_commands_work_one_after_another() -> None:
+    (commands,) = [block.text for block in BLOCKS if block.language == "sh" and block.text.startswith("sievemq ")]
+    program = Path(sys.executable).with_name("sievemq")
+    printed = []
+    with EmbeddedBroker() as broker:
+        for line in commands.splitlines():
+            words = shlex.split(line)
+            result = subprocess.run(
+                [str(program), *words[1:]],
+                env={**os.environ, "SIEVEMQ_URL": broker.url},
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert result.returncode == 0, result.stderr
+            printed.append(result.stdout)
+    assert printed[-1] == "an order\n"
 
 
 def test_a_quick_start_program_is_short() -> None:
