@@ -6,7 +6,14 @@ from typing import NoReturn
 
 from sievemq.exceptions import from_core
 from sievemq.messages import adopt
-from sievemq_core.selector import CompiledSelector, SelectorError, SelectorWarning, compile_selector
+from sievemq_core.selector import (
+    CompiledSelector,
+    Explanation,
+    PortabilityNote,
+    SelectorError,
+    SelectorWarning,
+    compile_selector,
+)
 
 __all__ = ["Selector"]
 
@@ -96,6 +103,42 @@ class Selector:
         compiled = self._compiled
         ours = adopt(message)
         return True if compiled is None else compiled.evaluate(ours._property_values(), ours._fields)
+
+    def explain(self, message: object) -> Explanation:
+        """Why the message does or does not match: every condition with its value and the reason for it.
+
+        Args:
+            message: as for :meth:`matches`.
+
+        Returns:
+            A tree; ``str()`` is a table for people, ``as_dict()`` plain data.
+
+        Raises:
+            MessageFormatException: it is no message.
+
+        >>> from sievemq import Message
+        >>> print(Selector("region = 'EU' AND weight > 5").explain(Message(properties={"region": "EU"})))
+        UNKNOWN region = 'EU' AND weight > 5  a part is UNKNOWN and none is FALSE
+        TRUE      region = 'EU'               region is 'EU'
+        UNKNOWN   weight > 5                  weight is absent
+        """
+        compiled = self._compiled
+        ours = adopt(message)
+        if compiled is None:
+            return Explanation.of_nothing()
+        return compiled.explain(ours._property_values(), ours._fields)
+
+    def portability(self) -> tuple[PortabilityNote, ...]:
+        """Where ActiveMQ Classic, Artemis, RabbitMQ, IBM MQ or Qpid Broker-J would refuse this selector or answer
+        differently, why, and what to write that all of them understand alike; from left to right.
+
+        >>> for note in Selector("NOT size <> 5").portability():
+        ...     print(note.providers[0], note.rewrite)
+        ActiveMQ Classic NOT (size <> 5)
+        IBM MQ None
+        ActiveMQ Classic (size < 5 OR size > 5)
+        """
+        return () if self._compiled is None else self._compiled.portability()
 
     def __str__(self) -> str:
         return self._text

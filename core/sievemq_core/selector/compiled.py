@@ -18,7 +18,7 @@ from sievemq_core.selector.lexer import WHITE_SPACE
 from sievemq_core.selector.names import Headers
 from sievemq_core.selector.parser import parse
 from sievemq_core.selector.plan import Test, make_plan
-from sievemq_core.selector.portability import portability
+from sievemq_core.selector.portability import PortabilityNote, portability
 from sievemq_core.selector.printer import canonical
 from sievemq_core.selector.source import SelectorError, SelectorWarning
 from sievemq_core.selector.to_python import Matcher, make_function, make_source
@@ -79,9 +79,9 @@ class CompiledSelector:
         """
         return explain(self.ast, self.dialect, properties, headers)
 
-    def portability(self) -> tuple[SelectorWarning, ...]:
-        """Where another provider, or another dialect, may give another answer; from left to right."""
-        return portability(self.ast, self.text)
+    def portability(self) -> tuple[PortabilityNote, ...]:
+        """Where another provider would refuse the selector or answer differently; from left to right."""
+        return portability(self.ast, self.text, self.dialect)
 
     def __str__(self) -> str:
         return self.text
