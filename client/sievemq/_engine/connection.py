@@ -86,6 +86,7 @@ class ClientConnection:
         self._used = options.client_id is not None
         self._opened: Completion[None] = Completion()
         self._pending: dict[int, Completion[Any]] = {}
+        self._goodbye = 0  # request number of GOODBYE, once it is said
         self._next_request = itertools.count(1).__next__
         self._next_session = itertools.count(1).__next__
         self.next_consumer: Callable[[], int] = itertools.count(1).__next__
@@ -371,7 +372,7 @@ class ClientConnection:
         self._pack_acknowledgements()  # D-26: sends and acknowledgements go first
         self._gather()
         handed = tuple(field for session in self.sessions.values() for field in session.handed())
-        number = self._next_request()
+        self._goodbye = number = self._next_request()
         self._pending[number] = done
         self._wire.send(Command.GOODBYE, number, handed)
         self.closing = True
@@ -394,6 +395,9 @@ class ClientConnection:
         completion: Completion[Any] = Completion()
         if self.failure is not None:
             completion.fail(self.failure)
+            return completion
+        if self.closing or self.closed:
+            completion.fail(IllegalStateException("the connection is closed"))
             return completion
         if self.unsettled:
             self._pack_acknowledgements()
@@ -615,11 +619,11 @@ class ClientConnection:
             session.mark_closed()
             session.fail_sends(error)
         pending, self._pending = self._pending, {}
-        for number in sorted(pending):
-            if self.closing and number == max(pending):
-                pending[number].succeed(None)  # GOODBYE is the last request there is
+        for number, completion in pending.items():
+            if number == self._goodbye:
+                completion.succeed(None)
             else:
-                pending[number].fail(error)
+                completion.fail(error)
         self._routes.clear()
         self._consumers.clear()
         self.sessions.clear()

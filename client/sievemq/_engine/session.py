@@ -175,7 +175,7 @@ class EngineSession:
         self.consumers.pop(consumer.id, None)
         connection = self.connection
         connection.forget_consumer(consumer)
-        if connection.failure is not None or consumer.gone is not None or connection.closed:
+        if consumer.gone is not None or connection.failure is not None or connection.closing or connection.closed:
             done: Completion[Any] = Completion()
             done.succeed(None)
             return done
@@ -416,7 +416,7 @@ class EngineSession:
         """
         self.mark_closed()
         connection = self.connection
-        if connection.failure is not None or connection.closed:
+        if connection.failure is not None or connection.closing or connection.closed:
             connection.forget_session(self)
             return _nothing_to_do()
         completion = connection.request(Command.CLOSE_SESSION, self.id, self.handed())

@@ -20,7 +20,7 @@ _Call = tuple[Callable[..., Any], tuple[Any, ...]]
 class CompletionCalls:
     """The queue of calls of one session, and its thread, which ends when it is idle for a while."""
 
-    __slots__ = ("_changed", "_ident", "_open", "_waiting")
+    __slots__ = ("_changed", "_ident", "_waiting", "pending")
 
     #: Seconds an idle thread waits for more.
     IDLE = 5.0
@@ -28,18 +28,18 @@ class CompletionCalls:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._waiting: deque[_Call] = deque()
-        self._open = 0  # sends whose callback has not returned
+        self.pending = 0  # sends whose callback has not returned
         self._ident: int | None = None
 
     def begin(self) -> None:
         """An asynchronous send was made; :meth:`add` follows once its fate is known, or :meth:`cancel`."""
         with self._changed:
-            self._open += 1
+            self.pending += 1
 
     def cancel(self) -> None:
         """The send call raised: no callback (CPL-03)."""
         with self._changed:
-            self._open -= 1
+            self.pending -= 1
             self._changed.notify_all()
 
     def add(self, callback: Callable[..., Any], message: Message, *more: Any) -> None:
@@ -59,7 +59,7 @@ class CompletionCalls:
     def wait(self) -> None:
         """Return once every callback of the sends made so far has returned (CPL-09, CPL-10)."""
         with self._changed:
-            while self._open:
+            while self.pending:
                 self._changed.wait()
 
     def _run(self) -> None:
@@ -79,5 +79,5 @@ class CompletionCalls:
                 _log.exception("a completion listener raised")
             finally:
                 with self._changed:
-                    self._open -= 1
+                    self.pending -= 1
                     self._changed.notify_all()

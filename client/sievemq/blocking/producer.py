@@ -217,8 +217,7 @@ class MessageProducer:
         session = self._session
         if session._calls.mine:
             raise IllegalStateException("a producer cannot be closed in a completion callback that it would wait for")
-        if not session._engine.closed:
-            session._calls.wait()
+        session._settle_sends()
         self._engine.closed = True
 
 

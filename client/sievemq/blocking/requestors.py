@@ -42,12 +42,13 @@ class _Requestor:
             JMSException: closed (REQ-05); whatever the send raises.
         """
         self._session._engine.check_open()
-        # What is left of an earlier request is none of this one's (REQ-04).
-        while self._consumer.receive_no_wait() is not None:
-            pass
+        self._forget_late_replies()
         message.set_jms_reply_to(self._reply_to)
         self._producer.send(message)
         return self._consumer.receive()
+
+    def _forget_late_replies(self) -> None:
+        """Drop what is left of an earlier request."""
 
     def close(self) -> None:
         """Close the session it was given, and delete the temporary destination (REQ-03). Idempotent."""
@@ -94,6 +95,10 @@ class TopicRequestor(_Requestor):
         if topic is None or not isinstance(destination := destination_for(topic), Topic):
             raise InvalidDestinationException(f"a TopicRequestor needs a topic, not {topic!r}")
         super().__init__(session, destination, session.create_temporary_topic())
+
+    def _forget_late_replies(self) -> None:
+        while self._consumer.receive_no_wait() is not None:  # REQ-04
+            pass
 
 
 def _check_session(session: Session) -> None:

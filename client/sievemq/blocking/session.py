@@ -375,9 +375,13 @@ class Session:
         self._guard.release()
 
     def _settle_sends(self) -> None:
-        """Wait for the sends made so far and for the callbacks of the asynchronous ones (CPL-09, CPL-10)."""
-        self._transport.ask(self._engine.sends_settled)
-        self._calls.wait()
+        """Wait for the callbacks of the asynchronous sends made so far (CPL-09, CPL-10).
+
+        The others need no wait: what comes next on the connection comes behind them.
+        """
+        if self._calls.pending:
+            self._transport.flush()
+            self._calls.wait()
 
     # -- closing ------------------------------------------------------------------------------------------------------
 

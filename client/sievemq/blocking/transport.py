@@ -73,6 +73,7 @@ class Transport:
         "_wake_in",
         "_wake_out",
         "_watching_writes",
+        "_wrote",
         "asleep",
         "lock",
         "written_at",
@@ -87,6 +88,7 @@ class Transport:
         self.lock = threading.Lock()
         self.asleep = False
         self.written_at = 0
+        self._wrote = 0.0
         self._backlog: deque[memoryview] = deque()  # written by the engine, not yet taken by the socket
         self._more = False  # TLS has decrypted more than was read; the selector does not see that
         self._stopping = False
@@ -144,6 +146,7 @@ class Transport:
         """Write what the engine has to say. The lock is held."""
         data = self._engine.data_to_send()
         self.written_at = wall_clock()
+        self._wrote = time.monotonic()
         if data:
             # The window of unconfirmed sends bounds what can gather here.
             self._backlog.append(memoryview(data))
@@ -162,7 +165,7 @@ class Transport:
 
     def nudge(self) -> None:
         """Something was queued while the I/O thread is asleep: see that it is written within a few milliseconds."""
-        if not self._wrote_within(2):
+        if time.monotonic() - self._wrote > 2 * _SEND_DELAY:
             self.flush()
         elif self.asleep:
             self.wake()
@@ -275,12 +278,11 @@ class Transport:
         if self._backlog:
             with self.lock:
                 self._push()
-        if (engine.outbox and not self._wrote_within(1)) or (engine.unsettled and not self._wrote_within(5)):
-            self.flush()
-
-    def _wrote_within(self, milliseconds: int) -> bool:
-        # The wall clock may be set back; then it is better to write too early than too late.
-        return 0 <= wall_clock() - self.written_at < milliseconds
+        if engine.outbox or engine.unsettled:
+            # By a clock that neither an administrator nor a test sets back or stops.
+            waited = time.monotonic() - self._wrote
+            if waited >= _ACKNOWLEDGE_DELAY or (engine.outbox and waited >= _SEND_DELAY):
+                self.flush()
 
     def _drain_wakes(self) -> None:
         try:

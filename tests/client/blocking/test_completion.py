@@ -250,11 +250,11 @@ def test_d_32_a_lost_connection_fails_async_sends_in_order(connect: Connect, que
     connection = connect()
     producer = connection.create_session().create_producer(queue)
     transport, listener = connection._transport, Completions()
-    transport.written_at = 2**62  # no send writes at once, and the I/O thread finds nothing overdue
     connection._engine.clock = lambda: 2**62
-    for number in range(3):
-        producer.send(TextMessage(str(number)), completion_listener=listener)
-    with transport.lock:
+    with transport.lock:  # nothing can be written
+        transport.written_at = 2**62  # and no send tries to
+        for number in range(3):
+            producer.send(TextMessage(str(number)), completion_listener=listener)
         connection._engine.lost(ConnectionResetError("cut"))
     transport.wake()
     heard = listener.wait(3)

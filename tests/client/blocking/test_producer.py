@@ -326,6 +326,20 @@ def test_a_lone_send_is_written_within_milliseconds(connect: Connect, queue: Que
         assert texts(consumer, 3) == [f"{burst}.{number}" for number in range(3)]
 
 
+def test_sends_leave_under_a_clock_that_stands_still(
+    connect: Connect, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests like to freeze the time; what is written when must not depend on it."""
+    monkeypatch.setattr("sievemq.blocking.transport.wall_clock", lambda: 1_700_000_000_000)
+    connection = connect()
+    connection._engine.clock = lambda: 1_700_000_000_000
+    session = connection.create_session()
+    producer, consumer = session.create_producer(queue), connect().create_session().create_consumer(queue)
+    for number in range(3):
+        producer.send(TextMessage(str(number)), delivery_mode=DeliveryMode.NON_PERSISTENT)
+        assert receive_text(consumer) == str(number)
+
+
 def test_large_messages(connection: Connection, session: Session, queue: Queue) -> None:
     producer, consumer = session.create_producer(queue), session.create_consumer(queue)
     body = "x" * (5 * 1024 * 1024)

@@ -326,3 +326,17 @@ def test_tmp_07_temporary_destinations_of_the_real_broker(world: World) -> None:
     world.result(engine.delete_temporary(address))
     with pytest.raises(InvalidDestinationException):
         world.result(engine.declare(address))
+
+
+def test_requests_behind_goodbye_fail_and_goodbye_succeeds(broker: FakeBroker) -> None:
+    """CLO-15: a session is closed by one thread while another closes the connection."""
+    session = broker.session()
+    consumer = broker.consumer(session)
+    closing = broker.engine.close()
+    assert session.close().done
+    assert consumer.close().done
+    late = broker.engine.request(Command.PING)
+    with pytest.raises(IllegalStateException):
+        late.result()
+    broker.engine.receive_eof()
+    closing.result()
