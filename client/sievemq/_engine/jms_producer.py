@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from sievemq._engine.producer import EngineProducer
 from sievemq.destinations import Destination
@@ -11,9 +11,12 @@ from sievemq.exceptions import JMSException, MessageFormatRuntimeException, runt
 from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, TextMessage, adopt
 from sievemq_core.message.values import PropertyValue
 
-__all__ = ["ProducerState"]
+__all__ = ["NO_HEADERS", "ProducerState"]
 
 R = TypeVar("R")
+
+#: What a message's fields are, this very object, as long as no header was set.
+NO_HEADERS: Final = Message()._fields
 
 
 class ProducerState:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any, Self
 
 from sievemq._engine import EngineProducer, ProducerState
+from sievemq._engine.jms_producer import NO_HEADERS
 from sievemq.blocking.listeners import completion_callbacks
 from sievemq.blocking.producer import Listener, send_message, wait_for_window
 from sievemq.blocking.session import Session
 from sievemq.blocking.transport import GATHER
 from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, runtime_twin
+from sievemq.messages import Message
 
 __all__ = ["JMSProducer"]
 
@@ -43,9 +45,12 @@ class JMSProducer(ProducerState):
         try:
             engine, session = self._engine, self._session
             state = engine.session
-            state.check_open()
-            to = engine.target(destination)
-            message = self._dress(message)
+            connection = state.connection
+            if state.closed or connection.closing or connection.failure is not None:
+                state.check_open()
+            to = destination if isinstance(destination, Destination) else engine.target(destination)
+            if not isinstance(message, Message) or self._values._properties or self._headers._fields is not NO_HEADERS:
+                message = self._dress(message)
             if self._async is not None:
                 send_message(session, engine, message, to, completion_callbacks(self._async))
                 return self
@@ -57,7 +62,6 @@ class JMSProducer(ProducerState):
             if completion is not None:
                 transport.wait_without_limit(completion)
                 return self
-            connection = state.connection
             if connection.sent_at != transport.written_at or connection.outbox_bytes >= GATHER:
                 transport.flush()
             elif transport.asleep:
