@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from sievemq_testing.faults import Faults
     from sievemq_testing.namespace import TestNamespace
 
-__all__: list[str] = []
+__all__ = ["watch"]
 
-_MISSING = "the fixtures of SieveMQ need the broker: pip install 'sievemq[test]' ({error})"
 _numbers = itertools.count(1)
 _seen = pytest.StashKey[list[Any]]()
 
@@ -78,7 +77,7 @@ def sievemq_broker_factory(request: pytest.FixtureRequest) -> Iterator[Callable[
     def make(**options: Any) -> TestBroker:
         broker = _make(**options).start()
         made.append(broker)
-        _watch(request.node, broker)
+        watch(request.node, broker)
         return broker
 
     yield make
@@ -93,7 +92,7 @@ def sievemq_namespace(request: pytest.FixtureRequest, sievemq_broker: TestBroker
     # Other runs may use the same broker, where there is a URL.
     run = f"{os.getpid():x}-" if _url(request.config) else ""
     namespace = sievemq_broker.namespace(f"test-{run}{worker}-{next(_numbers)}")
-    _watch(request.node, namespace)
+    watch(request.node, namespace)
     yield namespace
     namespace.drop()
 
@@ -154,10 +153,8 @@ def sievemq_faults(request: pytest.FixtureRequest, sievemq_namespace: TestNamesp
 
 
 def _make(**options: Any) -> TestBroker:
-    try:
-        from sievemq_testing.broker import TestBroker
-    except ModuleNotFoundError as error:
-        pytest.fail(_MISSING.format(error=error), pytrace=False)
+    from sievemq_testing.broker import TestBroker
+
     return TestBroker(**options)
 
 
@@ -170,7 +167,8 @@ def _needs_inside(what: str) -> None:
 # -- the journal of a failing test ------------------------------------------------------------------------------------
 
 
-def _watch(item: pytest.Item, watched: Any) -> None:
+def watch(item: pytest.Item, watched: Any) -> None:
+    """Show the journal of a broker or namespace should this test fail."""
     item.stash.setdefault(_seen, []).append(watched)
 
 

@@ -37,18 +37,25 @@ class BrokerTestCase(unittest.TestCase):
         cls.broker = TestBroker(**cls.broker_options).start()
         cls.addClassCleanup(cls.broker.stop)
 
-    def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
+    def run(self, result: Any = None) -> unittest.TestResult | None:
         """Run the test in a namespace of its own; unittest's own."""
         BrokerTestCase._number += 1
         self.namespace = self.broker.namespace(f"test-{BrokerTestCase._number}")
         self.url = self.namespace.url
-        before = 0 if result is None else len(result.failures) + len(result.errors)
-        try:
-            return super().run(result)
-        finally:
-            if result is not None and len(result.failures) + len(result.errors) > before:
-                sys.stderr.write(f"\nSieveMQ journal of {self.id()}\n{self.namespace.excerpt()}\n")
-            self.namespace.drop()
+        if isinstance(result, unittest.TestResult):
+            before = len(result.failures) + len(result.errors)
+            try:
+                return super().run(result)
+            finally:
+                if len(result.failures) + len(result.errors) > before:
+                    sys.stderr.write(f"\nSieveMQ journal of {self.id()}\n{self.namespace.excerpt()}\n")
+                self.namespace.drop()
+        if result is not None:  # pytest passes its own item, which reports the test later
+            from sievemq_testing.plugin import watch
+
+            watch(result, self.namespace)
+            result.addfinalizer(self.namespace.drop)
+        return super().run(result)
 
     def create_context(self, *arguments: Any, **keywords: Any) -> JMSContext:
         """A context in the test's namespace, closed after the test."""

@@ -64,7 +64,7 @@ def test_refuses_one_destination_only(faults: Faults, context: JMSContext) -> No
     faults.refuse("send", times=9, destination="queue:pay*", text="no")
     producer = context.create_producer()
     producer.send(ORDERS, "x")
-    with pytest.raises(ResourceAllocationRuntimeException, match="^no"):
+    with pytest.raises(ResourceAllocationRuntimeException, match=r"^no"):
         producer.send(Queue("payments"), "x")
     producer.send(Topic("payments"), "x")
 
@@ -104,9 +104,8 @@ def test_refused_send_dooms_its_transaction(
 
 
 def test_refuses_to_let_anybody_in(faults: Faults, factory: ConnectionFactory) -> None:
-    with faults.refuse("hello", error="AUTHENTICATION"):
-        with pytest.raises(JMSSecurityRuntimeException):
-            factory.create_context()
+    with faults.refuse("hello", error="AUTHENTICATION"), pytest.raises(JMSSecurityRuntimeException):
+        factory.create_context()
     factory.create_context().close()
 
 
@@ -148,9 +147,9 @@ def test_chance_is_repeatable(namespace: TestNamespace, factory: ConnectionFacto
 
 
 def test_mistakes_are_said(faults: Faults) -> None:
-    with pytest.raises(ValueError, match="'acknowledge' cannot be refused; one of .*commit.*send"):
+    with pytest.raises(ValueError, match=r"'acknowledge' cannot be refused; one of .*commit.*send"):
         faults.refuse("acknowledge")
-    with pytest.raises(ValueError, match="there is no error 'NOPE'; one of .*RESOURCE_ALLOCATION"):
+    with pytest.raises(ValueError, match=r"there is no error 'NOPE'; one of .*RESOURCE_ALLOCATION"):
         faults.refuse("send", error="NOPE")
     with pytest.raises(ValueError, match="no client says 'deliver'"):
         faults.drop_on("deliver")
@@ -210,7 +209,9 @@ def test_the_connection_fails_before_the_commit(
 
 
 @pytest.mark.parametrize("to_client", [True, False])
-def test_a_frame_cut_in_half(faults: Faults, namespace: TestNamespace, factory: ConnectionFactory, to_client: bool) -> None:
+def test_a_frame_cut_in_half(
+    faults: Faults, namespace: TestNamespace, factory: ConnectionFactory, to_client: bool
+) -> None:
     context = factory.create_context()
     failed = threading.Event()
     context.set_exception_listener(lambda error: failed.set())
@@ -223,9 +224,7 @@ def test_a_frame_cut_in_half(faults: Faults, namespace: TestNamespace, factory: 
     context.close()
 
 
-def test_a_network_that_stands_still_and_goes_on(
-    faults: Faults, namespace: TestNamespace, context: JMSContext
-) -> None:
+def test_a_network_that_stands_still_and_goes_on(faults: Faults, namespace: TestNamespace, context: JMSContext) -> None:
     producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
     with faults.pause_connections():
         producer.send(ORDERS, "x")  # does not wait for the broker
@@ -355,7 +354,7 @@ def test_kill_and_restart_on_the_same_port_with_persistent_messages() -> None:
         with ConnectionFactory(broker.url).create_context() as context:
             consumer = context.create_shared_durable_consumer(Topic("prices"), "audit")
             assert consumer.receive_body(str, 1_000) == "kept too"
-        with pytest.raises(AssertionError, match="removed: queue:orders .* 'gone'"):
+        with pytest.raises(AssertionError, match=r"removed: queue:orders .* 'gone'"):
             broker.assert_nothing_lost()
 
 

@@ -36,7 +36,9 @@ def test_the_life_of_a_message(sievemq_namespace: TestNamespace) -> None:
     sievemq_namespace.assert_nothing_lost()
 
 
-def test_expired_and_removed_messages_are_lost(sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock) -> None:  # type: ignore[no-untyped-def]
+def test_expired_and_removed_messages_are_lost(
+    sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock
+) -> None:  # type: ignore[no-untyped-def]
     sievemq.create_producer().set_time_to_live(1_000).send(ORDERS, "short")
     sievemq_clock.advance(seconds=2)
     assert kinds(sievemq_namespace)[-1] == "expired"
@@ -45,7 +47,7 @@ def test_expired_and_removed_messages_are_lost(sievemq_namespace: TestNamespace,
         sievemq_namespace.assert_nothing_lost()
     sievemq.create_producer().send(ORDERS, "purged")
     sievemq_namespace.queue("orders").purge()
-    with pytest.raises(AssertionError, match="removed: queue:orders .* 'purged'"):
+    with pytest.raises(AssertionError, match=r"removed: queue:orders .* 'purged'"):
         sievemq_namespace.assert_nothing_lost(allow_expired=True)
 
 

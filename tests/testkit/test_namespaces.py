@@ -106,7 +106,9 @@ def test_broker_can_be_used_by_itself_and_again() -> None:
         broker.queue("orders").messages()
 
 
-def test_wait_until_idle_returns_when_nothing_moves(sievemq_broker: TestBroker, sievemq_namespace: TestNamespace) -> None:
+def test_wait_until_idle_returns_when_nothing_moves(
+    sievemq_broker: TestBroker, sievemq_namespace: TestNamespace
+) -> None:
     with ConnectionFactory(sievemq_namespace.url).create_context() as context:
         producer = context.create_producer()
         for number in range(3_000):

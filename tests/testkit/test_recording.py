@@ -29,7 +29,7 @@ def test_every_kind_of_message_comes_back_as_it_was(
         producer = sievemq.create_producer()
         producer.set_priority(8).send(ORDERS, text)
         producer.set_priority(4).send(ORDERS, binary)
-        producer.set_jms_correlation_id("c").send(ORDERS, MapMessage({"a": 1, "b": [1, 2] and b"x"}))
+        producer.set_jms_correlation_id("c").send(ORDERS, MapMessage({"a": 1, "b": b"x"}))
         producer.set_jms_correlation_id(None).send(Topic("prices"), TextMessage(None))
     assert tape.messages == 4
     before = sievemq_namespace.queue("orders").messages()

@@ -101,9 +101,7 @@ def test_consumers_and_what_they_hold(broker: TestBroker, namespace: TestNamespa
     assert queue.consumers == []
 
 
-def test_assert_received_counts_arrivals_whatever_became_of_them(
-    namespace: TestNamespace, context: JMSContext
-) -> None:
+def test_assert_received_counts_arrivals_whatever_became_of_them(namespace: TestNamespace, context: JMSContext) -> None:
     queue = namespace.queue("orders")
     for region in ("EU", "US", "EU"):
         send(context, region, region=region)
@@ -171,9 +169,7 @@ def test_what_wait_for_looks_at_may_fail(broker: TestBroker) -> None:
         broker.wait_for(look, SOON)
 
 
-async def test_on_a_running_loop_waiting_needs_a_thread(
-    namespace: TestNamespace, sievemq_aio: object
-) -> None:
+async def test_on_a_running_loop_waiting_needs_a_thread(namespace: TestNamespace, sievemq_aio: object) -> None:
     queue = namespace.queue("orders")
     with pytest.raises(RuntimeError, match=r"asyncio\.to_thread"):
         queue.assert_received(within=SOON)

@@ -1,0 +1,275 @@
+"""The pytest plugin in projects of its own: every runner, both options, and nothing where it is not used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from sievemq_testing import TestBroker
+
+STORY = """
+    import pytest
+    from sievemq import Queue
+
+    ORDERS = Queue("orders")
+
+    def test_one(sievemq, sievemq_namespace):
+        sievemq.create_producer().send(ORDERS, "x")
+        assert sievemq.create_consumer(ORDERS).receive_body(str, 1_000) == "x"
+
+    def test_two(sievemq, sievemq_namespace):
+        assert sievemq.create_consumer(ORDERS).receive_no_wait() is None  # nothing of the other test
+"""
+
+
+# pytest-asyncio warns in every project that does not say this.
+_ASYNCIO = {
+    False: ("-p", "no:asyncio"),
+    True: ("-o", "asyncio_mode=strict", "-o", "asyncio_default_fixture_loop_scope=function"),
+}
+
+
+def run(folder: Path, text: str, *arguments: str, code: int = 0, strict: bool = False) -> str:
+    (folder / "test_it.py").write_text(textwrap.dedent(text), encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", "-rs", *_ASYNCIO[strict], *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={key: value for key, value in os.environ.items() if not key.startswith("PYTEST")},
+    )
+    assert result.returncode == code, result.stdout + result.stderr
+    return result.stdout
+
+
+def test_fixtures_are_there_without_a_word_of_configuration(tmp_path: Path) -> None:
+    assert "2 passed" in run(tmp_path, STORY)
+
+
+def test_each_fixture_is_described(tmp_path: Path) -> None:
+    shown = run(tmp_path, "", "--fixtures", "-v")
+    for name in (
+        "sievemq_broker [session scope]", "sievemq_namespace", "sievemq_url", "sievemq", "sievemq_aio",
+        "sievemq_clock", "sievemq_faults", "sievemq_broker_factory",
+    ):  # fmt: skip
+        assert f"\n{name} " in shown
+    assert "sievemq_testing/plugin.py" in shown
+
+
+def test_strict_asyncio(tmp_path: Path) -> None:
+    story = """
+        import pytest
+
+        @pytest.mark.asyncio
+        async def test_it(sievemq_aio, sievemq_clock):
+            async with sievemq_aio() as context:
+                orders = context.create_queue("orders")
+                await context.create_producer().set_delivery_delay(60_000).send(orders, "x")
+                await sievemq_clock.advance(seconds=60)
+                consumer = await context.create_consumer(orders)
+                assert await consumer.receive_body(str, 1_000) == "x"
+    """
+    assert "1 passed" in run(tmp_path, story, strict=True)
+
+
+def test_anyio(tmp_path: Path) -> None:
+    story = """
+        import anyio
+        import pytest
+
+        @pytest.fixture
+        def anyio_backend():
+            return "asyncio"
+
+        @pytest.mark.anyio
+        async def test_it(sievemq_aio, sievemq_namespace):
+            async with sievemq_aio() as context:
+                orders = context.create_queue("orders")
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(context.create_producer().send, orders, "x")
+                queue = sievemq_namespace.queue("orders")
+                await anyio.to_thread.run_sync(lambda: queue.assert_received(count=1, within=1))
+                assert await (await context.create_consumer(orders)).receive_body(str, 1_000) == "x"
+    """
+    assert "1 passed" in run(tmp_path, story)
+
+
+def test_unittest(tmp_path: Path) -> None:
+    story = """
+        import unittest
+        from sievemq.aio import ConnectionFactory
+        from sievemq_testing import BrokerTestCase
+
+        class Blocking(BrokerTestCase):
+            def test_one(self):
+                context = self.create_context()
+                context.create_producer().send(context.create_queue("q"), "x")
+                self.assertEqual(self.namespace.queue("q").depth, 1)
+
+            def test_two(self):
+                self.assertEqual(self.namespace.queue("q").depth, 0)
+
+        class Asyncio(BrokerTestCase, unittest.IsolatedAsyncioTestCase):
+            async def test_it(self):
+                async with await ConnectionFactory(self.url).create_context() as context:
+                    await context.create_producer().send(context.create_queue("q"), "x")
+                self.namespace.queue("q").assert_received(count=1)
+
+        class Failing(BrokerTestCase):
+            @unittest.skipUnless(__name__ == "__main__", "only for the journal")
+            def test_it(self):
+                context = self.create_context()
+                context.create_producer().send(context.create_queue("q"), "x")
+                self.fail("on purpose")
+
+        if __name__ == "__main__":
+            unittest.main()
+    """
+    assert "3 passed, 1 skipped" in run(tmp_path, story)
+    shown = run(tmp_path, story.replace('__name__ == "__main__", "', 'True, "'), code=1)
+    assert "- SieveMQ journal -" in shown
+    assert "nobody asked for it" in shown
+    (tmp_path / "test_it.py").write_text(textwrap.dedent(story))
+    by_itself = subprocess.run(
+        [sys.executable, "-W", "error", "test_it.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "FAILED (failures=1)" in by_itself.stderr
+    assert "SieveMQ journal of __main__.Failing.test_it" in by_itself.stderr
+    assert "nobody asked for it" in by_itself.stderr
+
+
+def test_workers_of_xdist(tmp_path: Path) -> None:
+    story = """
+        import pytest
+        from sievemq import Queue
+
+        @pytest.mark.parametrize("number", range(30))
+        def test_it(number, sievemq, sievemq_namespace):
+            sievemq.create_producer().send(Queue("orders"), str(number))
+            assert sievemq_namespace.queue("orders").depth == 1
+    """
+    assert "30 passed" in run(tmp_path, story, "-n", "2")
+
+
+FAILING = """
+    from sievemq import Queue
+
+    def test_fails(sievemq):
+        for _ in range(40):
+            sievemq.create_producer().set_property("region", "US").send(Queue("orders"), "an order")
+        assert sievemq.create_consumer(Queue("orders"), "region = 'EU'").receive_no_wait() is not None
+
+    def test_passes(sievemq):
+        sievemq.create_producer().send(Queue("orders"), "fine")
+"""
+
+
+def test_a_failing_test_shows_the_end_of_its_journal(tmp_path: Path) -> None:
+    shown = run(tmp_path, FAILING, "-rP", code=1)
+    assert "- SieveMQ journal -" in shown
+    assert "82 events, the last 40 of them (--sievemq-trace shows all)" in shown
+    assert "wants \"region = 'EU'\": region = 'EU' is FALSE (region is 'US')" in shown
+    assert "'fine'" not in shown
+
+
+def test_trace_shows_all_of_it_and_of_passing_tests_too(tmp_path: Path) -> None:
+    shown = run(tmp_path, FAILING, "-rP", "--sievemq-trace", code=1)
+    assert "82 events\n" in shown
+    assert shown.count(" sent ") == 41
+    assert "'fine'" in shown
+
+
+def test_a_test_that_fails_with_a_broker_of_its_own_shows_its_journal(tmp_path: Path) -> None:
+    story = """
+        from sievemq import ConnectionFactory, Queue
+
+        def test_fails(sievemq_broker_factory):
+            broker = sievemq_broker_factory(users={"me": "secret"}, policies={"orders": {"max_attempts": 1}})
+            with ConnectionFactory(broker.url, user_name="me", password="secret").create_context() as context:
+                context.create_producer().send(Queue("orders"), "x")
+            broker.queue("orders").assert_consumed()
+    """
+    shown = run(tmp_path, story, code=1)
+    assert "at least 1 message should have been consumed; none were" in shown
+    assert "namespace 'default': 4 events" in shown
+    assert "wait_for" not in shown  # the kit's own frames are hidden
+
+
+def test_a_broker_elsewhere_runs_what_a_client_can_and_skips_the_rest(tmp_path: Path) -> None:
+    story = (
+        STORY
+        + """
+    def test_queues_can_be_seen(sievemq, sievemq_broker, sievemq_namespace):
+        sievemq.create_producer().set_property("n", 1).send(ORDERS, "x")
+        assert sievemq_namespace.queue("orders").depth == 1
+        assert [m.get_text() for m in sievemq_namespace.queue("orders").messages("n = 1")] == ["x"]
+        assert sievemq_broker.url.startswith("sievemq://")
+
+    def test_clock(sievemq_clock):
+        raise AssertionError
+
+    def test_faults(sievemq_faults):
+        raise AssertionError
+
+    def test_factory(sievemq_broker_factory):
+        raise AssertionError
+
+    def test_journal(sievemq_namespace):
+        sievemq_namespace.assert_nothing_lost()
+        raise AssertionError
+
+    def test_assertions(sievemq_namespace):
+        sievemq_namespace.queue("orders").assert_received()
+        raise AssertionError
+
+    def test_broker(sievemq_broker):
+        sievemq_broker.wait_until_idle()
+        raise AssertionError
+    """
+    )
+    with TestBroker() as broker:
+        shown = run(tmp_path, story, f"--sievemq-url={broker.url}")
+        assert "3 passed, 6 skipped" in shown
+        assert "sievemq_clock needs a broker in the test's process; --sievemq-url names one elsewhere" in shown
+        assert "queue.assert_received needs a broker" in shown
+        (tmp_path / "pytest.ini").write_text(f"[pytest]\nsievemq_url = {broker.url}?prefetch=10\n")
+        assert "3 passed, 6 skipped" in run(tmp_path, story, "-n", "1")
+        # Each of the 6 tests with messages had a namespace of its own, though both runs count from 1.
+        assert sum(name.startswith("test-") for name in broker.namespaces) >= 6
+
+
+def test_loading_the_plugin_is_cheap(tmp_path: Path) -> None:
+    program = (
+        "import sys, sievemq_testing.plugin, sievemq_testing\n"
+        "heavy = {'sievemq', 'sievemq_broker', 'sievemq_core', 'msgpack', 'asyncio', 'socket', 'structlog', 'typer'}\n"
+        "before = set(sys.modules)\n"
+        "print(sorted(m for m in before if m in heavy and m not in OTHERS))\n"
+    )
+    alone = "import sys, pytest\nOTHERS = set(sys.modules)\n" + program
+    result = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout == "[]\n"
+
+
+def test_the_sdk_alone_is_enough(tmp_path: Path) -> None:
+    # The extra `test` adds pytest, and what makes a broker faster and its log nicer; the fixtures need none of it.
+    (tmp_path / "conftest.py").write_text(
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in ('structlog', 'uvloop', 'typer', 'rich', 'starlette', 'uvicorn'):\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+    )
+    assert "2 passed" in run(tmp_path, STORY)
