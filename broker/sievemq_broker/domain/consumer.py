@@ -32,6 +32,8 @@ class Consumer:
         waiting: it asked for a message (WANT) and has got none since: it goes before those that only prefetch.
         asked: the WANT is not answered yet.
         open: False once closed; it may still hold messages for its session (MCO-09).
+        patient: its WANT leaves older messages to consumers that work on them, see :mod:`recall`.
+        newest: highest sequence of a message delivered to it.
         acknowledged: messages it acknowledged.
     """
 
@@ -40,12 +42,16 @@ class Consumer:
         "asked",
         "base",
         "credit",
+        "glanced",
         "handed",
         "holes",
         "id",
         "listed",
         "looked",
+        "looking",
+        "newest",
         "open",
+        "patient",
         "pending",
         "port",
         "queue",
@@ -55,6 +61,7 @@ class Consumer:
         "turn",
         "view",
         "waiting",
+        "watched",
         "window",
     )
 
@@ -84,6 +91,14 @@ class Consumer:
         self.pending = 0
         #: per other view, up to which tag the window was searched in vain.
         self.looked: dict[View, int] = {}
+        #: the same from the young end, as far as messages were younger than what the other had got.
+        self.glanced: dict[View, int] = {}
+        self.patient = False
+        self.newest = 0
+        #: a deadline to look again at what others hold is on its way.
+        self.looking = False
+        #: per other consumer: since when (ms epoch) it has been seen at this point of its work.
+        self.watched: dict[Consumer, tuple[int, tuple[int, int]]] = {}
 
     def __repr__(self) -> str:
         return f"<Consumer {self.id} of {self.queue.label} credit={self.credit} holds={self.unacknowledged}>"
@@ -124,14 +139,18 @@ class Consumer:
         self.credit = 0
         self.waiting = False
 
-    def want(self, now: int) -> bool:
+    def want(self, now: int, patient: bool = False) -> bool:
         """Somebody waits here with an empty buffer (MCO-14, D-23).
+
+        Args:
+            now: ms epoch.
+            patient: leave messages older than what it has got to consumers that are working on them (ORD-01).
 
         Returns:
             True if everything that can be done is done. False if the answer follows through ``port.settled``: a scan
             of the backlog is not finished, or other consumers were asked for what they have buffered.
         """
-        return recall.want(self, now)
+        return recall.want(self, now, patient)
 
     # -- settling -----------------------------------------------------------------------------------------------
 
@@ -262,6 +281,7 @@ class Consumer:
         self.holes = 0
         self.base = self.handed = self.tag
         self.looked.clear()
+        self.glanced.clear()
         marked: list[Entry] = []
         unmarked: list[Entry] = []
         for tag, entry in enumerate(window, base + 1):

@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-from sievemq_broker.domain.entry import DELAYED, READY, STRAY, Entry
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.entry import DELAYED, READY, STRAY
 
 __all__ = ["Deadlines"]
 
 #: Deadlines handled in one call: bounds what a crowd of messages with the same expiry can take of a loop turn.
 BATCH = 2_000
+
+
+class Item(Protocol):
+    """What a deadline is about: a message that waits, or something that looks like one here."""
+
+    @property
+    def state(self) -> int:
+        """READY … GONE: the deadline is void unless it waits."""
+
+    @property
+    def sequence(self) -> int:
+        """Decides between deadlines of the same millisecond."""
+
+
+class Target(Protocol):
+    """Who is told when a deadline has come."""
+
+    def on_deadline(self, entry: Any, when: int, now: int) -> None:
+        """The moment has come.
+
+        Args:
+            entry: what the deadline is about.
+            when: the moment, ms epoch.
+            now: ms epoch.
+        """
+
+    def __lt__(self, other: Any) -> bool: ...
 
 
 class Deadlines:
@@ -22,16 +46,16 @@ class Deadlines:
     __slots__ = ("_heap", "_void", "_void_limit")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Queue, Entry]] = []
+        self._heap: list[tuple[int, int, Target, Item]] = []
         self._void = 0
         self._void_limit = 1_024
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def push(self, when: int, queue: Queue, entry: Entry) -> None:
-        """Call ``queue.on_deadline(entry, …)`` at `when` (ms epoch), unless the entry is held or gone by then."""
-        heappush(self._heap, (when, entry.sequence, queue, entry))
+    def push(self, when: int, target: Target, entry: Item) -> None:
+        """Call ``target.on_deadline(entry, …)`` at `when` (ms epoch), unless the entry is held or gone by then."""
+        heappush(self._heap, (when, entry.sequence, target, entry))
 
     def void(self) -> None:
         """One deadline has lost its meaning. When many have, they are dropped; amortised O(1)."""
@@ -55,8 +79,8 @@ class Deadlines:
         for _ in range(BATCH):
             if not heap or heap[0][0] > now:
                 break
-            when, _sequence, queue, entry = heappop(heap)
+            when, _sequence, target, entry = heappop(heap)
             if entry.state in (READY, STRAY, DELAYED):
-                queue.on_deadline(entry, when, now)
+                target.on_deadline(entry, when, now)
             heap = self._heap  # a callee may have compacted it
         return max(heap[0][0], now) if heap else None

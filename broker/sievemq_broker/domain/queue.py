@@ -177,6 +177,7 @@ class Queue:
                     if consumer.credit > 0 and consumer.port.writable:
                         tag = consumer.tag = consumer.tag + 1
                         consumer.credit -= 1
+                        consumer.newest = sequence
                         consumer.window.append(entry)
                         consumer.port.deliver(consumer.id, tag, 1, envelope.packed)
                         if len(ready) > 1:
@@ -308,6 +309,8 @@ class Queue:
         entry.state = HELD
         tag = consumer.tag = consumer.tag + 1
         consumer.credit -= 1
+        if entry.sequence > consumer.newest:
+            consumer.newest = entry.sequence
         consumer.window.append(entry)
         self._turn = consumer.turn = self._turn + 1
         consumer.port.deliver(consumer.id, tag, entry.count + 1, entry.envelope.packed)

@@ -61,7 +61,7 @@ class Upkeep:
                 self.scans.remove(scan)
             self._queue.serve(scan.view, now)
             if finished:
-                recall.scanned(scan.view)
+                recall.scanned(scan.view, now)
         if done < budget:  # a look at a tombstone is much cheaper than one at a message
             done += self._drop_pieces((budget - done) * 8) // 8
         return done

@@ -59,6 +59,10 @@ class ServerServices(Services):
         """The broker's time."""
         return self._clock.now()
 
+    @property
+    def standing(self) -> bool:
+        return self._clock.frozen_at is not None
+
     def wake(self, connection: BrokerConnection) -> None:
         """Write for this connection at the end of the turn."""
         link = self._links.of(connection)

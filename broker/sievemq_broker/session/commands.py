@@ -212,7 +212,8 @@ def on_want(connection: BrokerConnection, command: CommandFields, now: int) -> N
         raise RequestError(
             f"consumer {consumer_id} has {_MAX_WANTS} WANTs that are not answered yet", ErrorCode.RESOURCE_ALLOCATION
         )
-    settled = consumer.want(now)
+    # Without an answer to wait for it may be patient; not while time stands still, which patience is measured by.
+    settled = consumer.want(now, patient=not request and not connection.services.standing)
     if request:
         if settled:
             connection.answer(request)

@@ -126,6 +126,11 @@ class Services(ABC):
             error: the exception.
         """
 
+    @property
+    def standing(self) -> bool:
+        """True while time stands still (test clocks only): no deadline comes by itself."""
+        return False
+
     def move_clock(self, offset: int) -> None:
         """Tell every client that the clock now runs `offset` milliseconds ahead (test clocks only)."""
         self.clock_offset = offset

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from sievemq_broker.domain import Consumer
+from sievemq_broker.domain.recall import IDLE_MS
+
 from .support import World, message
 
 
@@ -223,3 +226,156 @@ def test_a_waiter_whose_port_was_full_keeps_its_turn() -> None:
     other.grant(1, world.now)
     world.send("queue:q", "b")
     assert world.got(other) == ["b"]
+
+
+# -- order: a WANT that asks for no answer is patient ------------------------------------------------------------------
+
+
+def shared_out(world: World, *, credit: int = 10) -> tuple[Consumer, Consumer]:
+    """One consumer holds a, b, c; the other got d and is done with it, and waits."""
+    busy, waiter = world.consumer("queue:q", credit=3), world.consumer("queue:q", credit=0)
+    world.send("queue:q", "a", "b", "c")
+    waiter.grant(credit, world.now)
+    world.send("queue:q", "d")
+    waiter.acknowledge(1, world.now)
+    return busy, waiter
+
+
+def test_ord_01_older_messages_stay_with_the_consumer_that_works_on_them() -> None:
+    world = World()
+    busy, waiter = shared_out(world)
+    assert waiter.want(world.now, patient=True)
+    for tag in (1, 2, 3):
+        world.advance(IDLE_MS - 1)
+        busy.acknowledge(tag, world.now)  # slow, but it goes on
+        assert waiter.want(world.now, patient=True)
+    world.advance(IDLE_MS)
+    assert world.port(busy).recalls == []
+    assert world.got(waiter) == ["d"]
+
+
+def test_credit_is_progress_too() -> None:
+    world = World()
+    busy, waiter = shared_out(world)
+    waiter.want(world.now, patient=True)
+    for _ in range(3):
+        world.advance(IDLE_MS - 1)
+        busy.grant(1, world.now)
+    assert world.port(busy).recalls == []
+
+
+def test_mco_14_older_messages_are_recalled_from_a_consumer_that_has_stopped_working() -> None:
+    world = World()
+    busy, waiter = shared_out(world)
+    assert waiter.want(world.now, patient=True)
+    world.advance(IDLE_MS - 1)
+    assert world.port(busy).recalls == []
+    world.advance(1)  # nobody asks again: the deadline does it
+    assert world.port(busy).recalls == [(busy.id, [1, 2])]
+    busy.release([1, 2], world.now)
+    assert world.got(waiter) == ["d", "a", "b"]
+    # It still sleeps: the next is asked for without waiting again.
+    waiter.acknowledge(3, world.now)
+    assert not waiter.want(world.now, patient=True)
+    assert world.port(busy).recalls[1:] == [(busy.id, [3])]
+
+
+def test_mco_14_a_stuck_one_is_emptied_behind_the_message_it_is_stuck_on() -> None:
+    world = World()
+    busy, waiter = shared_out(world, credit=1)
+    waiter.want(world.now, patient=True)
+    world.advance(IDLE_MS)
+    busy.release([], world.now)  # "a" is with the application
+    assert world.port(busy).recalls == [(busy.id, [1]), (busy.id, [2])]
+    busy.release([2], world.now)
+    assert world.got(waiter) == ["d", "b"]
+
+
+def test_younger_messages_are_recalled_at_once() -> None:
+    world = World()
+    busy, waiter = world.consumer("queue:q", credit=2), world.consumer("queue:q", credit=0)
+    world.send("queue:q", "a", "b")
+    waiter.grant(1, world.now)
+    world.send("queue:q", "c")
+    busy.grant(3, world.now)
+    world.send("queue:q", "d", "e", "f")
+    waiter.acknowledge(1, world.now)
+    waiter.grant(5, world.now)
+    assert not waiter.want(world.now, patient=True)
+    assert world.port(busy).recalls == [(busy.id, [3, 4, 5])]  # half of five, rounded up; not "a" and "b"
+    busy.release([3, 4], world.now)  # "f" was taken after all
+    assert world.got(waiter) == ["c", "d", "e"]
+
+
+def test_mco_05_a_want_that_asks_for_an_answer_is_not_patient() -> None:
+    world = World()
+    busy, waiter = shared_out(world)
+    assert waiter.want(world.now, patient=True)
+    assert not waiter.want(world.now)
+    assert world.port(busy).recalls == [(busy.id, [1, 2])]
+
+
+def test_mco_05_nor_is_one_that_joins_a_patient_one() -> None:
+    world = World()
+    busy, waiter = shared_out(world, credit=1)
+    busy.grant(1, world.now)
+    world.send("queue:q", "e")
+    assert not waiter.want(world.now, patient=True)
+    assert world.port(busy).recalls == [(busy.id, [4])]
+    assert not waiter.want(world.now)
+    busy.release([], world.now)  # "e" was taken, and so was all before
+    assert world.port(waiter).settlements == [waiter.id]
+
+
+def test_a_consumer_that_got_nothing_yet_waits_for_nothing() -> None:
+    world = World()
+    idle = world.consumer("queue:q")
+    world.send("queue:q", "a", "b")
+    waiter = world.consumer("queue:q", credit=1)
+    assert not waiter.want(world.now, patient=True)
+    assert world.port(idle).recalls == [(idle.id, [1])]
+
+
+def test_the_deadline_finds_nothing_to_do() -> None:
+    """The waiter was served, or left, or the holder left: no recall, nothing kept alive."""
+    world = World()
+    busy, waiter = shared_out(world)
+    waiter.want(world.now, patient=True)
+    world.send("queue:q", "e")
+    assert world.got(waiter) == ["d", "e"]
+    world.advance(IDLE_MS)
+    assert world.port(busy).recalls == []
+    busy.acknowledge(1, world.now)
+    waiter.acknowledge(2, world.now)
+    waiter.want(world.now, patient=True)
+    assert list(waiter.watched) == [busy]
+    busy.close(3, world.now)
+    assert waiter.watched == {}
+    world.advance(IDLE_MS)
+    waiter.close(0, world.now)
+    world.advance(IDLE_MS)
+    assert world.port(busy).recalls == []
+
+
+def test_a_selector_is_tested_once_on_what_is_younger() -> None:
+    world = World()
+    busy = world.consumer("queue:q", credit=100)
+    waiter = world.consumer("queue:q", "n = 1", credit=0)
+    world.send("queue:q", *(message("m", properties={"n": 0}) for _ in range(10)))
+    waiter.grant(1, world.now)
+    busy.halt()
+    world.send("queue:q", message("mine", properties={"n": 1}))
+    assert world.got(waiter) == ["mine"]
+    waiter.acknowledge(1, world.now)
+    busy.grant(100, world.now)
+    world.send("queue:q", *(message("m", properties={"n": 0}) for _ in range(10)))
+    assert waiter.want(world.now, patient=True)
+    before = waiter.view.evaluations
+    for _ in range(3):
+        waiter.halt()
+        assert waiter.want(world.now, patient=True)
+    assert waiter.view.evaluations == before
+    waiter.halt()
+    world.send("queue:q", message("hit", properties={"n": 1}))
+    assert not waiter.want(world.now, patient=True)
+    assert world.port(busy).recalls == [(busy.id, [21])]

@@ -11,7 +11,7 @@ from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_CREDIT
 from sievemq_core.wire.commands import Command
 
-from .harness import CLIENT, World, consumer_fields, envelope
+from .harness import CLIENT, MemoryServices, World, consumer_fields, envelope
 
 # -- sessions ---------------------------------------------------------------------------------------------------------
 
@@ -453,3 +453,22 @@ def test_a_consumer_that_holds_nothing_is_forgotten_when_its_queue_is_deleted(wo
     assert client.broker.consumers == {}
     assert client.ask(Command.WANT, consumer.id) is None  # nothing will come
     consumer.close()
+
+
+@pytest.mark.parametrize("standing", [False, True])
+def test_ord_01_a_want_of_request_0_leaves_older_messages_to_who_works_on_them(
+    world: World, monkeypatch: pytest.MonkeyPatch, standing: bool
+) -> None:
+    """But not while time stands still: then nobody could ever be seen to do nothing (MCO-14)."""
+    monkeypatch.setattr(MemoryServices, "standing", property(lambda self: standing))
+    client, other = world.client(), world.client()
+    busy = client.consumer(client.session(), credit=2)
+    client.send(busy.session, "a", "b")
+    waiter = other.consumer(other.session(), credit=1)
+    client.send(busy.session, "c")
+    assert len(waiter.all()) == 1
+    other.say(Command.WANT, 0, waiter.id)
+    assert len(client.take(Command.RECALL)) == int(standing)
+    if not standing:
+        other.ask(Command.WANT, waiter.id)
+        assert len(client.take(Command.RECALL)) == 1
