@@ -7,15 +7,17 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from sievemq import Message, Selector
 from sievemq.cli.broker_access import JsonOption, failures
 from sievemq.cli.exits import REFUSED, USAGE
-from sievemq.cli.values import parse_property
-from sievemq_core.selector import SelectorError, compile_selector
+from sievemq.cli.values import parse_property, typed_value
+from sievemq.exceptions import JMSException
+from sievemq_core.selector import CompiledSelector, SelectorError, compile_selector
+from sievemq_core.selector.describe import describe_facts, describe_plan
 from sievemq_core.selector.dialect import DIALECTS
 
 __all__ = ["selector"]
@@ -24,22 +26,30 @@ selector = typer.Typer(help="Check and explain selectors; no broker is needed.",
 
 Dialect = StrEnum("Dialect", [(name.upper().replace("-", "_"), name) for name in DIALECTS])  # type: ignore[misc]
 _DialectOption = Annotated[Dialect, typer.Option("--dialect", help="Whose rules apply.")]
+_PortabilityOption = Annotated[
+    bool, typer.Option("--portability", help="Where other providers would refuse it or answer differently.")
+]
 _JAKARTA = Dialect("jakarta")
 
 
 @selector.command()
 def check(
-    texts: Annotated[list[str] | None, typer.Argument(metavar="SELECTOR...", help="Selectors.")] = None,
     files: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--file", "-f", help="A file with a selector per line, # for comments; - reads the standard input."
+        typer.Argument(
+            metavar="FILE...", help="Files with a selector per line, # for comments; - reads the standard input."
         ),
     ] = None,
+    texts: Annotated[
+        list[str] | None, typer.Option("--expression", "-e", metavar="TEXT", help="A selector; may be repeated.")
+    ] = None,
+    portability: _PortabilityOption = False,
     dialect: _DialectOption = _JAKARTA,
     as_json: JsonOption = False,
 ) -> None:
     """Check selectors; a mistake is shown with a caret under it.
+
+    Warnings and portability notes do not count as mistakes, so this can stand in a pre-commit hook.
 
     Exit codes: 0 all are valid, 2 usage, 4 at least one is not.
     """
@@ -50,22 +60,26 @@ def check(
             compiled = compile_selector(text, dialect.value)
         except SelectorError as error:
             bad += 1
-            details = {name: error.details.get(name) for name in ("position", "length", "hint")}
             if as_json:
-                typer.echo(
-                    json.dumps({"place": place, "selector": text, "valid": False, "error": error.text, **details})
-                )
+                details = {name: error.details.get(name) for name in ("position", "length", "hint")}
+                _print({"place": place, "selector": text, "valid": False, "error": error.text, **details})
             else:
                 typer.echo(f"{place}: {error}", err=True)
             continue
         warnings = [warning.message for warning in compiled.warnings] if compiled is not None else []
+        notes = compiled.portability() if compiled is not None and portability else ()
         if as_json:
-            typer.echo(json.dumps({"place": place, "selector": text, "valid": True, "warnings": warnings}))
+            record = {"place": place, "selector": text, "valid": True, "warnings": warnings}
+            if portability:
+                record["portability"] = [note.as_dict() for note in notes]
+            _print(record)
         else:
             for warning in warnings:
                 typer.echo(f"{place}: warning: {warning}", err=True)
+            for note in notes:
+                typer.echo(f"{place}: {text[slice(*note.span)]}: {note}")
     if not total:
-        typer.echo("sievemq: nothing to check; give a selector or --file", err=True)
+        typer.echo("sievemq: nothing to check; name a FILE or give a selector with -e", err=True)
         raise typer.Exit(USAGE)
     if not as_json:
         typer.echo(f"{total - bad} of {total} valid")
@@ -80,63 +94,129 @@ def explain(
         list[str] | None,
         typer.Option("--property", "-p", metavar="NAME=VALUE[:TYPE]", help="A property of a message to try it on."),
     ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--message", "-m", metavar="FILE", help="A message as `sievemq browse --json` prints it; - reads stdin."
+        ),
+    ] = None,
     jms_type: Annotated[str | None, typer.Option("--type", help="JMSType of that message.")] = None,
     correlation_id: Annotated[str | None, typer.Option("--correlation-id", help="JMSCorrelationID of it.")] = None,
     priority: Annotated[int | None, typer.Option("--priority", min=0, max=9, help="JMSPriority of it.")] = None,
+    python: Annotated[bool, typer.Option("--python", help="Show the generated Python too.")] = False,
+    portability: _PortabilityOption = False,
     dialect: _DialectOption = _JAKARTA,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how a selector is understood and, with -p and the like, what it says of a message.
+    """Say how a selector is understood and, with -p, -m and the like, why it does or does not match a message.
 
     Exit codes: 0 explained, 2 usage, 4 the selector is not valid.
     """
-    values = [parse_property(entry) for entry in properties or ()]
     with failures():
         parsed = Selector(text, dialect.value)
         message = Message()
-        for name, value in values:
+        tried = _read(file, message) if file is not None else False
+        for name, value in map(parse_property, properties or ()):
             message.set_object_property(name, value)
-        message.set_jms_type(jms_type)
-        message.set_jms_correlation_id(correlation_id)
+            tried = True
+        if jms_type is not None:
+            message.set_jms_type(jms_type)
+        if correlation_id is not None:
+            message.set_jms_correlation_id(correlation_id)
         if priority is not None:
             message.set_jms_priority(priority)
-        tried = bool(values) or any(given is not None for given in (jms_type, correlation_id, priority))
-        verdict = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}[parsed.evaluate(message)] if tried else None
+        tried = tried or any(given is not None for given in (jms_type, correlation_id, priority))
+        explanation = parsed.explain(message) if tried else None
     compiled = compile_selector(text, dialect.value)
-    keys = {} if compiled is None else {name: sorted(map(str, values)) for name, values in compiled.facts.equalities}
-    facts = {
-        "selector": text,
-        "dialect": dialect.value,
-        "canonical": parsed.canonical,
-        "index": keys,
-        "warnings": [warning.message for warning in parsed.warnings],
-        "verdict": verdict,
-        "matches": None if verdict is None else verdict == "TRUE",
-    }
+    index = [] if compiled is None else describe_facts(compiled.facts, compiled.alternatives)
+    truth = None if explanation is None else explanation.as_dict()
+    verdict = None if truth is None else truth["truth"]
     if as_json:
-        typer.echo(json.dumps(facts, ensure_ascii=False))
+        record: dict[str, Any] = {
+            "selector": text,
+            "dialect": dialect.value,
+            "canonical": parsed.canonical,
+            "plan": [] if compiled is None else describe_plan(compiled.plan),
+            "index": index,
+            "warnings": [warning.message for warning in parsed.warnings],
+            "verdict": verdict,
+            "matches": None if verdict is None else verdict == "TRUE",
+            "explanation": truth,
+        }
+        if python:
+            record["python"] = "" if compiled is None else compiled.source
+        if portability:
+            record["portability"] = [note.as_dict() for note in parsed.portability()]
+        _print(record)
         return
-    typer.echo(f"understood as  {parsed.canonical or '(no condition: every message)'}")
-    for name, wanted in keys.items():
-        typer.echo(f"found by index {name} is one of {', '.join(wanted)}")
-    if compiled is not None and not keys:
-        typer.echo("found by index no: asked for every message")
-    for warning in parsed.warnings:
-        typer.echo(f"warning        {warning.message}")
-    if verdict is not None:
-        typer.echo(f"this message   {verdict}: {'matches' if verdict == 'TRUE' else 'does not match'}")
+    _show("understood as", [parsed.canonical or "(no condition: every message)"])
+    if compiled is not None:
+        _show_inside(compiled, index, python)
+    _show("warning", [warning.message for warning in parsed.warnings])
+    if portability:
+        _show("portability", [f"{text[slice(*note.span)]}: {note}" for note in parsed.portability()] or ["no notes"])
+    if explanation is not None:
+        _show("explanation", str(explanation).splitlines())
+        _show("this message", [f"{verdict}: {'matches' if verdict == 'TRUE' else 'does not match'}"])
+
+
+def _show_inside(compiled: CompiledSelector, index: list[str], python: bool) -> None:
+    _show("plan", describe_plan(compiled.plan))
+    _show("found by index", index or ["no: asked for every message"])
+    if python:
+        _show("python", compiled.source.splitlines())
+
+
+def _show(title: str, lines: list[str]) -> None:
+    """Lines beside a title."""
+    for number, line in enumerate(lines):
+        typer.echo(f"{title if not number else '':<15}{line}".rstrip())
+
+
+def _print(record: dict[str, Any]) -> None:
+    typer.echo(json.dumps(record, ensure_ascii=False))
+
+
+def _read(file: Path, message: Message) -> bool:
+    """Fill a message from a file in the form of `sievemq browse --json`; whatever is missing stays as it is."""
+    try:
+        record = json.loads(_content(file))
+        if not isinstance(record, dict):
+            raise TypeError("it holds no JSON object")
+        types = record.get("property_types") or {}
+        for name, value in (record.get("properties") or {}).items():
+            kind = types.get(name)
+            message.set_object_property(name, value if kind is None or value is None else typed_value(value, kind))
+        for header, setter in (
+            ("message_id", message.set_jms_message_id),
+            ("timestamp", message.set_jms_timestamp),
+            ("priority", message.set_jms_priority),
+            ("correlation_id", message.set_jms_correlation_id),
+            ("type", message.set_jms_type),
+        ):
+            if record.get(header) is not None:
+                setter(record[header])
+        if record.get("delivery_mode") is not None:
+            message.set_jms_delivery_mode({"NON_PERSISTENT": 1, "PERSISTENT": 2}[record["delivery_mode"]])
+    except (ValueError, TypeError, AttributeError, KeyError, JMSException) as error:
+        typer.echo(f"sievemq: {file} is no message as `sievemq browse --json` prints it: {error}", err=True)
+        raise typer.Exit(USAGE) from None
+    return True
 
 
 def _selectors(texts: list[str], files: list[Path]) -> Iterator[tuple[str, str]]:
     """Each selector with where it stands."""
     for number, text in enumerate(texts, 1):
-        yield (f"argument {number}" if len(texts) > 1 else "selector"), text
+        yield (f"expression {number}" if len(texts) > 1 else "expression"), text
     for file in files:
-        try:
-            content = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            typer.echo(f"sievemq: {file} cannot be read: {error}", err=True)
-            raise typer.Exit(USAGE) from None
-        for number, line in enumerate(content.splitlines(), 1):
+        for number, line in enumerate(_content(file).splitlines(), 1):
             if line.strip() and not line.lstrip().startswith("#"):
                 yield f"{file}:{number}", line
+
+
+def _content(file: Path) -> str:
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        typer.echo(f"sievemq: {file} cannot be read: {error}", err=True)
+        raise typer.Exit(USAGE) from None

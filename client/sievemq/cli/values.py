@@ -10,7 +10,7 @@ import typer
 from sievemq_core.errors import FormatError
 from sievemq_core.message.values import Byte, Float, Int, Long, PropertyValue, Short
 
-__all__ = ["parse_duration", "parse_property"]
+__all__ = ["parse_duration", "parse_property", "typed_value"]
 
 
 def _boolean(text: str) -> bool:
@@ -63,6 +63,17 @@ def parse_property(text: str) -> tuple[str, PropertyValue]:
     if _FLOATING.match(value):
         return name, float(value)
     return name, value
+
+
+def typed_value(value: object, kind: str) -> PropertyValue:
+    """A property's value from JSON, as the type that is named.
+
+    Raises:
+        ValueError: there is no such type, or it does not have the value.
+    """
+    if kind not in _TYPES:
+        raise ValueError(f"{kind!r} is no type; there are {', '.join(_TYPES)}")
+    return _TYPES[kind](str(value))
 
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -7,6 +7,7 @@
     printer   tree -> text, canonical text                       evaluate   the reference: tree + message -> truth value
     advice    warnings                                           cache      compiled selectors by text
     explain   why a message matches or not                       portability  where other providers differ
+    describe  plans and facts in words
 
 ``compiled`` puts them together; arithmetic, like and names are what both ways of evaluation share.
 """
