@@ -26,6 +26,7 @@ __all__ = ["LINES", "excerpt", "show_event", "show_message", "why_not"]
 #: Events of an excerpt: what fits on a screen above the test's own error.
 LINES: Final = 40
 
+_WORDS: Final = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 _VALUE = 40
 _PROPERTIES = 8
 _EXPLAINED = 10
@@ -69,14 +70,15 @@ def why_not(selector: CompiledSelector, envelope: Envelope) -> str:
         explanation = selector.explain(envelope.properties, envelope.fields)
     except SieveError as error:
         return str(error)
-    # What decided: the conditions at the bottom that are not TRUE. Below an OR or a NOT that may be several.
-    reasons = [
-        f"{step.text} is {'UNKNOWN' if step.truth is None else 'FALSE'}{f' ({step.reason})' if step.reason else ''}"
-        for step in explanation.steps
-        if step.reason and step.truth is not True
+    steps = explanation.steps
+    leaves = [
+        step
+        for step, after in zip(steps, (*steps[1:], None), strict=True)
+        if after is None or after.depth <= step.depth
     ]
-    if not reasons:
-        reasons = [f"{step.text} is TRUE ({step.reason})" for step in explanation.steps if step.reason]
+    # What decided: the comparisons that are not TRUE; below a NOT it may be one that is.
+    decisive = [step for step in leaves if step.truth is not True] or leaves
+    reasons = [f"{step.text} is {_WORDS[step.truth]}{f' ({step.reason})' if step.reason else ''}" for step in decisive]
     return "; ".join(dict.fromkeys(reasons))
 
 

@@ -8,8 +8,6 @@ import sys
 import textwrap
 from pathlib import Path
 
-import pytest
-
 from sievemq_testing import TestBroker
 
 STORY = """
