@@ -14,6 +14,7 @@ the socket or :meth:`Transport.nudge` wakes it. So a busy sender pays for a wake
 
 from __future__ import annotations
 
+import atexit
 import selectors
 import socket
 import ssl
@@ -23,6 +24,7 @@ from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeVar
+from weakref import WeakSet
 
 from sievemq._engine import ClientConnection, Completion
 from sievemq.exceptions import JMSException
@@ -61,6 +63,7 @@ class Transport:
     """
 
     __slots__ = (
+        "__weakref__",
         "_backlog",
         "_engine",
         "_more",
@@ -103,6 +106,7 @@ class Transport:
 
     def start(self) -> None:
         """Start the I/O thread."""
+        _running.add(self)
         self._thread.start()
 
     def wait(self, completion: Completion[T]) -> T:
@@ -306,3 +310,19 @@ class Transport:
             self._selector.close()
             for sock in (self._socket, self._wake_in, self._wake_out):
                 sock.close()
+
+
+#: Transports that were started; those of connections that nobody closed are still here when the process ends.
+_running: WeakSet[Transport] = WeakSet()
+
+
+@atexit.register
+def _write_what_is_left() -> None:
+    """The I/O threads end with the process; what they would have written a moment later is written here."""
+    for transport in tuple(_running):
+        if transport.lock.acquire(timeout=1.0):
+            try:
+                if transport._thread.is_alive():
+                    transport.write()
+            finally:
+                transport.lock.release()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from sievemq import (
     TextMessage,
     UnsupportedOperationError,
 )
+from sievemq_broker import EmbeddedBroker
 
 from .conftest import Connect
 from .helpers import SOON, Background, receive_text, texts
@@ -383,3 +385,39 @@ def test_a_window_of_unconfirmed_sends_that_is_full(url: str, queue: Queue, poli
         ]
         producer.close()
         assert [t and t.strip() for t in completed] == [str(number) for number in range(0, 300, 7)]
+
+
+@pytest.fixture
+def full(shared_broker: EmbeddedBroker) -> Iterator[Callable[[bool], None]]:
+    """Makes the broker hold back confirms, as it does when it has no room, and go on."""
+
+    def full(blocked: bool) -> None:
+        shared_broker._submit(lambda server: server.services.flow("a test's wish" if blocked else None)).result()
+
+    yield full
+    full(False)
+
+
+def test_a_broker_without_room_makes_senders_wait(
+    full: Callable[[bool], None], connection: Connection, session: Session, queue: Queue
+) -> None:
+    producer = session.create_producer(queue)
+    full(True)
+    sending = Background(lambda: producer.send(TextMessage("waits")))
+    session.create_browser(queue).close()  # requests are answered all the same
+    assert connection._engine.blocked == "a test's wish"
+    assert sending.running
+    full(False)
+    sending.result()
+    assert receive_text(session.create_consumer(queue)) == "waits"
+
+
+def test_d_26_closing_does_not_wait_for_room(full: Callable[[bool], None], connect: Connect, queue: Queue) -> None:
+    connection = connect()
+    producer = connection.create_session().create_producer(queue)
+    full(True)
+    for number in range(10):
+        producer.send(TextMessage(str(number)), delivery_mode=DeliveryMode.NON_PERSISTENT)
+    connection.close()
+    full(False)
+    assert texts(connect().create_session().create_consumer(queue), 10) == [str(number) for number in range(10)]

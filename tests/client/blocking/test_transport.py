@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -204,3 +205,16 @@ def test_a_defect_in_the_io_thread_wakes_whoever_waits(peer: Peer, monkeypatch: 
     peer.say(Command.HEARTBEAT)
     with pytest.raises(JMSException, match="a defect"):
         asking.result()
+
+
+def test_what_was_sent_leaves_with_a_process_that_closes_nothing(url: str) -> None:
+    program = f"""
+from sievemq import ConnectionFactory, Queue, TextMessage
+context = ConnectionFactory({url!r}).create_context()
+producer = context.create_producer().set_delivery_mode(1)
+for number in range(100):
+    producer.send(Queue("q"), str(number))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=SOON / 1000)
+    with ConnectionFactory(url).create_context() as context:
+        assert texts(context.create_consumer(Queue("q")), 100) == [str(number) for number in range(100)]
