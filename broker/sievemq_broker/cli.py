@@ -14,6 +14,7 @@ import typer
 
 from sievemq_broker.config import ConfigError, Loaded, Settings, env_name, load
 from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.quick import PACKAGES
 
 __all__ = ["broker", "config"]
 
@@ -108,7 +109,7 @@ def broker(
 
 def _check_extra() -> None:
     """The broker's packages are in an extra, and most are imported only once it runs: better said now."""
-    if not all(map(find_spec, ("structlog", "starlette", "uvicorn", "prometheus_client"))):
+    if not all(map(find_spec, PACKAGES)):
         typer.echo("sievemq: `broker` needs an extra: pip install 'sievemq[broker]'", err=True)
         raise typer.Exit(USAGE)
 

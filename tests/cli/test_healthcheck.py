@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -108,3 +111,12 @@ def test_without_http_the_wire_port_is_asked(
     assert sievemq("healthcheck").code == 0
     server.stop()
     assert sievemq("healthcheck").code == 1
+
+
+def test_probe_without_options_needs_no_command_line_library(server: EmbeddedBroker) -> None:
+    program = (
+        "import os, sys; from sievemq.cli import run; code = run(['healthcheck']); print(code, 'typer' in sys.modules)"
+    )
+    environ = {**os.environ, "SIEVEMQ_HTTP_PORT": str(urlsplit(server.http_url).port)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environ)
+    assert done.stdout == "ready\n0 False\n"
