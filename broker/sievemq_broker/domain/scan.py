@@ -6,21 +6,30 @@ the highest priority down, each to its end; an arrival whose lane has not been f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sievemq_broker.domain.entry import READY, STRAY, Entry, key_of
 from sievemq_broker.domain.view import ALL_SCANNED, View
 from sievemq_broker.matching.condition import HEADERS, indexable
 from sievemq_broker.matching.lookup import ValueIndex
-from sievemq_core.message.envelope import CORRELATION_ID, MESSAGE_ID
+from sievemq_core.errors import SieveError
+from sievemq_core.selector import bucket_key
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.queue import Queue
 
-__all__ = ["Scan", "fill_from_index", "lookup_for"]
+__all__ = ["INDEX_FROM", "Scan", "fill_from_index", "lookups_for"]
 
-#: Headers whose equality is answered from an index (D-17).
-INDEXED = {"JMSMessageID": MESSAGE_ID, "JMSCorrelationID": CORRELATION_ID}
+#: Header fields of so few values that an index over them would find a large part of the backlog.
+COARSE = frozenset({"JMSDeliveryMode", "JMSPriority"})
+
+#: Indexes a queue may have: each costs some 150 bytes a message, and a look at each that arrives.
+MAX_LOOKUPS = 4
+
+#: Messages that are examined at once where an index leads to them; more are looked for by a scan, in slices. An index
+#: whose values have more than these on average is of no use and is dropped again.
+FEW = 1_000
 
 #: A backlog below this is looked through faster than an index is kept.
 INDEX_FROM = 1_000
@@ -34,14 +43,14 @@ class Scan:
         examined: entries looked at so far.
     """
 
-    __slots__ = ("_lookup", "_main", "_priority", "_queue", "_sequence", "_strays", "_view_gone", "examined", "view")
+    __slots__ = ("_lookups", "_main", "_priority", "_queue", "_sequence", "_strays", "_view_gone", "examined", "view")
 
-    def __init__(self, queue: Queue, view: View, lookup: ValueIndex[Entry] | None) -> None:
+    def __init__(self, queue: Queue, view: View, lookups: dict[str, ValueIndex[Entry]]) -> None:
         self.view = view
         self.examined = 0
         self._queue = queue
         self._main = queue.main
-        self._lookup = lookup
+        self._lookups = lookups
         self._strays = [entry for _, entry in queue.main.heap] + list(queue.main.passed)
         self._priority = 9
         self._view_gone = False
@@ -54,7 +63,7 @@ class Scan:
         if view is not self.view:
             return False
         self._view_gone = True
-        return self._lookup is None
+        return not self._lookups
 
     def step(self, limit: int) -> bool:
         """Look at up to `limit` entries.
@@ -63,7 +72,7 @@ class Scan:
             True if the backlog has been looked through.
         """
         view = self.view
-        if self.examined == 0 and self._lookup is None and fill_from_index(self._queue, view):
+        if self.examined == 0 and not self._lookups and fill_from_index(self._queue, view):
             return True  # an index came to be while this scan waited for its turn
         left = limit
         strays = self._strays
@@ -88,17 +97,23 @@ class Scan:
             view.scanned = (((9 - priority) << 1 | 1) << 48) + (1 << 48) - 1
             self._sequence = -1
             self._priority = view.scanning = priority - 1
-            if self._lookup is not None:
-                self._lookup.scanning = self._priority
+            for lookup in self._lookups.values():
+                lookup.scanning = self._priority
         self.examined += limit - left
-        return self._priority < 0
+        if self._priority >= 0:
+            return False
+        for name, lookup in self._lookups.items():
+            if len(lookup) > FEW * lookup.distinct and self._queue.lookups.get(name) is lookup:
+                del self._queue.lookups[name]
+        return True
 
     def _examine(self, entry: Entry, stray: bool = False) -> None:
         state = entry.state
         if state > STRAY:
             return
-        if self._lookup is not None and self._lookup.add(entry):
-            entry.places += 1
+        for lookup in self._lookups.values():
+            if lookup.add(entry):
+                entry.places += 1
         if not self._view_gone and self.view.matches(entry):
             if state == READY and not stray:
                 self.view.push(entry, entry.envelope.priority)
@@ -107,17 +122,17 @@ class Scan:
         entry.envelope.compact()
 
 
-def lookup_for(queue: Queue, view: View) -> ValueIndex[Entry] | None:
-    """A new index to be built by the scan that fills `view`, if its selector asks for one value of an indexed header
-    and there is none yet."""
+def lookups_for(queue: Queue, view: View) -> dict[str, ValueIndex[Entry]]:
+    """New indexes to be built by the scan that fills `view`: by the header fields and properties that its selector
+    compares with single values, where there is none yet. So the next consumer that asks for another value of one finds
+    it at once, however deep the queue is (D-17)."""
     assert view.condition is not None
-    if queue.depth < INDEX_FROM:
-        return None
-    for name, _ in indexable(view.condition):
-        if name in INDEXED and name not in queue.lookups:
-            lookup = queue.lookups[name] = ValueIndex(_reader(HEADERS[name]), _waits)
-            return lookup
-    return None
+    made: dict[str, ValueIndex[Entry]] = {}
+    if queue.depth >= INDEX_FROM:
+        for name, _ in indexable(view.condition):
+            if name not in queue.lookups and name not in COARSE and len(queue.lookups) < MAX_LOOKUPS:
+                made[name] = queue.lookups[name] = ValueIndex(_reader(name), _waits)
+    return made
 
 
 def fill_from_index(queue: Queue, view: View) -> bool:
@@ -125,7 +140,7 @@ def fill_from_index(queue: Queue, view: View) -> bool:
     assert view.condition is not None
     for name, values in indexable(view.condition):
         lookup = queue.lookups.get(name)
-        if lookup is None or lookup.scanning != ALL_SCANNED:
+        if lookup is None or lookup.scanning != ALL_SCANNED or lookup.count(values) > FEW:
             continue
         view.scanning = ALL_SCANNED
         candidates = [entry for entry in lookup.find(values) if entry.state <= STRAY and view.matches(entry)]
@@ -143,9 +158,19 @@ def _waits(entry: Entry) -> bool:
     return entry.state <= STRAY
 
 
-def _reader(position: int) -> Any:
-    def value_of(entry: Entry) -> Any:
-        value = entry.envelope.fields[position]
-        return value if type(value) is str else None  # an id set as bytes is NULL to a selector
+def _reader(name: str) -> Callable[[Entry], Any]:
+    """Reads the key (``bucket_key``) of what a selector sees under a name; None for NULL."""
+    position = HEADERS.get(name)
 
-    return value_of
+    def of_header(entry: Entry) -> Any:
+        assert position is not None
+        value = entry.envelope.fields[position]
+        return None if type(value) is bytes else value  # an id set as bytes is NULL to a selector
+
+    def of_property(entry: Entry) -> Any:
+        try:
+            return bucket_key(entry.envelope.properties.get(name))
+        except SieveError:
+            return None  # reported when the message arrived (D-14)
+
+    return of_property if position is None else of_header

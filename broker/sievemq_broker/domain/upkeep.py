@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sievemq_broker.domain import recall
 from sievemq_broker.domain.entry import Entry
-from sievemq_broker.domain.scan import Scan, fill_from_index, lookup_for
+from sievemq_broker.domain.scan import INDEX_FROM, Scan, fill_from_index, lookups_for
 from sievemq_broker.domain.view import View
 from sievemq_broker.matching.lookup import ValueIndex
 
@@ -73,7 +73,7 @@ class Upkeep:
         queue = self._queue
         if not queue.depth or fill_from_index(queue, view):
             return
-        scan = Scan(queue, view, lookup_for(queue, view))
+        scan = Scan(queue, view, lookups_for(queue, view))
         self.scans.append(scan)
         if len(self.scans) == 1 and scan.step(FIRST_SLICE):
             self.scans.remove(scan)
@@ -90,6 +90,8 @@ class Upkeep:
         """Drop tombstones if half of all references are some, so each is paid for once: at once where there are few,
         otherwise as pending work."""
         queue = self._queue
+        if queue.depth < INDEX_FROM and not self.scans:
+            queue.lookups.clear()  # so few are looked through faster than an index is kept
         holders: list[View | ValueIndex[Entry]] = [queue.main, *queue.views.values(), *queue.lookups.values()]
         total = sum(map(len, holders))
         self.dead_limit = max(1_024, total // 2)

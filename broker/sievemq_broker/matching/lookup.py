@@ -1,4 +1,5 @@
-"""Waiting messages by the value of a header: a selector on one value need not look through the backlog (D-17)."""
+"""Waiting messages by the value of a header or property: a selector on one value need not look through the backlog
+(D-17)."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class ValueIndex(Generic[E]):
         self._value_of = value_of
         self._waits = waits
         self._count = 0
-        self._entries: dict[Any, list[E]] = {}
+        self._entries: dict[Any, E | list[E]] = {}  # most values are unique, and a list each would double the memory
         #: As View.scanning: arrivals of at most this priority are still left for a scan to file.
         self.scanning = 9
 
@@ -39,14 +40,31 @@ class ValueIndex(Generic[E]):
         self._count += 1
         filed = self._entries.get(value)
         if filed is None:
-            self._entries[value] = [entry]
-        else:
+            self._entries[value] = entry
+        elif type(filed) is list:
             filed.append(entry)
+        else:
+            self._entries[value] = [filed, entry]  # type: ignore[list-item]  # no entry is a list
         return True
+
+    def count(self, values: Iterable[Any]) -> int:
+        """How many are filed under these values, at most."""
+        return sum(map(len, map(self._filed, values)))
+
+    @property
+    def distinct(self) -> int:
+        """Values that something is filed under."""
+        return len(self._entries)
 
     def find(self, values: Iterable[Any]) -> list[E]:
         """Everything filed under one of the values, each entry once."""
-        return list(dict.fromkeys(entry for value in values for entry in self._entries.get(value, ())))
+        return list(dict.fromkeys(entry for value in values for entry in self._filed(value)))
+
+    def _filed(self, value: Any) -> list[E]:
+        filed = self._entries.get(value)
+        if filed is None:
+            return []
+        return filed if type(filed) is list else [filed]  # type: ignore[list-item]  # as above
 
     def compaction(self) -> Iterator[int]:
         """Drop what does not wait any more and what is filed twice, a piece at a time; yields how many entries each
@@ -55,12 +73,12 @@ class ValueIndex(Generic[E]):
         for start in range(0, len(values), PIECE):
             looked = 0
             for value in values[start : start + PIECE]:
-                filed = self._entries.get(value, [])
+                filed = self._filed(value)
                 looked += len(filed)
                 kept = [entry for entry in dict.fromkeys(filed) if self._waits(entry)]
                 self._count += len(kept) - len(filed)
                 if kept:
-                    self._entries[value] = kept
+                    self._entries[value] = kept if len(kept) > 1 else kept[0]
                 else:
                     self._entries.pop(value, None)
             yield looked

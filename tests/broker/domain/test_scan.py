@@ -63,9 +63,9 @@ def test_what_comes_back_during_a_scan_keeps_the_order() -> None:
     world = World()
     fill(world, 3_000)
     plain = world.consumer("queue:q", credit=10)
-    far = world.consumer("queue:q", "n = 2900")
+    far = world.consumer("queue:q", "n * 1 = 2900")
     world.work()
-    consumer = world.consumer("queue:q", "n = 1 OR n = 2800 OR n = 2900")
+    consumer = world.consumer("queue:q", "n * 1 = 1 OR n * 1 = 2800 OR n * 1 = 2900")
     far.release([1], world.now)
     far.close(1, world.now)
     assert world.got(consumer) == []  # 2800 has still to be found
@@ -115,7 +115,7 @@ def test_after_the_scan_a_waiting_consumer_still_gets_what_others_have_buffered(
 def test_a_consumer_that_leaves_ends_its_scan() -> None:
     world = World()
     fill(world, 2_000)
-    consumer = world.consumer("queue:q", "n = 1999")
+    consumer = world.consumer("queue:q", "n * 1 = 1999")
     consumer.close(0, world.now)
     assert world.namespace.queue("queue:q").upkeep.scans == []
     assert not world.broker.work(world.now)
@@ -188,17 +188,17 @@ class TestIndexedHeaders:
 
     def test_tombstones_in_it_are_bounded(self) -> None:
         world = World()
-        self.fill(world, 0, 1_000)
+        self.fill(world, 0, 2_000)
         world.consumer("queue:q", "JMSMessageID = 'none'", credit=0)
         world.work()
         taker = world.consumer("queue:q")
         queue = world.namespace.queue("queue:q")
-        for start in range(1_000, 20_000, 1_000):
+        for start in range(2_000, 20_000, 1_000):
             self.fill(world, start, 1_000)
             for _ in range(10):
                 taker.acknowledge(taker.tag, world.now)
                 taker.grant(100, world.now)
-        assert len(queue.lookups["JMSMessageID"]) < 5_000
+        assert len(queue.lookups["JMSMessageID"]) < 6_000
 
     def test_an_id_set_as_bytes_is_null_to_a_selector(self) -> None:
         world = World()
@@ -208,11 +208,113 @@ class TestIndexedHeaders:
         world.send("queue:q", message("raw", correlation_id=b"c1"))
         assert world.got(world.consumer("queue:q", "JMSCorrelationID = 'c1'")) == ["m1"]
 
+    def test_a_queue_that_became_shallow_drops_it(self) -> None:
+        world = World()
+        self.fill(world)
+        world.consumer("queue:q", "JMSCorrelationID = 'none'", credit=0)
+        world.work()
+        queue = world.namespace.queue("queue:q")
+        assert list(queue.lookups) == ["JMSCorrelationID"]
+        taker = world.consumer("queue:q", credit=2_500)
+        taker.acknowledge(taker.tag, world.now)
+        assert queue.lookups == {}
+        assert world.got(world.consumer("queue:q", "JMSCorrelationID = 'c2900'")) == ["m2900"]
+
     def test_a_shallow_queue_keeps_no_index(self) -> None:
         world = World()
         self.fill(world, 0, 500)
         assert world.got(world.consumer("queue:q", "JMSCorrelationID = 'c499'")) == ["m499"]
         assert world.namespace.queue("queue:q").lookups == {}
+
+
+class TestIndexedProperties:
+    """The same for every property: the first selector that asks for one value of it has it indexed."""
+
+    @staticmethod
+    def fill(world: World, start: int = 0, count: int = 3_000) -> None:
+        world.send(
+            "queue:q",
+            *(message(f"m{n}", properties={"n": n, "flag": n == 7, "x": f"x{n}"}) for n in range(start, start + count)),
+        )
+
+    def test_a_later_consumer_of_another_value_opens_at_once(self) -> None:
+        world = World()
+        self.fill(world)
+        first = world.consumer("queue:q", "n = 2900")
+        world.work()
+        assert world.got(first) == ["m2900"]
+        for selector, found in (
+            ("n = 17", ["m17"]),
+            ("n = 18.0 AND x LIKE 'x%'", ["m18"]),
+            ("n IN ('17')", []),
+            ("(n = 20 OR n = 10) AND NOT flag", ["m10", "m20"]),
+            ("n = 99999", []),
+        ):
+            consumer = world.consumer("queue:q", selector)
+            assert world.got(consumer) == found
+            assert consumer.view.evaluations == len(found)
+        assert not world.broker.work(world.now)
+
+    def test_one_scan_indexes_every_name_that_is_asked_for(self) -> None:
+        world = World()
+        self.fill(world)
+        world.consumer("queue:q", "n = 1 AND x = 'none'", credit=0)
+        world.work()
+        assert sorted(world.namespace.queue("queue:q").lookups) == ["n", "x"]
+        assert world.consumer("queue:q", "x = 'x5'").view.evaluations == 1
+
+    def test_arrivals_and_returns_are_in_it(self) -> None:
+        world = World()
+        self.fill(world)
+        world.consumer("queue:q", "n = -1", credit=0)
+        self.fill(world, 3_000, 5)
+        world.work()
+        assert world.got(world.consumer("queue:q", "n = 3004")) == ["m3004"]
+        holder = world.consumer("queue:q", "n = 5")
+        holder.close(1, world.now)
+        holder.recover(1, world.now)
+        assert world.counts(world.consumer("queue:q", "n = 5 AND x = 'x5'")) == [("m5", 2)]
+
+    def test_a_property_of_few_values_is_not_worth_it(self) -> None:
+        """What leads to more than a turn should examine is looked for in slices; an index that only does that goes."""
+        world = World()
+        self.fill(world)
+        world.consumer("queue:q", "flag = FALSE AND n < 0", credit=0)
+        world.work()
+        queue = world.namespace.queue("queue:q")
+        assert queue.lookups == {}
+        world.consumer("queue:q", "n = 1 AND JMSPriority = 4 AND JMSDeliveryMode = 'PERSISTENT'", credit=0)
+        world.work()
+        assert list(queue.lookups) == ["n"]
+
+    def test_a_value_of_very_many_is_scanned_for_though_there_is_an_index(self) -> None:
+        world = World()
+        self.fill(world)
+        world.send("queue:q", *(message(f"s{n}", properties={"n": -1}) for n in range(2_500)))
+        world.consumer("queue:q", "n = 1", credit=0)
+        world.work()
+        many = world.consumer("queue:q", "n = -1", credit=5_000)
+        assert many.view.evaluations <= 1_000
+        world.work()
+        assert len(world.got(many)) == 2_500
+
+    def test_there_are_a_few_at_most(self) -> None:
+        world = World()
+        self.fill(world)
+        for number in range(10):
+            world.consumer("queue:q", f"p{number} = 1", credit=0)
+        world.work()
+        assert len(world.namespace.queue("queue:q").lookups) <= 4
+
+    def test_booleans_are_no_numbers_in_it(self) -> None:
+        world = World()
+        self.fill(world)
+        world.consumer("queue:q", "flag = TRUE AND n > 0", credit=0)
+        world.send("queue:q", *(message(f"b{n}", properties={"b": n if n > 1 else n == 1}) for n in range(2_000)))
+        world.consumer("queue:q", "b = 5", credit=0)
+        world.work()
+        assert world.got(world.consumer("queue:q", "b = 1")) == []
+        assert world.got(world.consumer("queue:q", "b = TRUE AND 1 = 1")) == ["b1"]
 
 
 def test_the_first_slice_is_small_enough_for_one_turn() -> None:
