@@ -30,7 +30,7 @@ from sievemq_broker.session.page import pack_page
 from sievemq_broker.session.session import Session, SessionMode
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT, MAX_HEADER_CHARS
-from sievemq_core.message.envelope import BODY_KIND, BodyKind, Envelope
+from sievemq_core.message.envelope import BODY_KIND, TIMESTAMP, BodyKind, Envelope
 from sievemq_core.wire.commands import Command
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ def on_send(connection: BrokerConnection, command: CommandFields, now: int) -> N
         )
     session.sent = sequence
     try:
-        if connection.clock_lag:
+        if connection.clock_lag and connection.sent_after_move(fields[TIMESTAMP]):
             fields = shift_times(fields, connection.clock_lag)
         envelope = Envelope(fields)
         if len(envelope.packed) > MAX_HEADER_CHARS or fields[BODY_KIND] > _LAST_KIND:  # else nothing can be too long

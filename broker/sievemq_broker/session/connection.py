@@ -253,6 +253,16 @@ class BrokerConnection:
         self.clock_lag = offset - self.clock_seen
         self.outbox.send(Command.CLOCK, offset)
 
+    def sent_after_move(self, timestamp: int) -> bool:
+        """True if a client that has not seen the clock move sent a message after it moved: its times are to be shifted.
+
+        What was sent before, and was only on its way, was sent at the time it says.
+
+        Args:
+            timestamp: JMSTimestamp of the message, ms; 0 where the producer gives none, which says nothing.
+        """
+        return not timestamp or timestamp - self.clock_seen > self.services.moved_at
+
     def flow_changed(self) -> None:
         """Confirms are held back from now on, or go on."""
         blocked = self.services.blocked

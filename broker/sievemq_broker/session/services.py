@@ -93,6 +93,8 @@ class Services(ABC):
         self.connections: dict[str, BrokerConnection] = {}
         #: Milliseconds by which a test moved the clock; part of every `now`. Change it with :meth:`move_clock`.
         self.clock_offset = 0
+        #: When that was, on the machine's clock: milliseconds since 1970 without the offset.
+        self.moved_at = 0
         #: Which limit makes the broker hold back confirms; None while there is none. Change it with :meth:`flow`.
         self.blocked: str | None = None
 
@@ -134,6 +136,7 @@ class Services(ABC):
     def move_clock(self, offset: int) -> None:
         """Tell every client that the clock now runs `offset` milliseconds ahead (test clocks only)."""
         self.clock_offset = offset
+        self.moved_at = self.now() - offset
         for connection in tuple(self.connections.values()):
             connection.clock_moved()
 

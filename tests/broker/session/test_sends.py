@@ -185,18 +185,28 @@ def test_times_of_a_client_that_has_not_seen_the_clock_move_are_shifted(world: W
     session = client.session()
     consumer = consumer_client.consumer(consumer_client.session())
     world.services.move_clock(60_000)
-    # On its way when the clock moved: expires a second after its sending.
-    client.queue_send(session, envelope("a", timestamp=START, expiration=START + 1000))
+    # Sent a millisecond after the clock moved, by a client that does not know it yet; expires a second later.
+    client.queue_send(session, envelope("a", timestamp=START + 1, expiration=START + 1001))
     client.queue_send(session, envelope("b", timestamp=0, delivery_time=START + 500))
     world.settle()
     assert client.take(Command.CLOCK) == [(Command.CLOCK, 60_000)]
-    assert consumer.deliveries[0].fields[1:6] == (START + 60_000, 4, 2, START + 61_000, 0)
+    assert consumer.deliveries[0].fields[1:6] == (START + 60_001, 4, 2, START + 61_001, 0)
     world.later(500)
     assert consumer.deliveries[1].fields[1:6] == (0, 4, 2, 0, START + 60_500)
     client.queue(Command.CLOCK_SEEN, 60_000)
     client.queue_send(session, envelope("c", timestamp=START + 60_000))
     world.settle()
     assert consumer.deliveries[2].fields[1] == START + 60_000
+
+
+def test_what_was_sent_before_the_clock_moved_keeps_its_times(world: World) -> None:
+    client, consumer_client = world.client(), world.client()
+    session = client.session()
+    consumer = consumer_client.consumer(consumer_client.session())
+    client.queue_send(session, envelope("a", timestamp=START, delivery_time=START + 60_000))
+    world.services.move_clock(60_000)  # while it is on its way
+    world.later(60_000)
+    assert [delivery.fields[1:6] for delivery in consumer.deliveries] == [(START, 4, 2, 0, START + 60_000)]
 
 
 def test_a_clock_that_moves_twice_and_back(world: World) -> None:
@@ -206,14 +216,14 @@ def test_a_clock_that_moves_twice_and_back(world: World) -> None:
     world.services.move_clock(1000)
     world.services.move_clock(5000)
     client.queue(Command.CLOCK_SEEN, 1000)
-    client.queue_send(session, envelope("a", timestamp=START + 1000))
+    client.queue_send(session, envelope("a", timestamp=START + 1001))
     client.queue(Command.CLOCK_SEEN, 5000)
     world.settle()
-    assert consumer.deliveries[0].fields[1] == START + 5000
+    assert consumer.deliveries[0].fields[1] == START + 5001
     world.services.move_clock(0)
-    client.queue_send(session, envelope("b", timestamp=START + 5000))
+    client.queue_send(session, envelope("b", timestamp=START + 5001))
     world.settle()
-    assert consumer.deliveries[1].fields[1] == START
+    assert consumer.deliveries[1].fields[1] == START + 1
 
 
 def test_who_comes_after_the_clock_moved_knows_it(world: World) -> None:
