@@ -16,6 +16,16 @@ from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.connection import Connection
 from sievemq.aio.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
 from sievemq.aio.context import JMSContext
+from sievemq.aio.domains import (
+    QueueConnection,
+    QueueConnectionFactory,
+    QueueSender,
+    QueueSession,
+    TopicConnection,
+    TopicConnectionFactory,
+    TopicPublisher,
+    TopicSession,
+)
 from sievemq.aio.factory import ConnectionFactory
 from sievemq.aio.jms_consumer import JMSConsumer
 from sievemq.aio.jms_producer import JMSProducer
@@ -114,8 +124,12 @@ __all__ = [
     "ObjectMessage",
     "Queue",
     "QueueBrowser",
+    "QueueConnection",
+    "QueueConnectionFactory",
     "QueueReceiver",
     "QueueRequestor",
+    "QueueSender",
+    "QueueSession",
     "ResourceAllocationException",
     "ResourceAllocationRuntimeException",
     "Selector",
@@ -126,7 +140,11 @@ __all__ = [
     "TemporaryTopic",
     "TextMessage",
     "Topic",
+    "TopicConnection",
+    "TopicConnectionFactory",
+    "TopicPublisher",
     "TopicRequestor",
+    "TopicSession",
     "TopicSubscriber",
     "TransactionInProgressException",
     "TransactionInProgressRuntimeException",

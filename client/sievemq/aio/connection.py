@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Self, TypeVar, overload
 
 from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, ClientConnection, ConnectionMetaData
 from sievemq.aio.listeners import ExceptionListener, exception_callback
@@ -14,7 +14,9 @@ from sievemq.aio.session import Session
 from sievemq.aio.transport import Transport
 from sievemq.exceptions import IllegalStateException, JMSException
 
-__all__ = ["Connection"]
+__all__ = ["Connection", "session_mode_of"]
+
+S = TypeVar("S", bound=Session)
 
 
 class Connection:
@@ -72,13 +74,16 @@ class Connection:
             JMSException: another mode.
             IllegalStateException: the connection is closed.
         """
-        return await self._create_session(_mode(transacted, acknowledge_mode, session_mode))
+        return await self._create_session(session_mode_of(transacted, acknowledge_mode, session_mode))
 
     async def _create_session(self, mode: int) -> Session:
+        return await self._open_session(Session, mode)
+
+    async def _open_session(self, kind: type[S], mode: int) -> S:
         self._transport.check_loop()
         engine = self._engine.open_session(mode)
         await self._transport.ask(lambda: engine.opened, undo=lambda _: engine.close())
-        session = Session(self, engine)
+        session = kind(self, engine)
         self._sessions.add(session)
         return session
 
@@ -177,7 +182,8 @@ class Connection:
             await self._transport.close()
 
 
-def _mode(transacted: object, acknowledge_mode: object, session_mode: object) -> Any:
+def session_mode_of(transacted: object, acknowledge_mode: object, session_mode: object = None) -> Any:
+    """The session mode that the arguments of a create_session mean (CON-01 … CON-03)."""
     if session_mode is not None:
         if transacted or acknowledge_mode is not None:
             raise TypeError("create_session() takes a session_mode, or transacted and acknowledge_mode")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from sievemq._engine import AUTO_ACKNOWLEDGE
 from sievemq.aio.connect import connect
@@ -12,6 +12,8 @@ from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.url import BrokerURL, parse_url
 
 __all__ = ["ConnectionFactory"]
+
+C = TypeVar("C", bound=Connection)
 
 
 class ConnectionFactory:
@@ -54,9 +56,12 @@ class ConnectionFactory:
             InvalidClientIDException: the administered client id is in use.
             JMSException: the broker cannot be reached.
         """
+        return await self._connect(Connection, user_name, password)
+
+    async def _connect(self, kind: type[C], user_name: str | None, password: str | None) -> C:
         if user_name is None and password is None:
             user_name, password = self._user, self._password
-        return Connection(*await connect(self._url, user_name, password))
+        return kind(*await connect(self._url, user_name, password))
 
     @overload
     async def create_context(self, session_mode: int, /) -> JMSContext: ...

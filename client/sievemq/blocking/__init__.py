@@ -7,6 +7,16 @@ from sievemq.blocking.browser import QueueBrowser
 from sievemq.blocking.connection import Connection, ConnectionFactory
 from sievemq.blocking.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
 from sievemq.blocking.context import JMSContext
+from sievemq.blocking.domains import (
+    QueueConnection,
+    QueueConnectionFactory,
+    QueueSender,
+    QueueSession,
+    TopicConnection,
+    TopicConnectionFactory,
+    TopicPublisher,
+    TopicSession,
+)
 from sievemq.blocking.jms_consumer import JMSConsumer
 from sievemq.blocking.jms_producer import JMSProducer
 from sievemq.blocking.listeners import CompletionListener, ExceptionListener, MessageListener
@@ -27,9 +37,17 @@ __all__ = [
     "MessageListener",
     "MessageProducer",
     "QueueBrowser",
+    "QueueConnection",
+    "QueueConnectionFactory",
     "QueueReceiver",
     "QueueRequestor",
+    "QueueSender",
+    "QueueSession",
     "Session",
+    "TopicConnection",
+    "TopicConnectionFactory",
+    "TopicPublisher",
     "TopicRequestor",
+    "TopicSession",
     "TopicSubscriber",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, ClientConnection, ConnectionMetaData
 from sievemq.blocking.connect import connect
@@ -19,7 +19,10 @@ from sievemq.url import BrokerURL, parse_url
 if TYPE_CHECKING:
     from sievemq.blocking.context import JMSContext
 
-__all__ = ["Connection", "ConnectionFactory"]
+__all__ = ["Connection", "ConnectionFactory", "session_mode_of"]
+
+C = TypeVar("C", bound="Connection")
+S = TypeVar("S", bound=Session)
 
 
 class ConnectionFactory:
@@ -62,9 +65,12 @@ class ConnectionFactory:
             InvalidClientIDException: the administered client id is in use.
             JMSException: the broker cannot be reached.
         """
+        return self._connect(Connection, user_name, password)
+
+    def _connect(self, kind: type[C], user_name: str | None, password: str | None) -> C:
         if user_name is None and password is None:
             user_name, password = self._user, self._password
-        return Connection(*connect(self._url, user_name, password))
+        return kind(*connect(self._url, user_name, password))
 
     @overload
     def create_context(self, session_mode: int, /) -> JMSContext: ...
@@ -161,13 +167,16 @@ class Connection:
             JMSException: another mode.
             IllegalStateException: the connection is closed.
         """
-        return self._create_session(_mode(transacted, acknowledge_mode, session_mode))
+        return self._create_session(session_mode_of(transacted, acknowledge_mode, session_mode))
 
     def _create_session(self, mode: int, is_action: bool = True) -> Session:
+        return self._open_session(Session, mode, is_action)
+
+    def _open_session(self, kind: type[S], mode: int, is_action: bool = True) -> S:
         with self._transport.lock:
             engine = self._engine.open_session(mode, is_action)
         self._transport.wait(engine.opened)
-        session = Session(self, engine)
+        session = kind(self, engine)
         with self._transport.lock:
             self._sessions.add(session)
         return session
@@ -266,7 +275,8 @@ class Connection:
             return tuple(self._sessions)
 
 
-def _mode(transacted: object, acknowledge_mode: object, session_mode: object) -> Any:
+def session_mode_of(transacted: object, acknowledge_mode: object, session_mode: object = None) -> Any:
+    """The session mode that the arguments of a create_session mean (CON-01 … CON-03)."""
     if session_mode is not None:
         if transacted or acknowledge_mode is not None:
             raise TypeError("create_session() takes a session_mode, or transacted and acknowledge_mode")
