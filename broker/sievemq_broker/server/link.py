@@ -163,7 +163,7 @@ class Link(asyncio.Protocol):
         try:
             self.connection.receive_data(data, self._clock.now())
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
             return
         self._turn.mark(self)
 
@@ -172,7 +172,7 @@ class Link(asyncio.Protocol):
         try:
             self.connection.receive_eof(self._clock.now())
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
             return
         self.flush()
 
@@ -197,7 +197,11 @@ class Link(asyncio.Protocol):
         if not self._reading:
             self._reading = True
             self.transport.resume_reading()
-        self.connection.resume(self._clock.now())
+        try:
+            self.connection.resume(self._clock.now())
+        except Exception as error:
+            self.fail(error)
+            return
         self._turn.mark(self)
 
     # -- what the broker calls ------------------------------------------------------------------------------------
@@ -210,7 +214,11 @@ class Link(asyncio.Protocol):
         connection = self.connection
         transport = self.transport
         if connection.has_data:
-            data = connection.data_to_send()
+            try:
+                data = connection.data_to_send()
+            except Exception as error:
+                self.fail(error)
+                return
             if data:
                 self._links.bytes_out += len(data)
                 transport.write(data)
@@ -238,8 +246,8 @@ class Link(asyncio.Protocol):
         """Cut the connection without a word."""
         self.transport.abort()
 
-    def _fail(self, error: Exception) -> None:
-        """The session layer raised what it must not raise: a fault of the broker, which ends only this connection."""
+    def fail(self, error: Exception) -> None:
+        """A layer below raised what it must not raise: a fault of the broker, which ends only this connection."""
         log.fault("connection.failed", error, peer=self.peer)
         self.abort()
 

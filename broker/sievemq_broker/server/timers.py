@@ -13,6 +13,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from sievemq_broker import logs
+
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
     from sievemq_broker.server.link import Links
@@ -28,6 +30,8 @@ _LONGEST_MS = 60_000
 
 #: Messages examined in one slice of work: at one to three microseconds each some 3 ms, and never more than 5.
 SLICE = 1_500
+
+log = logs.get("server")
 
 
 class Domain(Protocol):
@@ -128,9 +132,15 @@ class Timers:
     def rearm(self) -> None:
         """Do a slice of what is due or pending, and see to it that the rest and the next deadline come in time."""
         now = self._clock.now()
-        deadline = self._due(now)
-        if self._work(now, SLICE):
-            deadline = now
+        try:
+            deadline = self._due(now)
+            if self._work(now, SLICE):
+                deadline = now
+        except (
+            Exception
+        ) as error:  # a fault of the broker: every other turn must still come, and the next tick tries again
+            log.fault("timers.failed", error)
+            return
         if deadline is None:
             return
         if self._armed is not None:
@@ -168,7 +178,11 @@ class Timers:
         wait = TICK_SECONDS
         for link in tuple(self._links.open):
             connection = link.connection
-            deadline = connection.tick(now)
+            try:
+                deadline = connection.tick(now)
+            except Exception as error:
+                link.fail(error)
+                continue
             if deadline is not None and deadline - now < wait * 1000:
                 wait = max((deadline - now) / 1000, _SHORTEST_TICK_SECONDS)
             if connection.has_data or connection.closing:

@@ -57,12 +57,14 @@ class Turn:
 
     def end(self) -> None:
         """Write what there is and arm the timer for the domain's next deadline."""
-        # The domain first: what became due in the meantime goes out with this turn's writes.
-        if self.timers is not None:
-            self.timers.rearm()
-        self._scheduled = False
-        dirty, self._dirty = self._dirty, []
-        for link in dirty:
-            link.flush()
+        try:
+            # The domain first: what became due in the meantime goes out with this turn's writes.
+            if self.timers is not None:
+                self.timers.rearm()
+        finally:
+            self._scheduled = False
+            dirty, self._dirty = self._dirty, []
+            for link in dirty:
+                link.flush()
         for look in tuple(self.watchers):
             look()

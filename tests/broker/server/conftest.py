@@ -22,7 +22,6 @@ class FakeConnection:
         self.answer: Callable[[FakeConnection, bytes], None] | None = None
         self.deadline: int | None = None
         self.ticks = 0
-        self.error: Exception | None = None
         self.lost_event = asyncio.Event()
 
     @property
@@ -30,8 +29,6 @@ class FakeConnection:
         return bool(self.output)
 
     def receive_data(self, data: bytes, now: int) -> None:
-        if self.error is not None:
-            raise self.error
         self.received.append(data)
         if self.answer is not None:
             self.answer(self, data)

@@ -215,17 +215,48 @@ async def test_end_of_stream_and_loss_reach_the_connection() -> None:
     assert transport.writes == []
 
 
-async def test_fault_of_the_broker_ends_only_this_connection(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("where", ["receive_data", "receive_eof", "resume", "data_to_send"])
+async def test_fault_of_the_broker_ends_only_this_connection(where: str, caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
     link, transport, connection = rig.open()
-    _, other_transport, _ = rig.open()
-    connection.error = ZeroDivisionError("a bug")
+    other_link, other_transport, other = rig.open()
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    setattr(connection, where, fail)
+    other.answer = echo
     with caplog.at_level(logging.ERROR):
-        link.data_received(b"x")
+        if where == "resume":
+            link.resume_writing()
+        elif where == "receive_eof":
+            link.eof_received()
+        else:
+            connection.output = b"something"
+            link.data_received(b"x")
+        other_link.data_received(b"x")
+        await end_of_turn()
     assert transport.calls == ["abort"]
-    assert other_transport.calls == []
+    assert (other_transport.calls, other_transport.writes) == ([], [b"x"])
     assert "connection.failed" in caplog.text
     assert "a bug" in caplog.text
+
+
+async def test_fault_in_the_domain_does_not_stop_the_turns() -> None:
+    rig = Rig()
+    link, transport, connection = rig.open()
+    connection.answer = echo
+
+    class Timers:
+        def rearm(self) -> None:
+            raise ZeroDivisionError("a bug")
+
+    rig.turn.timers = Timers()
+    rig.loop.set_exception_handler(lambda loop, context: None)
+    for number in (1, 2):
+        link.data_received(b"x")
+        await end_of_turn()
+        assert len(transport.writes) == number
 
 
 async def test_one_connection_too_many_is_told_so() -> None:

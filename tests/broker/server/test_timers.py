@@ -179,6 +179,32 @@ def test_next_tick_comes_when_a_connection_asks_for_it(clock: StandingClock, wis
     assert loop.armed() == [wait]
 
 
+def test_fault_in_the_domain_is_logged_and_tried_again(clock: StandingClock, caplog: pytest.LogCaptureFixture) -> None:
+    domain = Domain(1_250)
+    timers, loop, _, _ = make(domain, clock)
+    timers._due = lambda now: 1 // 0  # type: ignore[method-assign]
+    timers.start()
+    loop.fire()
+    assert "timers.failed" in caplog.text
+    timers._due = domain.due  # type: ignore[method-assign]
+    loop.fire()
+    assert loop.armed() == [TICK_SECONDS, 0.25]
+
+
+def test_fault_in_one_connections_tick_ends_only_that_one(clock: StandingClock) -> None:
+    timers, loop, links, _ = make(Domain(), clock)
+    bad, good = _link(), _link()
+    failed: list[Exception] = []
+    bad.fail = failed.append
+    bad.connection.tick = lambda now: 1 // 0
+    links.open.update((bad, good))
+    timers.start()
+    loop.fire()
+    assert [type(error) for error in failed] == [ZeroDivisionError]
+    assert good.connection.ticks == 1
+    assert loop.armed() == [TICK_SECONDS]
+
+
 def test_late_tick_is_counted_as_lag(clock: StandingClock) -> None:
     timers, loop, _, _ = make(Domain(), clock)
     timers.start()
