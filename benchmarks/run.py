@@ -24,9 +24,10 @@ from benchmarks.macro.processes import Broker, run_workload
 from benchmarks.micro.timing import Row
 from benchmarks.workloads import DEFAULT_COUNTS
 
-MICRO = ("codec", "selector", "queue")
+HERE = Path(__file__).parent
+MICRO = tuple(sorted(path.stem for path in (HERE / "micro").glob("[!_]*.py") if path.stem != "timing"))
 SIZE = 256
-RESULTS = Path(__file__).with_name("results")
+RESULTS = HERE / "results"
 
 TITLES = {
     "W1": "queue, acknowledged",
