@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
@@ -20,6 +21,7 @@ from sievemq_testing.excerpt import LINES
 from sievemq_testing.faults import FaultBox, Faults
 from sievemq_testing.journal import EVENTS, Event, Recorder
 from sievemq_testing.namespace import TestNamespace, _queues
+from sievemq_testing.pipe import AioPipeFactory, PipeFactory
 from sievemq_testing.recording import Tape
 from sievemq_testing.views import QueueView, TopicView
 from sievemq_testing.watched import Watch, WatchedServer, when_idle
@@ -138,6 +140,35 @@ class TestBroker(EmbeddedBroker):
     def _lose(self, namespace: str, fate: Any) -> None:
         fate.last = "lost"
         self._watch.recorder.note(namespace, "lost", fate.where, fate.envelope, detail="the broker was killed")
+
+    def open_pipe(self) -> socket.socket:
+        """A socket whose other end this broker serves as if it had come through the port.
+
+        Raises:
+            RuntimeError: it does not run.
+        """
+        loop, server = self._loop, self.server
+        if loop is None:
+            raise RuntimeError("this broker does not run")
+        ours, theirs = socket.socketpair()
+
+        async def take() -> None:
+            await asyncio.get_running_loop().connect_accepted_socket(server._link, theirs)
+
+        asyncio.run_coroutine_threadsafe(take(), loop).result()
+        return ours
+
+    def pipe_factory(self, url: str | None = None) -> PipeFactory:
+        """A blocking ConnectionFactory whose connections use no port and no network.
+
+        Args:
+            url: says namespace and options, such as a namespace's ``url``; the broker's own if not given.
+        """
+        return PipeFactory(self, url or self.url)
+
+    def aio_pipe_factory(self, url: str | None = None) -> AioPipeFactory:
+        """The same for asyncio."""
+        return AioPipeFactory(self, url or self.url)
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
