@@ -90,8 +90,8 @@ class Upkeep:
         """Drop tombstones if half of all references are some, so each is paid for once: at once where there are few,
         otherwise as pending work."""
         queue = self._queue
-        if queue.depth < INDEX_FROM and not self.scans:
-            queue.lookups.clear()  # so few are looked through faster than an index is kept
+        if queue.depth < INDEX_FROM // 2 and not self.scans:
+            queue.lookups.clear()  # so few are looked through as fast; half, so that it is not built again at once
         holders: list[View | ValueIndex[Entry]] = [queue.main, *queue.views.values(), *queue.lookups.values()]
         total = sum(map(len, holders))
         self.dead_limit = max(1_024, total // 2)

@@ -210,15 +210,15 @@ class TestIndexedHeaders:
 
     def test_a_queue_that_became_shallow_drops_it(self) -> None:
         world = World()
-        self.fill(world)
+        self.fill(world, 0, 1_500)
         world.consumer("queue:q", "JMSCorrelationID = 'none'", credit=0)
         world.work()
         queue = world.namespace.queue("queue:q")
         assert list(queue.lookups) == ["JMSCorrelationID"]
-        taker = world.consumer("queue:q", credit=2_500)
+        taker = world.consumer("queue:q", credit=1_400)
         taker.acknowledge(taker.tag, world.now)
         assert queue.lookups == {}
-        assert world.got(world.consumer("queue:q", "JMSCorrelationID = 'c2900'")) == ["m2900"]
+        assert world.got(world.consumer("queue:q", "JMSCorrelationID = 'c1450'")) == ["m1450"]
 
     def test_a_shallow_queue_keeps_no_index(self) -> None:
         world = World()
