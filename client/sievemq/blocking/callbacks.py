@@ -1,55 +1,107 @@
-"""Calls of the CompletionListeners of one session: in order, one at a time, on a thread of their own (CPL-05 … 07)."""
+"""Calls of the CompletionListeners of one session: in order, one at a time, on a thread of their own (CPL-05 … 07).
+
+One call a message: so the thread takes all that wait in one go, and is woken only when it rests. Whoever adds looks at
+`_resting` after appending; the thread looks at what waits after it set `_resting`: one of them sees the other.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
+from _thread import LockType, allocate_lock
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from sievemq._engine import Completion
 from sievemq.messages import Message
 
-__all__ = ["CompletionCalls"]
+__all__ = ["AsyncSend", "CompletionCalls"]
 
 _log = logging.getLogger("sievemq")
 
 _Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
-class CompletionCalls:
-    """The queue of calls of one session, and its thread, which ends when it is idle for a while."""
+class AsyncSend(Completion[None]):
+    """The fate of one asynchronous send: once known, a callback is called soon.
 
-    __slots__ = ("_changed", "_ident", "_waiting", "pending")
+    Args:
+        calls: of the session.
+        callbacks: for success and failure.
+        message: what was sent.
+    """
+
+    __slots__ = ("_calls", "_message", "_on_completion", "_on_exception")
+
+    def __init__(
+        self, calls: CompletionCalls, callbacks: tuple[Callable[..., Any], Callable[..., Any]], message: Message
+    ) -> None:
+        self.done = False
+        self.error = None
+        self._calls = calls
+        self._on_completion, self._on_exception = callbacks
+        self._message = message
+
+    def _settle(self) -> None:
+        # Instead of a closure in a list of callbacks: there is one for every message.
+        self.done = True
+        if self.error is None:
+            self._calls.add(self._on_completion, self._message)
+        else:
+            self._calls.add(self._on_exception, self._message, self.error)
+
+
+class CompletionCalls:
+    """The queue of calls of one session, and its thread, which ends when it is idle for a while.
+
+    Attributes:
+        begun: asynchronous sends made; written by whoever sends, under the session's lock of sends.
+        done: those whose callback has returned; written by the thread alone.
+    """
+
+    __slots__ = ("_bell", "_ident", "_lock", "_resting", "_waiting", "_watchers", "begun", "done")
 
     #: Seconds an idle thread waits for more.
     IDLE = 5.0
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = allocate_lock()  # guards whether the thread rests or is there at all, and the watchers
+        self._bell = allocate_lock()
+        self._bell.acquire()
+        self._resting = True
         self._waiting: deque[_Call] = deque()
-        self.pending = 0  # sends whose callback has not returned
+        self._watchers: list[LockType] = []
         self._ident: int | None = None
+        self.begun = self.done = 0
 
     def begin(self) -> None:
-        """An asynchronous send was made; :meth:`add` follows once its fate is known, or :meth:`cancel`."""
-        with self._changed:
-            self.pending += 1
+        """An asynchronous send is being made; :meth:`add` follows once its fate is known, or :meth:`cancel`."""
+        self.begun += 1
 
     def cancel(self) -> None:
         """The send call raised: no callback (CPL-03)."""
-        with self._changed:
-            self.pending -= 1
-            self._changed.notify_all()
+        self.begun -= 1
+        self._tell_watchers()
 
     def add(self, callback: Callable[..., Any], message: Message, *more: Any) -> None:
-        """Call a callback soon."""
-        with self._changed:
-            self._waiting.append((callback, (message, *more)))
-            if self._ident is None:
-                self._ident = -1
-                threading.Thread(target=self._run, name="sievemq-completions", daemon=True).start()
-            self._changed.notify_all()
+        """Call a callback soon. Calls of this method do not overlap: they come under the transport's lock."""
+        self._waiting.append((callback, (message, *more)))
+        if self._resting:
+            with self._lock:
+                if not self._resting:
+                    return
+                self._resting = False
+                if self._ident is None:
+                    self._ident = -1
+                    threading.Thread(target=self._run, name="sievemq-completions", daemon=True).start()
+                else:
+                    self._bell.release()
+
+    @property
+    def pending(self) -> int:
+        """Sends whose callback has not returned."""
+        return self.begun - self.done
 
     @property
     def mine(self) -> bool:
@@ -58,26 +110,55 @@ class CompletionCalls:
 
     def wait(self) -> None:
         """Return once every callback of the sends made so far has returned (CPL-09, CPL-10)."""
-        with self._changed:
-            while self.pending:
-                self._changed.wait()
+        told = allocate_lock()
+        told.acquire()
+        with self._lock:
+            self._watchers.append(told)
+        self._tell_watchers()  # nothing may be pending any more
+        told.acquire()
+
+    def _tell_watchers(self) -> None:
+        if self._watchers and self.begun <= self.done:
+            with self._lock:
+                watchers, self._watchers = self._watchers, []
+            for told in watchers:
+                told.release()
 
     def _run(self) -> None:
         self._ident = threading.get_ident()
+        waiting = self._waiting
         while True:
-            with self._changed:
-                if not self._waiting and not self._changed.wait_for(lambda: bool(self._waiting), self.IDLE):
-                    self._ident = None
+            while waiting:
+                self._call(*waiting.popleft())
+            self._tell_watchers()
+            self._resting = True
+            if waiting and self._rises():
+                continue
+            if not self._bell.acquire(timeout=self.IDLE):
+                if self._ends():
                     return
-                callback, arguments = self._waiting.popleft()
-            try:
-                message = arguments[0]
-                if isinstance(message, Message):
-                    message._completed()  # CPL-15
-                callback(*arguments)
-            except Exception:
-                _log.exception("a completion listener raised")
-            finally:
-                with self._changed:
-                    self.pending -= 1
-                    self._changed.notify_all()
+                self._bell.acquire()  # somebody has seen it rest and is about to ring
+
+    def _rises(self) -> bool:
+        """True if the thread rests no more by itself; False if somebody else has seen it rest, and rings."""
+        with self._lock:
+            rested, self._resting = self._resting, False
+            return rested
+
+    def _ends(self) -> bool:
+        """True if the thread may end; False if somebody has just seen it rest."""
+        with self._lock:
+            if self._resting:
+                self._ident = None
+            return self._resting
+
+    def _call(self, callback: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        try:
+            message = arguments[0]
+            if isinstance(message, Message):
+                message._completed()  # CPL-15
+            callback(*arguments)
+        except Exception:
+            _log.exception("a completion listener raised")
+        finally:
+            self.done += 1

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from sievemq._engine import ABSENT, Absent, Completion, EngineProducer, destination_and_message
+from sievemq._engine import ABSENT, Absent, EngineProducer, destination_and_message
+from sievemq.blocking.callbacks import AsyncSend
 from sievemq.blocking.listeners import CompletionListener, completion_callbacks
 from sievemq.blocking.transport import GATHER
 from sievemq.destinations import Destination
@@ -241,26 +242,16 @@ def send_message(
 ) -> None:
     """Send asynchronously (section 12): the session's completion thread calls one of `callbacks`."""
     calls, state = session._calls, engine.session
-    completed, failed = callbacks
-    fate: Completion[None] = Completion()
-
-    def settled(fate: Completion[None]) -> None:
-        if fate.error is None:
-            calls.add(completed, message)
-        else:
-            calls.add(failed, message, fate.error)
-
-    calls.begin()
-    try:
-        with session._sending:
+    fate = AsyncSend(calls, callbacks, message)
+    with session._sending:
+        calls.begin()
+        try:
             if state.sequence >= state.sequence_limit or state.sent_bytes >= state.byte_limit:
                 wait_for_window(session)
-            # Before the send: its fate may be known before the call returns.
-            fate.add_callback(settled)
             engine.send(message, destination, delivery_mode, priority, time_to_live, fate)
-    except BaseException:
-        calls.cancel()  # CPL-03
-        raise
+        except BaseException:
+            calls.cancel()  # CPL-03
+            raise
     transport = session._transport
     connection = state.connection
     if connection.sent_at != transport.written_at or connection.outbox_bytes >= GATHER:

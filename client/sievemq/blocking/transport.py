@@ -15,9 +15,11 @@ the socket or :meth:`Transport.nudge` wakes it. So a busy sender pays for a wake
 from __future__ import annotations
 
 import atexit
+import os
 import selectors
 import socket
 import ssl
+import sys
 import threading
 import time
 from _thread import allocate_lock
@@ -134,6 +136,7 @@ class Transport:
             with self.lock:
                 completion.add_callback(lambda _: settled.release())
                 self.write()
+            check_alive()
             if not settled.acquire(timeout=seconds):
                 raise JMSException(f"{failure} ({seconds:g} s)", "TIMEOUT")
         return completion.result()
@@ -148,14 +151,21 @@ class Transport:
 
     def write(self) -> None:
         """Write what the engine has to say. The lock is held."""
-        data = self._engine.data_to_send()
-        self.written_at = wall_clock()
-        self._wrote = time.monotonic()
-        if data:
-            # The window of unconfirmed sends bounds what can gather here.
-            self._backlog.append(memoryview(data))
-            if len(self._backlog) == 1:
-                self._push()
+        try:
+            data = self._engine.data_to_send()
+            self.written_at = wall_clock()
+            self._wrote = time.monotonic()
+            if data:
+                # The window of unconfirmed sends bounds what can gather here.
+                self._backlog.append(memoryview(data))
+                if len(self._backlog) == 1:
+                    self._push()
+        except BaseException as error:
+            # KeyboardInterrupt, most likely: nobody knows what has been written. Better lost than half a command.
+            self._backlog.clear()
+            self._engine.lost(error)
+            self.wake()
+            raise
 
     def write_urgent(self) -> None:
         """Write unless there are only acknowledgements, which the I/O thread sees to. The lock is held."""
@@ -312,6 +322,16 @@ class Transport:
                 sock.close()
 
 
+def check_alive(_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+    """Raise if nothing can be waited for any more: the interpreter ends, and the I/O threads have stopped.
+
+    Raises:
+        JMSException: so it is; whoever calls is a ``__del__`` most likely.
+    """
+    if _finalizing():
+        raise JMSException("the interpreter is shutting down: nothing can be sent or received any more")
+
+
 #: Transports that were started; those of connections that nobody closed are still here when the process ends.
 _running: WeakSet[Transport] = WeakSet()
 
@@ -326,3 +346,21 @@ def _write_what_is_left() -> None:
                     transport.write()
             finally:
                 transport.lock.release()
+
+
+def _leave_to_the_parent() -> None:
+    """In a child made by fork: its connections are the parent's, and no I/O thread has come along. Neither a byte may
+    be written here nor the parent's socket be shut down; every use raises instead of waiting for ever."""
+    for transport in tuple(_running):
+        transport.lock = threading.Lock()  # an I/O thread may have held it, which is not here to release it
+        for sock in (transport._socket, transport._wake_in, transport._wake_out):
+            os.close(sock.detach())
+        transport._selector.close()
+        engine = transport._engine
+        engine.on_exception = None  # the parent's business
+        engine.lost(OSError("it belongs to the process that this one was forked from; make a new one here"))
+    _running.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_leave_to_the_parent)
