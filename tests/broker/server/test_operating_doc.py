@@ -1,0 +1,64 @@
+"""docs/operating.md names every setting, rule, path and metric, and none that is not there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.config import Settings
+from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.metrics import exposition
+from sievemq_broker.server.http.app import make_app
+
+TEXT = (Path(__file__).parents[3] / "docs/operating.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    return TEXT.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def first_cells(text: str) -> set[str]:
+    """What stands in backquotes in the first column of the section's tables."""
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+
+
+def test_settings() -> None:
+    assert first_cells(section("Settings")) == {field.name for field in fields(Settings)}
+
+
+def test_rules_of_destinations() -> None:
+    text = section("Settings")
+    for field in fields(DestinationPolicy):
+        if field.init:
+            assert re.search(rf"\b{field.name}\b", text), field.name
+
+
+@pytest.fixture(scope="module")
+def names() -> set[str]:
+    """Names of all metrics, as a scrape shows them."""
+    with EmbeddedBroker() as broker:
+        text = broker.call(lambda _: exposition(broker.server)).decode()
+    families = {family.name: family.type for family in text_string_to_metric_families(text)}
+    return {f"{name}_total" if kind == "counter" else f"{name}_info" if kind == "info" else name
+            for name, kind in families.items()}  # fmt: skip
+
+
+def test_metrics(names: set[str]) -> None:
+    documented = {
+        f"sievemq_messages{name}" if name.startswith("_") else name
+        for name in first_cells(section("HTTP"))
+        if not name.startswith("/")
+    }
+    assert documented == {name.replace("_info_info", "_info") for name in names}
+
+
+def test_paths() -> None:
+    with EmbeddedBroker() as broker:
+        routes = {getattr(route, "path", "") for route in make_app(broker.server).routes}
+    assert {name for name in first_cells(section("HTTP")) if name.startswith("/")} == routes - {"/console.css"}
