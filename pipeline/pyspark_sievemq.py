@@ -1,0 +1,9 @@
+"""By this module Spark finds ``format("sievemq")`` by itself: it imports every top-level module ``pyspark_*``."""
+
+from sievemq_spark.source import SieveMQDataSource
+
+__all__ = ["DefaultSource"]
+
+
+class DefaultSource(SieveMQDataSource):
+    """The data source."""

@@ -1,0 +1,139 @@
+"""The archive: messages as Parquet, partitioned by namespace, destination and day."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sievemq_spark.errors import PipelineError
+from sievemq_spark.schema import COLUMNS, ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Archived", "archive", "read_archive", "read_queues", "require_messages"]
+
+#: Spark writes '' as a NULL partition; a name that no namespace has stands for the broker's default one.
+DEFAULT_NAMESPACE: Final = "(default)"
+PARTITIONS: Final = ("namespace", "destination", "date")
+KEY: Final = ("broker", "namespace", "destination", "message_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What :func:`archive` did.
+
+    Attributes:
+        seen: messages in the queues.
+        added: those that the archive did not have.
+    """
+
+    seen: int
+    added: int
+
+
+def read_queues(
+    spark: SparkSession,
+    url: str,
+    destinations: str | Sequence[str],
+    *,
+    user: str | None = None,
+    password: str | None = None,
+    selector: str | None = None,
+    dialect: str = "jakarta",
+    columns: str = "",
+    limit: int = 0,
+) -> DataFrame:
+    """What waits in queues, as a DataFrame. Every action on it reads anew; ``.cache()`` it to keep one look.
+
+    Args: as the options in options.py.
+
+    Raises:
+        PipelineError, InvalidSelectorException, InvalidURLException: an argument is wrong.
+    """
+    from sievemq_spark.options import ReadOptions
+
+    names = destinations if isinstance(destinations, str) else ",".join(destinations)
+    options = {"url": url, "destination": names, "dialect": dialect, "columns": columns, "limit": str(limit)}
+    options |= {name: value for name, value in (("user", user), ("password", password), ("selector", selector)) if value}
+    ReadOptions.read(options)  # the plain exception, before Spark wraps it
+    return spark.read.format("sievemq").options(**options).load()
+
+
+def archive(spark: SparkSession, messages: DataFrame, path: str) -> Archived:
+    """Add messages to an archive; those that it has already are left out, so that it can be repeated at any time.
+
+    A message is known by broker, namespace, destination and message id; the id begins with the broker's incarnation, so
+    a broker that starts anew never repeats one. Messages without an id (producers may disable them) are always
+    added. When the job fails nothing is added. Two jobs must not add to one archive at the same time.
+
+    Args:
+        spark: the session.
+        messages: rows as of :func:`read_queues`.
+        path: the archive's folder, made if it is not there; anything that Spark can write to.
+    """
+    from pyspark.sql import functions as f
+
+    require_messages(messages)
+    rows = messages.withColumn("namespace", f.coalesce(f.nullif("namespace", f.lit("")), f.lit(DEFAULT_NAMESPACE)))
+    rows = rows.withColumn("date", f.date_format(f.timestamp_millis(f.col("timestamp")), "yyyy-MM-dd")).cache()
+    try:
+        seen = rows.count()
+        # only messages with an id can be told apart
+        new = rows.filter("message_id IS NOT NULL").dropDuplicates(list(KEY)).unionByName(rows.filter("message_id IS NULL"))
+        if _exists(spark, path):
+            known = _raw(spark, path).select(*KEY).filter("message_id IS NOT NULL")
+            new = new.join(known, list(KEY), "left_anti")
+        new = new.select(*rows.columns).cache()
+        try:
+            added = new.count()
+            if added:
+                ordered = new.repartition(*(f.col(name) for name in PARTITIONS)).sortWithinPartitions(*PARTITIONS, "seq")
+                ordered.write.mode("append").partitionBy(*PARTITIONS).option("compression", "zstd").parquet(path)
+        finally:
+            new.unpersist()
+    finally:
+        rows.unpersist()
+    return Archived(seen, added)
+
+
+def read_archive(spark: SparkSession, path: str) -> DataFrame:
+    """The messages of an archive, columns as in schema.py and ``date`` behind them.
+
+    Raises:
+        PipelineError: there is none.
+    """
+    from pyspark.sql import functions as f
+
+    if not _exists(spark, path):
+        raise PipelineError(f"there is no archive at {path}")
+    frame = _raw(spark, path)
+    default = f.when(f.col("namespace") == DEFAULT_NAMESPACE, "").otherwise(f.col("namespace"))
+    return frame.withColumn("namespace", default).select(*COLUMNS, "date")
+
+
+def _raw(spark: SparkSession, path: str) -> DataFrame:
+    # With a schema Spark takes no folder's name for a number or a date.
+    return spark.read.schema(f"{ddl()}, `date` string").parquet(path)
+
+
+def _exists(spark: SparkSession, path: str) -> bool:
+    if "://" not in path:
+        folder = Path(path)
+        return folder.is_dir() and any(folder.rglob("*.parquet"))
+    jvm = spark._jvm
+    where = jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]  # there is one as long as the session runs
+    return bool(where.getFileSystem(spark._jsc.hadoopConfiguration()).exists(where))
+
+
+def require_messages(frame: DataFrame) -> None:
+    """Raise unless a DataFrame has the columns of messages.
+
+    Raises:
+        PipelineError: some are missing; names them.
+    """
+    missing = [name for name in COLUMNS if name not in frame.columns]
+    if missing:
+        raise PipelineError(f"these are no messages: the columns {', '.join(missing)} are missing")

@@ -1,0 +1,301 @@
+"""A message as a row: the columns, and both ways between them. No Spark and no Arrow is needed for anything here.
+
+    broker              STRING    host:port it was read from
+    namespace           STRING    the broker's name for it; '' is the default one
+    destination         STRING    queue:orders
+    seq                 BIGINT    its place in what was read, from 1
+    message_id          STRING    JMSMessageID
+    correlation_id      STRING    JMSCorrelationID; NULL where it was set as bytes
+    correlation_bytes   BINARY    JMSCorrelationID that was set as bytes
+    type                STRING    JMSType
+    reply_to            STRING    JMSReplyTo: queue:answers
+    timestamp           BIGINT    JMSTimestamp: ms since 1970-01-01 UTC; 0 where the producer disabled it
+    delivery_mode       INT       1 NON_PERSISTENT, 2 PERSISTENT
+    priority            INT       0 … 9
+    expiration          BIGINT    ms since 1970-01-01 UTC; 0 = never
+    delivery_time       BIGINT    ms since 1970-01-01 UTC
+    redelivered         BOOLEAN   JMSRedelivered
+    delivery_count      INT       JMSXDeliveryCount
+    group_id            STRING    JMSXGroupID, where it is a String
+    group_seq           BIGINT    JMSXGroupSeq, where it is an integer
+    body_kind           STRING    NONE, TEXT, BYTES, MAP, STREAM, OBJECT
+    body_text           STRING    the text of a TextMessage
+    body_bytes          BINARY    the body of any other message as it travelled
+    size                BIGINT    bytes of body and packed properties
+    properties          MAP       name -> struct<t STRING, b BOOLEAN, l BIGINT, d DOUBLE, s STRING>
+
+A property's `t` is the letter of its JMS type (z b h i l f d s); exactly one other field holds the value: b a boolean,
+l any integer, d a float (widened) or double, s a String; none for a null String. So no type is lost, and every
+value can be compared as what it is.
+
+Text in Spark is UTF-8. A lone surrogate, which JMS text may contain, becomes U+FFFD in a column; a body with one is
+kept in `body_bytes` instead, where nothing changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from sievemq_core.errors import FormatError
+from sievemq_core.message.body import decode_text, encode_text
+from sievemq_core.message.envelope import (
+    BodyKind,
+    EnvelopeFields,
+    pack_properties,
+    unpack_properties,
+)
+from sievemq_core.message.values import Byte, Float, PropertyValue, Short, letter_of, to_long
+from sievemq_spark.columns import TYPES
+from sievemq_spark.errors import PipelineError
+
+__all__ = [
+    "COLUMNS",
+    "COLUMN_NAMES",
+    "PROPERTY_TYPE",
+    "Row",
+    "Typed",
+    "ddl",
+    "envelope_of",
+    "promoted",
+    "properties_of",
+    "row_of",
+    "typed",
+    "untyped",
+]
+
+PROPERTY_TYPE: Final = "struct<t:string,b:boolean,l:bigint,d:double,s:string>"
+
+#: Column -> Spark type, in order.
+COLUMNS: Final[dict[str, str]] = {
+    "broker": "string",
+    "namespace": "string",
+    "destination": "string",
+    "seq": "bigint",
+    "message_id": "string",
+    "correlation_id": "string",
+    "correlation_bytes": "binary",
+    "type": "string",
+    "reply_to": "string",
+    "timestamp": "bigint",
+    "delivery_mode": "int",
+    "priority": "int",
+    "expiration": "bigint",
+    "delivery_time": "bigint",
+    "redelivered": "boolean",
+    "delivery_count": "int",
+    "group_id": "string",
+    "group_seq": "bigint",
+    "body_kind": "string",
+    "body_text": "string",
+    "body_bytes": "binary",
+    "size": "bigint",
+    "properties": f"map<string,{PROPERTY_TYPE}>",
+}
+COLUMN_NAMES: Final = frozenset(COLUMNS)
+
+Row: TypeAlias = tuple[Any, ...]
+"""Values in the order of COLUMNS, then those of promoted columns."""
+
+
+class Typed(NamedTuple):
+    """A property's value in the map; see the module's text."""
+
+    t: str
+    b: bool | None
+    l: int | None  # noqa: E741  # the letter of the field
+    d: float | None
+    s: str | None
+
+
+def ddl(columns: Mapping[str, str] | None = None) -> str:
+    """The row's schema in DDL, with promoted columns behind."""
+    names = [*COLUMNS.items(), *(columns or {}).items()]
+    return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in names)
+
+
+def _utf8(text: str) -> str:
+    """Text that UTF-8 can hold."""
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+
+
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
+
+
+def typed(value: PropertyValue) -> Typed:
+    """A property's value for the map."""
+    kind = type(value)
+    if kind is str:
+        return Typed("s", None, None, None, _utf8(value))  # type: ignore[arg-type]  # a str, as just tested
+    if value is None:
+        return Typed("s", None, None, None, None)
+    if kind is bool:
+        return Typed("z", value, None, None, None)  # type: ignore[arg-type]
+    if isinstance(value, int):
+        return Typed(letter_of(value), None, int(value), None, None)
+    return Typed(letter_of(value), None, None, float(value), None)
+
+
+_HOLD: Final[dict[str, Callable[[Any], PropertyValue]]] = {"b": Byte, "h": Short, "l": to_long, "f": Float}
+
+
+def untyped(item: Sequence[Any] | Mapping[str, Any]) -> PropertyValue:
+    """The property's value out of the map, held as message/values.py says.
+
+    Args:
+        item: t, b, l, d, s in that order or by name, as Spark and Arrow give a struct.
+
+    Raises:
+        PipelineError: there is no such type, or its field is empty or out of range.
+    """
+    t, b, long, d, s = (item[name] for name in "tblds") if isinstance(item, Mapping) else item
+    if t == "s":
+        return s  # type: ignore[no-any-return]
+    value = b if t == "z" else long if t in ("b", "h", "i", "l") else d
+    if t not in ("z", "b", "h", "i", "l", "f", "d") or value is None:
+        raise PipelineError(f"a property of the type {t!r} with the value {value!r} is none of JMS")
+    try:
+        hold = _HOLD.get(t)
+        result: PropertyValue = value if hold is None else hold(value)
+    except (FormatError, TypeError) as error:
+        raise PipelineError(f"a property does not fit its type {t!r}: {error}") from error
+    if letter_of(result) != t:
+        raise PipelineError(f"{value!r} does not fit a property of the type {t!r}")
+    return result
+
+
+_WIDENS: Final = {"b": "b", "h": "bh", "i": "bhi", "l": "bhil", "f": "f", "d": "fd", "z": "z", "s": "s"}
+
+
+def promoted(properties: Mapping[str, PropertyValue], columns: Mapping[str, str]) -> tuple[PropertyValue, ...]:
+    """The values of promoted columns: the property where its type is the column's or widens to it, NULL elsewhere."""
+    row: list[PropertyValue] = []
+    for name, kind in columns.items():
+        value = properties.get(name)
+        if value is None or letter_of(value) not in _WIDENS[TYPES[kind]]:
+            row.append(None)
+        elif type(value) is str:
+            row.append(_utf8(value))
+        else:
+            row.append(value if type(value) is bool else int(value) if isinstance(value, int) else float(value))
+    return tuple(row)
+
+
+def properties_of(properties: Mapping[str, Sequence[Any] | Mapping[str, Any]] | Sequence[Any] | None) -> dict[str, PropertyValue]:
+    """The properties out of a row's map (or Arrow's list of pairs).
+
+    Raises:
+        PipelineError: a value does not fit its type.
+    """
+    if not properties:
+        return {}
+    pairs = properties.items() if isinstance(properties, Mapping) else properties
+    return {name: untyped(item) for name, item in pairs}
+
+
+def row_of(
+    fields: EnvelopeFields,
+    count: int,
+    seq: int,
+    origin: tuple[str, str, str],
+    columns: Mapping[str, str] | None = None,
+) -> Row:
+    """A message as a row.
+
+    Args:
+        fields: its envelope.
+        count: how often it was delivered; 0 not yet.
+        seq: its place.
+        origin: broker, namespace, destination.
+        columns: promoted properties.
+
+    Raises:
+        ProtocolError: its properties cannot be decoded.
+    """
+    (message_id, timestamp, priority, mode, expiration, delivery_time, correlation, reply_to, kind, packed, _, body_kind,
+     body) = fields[:13]  # fmt: skip
+    properties = unpack_properties(fields)
+    text = None
+    if body_kind == BodyKind.TEXT and body is not None:
+        try:
+            text = body.decode()
+            body_bytes = None
+        except UnicodeDecodeError:
+            body_bytes = body
+    else:
+        body_bytes = body
+    group, group_seq = properties.get("JMSXGroupID"), properties.get("JMSXGroupSeq")
+    row = (
+        *origin,
+        seq,
+        message_id if message_id is None else _utf8(message_id),
+        _utf8(correlation) if type(correlation) is str else None,
+        correlation if type(correlation) is bytes else None,
+        kind if kind is None else _utf8(kind),
+        reply_to,
+        timestamp,
+        mode,
+        priority,
+        expiration,
+        delivery_time,
+        count > 1,
+        count,
+        _utf8(group) if type(group) is str else None,
+        int(group_seq) if isinstance(group_seq, int) and type(group_seq) is not bool else None,
+        _KINDS.get(body_kind, str(body_kind)),
+        text,
+        body_bytes,
+        (len(body) if body is not None else 0) + (len(packed) if packed is not None else 0),
+        {_utf8(name): typed(value) for name, value in properties.items()},
+    )
+    return (*row, *promoted(properties, columns)) if columns else row
+
+
+_KINDS: Final = {int(kind): kind.name for kind in BodyKind}
+_BODY_KINDS: Final = {kind.name: int(kind) for kind in BodyKind}
+
+
+def envelope_of(row: Mapping[str, Any]) -> EnvelopeFields:
+    """A row as the envelope of a message; columns that are missing or NULL count as a new message's.
+
+    Args:
+        row: values by column.
+
+    Raises:
+        PipelineError: a body kind that there is not, or a property that does not fit its type.
+    """
+    body: bytes | None = row.get("body_bytes")
+    text: str | None = row.get("body_text")
+    kind = row.get("body_kind")
+    if kind is None:
+        kind = "TEXT" if text is not None else "BYTES" if body is not None else "NONE"
+    if kind not in _BODY_KINDS:
+        raise PipelineError(f"there is no body kind {kind!r}; there are {', '.join(_BODY_KINDS)}")
+    if kind == "TEXT":
+        body = encode_text(text) if text is not None else body
+        if body is not None:
+            try:
+                decode_text(body)
+            except FormatError as error:
+                raise PipelineError(str(error)) from error
+    try:
+        packed, letters = pack_properties(properties_of(row.get("properties")))
+    except FormatError as error:
+        raise PipelineError(str(error)) from error
+    correlation = row.get("correlation_id")
+    return (
+        row.get("message_id"),
+        row.get("timestamp") or 0,
+        4 if row.get("priority") is None else row["priority"],
+        2 if row.get("delivery_mode") is None else row["delivery_mode"],
+        row.get("expiration") or 0,
+        row.get("delivery_time") or 0,
+        correlation if correlation is not None else row.get("correlation_bytes"),
+        row.get("reply_to"),
+        row.get("type"),
+        packed,
+        letters,
+        _BODY_KINDS[kind],
+        body,
+    )

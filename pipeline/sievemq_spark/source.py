@@ -1,0 +1,45 @@
+"""``format("sievemq")``: the data source."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.types import StructType
+
+from sievemq_spark.errors import PipelineError
+from sievemq_spark.options import ReadOptions, WriteOptions
+from sievemq_spark.reader import BrowseReader
+from sievemq_spark.schema import COLUMNS, ddl
+from sievemq_spark.writer import MessageWriter
+
+__all__ = ["SieveMQDataSource"]
+
+
+class SieveMQDataSource(DataSource):
+    """Messages as rows and rows as messages; options in options.py, columns in schema.py."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in ``format(…)``."""
+        return "sievemq"
+
+    def schema(self) -> str:
+        """Asked for by ``load()``, so that a wrong option or selector shows there.
+
+        Raises:
+            PipelineError, InvalidSelectorException, InvalidURLException: see :meth:`ReadOptions.read`.
+        """
+        return ddl(ReadOptions.read(self.options).promoted)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch reader."""
+        options = ReadOptions.read(self.options)
+        given = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        if given != list({**COLUMNS, **options.promoted}.items()):
+            raise PipelineError("a schema cannot be given: leave .schema(…) out and name properties in 'columns'")
+        return BrowseReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch writer."""
+        if overwrite:
+            raise PipelineError("messages can only be added: write with .mode('append')")
+        return MessageWriter(WriteOptions.read(self.options), schema)

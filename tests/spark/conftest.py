@@ -1,0 +1,39 @@
+"""One SparkSession for all tests of the pipeline; without PySpark or Java those marked `spark` are skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sievemq_spark.errors import MissingSparkError
+from sievemq_spark.spark import require_spark, spark_session
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("spark")]
+    if not marked:
+        return
+    try:
+        require_spark()
+    except MissingSparkError as error:
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=str(error)))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    folder = tmp_path_factory.mktemp("spark")
+    session = spark_session(
+        "local[2]",
+        settings={
+            "spark.sql.shuffle.partitions": 2,
+            "spark.sql.warehouse.dir": folder,
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.memory": "1g",
+        },
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
