@@ -78,6 +78,7 @@ class EmbeddedBroker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
+        self._waiting: set[Future[Any]] = set()
         self.clock = BrokerClock(self)
 
     # -- start and stop -------------------------------------------------------------------------------------------
@@ -109,6 +110,8 @@ class EmbeddedBroker:
         self._loop.call_soon_threadsafe(self._stopping.set)
         thread.join()
         self._loop = self._stopping = None
+        for future in tuple(self._waiting):  # asked while it stopped: nobody will answer any more
+            future.cancel()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -226,7 +229,7 @@ class EmbeddedBroker:
             raise RuntimeError("this broker does not run")
         if threading.current_thread() is thread:
             raise RuntimeError("called from the broker's own thread, which would wait for itself")
-        done: Future[R] = Future()
+        done: Future[R] = self._promise()
 
         def run() -> None:
             try:
@@ -239,6 +242,13 @@ class EmbeddedBroker:
 
         loop.call_soon_threadsafe(run)
         return done
+
+    def _promise(self) -> Future[Any]:
+        """A future that the broker's thread completes, or :meth:`stop` cancels."""
+        future: Future[Any] = Future()
+        self._waiting.add(future)
+        future.add_done_callback(self._waiting.discard)
+        return future
 
 
 class EmbeddedNamespace:
@@ -341,7 +351,7 @@ class BrokerClock:
         return self._move(AdjustableClock.resume)
 
     def _move(self, change: Callable[[AdjustableClock], None]) -> Moved:
-        seen: Future[bool] = Future()
+        seen: Future[bool] = self._broker._promise()
 
         def move(server: Server) -> int:
             change(self._broker._adjustable)

@@ -135,6 +135,8 @@ class Server:
             handshake_ms=int(settings.handshake_seconds * 1000),
         )
         self.services = ServerServices(session_settings, self.clock, self.users, self.links, self.turn)
+        # A clock that was moved before: the first client must learn it, too.
+        self._announced = self.services.clock_offset = self.clock.offset
         self.broker.on_deleted = self.ended.add
         limit = settings.max_memory_bytes
         self.memory = Memory(

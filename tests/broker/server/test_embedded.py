@@ -8,6 +8,7 @@ import logging
 import socket
 import threading
 import urllib.request
+from concurrent.futures import CancelledError
 
 import pytest
 
@@ -17,7 +18,7 @@ from sievemq_broker.server.listener import ListenError
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
-from .wire_client import WireClient
+from .wire_client import DEADLINE, WireClient
 
 _before: set[threading.Thread] = set()
 
@@ -171,6 +172,39 @@ def test_call_runs_on_the_brokers_thread_and_brings_back_results_and_errors() ->
             broker.call(lambda _: 1 // 0)
         with pytest.raises(RuntimeError, match="own thread"):
             broker.call(lambda b: broker.call(lambda _: None))
+
+
+def test_call_that_meets_the_end_is_cancelled_and_does_not_hang() -> None:
+    broker = EmbeddedBroker().start()
+    inside, leave = threading.Event(), threading.Event()
+
+    def busy(_: object) -> None:
+        inside.set()
+        assert leave.wait(DEADLINE)
+
+    outcomes: list[BaseException | None] = []
+
+    def ask() -> None:
+        try:
+            broker.call(lambda _: None)
+        except BaseException as error:
+            outcomes.append(error)
+        else:
+            outcomes.append(None)
+
+    first = threading.Thread(target=broker.call, args=(busy,))
+    first.start()
+    assert inside.wait(DEADLINE)
+    stopper = threading.Thread(target=broker.stop)
+    askers = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in (*askers[:2], stopper, *askers[2:]):
+        thread.start()
+    leave.set()
+    for thread in (first, stopper, *askers):
+        thread.join(DEADLINE)
+        assert not thread.is_alive()
+    assert len(outcomes) == 4
+    assert all(error is None or isinstance(error, (CancelledError, RuntimeError)) for error in outcomes)
 
 
 def test_call_that_makes_output_has_it_written() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from sievemq import ConnectionFactory, aio
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.clock import AdjustableClock
 from sievemq_core.wire.commands import Command
 
 from .wire_client import WireClient
@@ -84,6 +85,14 @@ def test_new_connection_starts_with_the_offset() -> None:
         with WireClient(broker.port) as client:
             assert client.welcome[7]["clock_offset"] == 5_000
             assert broker.clock.advance(seconds=0).now
+
+
+def test_clock_that_was_moved_before_the_start_is_announced() -> None:
+    clock = AdjustableClock()
+    clock.advance(5_000)
+    with EmbeddedBroker(clock=clock) as broker, WireClient(broker.port) as client:
+        assert client.welcome[7]["clock_offset"] == 5_000
+        assert broker.clock.freeze().now - real_ms() > 4_000
 
 
 def test_client_that_has_not_seen_the_move_yet_is_corrected() -> None:
