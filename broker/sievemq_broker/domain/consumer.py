@@ -32,6 +32,8 @@ class Consumer:
         waiting: it asked for a message (WANT) and has got none since: it goes before those that only prefetch.
         asked: the WANT is not answered yet.
         open: False once closed; it may still hold messages for its session (MCO-09).
+        brief: who sent its WANT waits for the answer only.
+        lent: the WANT was worth a credit that was not granted.
         patient: its WANT leaves older messages to consumers that work on them, see :mod:`recall`.
         newest: highest sequence of a message delivered to it.
         acknowledged: messages it acknowledged.
@@ -41,11 +43,13 @@ class Consumer:
         "acknowledged",
         "asked",
         "base",
+        "brief",
         "credit",
         "glanced",
         "handed",
         "holes",
         "id",
+        "lent",
         "listed",
         "looked",
         "looking",
@@ -93,7 +97,7 @@ class Consumer:
         self.looked: dict[View, int] = {}
         #: the same from the young end, as far as messages were younger than what the other had got.
         self.glanced: dict[View, int] = {}
-        self.patient = False
+        self.brief = self.lent = self.patient = False
         self.newest = 0
         #: a deadline to look again at what others hold is on its way.
         self.looking = False
@@ -139,18 +143,20 @@ class Consumer:
         self.credit = 0
         self.waiting = False
 
-    def want(self, now: int, patient: bool = False) -> bool:
+    def want(self, now: int, patient: bool = False, brief: bool = False) -> bool:
         """Somebody waits here with an empty buffer (MCO-14, D-23).
 
         Args:
             now: ms epoch.
             patient: leave messages older than what it has got to consumers that are working on them (ORD-01).
+            brief: if there is nothing, nobody goes on waiting (MCO-05): it goes before nobody later, and gets nothing
+                that it has no credit for.
 
         Returns:
             True if everything that can be done is done. False if the answer follows through ``port.settled``: a scan
             of the backlog is not finished, or other consumers were asked for what they have buffered.
         """
-        return recall.want(self, now, patient)
+        return recall.want(self, now, patient, brief)
 
     # -- settling -----------------------------------------------------------------------------------------------
 

@@ -56,17 +56,19 @@ class Look:
             waiter.asked = True
 
 
-def want(consumer: Consumer, now: int, patient: bool) -> bool:
+def want(consumer: Consumer, now: int, patient: bool, brief: bool) -> bool:
     """See Consumer.want."""
     if not consumer.open:
         return True
     view = consumer.view
+    consumer.brief = brief
     # Its buffer was empty when it said so; what was delivered since may be on its way and is not handed out yet.
     if consumer.asked:
         consumer.patient = consumer.patient and patient
         return False
     consumer.patient = patient
-    if consumer.credit < 1:
+    consumer.lent = consumer.credit < 1
+    if consumer.lent:
         consumer.credit = 1  # a WANT means: one message at least
     if not consumer.waiting:
         consumer.waiting = True
@@ -81,7 +83,19 @@ def want(consumer: Consumer, now: int, patient: bool) -> bool:
     if view.scanning != ALL_SCANNED or _ask_others(consumer, now):
         consumer.asked = True
         return False
+    if brief:
+        _give_up(consumer)
     return True
+
+
+def _give_up(consumer: Consumer) -> None:
+    """The answer is nothing, and whoever asked does not go on waiting: nothing shall come later, unasked."""
+    if consumer.waiting:
+        consumer.waiting = False
+        if consumer in consumer.view.waiting:
+            consumer.view.waiting.remove(consumer)
+        if consumer.lent and consumer.credit:
+            consumer.credit -= 1
 
 
 def answered(holder: Consumer, tags: Sequence[int] | None, now: int) -> None:
@@ -127,6 +141,8 @@ def scanned(view: View, now: int) -> None:
 def _ask_on(waiter: Consumer, now: int) -> None:
     if waiter.view.scanning == ALL_SCANNED and not _ask_others(waiter, now):
         waiter.asked = False
+        if waiter.brief:
+            _give_up(waiter)
         waiter.port.settled(waiter.id)
 
 

@@ -213,7 +213,8 @@ def on_want(connection: BrokerConnection, command: CommandFields, now: int) -> N
             f"consumer {consumer_id} has {_MAX_WANTS} WANTs that are not answered yet", ErrorCode.RESOURCE_ALLOCATION
         )
     # Without an answer to wait for it may be patient; not while time stands still, which patience is measured by.
-    settled = consumer.want(now, patient=not request and not connection.services.standing)
+    patient = not request and not connection.services.standing
+    settled = consumer.want(now, patient, brief=request != 0)
     if request:
         if settled:
             connection.answer(request)

@@ -379,3 +379,41 @@ def test_a_selector_is_tested_once_on_what_is_younger() -> None:
     world.send("queue:q", message("hit", properties={"n": 1}))
     assert not waiter.want(world.now, patient=True)
     assert world.port(busy).recalls == [(busy.id, [21])]
+
+
+# -- a WANT that is over with its answer -------------------------------------------------------------------------------
+
+
+def test_mco_05_nothing_comes_to_a_consumer_that_asked_in_vain_and_has_no_credit() -> None:
+    world = World()
+    poller, other = world.consumer("queue:q", credit=0), world.consumer("queue:q", credit=0)
+    for _ in range(3):
+        assert poller.want(world.now, brief=True)
+    assert (poller.credit, poller.waiting, len(poller.view.waiting)) == (0, False, 0)
+    world.send("queue:q", "a")
+    assert world.got(poller) == []
+    assert world.browse("queue:q") == ["a"]
+    assert other.want(world.now, brief=True)
+    assert world.got(other) == ["a"]
+
+
+def test_credit_that_was_granted_stays() -> None:
+    world = World()
+    poller, eager = world.consumer("queue:q", credit=1), world.consumer("queue:q", credit=5)
+    assert poller.want(world.now, brief=True)
+    assert poller.credit == 1
+    eager.want(world.now)
+    world.send("queue:q", "a", "b")
+    assert world.got(eager)[0] == "a"  # it waits; the other only prefetches
+
+
+def test_a_recall_in_vain_ends_it_too() -> None:
+    world = World()
+    holder = world.consumer("queue:q")
+    world.send("queue:q", "a")
+    poller = world.consumer("queue:q", credit=0)
+    assert not poller.want(world.now, brief=True)
+    poller.grant(2, world.now)
+    holder.release([], world.now)
+    assert world.port(poller).settlements == [poller.id]
+    assert (poller.credit, poller.waiting) == (2, False)

@@ -71,3 +71,54 @@ async def test_hdr_20_dif_10_administered_values_win_and_show(api: Api) -> None:
     await send(api.queue("free"), "as sent")
     message = await received(await session.create_consumer(api.queue("free")), "as sent")
     assert (message.get_jms_delivery_mode(), message.get_jms_priority()) == (2, 3)
+
+
+async def test_exp_02_exp_11_times_count_from_the_send_call(api: Api) -> None:
+    """Not from commit, and not from delivery: a life that ends before the commit means never."""
+    broker = api.start_broker()
+    session = await api.session(api.SESSION_TRANSACTED)
+    producer = await session.create_producer(api.queue())
+    await producer.send(TextMessage("dies first"), time_to_live=60_000)
+    await producer.send(TextMessage("lives"), time_to_live=3_600_000)
+    producer.set_delivery_delay(60_000)
+    await producer.send(TextMessage("was delayed"))
+    await broker.clock.advance(seconds=90)
+    await session.commit()
+    consumer = await (await api.session()).create_consumer(api.queue())
+    assert await api.texts(consumer, 2) == ["lives", "was delayed"]
+    assert await consumer.receive_no_wait() is None
+
+
+async def test_exp_07_exp_08_exp_09_a_delayed_message_goes_to_whom_it_was_sent(api: Api) -> None:
+    """A topic's to the subscriptions that existed at the send, a queue's to whoever consumes then."""
+    broker = api.start_broker()
+    session = await api.session()
+    before = await session.create_consumer(api.topic())
+    gone = await session.create_consumer(api.topic())
+    producer = await session.create_producer()
+    producer.set_delivery_delay(60_000)
+    await producer.send(api.topic(), TextMessage("delayed"))
+    await producer.send(api.queue(), TextMessage("queued"))
+    await gone.close()
+    after = await session.create_consumer(api.topic())
+    assert await before.receive_no_wait() is None
+    assert await api.left() == []
+    await broker.clock.advance(seconds=59)
+    assert await before.receive_no_wait() is None
+    await broker.clock.advance(seconds=1.5)
+    assert text(await before.receive(SOON)) == "delayed"
+    assert await after.receive_no_wait() is None
+    assert text(await (await session.create_consumer(api.queue())).receive(SOON)) == "queued"
+
+
+async def test_exp_10_a_life_shorter_than_the_delay_means_never(api: Api) -> None:
+    broker = api.start_broker()
+    session = await api.session()
+    consumer = await session.create_consumer(api.queue())
+    producer = await session.create_producer(api.queue())
+    producer.set_delivery_delay(60_000)
+    await producer.send(TextMessage("never"), time_to_live=30_000)
+    await producer.send(TextMessage("just"), time_to_live=90_000)
+    await broker.clock.advance(seconds=61)
+    assert await api.texts(consumer, 1) == ["just"]
+    assert await consumer.receive_no_wait() is None
