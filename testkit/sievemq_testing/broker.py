@@ -94,13 +94,6 @@ class TestBroker(EmbeddedBroker):
 
     # -- start, kill, restart -----------------------------------------------------------------------------------------
 
-    def start(self) -> Self:
-        """Start; returns when clients can connect."""
-        super().start()
-        if self._adjustable.offset:
-            self.on_server(lambda server: server.clock_moved())  # the clock was moved before, or in an earlier life
-        return self
-
     def kill(self) -> None:
         """End as a crash does: no word to anybody, connections cut. :meth:`restart` brings it back."""
 
