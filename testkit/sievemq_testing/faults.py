@@ -161,6 +161,13 @@ class Rule:
             _cut(connection)
 
 
+def _code(error: str | ErrorCode) -> ErrorCode:
+    try:
+        return ErrorCode[error] if isinstance(error, str) else error
+    except KeyError:
+        raise ValueError(f"there is no error {error!r}; one of {', '.join(ErrorCode.__members__)}") from None
+
+
 def _cut(connection: WatchedConnection) -> None:
     """The network fails: what the client is owed is not written any more."""
     connection.closing = True
@@ -286,10 +293,7 @@ class Faults:
         """
         if kind not in REFUSABLE:
             raise ValueError(f"{kind!r} cannot be refused; one of {', '.join(sorted(REFUSABLE))}")
-        try:
-            code = ErrorCode[error] if isinstance(error, str) else error
-        except KeyError:
-            raise ValueError(f"there is no error {error!r}; one of {', '.join(ErrorCode.__members__)}") from None
+        code = _code(error)
         refusal = RequestError(text or f"the test wants this {kind} to be refused", code)
         return self._add(
             kind,
@@ -383,6 +387,35 @@ class Faults:
             return len(links)
 
         return self._broker.call(drop)
+
+    def close_connections(
+        self, error: str | ErrorCode = ErrorCode.HEARTBEAT_MISSED, client_id: str | None = None
+    ) -> int:
+        """The broker ends connections and says why: a missed heartbeat without waiting for one, an administrator.
+
+        Args:
+            error: code or its name; one after which a connection ends, such as ``CLOSED_BY_ADMINISTRATOR``.
+            client_id: only the one with this client id.
+
+        Returns:
+            How many were ended.
+
+        Raises:
+            ValueError: there is no such error, or a connection goes on after it.
+        """
+        code = _code(error)
+        if not code.fatal:
+            raise ValueError(f"a connection goes on after {code.name}; refuse() answers a command with it")
+
+        def close(_: Broker) -> int:
+            connections = self._connections(client_id)
+            now = self._broker.server.clock.now()
+            for connection in connections:
+                connection.note("fault", detail=f"end the connection: {code.name} ({connection.id})")
+                connection.close(code, "the test wants this connection to end", now)
+            return len(connections)
+
+        return self._broker.call(close)
 
     def pause_connections(self, client_id: str | None = None) -> Paused:
         """Let nothing pass, in either direction, and close nothing: a network that stands still. Use it as a context

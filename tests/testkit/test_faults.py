@@ -176,6 +176,21 @@ def test_dropped_connection_gives_its_messages_back_marked(
     lost.close()
 
 
+def test_a_missed_heartbeat_without_waiting_for_one(
+    faults: Faults, namespace: TestNamespace, factory: ConnectionFactory
+) -> None:
+    heard: list[JMSException] = []
+    told = threading.Event()
+    context = factory.create_context()
+    context.set_exception_listener(lambda error: (heard.append(error), told.set()))
+    assert faults.close_connections() == 1
+    assert told.wait(SOON)
+    assert "the test wants this connection to end" in str(heard[0])
+    context.close()
+    with pytest.raises(ValueError, match=r"a connection goes on after SECURITY"):
+        faults.close_connections("SECURITY")
+
+
 def test_drops_only_connections_of_its_namespace(sievemq_broker: TestBroker, faults: Faults) -> None:
     other = sievemq_broker.namespace("not-this-one")
     with ConnectionFactory(other.url).create_context() as context:
