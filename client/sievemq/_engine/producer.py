@@ -188,10 +188,31 @@ class EngineProducer:
             )
         if completion is None and session.waits[delivery_mode]:
             completion = Completion()
-        packed = pack((24, session.id, session.sequence + 1, destination._text, fields))  # SEND
-        session.track(len(packed), completion)
-        connection.outbox.append(packed)
-        connection.outbox_bytes += len(packed)
+        sequence = session.sequence + 1
+        packed = pack((24, session.id, sequence, destination._text, fields))  # SEND
+        size = len(packed)
+        outbox, step = connection.outbox, 0
+        try:
+            session.sequence = sequence
+            session.sent_bytes += size
+            step = 1
+            session.sizes.append(size)
+            if completion is not None:
+                step = 2
+                session.waiting.append((sequence, completion))
+            step = 3
+            outbox.append(packed)
+        except BaseException:
+            # KeyboardInterrupt, or what another signal handler raised. It comes right after one of the calls has been
+            # carried out; what is missing follows, for a number that is counted must be sent.
+            if step < 2 and completion is not None:
+                session.waiting.append((sequence, completion))
+            if step < 3:
+                outbox.append(packed)
+            raise
+        connection.outbox_bytes += size
+        if connection.failure is not None and completion is not None:  # lost between the check above and here
+            session.fail_sends(connection.failure)
         connection.sent_at = now
         message._sent(message_id, timestamp, priority, delivery_mode, expiration, delivery_time, destination)
         return completion

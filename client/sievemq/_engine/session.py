@@ -50,13 +50,13 @@ class EngineSession:
         opened: settled when the broker has opened or refused it.
         acknowledge_hook: what ``message.acknowledge()`` of a message received here calls; set by the front.
         waits: by delivery mode, whether a synchronous send waits for the broker's confirm (D-24).
+        sizes: bytes of each send that is not settled.
         waiting: sends whose fate somebody waits for: (sequence, completion), in order.
     """
 
     __slots__ = (
         "_barriers",
         "_consumed",
-        "_sizes",
         "acknowledge_hook",
         "acknowledges_itself",
         "byte_limit",
@@ -72,6 +72,7 @@ class EngineSession:
         "sequence",
         "sequence_limit",
         "shut",
+        "sizes",
         "transacted",
         "waiting",
         "waits",
@@ -97,7 +98,7 @@ class EngineSession:
         self.sent_bytes = 0
         self.confirmed = 0
         self.confirmed_bytes = 0
-        self._sizes: deque[int] = deque()
+        self.sizes: deque[int] = deque()
         self.waiting: deque[tuple[int, Completion[None]]] = deque()
         self._barriers: deque[tuple[int, Completion[None]]] = deque()
         self.window_waiters: list[Completion[None]] = []
@@ -306,17 +307,6 @@ class EngineSession:
 
     # -- sends -------------------------------------------------------------------------------------------------------
 
-    def track(self, size: int, completion: Completion[None] | None) -> int:
-        """Count a send of `size` bytes and return its sequence; called by the sender, right before it queues it."""
-        sequence = self.sequence = self.sequence + 1
-        self.sent_bytes += size
-        self._sizes.append(size)
-        if completion is not None:
-            self.waiting.append((sequence, completion))
-            if self.connection.failure is not None:  # lost between the caller's check and here
-                self.fail_sends(self.connection.failure)
-        return sequence
-
     @property
     def window_is_full(self) -> bool:
         """Too many messages or bytes are unconfirmed: a further send has to wait for :meth:`window_opens`."""
@@ -346,7 +336,7 @@ class EngineSession:
         """CONFIRM: every send up to this one is settled."""
         if sequence < self.confirmed:
             return
-        sizes = self._sizes
+        sizes = self.sizes
         done = 0
         for _ in range(min(sequence - self.confirmed, len(sizes))):
             done += sizes.popleft()

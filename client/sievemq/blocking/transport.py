@@ -73,6 +73,7 @@ class Transport:
         "_selector",
         "_socket",
         "_stopping",
+        "_taken",
         "_thread",
         "_tls",
         "_wake_in",
@@ -95,6 +96,7 @@ class Transport:
         self.written_at = 0
         self._wrote = 0.0
         self._backlog: deque[memoryview] = deque()  # written by the engine, not yet taken by the socket
+        self._taken: list[int] = []  # bytes of the backlog's first piece that the socket has and that are still there
         self._more = False  # TLS has decrypted more than was read; the selector does not see that
         self._stopping = False
         self._watching_writes = False
@@ -153,19 +155,19 @@ class Transport:
         """Write what the engine has to say. The lock is held."""
         try:
             data = self._engine.data_to_send()
-            self.written_at = wall_clock()
-            self._wrote = time.monotonic()
             if data:
                 # The window of unconfirmed sends bounds what can gather here.
                 self._backlog.append(memoryview(data))
-                if len(self._backlog) == 1:
-                    self._push()
         except BaseException as error:
-            # KeyboardInterrupt, most likely: nobody knows what has been written. Better lost than half a command.
+            # KeyboardInterrupt, most likely: nobody knows what has left the engine. Better lost than half a command.
             self._backlog.clear()
-            self._engine.lost(error)
+            self._engine.lost(InterruptedError(f"{type(error).__name__} came while its output was put together"))
             self.wake()
             raise
+        self.written_at = wall_clock()
+        self._wrote = time.monotonic()
+        if data and len(self._backlog) == 1:
+            self._push()
 
     def write_urgent(self) -> None:
         """Write unless there are only acknowledgements, which the I/O thread sees to. The lock is held."""
@@ -193,16 +195,24 @@ class Transport:
             pass
 
     def _push(self) -> None:
-        """Hand the backlog to the socket, as far as it takes it. The lock is held."""
-        backlog = self._backlog
+        """Hand the backlog to the socket, as far as it takes it. The lock is held.
+
+        A signal handler may raise after any call. So what the socket took is noted by the call that hands it over, and
+        between the note and its effect nothing is called: whoever comes next goes on where this ended.
+        """
+        backlog, taken = self._backlog, self._taken
         try:
             while backlog:
                 data = backlog[0]
-                sent = self._socket.send(data)
-                if sent < len(data):
+                if not taken:
+                    taken.extend(map(self._socket.send, (data,)))
+                size = len(data)
+                sent = taken[0]
+                if sent < size:
                     backlog[0] = data[sent:]
                 else:
-                    backlog.popleft()
+                    del backlog[0]
+                del taken[0]
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             if threading.current_thread() is not self._thread:
                 self.wake()  # to watch for room
@@ -210,6 +220,9 @@ class Transport:
             self._engine.lost(error)
             backlog.clear()
             self.wake()
+        except BaseException:  # KeyboardInterrupt, most likely
+            self.wake()  # to write the rest
+            raise
 
     # -- the I/O thread -----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,151 @@
+"""What comes from outside at any moment: signal handlers that raise, fork, the end of the interpreter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import deque
+from typing import Any
+
+import pytest
+
+from sievemq import ConnectionFactory, DeliveryMode, JMSContext, JMSRuntimeException
+
+from .helpers import SOON
+
+
+class Once:
+    """Raises KeyboardInterrupt after the first call of one method, as a signal does: what was called is done."""
+
+    interrupted = False
+
+    def _interrupt(self) -> None:
+        if not self.interrupted:
+            self.interrupted = True
+            raise KeyboardInterrupt
+
+
+class InterruptedAppend(Once, deque[Any]):
+    def append(self, item: Any) -> None:
+        super().append(item)
+        self._interrupt()
+
+
+class InterruptedPop(Once, deque[Any]):
+    def popleft(self) -> Any:
+        item = super().popleft()
+        self._interrupt()
+        return item
+
+
+class InterruptedExtend(Once, list[int]):
+    def extend(self, items: Any) -> None:
+        super().extend(items)
+        self._interrupt()
+
+
+def bodies(context: JMSContext, count: int) -> list[str | None]:
+    consumer = context.create_consumer(context.create_queue("q"))
+    return [consumer.receive_body(str, SOON) for _ in range(count)]
+
+
+@pytest.mark.parametrize("place", ["sizes", "waiting", "outbox"])
+@pytest.mark.parametrize("mode", [DeliveryMode.PERSISTENT, DeliveryMode.NON_PERSISTENT])
+def test_an_interrupted_send_is_sent_and_the_next_one_too(url: str, place: str, mode: int) -> None:
+    with ConnectionFactory(url).create_context() as context:
+        producer, queue = context.create_producer().set_delivery_mode(mode), context.create_queue("q")
+        session = context._session._engine
+        owner = session.connection if place == "outbox" else session
+        interrupting = InterruptedAppend()
+        setattr(owner, place, interrupting)
+        if place == "waiting" and mode == DeliveryMode.NON_PERSISTENT:
+            producer.send(queue, "first")  # nobody waits for it
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                producer.send(queue, "first")
+            assert interrupting.interrupted
+        producer.send(queue, "second")
+        assert bodies(context, 2) == ["first", "second"]
+
+
+def test_a_write_that_was_interrupted_goes_on_where_it_ended(url: str) -> None:
+    with ConnectionFactory(url).create_context() as context:
+        producer, queue = context.create_producer(), context.create_queue("q")
+        context._session._transport._taken = InterruptedExtend()
+        with pytest.raises(KeyboardInterrupt):
+            producer.send(queue, "first")
+        producer.send(queue, "second")
+        assert bodies(context, 2) == ["first", "second"]
+
+
+def test_output_that_was_interrupted_half_way_loses_the_connection(url: str) -> None:
+    with ConnectionFactory(url).create_context() as context:
+        producer, queue = context.create_producer(), context.create_queue("q")
+        context._session._engine.connection.outbox = InterruptedPop()
+        with pytest.raises(KeyboardInterrupt):
+            producer.send(queue, "first")
+        with pytest.raises(JMSRuntimeException, match="KeyboardInterrupt came while its output was put together"):
+            producer.send(queue, "second")
+
+
+def run(program: str, url: str) -> tuple[str, str]:
+    done = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+FORK = """
+import os, sys
+from sievemq import ConnectionFactory, JMSRuntimeException
+
+context = ConnectionFactory(sys.argv[1]).create_context()
+queue = context.create_queue("q")
+consumer, producer = context.create_consumer(queue), context.create_producer()
+child = os.fork()
+if child == 0:
+    for use in (lambda: producer.send(queue, "child"), lambda: consumer.receive(), context.create_temporary_queue):
+        try:
+            use()
+        except JMSRuntimeException as error:
+            print(error, flush=True)
+    context.close()
+    with ConnectionFactory(sys.argv[1]).create_context() as own:
+        own.create_producer().send(queue, "the child's own")
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+producer.send(queue, "parent")
+print(consumer.receive_body(str, 10_000))
+print(consumer.receive_body(str, 10_000))
+context.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_forked_child_cannot_use_its_parents_connection(url: str) -> None:
+    said, _ = run(FORK, url)
+    *refusals, status, first, second = said.splitlines()
+    assert len(refusals) == 3
+    assert all("the process that this one was forked from; make a new one here" in line for line in refusals)
+    assert (status, first, second) == ("0", "the child's own", "parent")
+
+
+LATE = """
+import sys
+from sievemq import ConnectionFactory
+
+context = ConnectionFactory(sys.argv[1]).create_context()
+queue, producer = context.create_queue("q"), context.create_producer()
+
+class Late:
+    def __del__(self):
+        producer.send(queue, "too late")
+
+late = Late()
+late.itself = late
+"""
+
+
+def test_a_send_while_the_interpreter_ends_does_not_hang(url: str) -> None:
+    _, complaint = run(LATE, url)
+    assert "the interpreter is shutting down" in complaint
