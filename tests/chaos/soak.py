@@ -1,0 +1,165 @@
+"""Many clients in many processes, some of them killed at any moment; every message is accounted for.
+
+    python tests/chaos/soak.py --seconds 300 --seed 1
+
+ends with 0 if nothing was lost, doubled or out of order, and prints the seed, what was done, and what was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from sievemq import ConnectionFactory
+from sievemq_broker import EmbeddedBroker
+
+HERE = Path(__file__).parent
+ROLES = ("produce", "aio-produce", "consume", "consume", "aio-consume", "keep")
+
+
+def _checker() -> Any:
+    spec = importlib.util.spec_from_file_location("chaos_checker", HERE / "checker.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Stage:
+    """Players and their journals.
+
+    Args:
+        url: the broker's.
+        folder: for the journals.
+        seed: what is done when, as far as processes allow.
+    """
+
+    def __init__(self, url: str, folder: Path, seed: int) -> None:
+        self._url, self._folder, self._seed = url, folder, seed
+        self._started = 0
+        self.wrong: list[str] = []
+        self.killed = 0
+        self.players = [(role, self._start(role)) for role in ROLES]
+
+    def _start(self, role: str) -> subprocess.Popen[bytes]:
+        self._started += 1
+        seed = self._seed * 100_000 + self._started
+        with (self._folder / f"{role}-{seed}.errors").open("wb") as errors:
+            return subprocess.Popen(
+                [sys.executable, str(HERE / "player.py"), self._url, role, str(seed), self._journal(role, seed)],
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+            )
+
+    def _journal(self, role: str, seed: int) -> str:
+        return str(self._folder / f"{role}-{seed}.journal")
+
+    def kill_one(self, chance: random.Random) -> None:
+        """Kill -9 one of them and start another in its place."""
+        number = chance.randrange(len(self.players))
+        role, player = self.players[number]
+        if player.poll() is not None:
+            self.wrong.append(f"{role} ended by itself with {player.returncode}")
+        player.kill()
+        player.wait()
+        self.killed += 1
+        self.players[number] = (role, self._start(role))
+
+    def end(self) -> None:
+        """Ask all to end; one that does not within 20 s hangs."""
+        for _, player in self.players:
+            player.terminate()
+        for role, player in self.players:
+            try:
+                if player.wait(20) not in (0, -signal.SIGTERM):  # that early it has no handler yet
+                    self.wrong.append(f"{role} ended with {player.returncode}")
+            except subprocess.TimeoutExpired:
+                self.wrong.append(f"{role} hangs")
+                player.kill()
+                player.wait()
+        for errors in self._folder.glob("*.errors"):
+            if text := errors.read_text(errors="replace"):
+                self.wrong.append(f"{errors.name}: {text}")
+
+
+def drain(url: str) -> dict[str, list[tuple[str, int]]]:
+    """What is left in every view, dead letters included."""
+    left: dict[str, list[tuple[str, int]]] = {}
+    keeper, anybody = ConnectionFactory(url + "?client_id=keeper"), ConnectionFactory(url)
+    with keeper.create_context() as owner, anybody.create_context() as context:
+        news = context.create_topic("news")
+        for view, consumer in {
+            "work": context.create_consumer(context.create_queue("work")),
+            "solo": context.create_consumer(context.create_queue("solo")),
+            "grouped": context.create_consumer(context.create_queue("grouped")),
+            "ledger": owner.create_durable_consumer(news, "ledger"),
+            "crew": context.create_shared_durable_consumer(news, "crew"),
+        }.items():
+            left[view] = []
+            while (message := consumer.receive_no_wait()) is not None:
+                left[view].append((message.get_body(str), message.get_int_property("JMSXDeliveryCount")))
+    return left
+
+
+def play(seed: int, seconds: float, folder: Path) -> tuple[list[str], dict[str, int]]:
+    """Have it all happen.
+
+    Args:
+        seed: of what happens.
+        seconds: how long.
+        folder: empty; journals come here.
+
+    Returns:
+        what was wrong, and what was done.
+    """
+    chance = random.Random(seed)
+    # Nothing becomes a dead letter: those have destinations, and counts, of their own.
+    patient = {name: {"max_attempts": 0} for name in ("queue:work", "queue:solo", "queue:grouped", "topic:news")}
+    with EmbeddedBroker(settings={"destinations": patient}) as broker:
+        drain(broker.url)  # makes the durable subscriptions
+        stage = Stage(broker.url, folder, seed)
+        ends = time.monotonic() + seconds
+        try:
+            while (left := ends - time.monotonic()) > 0:
+                try:
+                    chance.choice(stage.players)[1].wait(min(left, chance.uniform(0.2, 1.5)))
+                except subprocess.TimeoutExpired:
+                    pass
+                stage.kill_one(chance)
+        finally:
+            stage.end()
+        left_over = drain(broker.url)
+        again = drain(broker.url)
+    wrong, figures = _checker().check(sorted(folder.glob("*.journal")), left_over)
+    wrong = stage.wrong + wrong + [f"{view} was not empty after it was drained" for view in again if again[view]]
+    return wrong, {"killed": stage.killed, **figures}
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--seconds", type=float, default=300)
+    arguments.add_argument("--seed", type=int, default=int(time.time()))
+    arguments.add_argument("--journals", type=Path, help="folder to keep the journals in")
+    given = arguments.parse_args()
+    print(f"seed {given.seed}", flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.journals or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        wrong, figures = play(given.seed, given.seconds, folder)
+    print(figures)
+    print("\n".join(wrong[:100]) or "every message accounted for")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""Clients in several processes, killed at any moment: every message is accounted for. ``soak.py`` plays longer."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"chaos_{name}", Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_message_is_accounted_for(tmp_path: Path, seed: int) -> None:
+    wrong, figures = load("soak").play(seed, 12, tmp_path)
+    assert wrong == [], f"seed {seed}, {figures}"
+    assert figures["killed"] > 3
+    assert figures["deliveries"] > 100
+
+
+KEY = "solo/p1.1/{}/4/-/-"
+FIRST, SECOND = KEY.format(1), KEY.format(2)
+IN_TX = "solo/p1.1/{}/4/t1/-"
+
+
+@pytest.mark.parametrize(
+    ("lines", "left", "wrong"),
+    [
+        ([f"1 S {FIRST}", f"2 C {FIRST}", f"3 D solo c1 {FIRST} 1", f"4 A solo {FIRST}"], [], None),
+        ([f"1 S {FIRST}"], [], None),
+        ([f"1 S {FIRST}", f"2 C {FIRST}"], [(FIRST, 1)], None),
+        ([f"1 S {FIRST}", f"2 C {FIRST}"], [], "lost"),
+        ([], [(FIRST, 1)], "never sent"),
+        ([f"1 S {FIRST}", f"2 D solo c1 {FIRST} 1"], [(FIRST, 1)], "unmarked more than once"),
+        ([f"1 S {FIRST}", f"2 D solo c1 {FIRST} 2"], [(FIRST, 2)], "twice with one count"),
+        ([f"1 S {FIRST}", f"2 D solo c1 {FIRST} 1", f"3 A solo {FIRST}"], [(FIRST, 2)], "after it was acknowledged"),
+        ([f"1 S {FIRST} {SECOND}", f"2 D solo c1 {SECOND} 1", f"3 D solo c1 {FIRST} 1"], [], "out of order"),
+        ([f"1 T t1 {IN_TX.format(1)}"], [(IN_TX.format(1), 1)], "not committed"),
+        ([f"1 T t1 {IN_TX.format(1)} {IN_TX.format(2)}", "2 TC t1", "3 TK t1"], [(IN_TX.format(1), 1)], "lost"),
+        ([f"1 T t1 {IN_TX.format(1)} {IN_TX.format(2)}", "2 TC t1"], [(IN_TX.format(1), 1)], "neither all nor nothing"),
+        ([f"1 T t1 {IN_TX.format(1)}", "2 TC t1"], [], None),
+    ],
+)
+def test_the_checker_sees_it(tmp_path: Path, lines: list[str], left: list[tuple[str, int]], wrong: str | None) -> None:
+    journal = tmp_path / "player.journal"
+    journal.write_text("\n".join(lines))
+    found, _ = load("checker").check([journal], {"solo": left})
+    assert [line for line in found if wrong is None or wrong not in line] == []
+    assert bool(found) == (wrong is not None)
