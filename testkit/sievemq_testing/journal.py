@@ -150,9 +150,11 @@ class Journal:
         return fate
 
     def _forget(self) -> None:
-        """Make room: those whose fate is settled first."""
+        """Make room for a quarter: those whose fate is settled first, then the oldest."""
+        room = max(1, self._limit // 4)
         settled = [entry for entry in self._fates if entry.state == GONE]
-        for entry in settled or list(self._fates)[: self._limit // 2]:
+        oldest = [entry for entry in self._fates if entry.state != GONE]
+        for entry in (*settled, *oldest[: max(0, room - len(settled))]):
             del self._fates[entry]
             self.fates_dropped += 1
 

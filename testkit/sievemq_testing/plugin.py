@@ -177,9 +177,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Attach the journals of what the test used to its report."""
     outcome: Any = yield
     report: pytest.TestReport = outcome.get_result()
-    watched = item.stash.get(_seen, None)
-    if not watched or _url(item.config):
+    if _url(item.config):
         return
+    watched = item.stash.get(_seen, [])
+    if not watched and "sievemq_broker" in getattr(item, "funcargs", {}):
+        watched = [item.funcargs["sievemq_broker"]]  # type: ignore[attr-defined]  # it used the broker's own namespace
     trace = item.config.getoption("--sievemq-trace")
     # A passing test's journal is taken when it was called; a failing one's in whichever phase failed.
     if report.failed or (trace and report.when == "call"):

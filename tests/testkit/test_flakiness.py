@@ -29,7 +29,7 @@ def test_the_suite_many_times_on_one_busy_core() -> None:
     try:
         for number in range(RUNS):
             result = subprocess.run(
-                [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *SUITE],
+                [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SUITE],
                 cwd=ROOT,
                 capture_output=True,
                 text=True,

@@ -142,6 +142,19 @@ def test_the_journal_is_bounded() -> None:
         assert broker.queue("orders").depth == 50  # the messages themselves are all there
 
 
+def test_a_full_journal_forgets_settled_messages_first() -> None:
+    with TestBroker(journal_events=40) as broker, ConnectionFactory(broker.url).create_context() as context:
+        context.create_producer().send(ORDERS, "stays")
+        consumer = context.create_consumer(Queue("work"))
+        for number in range(100):
+            context.create_producer().send(Queue("work"), str(number))
+            assert consumer.receive(1_000) is not None
+        journal: Journal = broker.call(lambda _: broker._watch.recorder.of("default"))
+        assert any(fate.where == "queue:orders" for fate in journal.fates.values())
+        assert "queue:orders" in broker.excerpt()
+        assert len(journal.fates) <= 40
+
+
 def test_excerpt_shows_the_end_only(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
     for _ in range(30):
         sievemq.create_producer().send(ORDERS, "x")

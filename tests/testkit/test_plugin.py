@@ -205,6 +205,18 @@ def test_a_test_that_fails_with_a_broker_of_its_own_shows_its_journal(tmp_path: 
     assert "wait_for" not in shown  # the kit's own frames are hidden
 
 
+def test_a_test_that_uses_the_brokers_own_namespace_shows_that_journal(tmp_path: Path) -> None:
+    story = """
+        from sievemq import ConnectionFactory, Queue
+
+        def test_fails(sievemq_broker):
+            with ConnectionFactory(sievemq_broker.url).create_context() as context:
+                context.create_producer().send(Queue("orders"), "x")
+            assert not sievemq_broker.queue("orders").depth
+    """
+    assert "namespace 'default': 4 events" in run(tmp_path, story, code=1)
+
+
 def test_a_broker_elsewhere_runs_what_a_client_can_and_skips_the_rest(tmp_path: Path) -> None:
     story = (
         STORY
