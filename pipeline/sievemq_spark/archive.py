@@ -45,6 +45,7 @@ def read_queues(
     dialect: str = "jakarta",
     columns: str = "",
     limit: int = 0,
+    batch_size: int = 1_000,
 ) -> DataFrame:
     """What waits in queues, as a DataFrame. Every action on it reads anew; ``.cache()`` it to keep one look.
 
@@ -57,8 +58,14 @@ def read_queues(
 
     names = destinations if isinstance(destinations, str) else ",".join(destinations)
     options = {"url": url, "destination": names, "dialect": dialect, "columns": columns, "limit": str(limit)}
-    options |= {name: value for name, value in (("user", user), ("password", password), ("selector", selector)) if value}
-    ReadOptions.read(options)  # the plain exception, before Spark wraps it
+    options["batchSize"] = str(batch_size)
+    options |= {
+        name: value for name, value in (("user", user), ("password", password), ("selector", selector)) if value
+    }
+    # Spark hands option names over in lower case
+    ReadOptions.read(
+        {name.lower(): value for name, value in options.items()}
+    )  # the plain exception, before Spark wraps it
     return spark.read.format("sievemq").options(**options).load()
 
 
@@ -82,7 +89,11 @@ def archive(spark: SparkSession, messages: DataFrame, path: str) -> Archived:
     try:
         seen = rows.count()
         # only messages with an id can be told apart
-        new = rows.filter("message_id IS NOT NULL").dropDuplicates(list(KEY)).unionByName(rows.filter("message_id IS NULL"))
+        new = (
+            rows.filter("message_id IS NOT NULL")
+            .dropDuplicates(list(KEY))
+            .unionByName(rows.filter("message_id IS NULL"))
+        )
         if _exists(spark, path):
             known = _raw(spark, path).select(*KEY).filter("message_id IS NOT NULL")
             new = new.join(known, list(KEY), "left_anti")
@@ -90,7 +101,9 @@ def archive(spark: SparkSession, messages: DataFrame, path: str) -> Archived:
         try:
             added = new.count()
             if added:
-                ordered = new.repartition(*(f.col(name) for name in PARTITIONS)).sortWithinPartitions(*PARTITIONS, "seq")
+                ordered = new.repartition(*(f.col(name) for name in PARTITIONS)).sortWithinPartitions(
+                    *PARTITIONS, "seq"
+                )
                 ordered.write.mode("append").partitionBy(*PARTITIONS).option("compression", "zstd").parquet(path)
         finally:
             new.unpersist()

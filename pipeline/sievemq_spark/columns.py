@@ -19,7 +19,9 @@ TYPES: Final[dict[str, str]] = {
 _SYNONYMS: Final = {"bool": "boolean", "byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint",
                     "real": "float"}  # fmt: skip
 
-_ENTRY: Final = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[^\s,`:]+))(?:\s*:\s*|\s+)(?P<type>\w+)\s*(?:,|$)")
+_ENTRY: Final = re.compile(
+    r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[^\s,`:]+))(?:\s*:\s*|\s+)(?P<type>\w+)\s*(?:,|$)"
+)
 
 
 def parse_columns(columns: str | Mapping[str, str] | None, taken: frozenset[str] = frozenset()) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-import pyarrow
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -69,7 +69,7 @@ class BrowseReader(DataSourceReader):
                 session.create_browser(queue, options.selector).close()
         return [BrowsePartition(str(queue)) for queue in options.queues]
 
-    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a queue."""
         assert isinstance(partition, BrowsePartition)
         options = self._options

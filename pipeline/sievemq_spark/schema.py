@@ -182,7 +182,9 @@ def promoted(properties: Mapping[str, PropertyValue], columns: Mapping[str, str]
     return tuple(row)
 
 
-def properties_of(properties: Mapping[str, Sequence[Any] | Mapping[str, Any]] | Sequence[Any] | None) -> dict[str, PropertyValue]:
+def properties_of(
+    properties: Mapping[str, Sequence[Any] | Mapping[str, Any]] | Sequence[Any] | None,
+) -> dict[str, PropertyValue]:
     """The properties out of a row's map (or Arrow's list of pairs).
 
     Raises:
@@ -213,8 +215,8 @@ def row_of(
     Raises:
         ProtocolError: its properties cannot be decoded.
     """
-    (message_id, timestamp, priority, mode, expiration, delivery_time, correlation, reply_to, kind, packed, _, body_kind,
-     body) = fields[:13]  # fmt: skip
+    message_id, timestamp, priority, mode, expiration, delivery_time, correlation, reply_to, kind = fields[:9]
+    packed, _, body_kind, body = fields[9:13]
     properties = unpack_properties(fields)
     text = None
     if body_kind == BodyKind.TEXT and body is not None:

@@ -31,7 +31,6 @@ from sievemq_core.selector.ast import (
     In,
     IsNull,
     Like,
-    Literal,
     Node,
     Not,
     Or,
@@ -326,7 +325,9 @@ class _Compiler:
                 if self.dialect.zero_id_matches_any and zero_id(node):
                     return "TRUE"  # D-15
                 return self._decide(
-                    self._with((node.left, node.right), lambda values: self._compare(node.op, node.left, node.right, *values))
+                    self._with(
+                        (node.left, node.right), lambda values: self._compare(node.op, node.left, node.right, *values)
+                    )
                 )
             case Between():
                 return self._decide(
@@ -480,7 +481,13 @@ class _Compiler:
 
     def _gives_up(self, node: Node) -> bool:
         """True if arithmetic on constants meets a NULL, which only a division by zero inside of it can make (D-15)."""
-        operands = (node.left, node.right) if isinstance(node, Arithmetic) else (node.operand,) if isinstance(node, Unary) else ()
+        operands = (
+            (node.left, node.right)
+            if isinstance(node, Arithmetic)
+            else (node.operand,)
+            if isinstance(node, Unary)
+            else ()
+        )
         return any(value_of(operand, self.dialect, {}, ()) is None for operand in operands)
 
     def _number(self, node: Node) -> tuple[str, frozenset[int]]:
@@ -490,7 +497,9 @@ class _Compiler:
         def unary(values: list[_Value]) -> str:
             assert isinstance(node, Unary)
             kinds.append(values[0].kinds)
-            return self._struct(values, lambda kind: _negated(kind, values[0]) if node.op == "-" else _kept(kind, values[0]))
+            return self._struct(
+                values, lambda kind: _negated(kind, values[0]) if node.op == "-" else _kept(kind, values[0])
+            )
 
         def binary(values: list[_Value]) -> str:
             assert isinstance(node, Arithmetic)
@@ -522,7 +531,9 @@ class _Compiler:
         kind = f"CASE WHEN {nulls} THEN {bad} ELSE {greatest} END" if unsure else greatest
         self._variables += 1
         k = f"_kind{self._variables}"
-        result_kind = k if zero is None else f"CASE WHEN {k} <= {LONG} AND {zero} = 0 THEN CAST(NULL AS INT) ELSE {k} END"
+        result_kind = (
+            k if zero is None else f"CASE WHEN {k} <= {LONG} AND {zero} = 0 THEN CAST(NULL AS INT) ELSE {k} END"
+        )
         exact = _case([(f"{k} = {kind}", compute(kind)) for kind in sorted(possible & EXACT)], _NO_LONG)
         real = _case([(f"{k} = {kind}", compute(kind)) for kind in sorted(possible - EXACT)], _NO_DOUBLE)
         return _let(k, kind, f"named_struct('k', {result_kind}, 'l', {exact}, 'd', {real})")
@@ -560,7 +571,7 @@ def _compare_floating(op: str, left: _Value, right: _Value, *, single: bool) -> 
     return f"NOT isnan({a}) AND NOT isnan({b}) AND {plain}"
 
 
-# -- arithmetic: SQL for a result of one type ---------------------------------------------------------------------------
+# -- arithmetic: SQL for a result of one type -----------------------------------------------------------------------
 
 
 def _wrap_int(sql: str) -> str:

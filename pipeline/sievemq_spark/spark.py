@@ -27,7 +27,7 @@ def require_spark() -> None:
         MissingSparkError: the text says what to install.
     """
     try:
-        import pyarrow  # noqa: F401
+        import pyarrow as pa  # noqa: F401
         import pyspark
     except ModuleNotFoundError as error:
         raise MissingSparkError(f"{error.name} is not installed: pip install 'sievemq[spark]'") from error

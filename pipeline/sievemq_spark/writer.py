@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import pyarrow
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
@@ -21,7 +21,7 @@ from sievemq_spark.columns import TYPES
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.options import WriteOptions
 from sievemq_spark.reader import connect
-from sievemq_spark.schema import COLUMNS, envelope_of, properties_of, typed, untyped
+from sievemq_spark.schema import COLUMNS, envelope_of, typed, untyped
 
 __all__ = ["MessageWriter", "Written", "check_schema", "message_row"]
 
@@ -119,11 +119,9 @@ class MessageWriter(DataSourceArrowWriter):
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options
-        self._columns = check_schema(
-            {field.name: field.dataType.simpleString() for field in schema.fields}, options
-        )
+        self._columns = check_schema({field.name: field.dataType.simpleString() for field in schema.fields}, options)
 
-    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of a partition."""
         options = self._options
         rows = (message_row(row, self._columns) for batch in iterator for row in batch.to_pylist())

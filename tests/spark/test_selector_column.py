@@ -247,9 +247,10 @@ def test_where_in_a_filter(spark: Any) -> None:
 
 
 @pytest.mark.spark
-def test_the_deepest_selector(interpreted: Any) -> None:
-    deep = "a" + " + 1" * 90
-    selector = compile_selector(f"{deep} = 97")
+@pytest.mark.parametrize("depth", [20, pytest.param(90, marks=pytest.mark.slow)])
+def test_a_deep_selector(interpreted: Any, depth: int) -> None:
+    """90 is about the deepest that a selector may be."""
+    selector = compile_selector(f"a{' + 1' * depth} = {depth + 7}")
     assert selector is not None
     messages = [message_of({"a": 7}, {}), message_of({"a": Float(7)}, {}), message_of({"a": "7"}, {})]
     answers = ask(interpreted, messages, [selector])
@@ -261,6 +262,6 @@ def test_mistakes_show_where() -> None:
     with pytest.raises(InvalidSelectorException) as caught:
         where_sql("region = 'EU' ANDD qty > 5")
     assert "^" in str(caught.value)
-    with pytest.raises(PipelineError, match="there is twice|is there twice"):
+    with pytest.raises(PipelineError, match="is there twice"):
         where_sql("a = 1", columns="a INT, A INT")
     assert where_sql("  ") == "TRUE"

@@ -1,0 +1,236 @@
+"""The jobs on real flights: archive, read back, backtest against SQLite, coverage, profile, replay."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from sievemq import ConnectionFactory, DeliveryMode, Queue, TextMessage, Topic
+from sievemq.exceptions import InvalidSelectorException
+from sievemq_broker import EmbeddedBroker
+from sievemq_spark.archive import archive, read_archive, read_queues
+from sievemq_spark.backtest import backtest, coverage
+from sievemq_spark.errors import PipelineError
+from sievemq_spark.failures import explain_failure
+from sievemq_spark.profile import profile
+from sievemq_spark.replay import replay
+from sievemq_spark.schema import properties_of
+from sievemq_testing.demo.flights import COLUMNS, SELECTORS, TOTAL, Flight, read_flights
+from sievemq_testing.demo.referee import Referee
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+LIMIT = 4_000
+
+
+def publish(url: str, flights: list[Flight]) -> None:
+    with ConnectionFactory(url).create_context() as context:
+        producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+        for flight in flights:
+            message = TextMessage(flight.body, properties=flight.properties)
+            message.set_jms_type("flight")
+            message.set_jms_correlation_id(flight.tail_number)
+            producer.send(Queue("flights"), message)
+
+
+class Station(NamedTuple):
+    broker: EmbeddedBroker
+    flights: list[Flight]
+    archive: str
+
+
+@pytest.fixture(scope="module")
+def station(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
+    """A broker with flights in a queue, and their archive."""
+    flights = list(read_flights(LIMIT))
+    path = str(tmp_path_factory.mktemp("archive") / "flights")
+    with EmbeddedBroker() as broker:
+        publish(broker.url, flights)
+        done = archive(spark, read_queues(spark, broker.url, "flights"), path)
+        assert (done.seen, done.added) == (LIMIT, LIMIT)
+        yield Station(broker, flights, path)
+
+
+def flight_of(row: Any) -> Flight:
+    assert row.type == "flight"
+    return Flight(row.correlation_id, properties_of(row.properties), row.body_text)  # type: ignore[arg-type]
+
+
+def test_read_back_equal_to_the_last_null(spark: Any, station: Station) -> None:
+    rows = read_archive(spark, station.archive).orderBy("seq").collect()
+    assert [flight_of(row) for row in rows] == station.flights
+    assert any("dep_delay" not in flight.properties for flight in station.flights)  # cancelled ones are among them
+    assert {(row.namespace, row.destination, row.body_kind) for row in rows} == {("", "queue:flights", "TEXT")}
+
+
+def test_archiving_again_adds_what_is_new(spark: Any, station: Station, tmp_path: Path) -> None:
+    with EmbeddedBroker() as broker:
+        publish(broker.url, station.flights[:10])
+        path = str(tmp_path / "a")
+        first = archive(spark, read_queues(spark, broker.url, "flights", selector="row <= 5"), path)
+        second = archive(spark, read_queues(spark, broker.url, ["flights"]), path)
+        third = archive(spark, read_queues(spark, broker.url, ["flights"]), path)
+    assert [(done.seen, done.added) for done in (first, second, third)] == [(5, 5), (10, 5), (10, 0)]
+    rows = read_archive(spark, path).orderBy("seq", "message_id").collect()
+    assert sorted(row.properties["row"]["l"] for row in rows) == list(range(1, 11))
+    assert next(Path(path).glob("namespace=*/destination=*/date=*/*.parquet")).is_file()
+
+
+def test_backtest_equals_sqlite(spark: Any, station: Station) -> None:
+    referee = Referee(station.flights)
+    result = backtest(read_archive(spark, station.archive), SELECTORS, sample=2)
+    assert result.messages == LIMIT
+    for line in result.results:
+        assert line.matched == referee.verdict(line.selector).messages, line.selector
+        assert line.rejected == referee.verdict(f"NOT ({line.selector})").messages
+        assert sum(line.hours.values()) == line.matched
+        assert sum(line.causes.values()) == line.unknown == LIMIT - line.matched - line.rejected
+        assert len(line.sample) == 2
+    by_text = {line.selector: line for line in result.results}
+    assert by_text["NOT (arr_delay <= 0)"].causes == {("arr_delay",): by_text["NOT (arr_delay <= 0)"].unknown}
+    referee.close()
+
+
+def test_backtest_of_two_selectors(spark: Any, station: Station) -> None:
+    referee = Referee(station.flights)
+    a, b = "carrier = 'UA'", "dep_delay > 0"
+    result = backtest(read_archive(spark, station.archive), [a, b], sample=3)
+    assert result.only_first == referee.verdict(a, left_by=[b]).messages
+    assert result.only_second == referee.verdict(b, left_by=[a]).messages
+    assert len(result.sample_first) == len(result.sample_second) == 3
+    referee.close()
+
+
+def test_coverage(spark: Any, station: Station) -> None:
+    referee = Referee(station.flights)
+    texts = ["carrier = 'UA'", "carrier IN ('UA', 'AA')", "dep_delay > 60", "carrier = 'nobody'"]
+    result = coverage(read_archive(spark, station.archive), texts)
+    assert result.matched == {text: referee.verdict(text).messages for text in texts}
+    assert result.none == referee.verdict(None, left_by=texts).messages
+    assert result.none + result.one + result.many == result.messages == LIMIT
+    assert result.shadowed == [(texts[0], texts[1])]
+    assert result.overlaps[texts[0], texts[2]] == referee.verdict(f"{texts[0]} AND {texts[2]}").messages
+    referee.close()
+
+
+def test_profile(spark: Any, station: Station) -> None:
+    result = profile(read_archive(spark, station.archive))
+    assert (result.messages, result.kinds, sum(result.hours.values())) == (LIMIT, {"TEXT": LIMIT}, LIMIT)
+    found = {each.name: each for each in result.properties}
+    assert set(found) == set(COLUMNS)
+    assert found["carrier"].types == {"String": LIMIT}
+    assert found["dep_delay"].missing == sum("dep_delay" not in flight.properties for flight in station.flights)
+    assert found["air_time"].types.keys() == {"double"}
+    assert abs(found["carrier"].distinct - len({flight.properties["carrier"] for flight in station.flights})) <= 1
+
+
+def test_replay(spark: Any, station: Station) -> None:
+    """Exactly those of one carrier, in order; nothing in a dry run."""
+    url = station.broker.namespace("staging").url
+    frame = read_archive(spark, station.archive)
+    wanted = [flight for flight in station.flights if flight.properties["carrier"] == "UA"]
+    assert replay(frame, url, destination="queue:again", selector="carrier = 'UA'", dry_run=True) == len(wanted)
+    assert replay(frame, url, destination="queue:again", selector="carrier = 'UA'", rate=50_000) == len(wanted)
+    with ConnectionFactory(url).create_context() as context:
+        consumer = context.create_consumer(Queue("again"))
+        found = []
+        while (message := consumer.receive_no_wait()) is not None:
+            properties = {name: value for name, value in message.properties.items() if not name.startswith("JMSX")}
+            found.append(Flight(message.get_jms_correlation_id(), properties, message.get_body(str) or ""))  # type: ignore[arg-type]
+    assert found == wanted
+
+
+def test_replay_to_where_it_came_from_side_by_side(spark: Any, station: Station) -> None:
+    url = station.broker.namespace("original").url
+    with ConnectionFactory(url).create_context() as context:
+        subscriber = context.create_consumer(Topic("flights"))
+        frame = read_archive(spark, station.archive).limit(40)
+        assert replay(frame, url, partitions=3) == 40
+        assert replay(frame, url, destination="topic:flights") == 40
+        count = 0
+        while subscriber.receive_no_wait() is not None:
+            count += 1
+        assert count == 40
+        assert sum(1 for _ in context.create_browser(Queue("flights"))) == 40
+
+
+def test_errors(spark: Any, station: Station, tmp_path: Path) -> None:
+    frame = read_archive(spark, station.archive)
+    with pytest.raises(InvalidSelectorException):
+        backtest(frame, ["a ANDD b"])
+    with pytest.raises(InvalidSelectorException):
+        read_queues(spark, station.broker.url, "flights", selector="a ANDD b")
+    with pytest.raises(PipelineError, match="at least one selector"):
+        backtest(frame, [])
+    with pytest.raises(PipelineError, match="a selector is empty"):
+        coverage(frame, ["a", " "])
+    with pytest.raises(PipelineError, match="the columns broker, properties are missing"):
+        profile(frame.drop("broker", "properties"))
+    with pytest.raises(PipelineError, match="there is no archive"):
+        read_archive(spark, str(tmp_path / "none"))
+    with pytest.raises(PipelineError, match="partitions are 1 or more"):
+        replay(frame, station.broker.url, partitions=0)
+
+
+def test_a_damaged_file_is_named(spark: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "namespace=x" / "destination=q" / "date=2026-01-01"
+    folder.mkdir(parents=True)
+    (folder / "broken.parquet").write_bytes(b"this is no Parquet file at all")
+    with pytest.raises(Exception) as caught:
+        profile(read_archive(spark, str(tmp_path)))
+    text = explain_failure(caught.value)
+    assert text.startswith("a Parquet file cannot be read")
+    assert "broken.parquet" in text
+
+
+def test_an_unknown_column_is_named(spark: Any, station: Station) -> None:
+    with pytest.raises(Exception) as caught:
+        read_archive(spark, station.archive).filter("regin = 1").count()
+    assert explain_failure(caught.value) == "there is no column 'regin' in these rows"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_all_flights(spark: Any, tmp_path: Path) -> None:
+    """336,776 rows through a broker and an archive, equal to the last NULL; every selector's count is SQLite's."""
+    flights = list(read_flights())
+    path = str(tmp_path / "flights")
+    with EmbeddedBroker() as broker:
+        publish(broker.url, flights)
+        start = time.perf_counter()
+        done = archive(spark, read_queues(spark, broker.url, "flights", batch_size=10_000), path)
+        print(f"archived {TOTAL / (time.perf_counter() - start):,.0f} messages/s")
+    assert (done.seen, done.added) == (TOTAL, TOTAL)
+    frame = read_archive(spark, path)
+    for row, flight in zip(frame.orderBy("seq").toLocalIterator(), flights, strict=True):
+        assert flight_of(row) == flight
+    referee = Referee(flights)
+    start = time.perf_counter()
+    result = backtest(frame, SELECTORS)
+    print(f"backtest of {len(SELECTORS)} selectors: {TOTAL / (time.perf_counter() - start):,.0f} messages/s")
+    assert [line.matched for line in result.results] == [referee.verdict(text).messages for text in SELECTORS]
+    referee.close()
+
+
+def test_the_command_line(station: Station, tmp_path: Path) -> None:
+    """Each command as its own process, as users run it."""
+    import subprocess
+    import sys
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(Path(sys.executable).with_name("sievemq")), "pipeline", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    shown = run("backtest", station.archive, "carrier = 'UA'", "--json", "--master", "local[1]")
+    assert shown.returncode == 0, shown.stderr[-2000:]
+    data = json.loads(shown.stdout)
+    assert data["messages"] == LIMIT
+    assert data["results"][0]["matched"] == sum(f.properties["carrier"] == "UA" for f in station.flights)
+    refused = run("archive", "queue:flights", "--to", str(tmp_path / "x"), "--url", "sievemq://127.0.0.1:1")
+    assert refused.returncode == 1
+    assert refused.stderr.strip().splitlines()[-1].startswith("sievemq: no broker could be reached")

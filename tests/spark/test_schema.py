@@ -1,0 +1,159 @@
+"""Message <-> row without Spark."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sievemq_core.message.envelope import ENVELOPE_FIELDS, BodyKind, pack_properties, unpack_properties
+from sievemq_core.message.values import Byte, Float, Long, PropertyValue, Short, letter_of, to_long
+from sievemq_spark.columns import parse_columns
+from sievemq_spark.errors import PipelineError
+from sievemq_spark.schema import COLUMN_NAMES, COLUMNS, ddl, envelope_of, promoted, row_of, typed, untyped
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+VALUES = st.one_of(
+    st.booleans(),
+    st.integers(-128, 127).map(Byte),
+    st.integers(-(2**15), 2**15 - 1).map(Short),
+    st.integers(-(2**31), 2**31 - 1),
+    st.integers(-(2**63), 2**63 - 1).map(to_long),
+    st.floats(width=32).map(Float),
+    st.floats(),
+    TEXT,
+    st.none(),
+)
+
+
+def same(one: PropertyValue, other: PropertyValue) -> bool:
+    if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
+        return math.isnan(other) and letter_of(one) == letter_of(other)
+    return one == other and letter_of(one) == letter_of(other) and repr(one) == repr(other)
+
+
+def fields_of(**values: Any) -> tuple[Any, ...]:
+    fields: list[Any] = [None] * ENVELOPE_FIELDS
+    fields[:6] = "ID:b-1:1", 1_700_000_000_000, 4, 2, 0, 0
+    fields[11] = 0
+    for position, value in values.items():
+        fields[int(position[1:])] = value
+    return tuple(fields)
+
+
+def as_dict(row: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(COLUMNS, row, strict=True))
+
+
+@given(VALUES)
+def test_typed_values_round_trip(value: PropertyValue) -> None:
+    item = typed(value)
+    assert item.t == letter_of(value)
+    assert sum(part is not None for part in item[1:]) == (value is not None)
+    assert same(untyped(item), value)
+    assert same(untyped(item._asdict()), value)
+
+
+@given(
+    st.dictionaries(TEXT, VALUES, max_size=5),
+    st.one_of(st.none(), TEXT, st.binary(max_size=6)),
+    st.sampled_from(BodyKind),
+    st.one_of(st.none(), TEXT),
+    st.integers(0, 3),
+)
+def test_messages_round_trip(
+    properties: dict[str, PropertyValue], correlation: str | bytes | None, kind: BodyKind, body: str | None, count: int
+) -> None:
+    packed, letters = pack_properties(properties)
+    data = None if body is None or kind is BodyKind.NONE else body.encode()
+    fields = fields_of(_6=correlation, _7="queue:answers", _8="order", _9=packed, _10=letters, _11=int(kind), _12=data)
+    row = as_dict(row_of(fields, count, 7, ("h:1", "ns", "queue:q")))
+    again = envelope_of(row)
+    assert again[:9] == fields[:9]
+    assert again[11:] == fields[11:]
+    back = unpack_properties(again)
+    assert list(back) == list(properties)
+    assert all(same(back[name], value) for name, value in properties.items())
+    assert (row["seq"], row["delivery_count"], row["redelivered"]) == (7, count, count > 1)
+    assert (row["body_text"] is not None) == (kind is BodyKind.TEXT and data is not None)
+    assert row["size"] == len(data or b"") + len(packed or b"")
+
+
+def test_text_that_utf8_cannot_hold() -> None:
+    """A body keeps it as bytes; in a column it becomes U+FFFD."""
+    body = "a\ud800".encode("utf-8", "surrogatepass")
+    packed, letters = pack_properties({"p": "x\udfffy"})
+    fields = fields_of(_8="t\ud800", _9=packed, _10=letters, _11=int(BodyKind.TEXT), _12=body)
+    row = as_dict(row_of(fields, 0, 1, ("", "", "queue:q")))
+    assert (row["type"], row["body_text"], row["body_bytes"]) == ("t\ufffd", None, body)
+    assert row["properties"]["p"].s == "x\ufffdy"
+    assert envelope_of(row)[12] == body
+
+
+def test_group() -> None:
+    packed, letters = pack_properties({"JMSXGroupID": "g", "JMSXGroupSeq": 3})
+    row = as_dict(row_of(fields_of(_9=packed, _10=letters), 0, 1, ("", "", "")))
+    assert (row["group_id"], row["group_seq"]) == ("g", 3)
+    packed, letters = pack_properties({"JMSXGroupID": 5, "JMSXGroupSeq": True})
+    row = as_dict(row_of(fields_of(_9=packed, _10=letters), 0, 1, ("", "", "")))
+    assert (row["group_id"], row["group_seq"]) == (None, None)
+
+
+def test_a_bare_row_is_a_message() -> None:
+    fields = envelope_of({"body_text": "hi"})
+    assert fields[:6] == (None, 0, 4, 2, 0, 0)
+    assert fields[11:] == (int(BodyKind.TEXT), b"hi")
+    assert envelope_of({"body_bytes": b"x"})[11] == BodyKind.BYTES
+    assert envelope_of({})[11] == BodyKind.NONE
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        ("b", None, 200, None, None),
+        ("i", None, 2**31, None, None),
+        ("x", None, None, None, None),
+        ("d", None, None, None, "1"),
+        ("z", None, 1, None, None),
+    ],
+)
+def test_values_that_do_not_fit(item: tuple[Any, ...]) -> None:
+    with pytest.raises(PipelineError):
+        untyped(item)
+
+
+def test_broken_rows() -> None:
+    with pytest.raises(PipelineError, match="no body kind 'XML'"):
+        envelope_of({"body_kind": "XML"})
+    with pytest.raises(PipelineError, match="UTF-8"):
+        envelope_of({"body_kind": "TEXT", "body_bytes": b"\xff"})
+
+
+def test_promoted_columns() -> None:
+    columns = parse_columns("region STRING, qty BIGINT, `a, b` double, flag: boolean, s smallint", COLUMN_NAMES)
+    assert columns == {"region": "string", "qty": "bigint", "a, b": "double", "flag": "boolean", "s": "smallint"}
+    # a type that widens in Java fits, any other is NULL
+    assert promoted({"region": "EU", "qty": 5, "a, b": Float(0.5), "flag": True, "s": 5}, columns) == (
+        "EU", 5, 0.5, True, None,
+    )  # fmt: skip
+    assert promoted({"region": 1, "qty": 5.0, "flag": None, "s": Byte(1)}, columns) == (None, None, None, None, 1)
+    assert promoted({"qty": Long(1)}, {"qty": "int"}) == (None,)
+    assert ddl({"a`b": "int"}).endswith("`a``b` int")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("region", "cannot be read from 'region'"),
+        ("a INT b INT", "cannot be read"),
+        ("a DECIMAL", "has the type 'DECIMAL'"),
+        ("Priority INT", "is a column of every message"),
+        ("a INT, A INT", "is there twice"),
+    ],
+)
+def test_bad_columns(text: str, says: str) -> None:
+    with pytest.raises(PipelineError, match=says):
+        parse_columns(text, COLUMN_NAMES)
