@@ -267,14 +267,20 @@ class JMSContext:
     async def create_consumer(
         self, destination: Destination, message_selector: str | None = None, no_local: bool = False
     ) -> JMSConsumer:
-        """A consumer; starts the connection unless auto-start is off (CTX-07, CTX-12)."""
+        """A consumer; starts the connection unless auto-start is off (CTX-07, CTX-12).
+
+        As :meth:`Session.create_consumer`, with its arguments; its exceptions as their runtime twins.
+        """
         return await self._consumer(await self._session.create_consumer(destination, message_selector, no_local))
 
     @_runtime
     async def create_shared_consumer(
         self, topic: Topic, shared_subscription_name: str, message_selector: str | None = None
     ) -> JMSConsumer:
-        """A consumer of a shared non-durable subscription (CTX-13)."""
+        """A consumer of a shared non-durable subscription (CTX-13).
+
+        As :meth:`Session.create_shared_consumer`, with its arguments; its exceptions as their runtime twins.
+        """
         return await self._consumer(
             await self._session.create_shared_consumer(topic, shared_subscription_name, message_selector)
         )
@@ -283,7 +289,10 @@ class JMSContext:
     async def create_durable_consumer(
         self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
     ) -> JMSConsumer:
-        """A consumer of an unshared durable subscription (CTX-13)."""
+        """A consumer of an unshared durable subscription (CTX-13).
+
+        As :meth:`Session.create_durable_consumer`, with its arguments; its exceptions as their runtime twins.
+        """
         return await self._consumer(
             await self._session.create_durable_consumer(topic, name, message_selector, no_local)
         )
@@ -292,7 +301,10 @@ class JMSContext:
     async def create_shared_durable_consumer(
         self, topic: Topic, name: str, message_selector: str | None = None
     ) -> JMSConsumer:
-        """A consumer of a shared durable subscription (CTX-13)."""
+        """A consumer of a shared durable subscription (CTX-13).
+
+        As :meth:`Session.create_shared_durable_consumer`, with its arguments; its exceptions as their runtime twins.
+        """
         return await self._consumer(await self._session.create_shared_durable_consumer(topic, name, message_selector))
 
     async def _consumer(self, consumer: MessageConsumer) -> JMSConsumer:
@@ -323,7 +335,10 @@ class JMSContext:
 
     @_runtime
     async def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
-        """A browser of a queue (CTX-14); needs no started connection (D-36)."""
+        """A browser of a queue (CTX-14); needs no started connection (D-36).
+
+        As :meth:`Session.create_browser`, with its arguments; its exceptions as their runtime twins.
+        """
         return await self._session.create_browser(queue, message_selector)
 
     @_runtime

@@ -39,7 +39,7 @@ class QueueConnectionFactory(ConnectionFactory):
     async def create_queue_connection(
         self, user_name: str | None = None, password: str | None = None
     ) -> QueueConnection:
-        """As :meth:`ConnectionFactory.create_connection`, with the same errors."""
+        """As :meth:`ConnectionFactory.create_connection`, with the same arguments and errors."""
         return await self._connect(QueueConnection, user_name, password)
 
 
@@ -47,7 +47,15 @@ class QueueConnection(Connection):
     """A Connection of the point-to-point domain."""
 
     async def create_queue_session(self, transacted: bool, acknowledge_mode: int = AUTO_ACKNOWLEDGE) -> QueueSession:
-        """As :meth:`Connection.create_session` with two arguments, with the same errors."""
+        """As :meth:`Connection.create_session` with two arguments.
+
+        Args:
+            transacted: True for a transacted session, whatever the mode.
+            acknowledge_mode: mode of a session that is not transacted.
+
+        Raises:
+            JMSException: another mode.
+        """
         return await self._open_session(QueueSession, session_mode_of(bool(transacted), acknowledge_mode))
 
 
@@ -131,7 +139,7 @@ class TopicConnectionFactory(ConnectionFactory):
     async def create_topic_connection(
         self, user_name: str | None = None, password: str | None = None
     ) -> TopicConnection:
-        """As :meth:`ConnectionFactory.create_connection`, with the same errors."""
+        """As :meth:`ConnectionFactory.create_connection`, with the same arguments and errors."""
         return await self._connect(TopicConnection, user_name, password)
 
 
@@ -139,7 +147,15 @@ class TopicConnection(Connection):
     """A Connection of the publish/subscribe domain."""
 
     async def create_topic_session(self, transacted: bool, acknowledge_mode: int = AUTO_ACKNOWLEDGE) -> TopicSession:
-        """As :meth:`Connection.create_session` with two arguments, with the same errors."""
+        """As :meth:`Connection.create_session` with two arguments.
+
+        Args:
+            transacted: True for a transacted session, whatever the mode.
+            acknowledge_mode: mode of a session that is not transacted.
+
+        Raises:
+            JMSException: another mode.
+        """
         return await self._open_session(TopicSession, session_mode_of(bool(transacted), acknowledge_mode))
 
 

@@ -51,6 +51,9 @@ class ConnectionFactory:
     async def create_connection(self, user_name: str | None = None, password: str | None = None) -> Connection:
         """A connection, stopped (FAC-01, FAC-02). It belongs to the running loop.
 
+        Args:
+            user_name, password: credentials; those of the factory, or of its URL, if neither is given.
+
         Raises:
             JMSSecurityException: the credentials are refused.
             InvalidClientIDException: the administered client id is in use.

@@ -43,7 +43,12 @@ class CompletionListener(Protocol):
         """The send is as certain as one that returned (CPL-01)."""
 
     def on_exception(self, message: Message, exception: Exception) -> Awaitable[None] | None:
-        """The send has failed, or its fate is unknown (CPL-02)."""
+        """The send has failed, or its fate is unknown (CPL-02).
+
+        Args:
+            message: as it was given to `send`.
+            exception: why.
+        """
 
 
 MessageCallback: TypeAlias = Callable[[Message], Any]

@@ -273,7 +273,19 @@ class Session:
     async def create_shared_consumer(
         self, topic: Topic, shared_subscription_name: str, message_selector: str | None = None
     ) -> MessageConsumer:
-        """A consumer of a shared non-durable subscription (SES-23, SUB-02)."""
+        """A consumer of a shared non-durable subscription (SES-23, SUB-02).
+
+        Args:
+            topic: what to subscribe to.
+            shared_subscription_name: of the subscription, which ends with its last consumer; each of its messages goes
+                to one of them.
+            message_selector: condition on headers and properties; None or "" for none.
+
+        Raises:
+            InvalidDestinationException: None, or not a topic.
+            InvalidSelectorException: with the place of the mistake.
+            JMSException: the subscription is in use with another topic or selector (SUB-14).
+        """
         self._engine.check_open()
         return await self._open(
             TopicSubscriber, _topic(topic), message_selector, name=shared_subscription_name, shared=True
@@ -282,7 +294,20 @@ class Session:
     async def create_durable_subscriber(
         self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
     ) -> TopicSubscriber:
-        """A consumer of an unshared durable subscription (SES-24, SUB-03)."""
+        """A consumer of an unshared durable subscription (SES-24, SUB-03).
+
+        Args:
+            topic: what to subscribe to.
+            name: of the subscription, within the connection's client id; it collects messages until it is unsubscribed.
+            message_selector: condition on headers and properties; None or "" for none.
+            no_local: not what this connection, or another with its client id, publishes (SUB-21).
+
+        Raises:
+            IllegalStateException: the connection has no client id (SUB-10).
+            InvalidDestinationException: None, not a topic, or a temporary one (TMP-10).
+            InvalidSelectorException: with the place of the mistake.
+            JMSException: the subscription has a consumer (SUB-11), or is a shared one (SUB-16).
+        """
         self._engine.check_open()
         return await self._open(
             TopicSubscriber, _topic(topic), message_selector, name=name, durable=True, no_local=no_local
@@ -291,13 +316,25 @@ class Session:
     async def create_durable_consumer(
         self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
     ) -> MessageConsumer:
-        """As :meth:`create_durable_subscriber` (SES-25)."""
+        """As :meth:`create_durable_subscriber`, with the same arguments and errors (SES-25)."""
         return await self.create_durable_subscriber(topic, name, message_selector, no_local)
 
     async def create_shared_durable_consumer(
         self, topic: Topic, name: str, message_selector: str | None = None
     ) -> MessageConsumer:
-        """A consumer of a shared durable subscription (SES-26, SUB-04)."""
+        """A consumer of a shared durable subscription (SES-26, SUB-04).
+
+        Args:
+            topic: what to subscribe to.
+            name: of the subscription, within the connection's client id if it has one; it collects messages until
+                :meth:`unsubscribe`, and each goes to one of its consumers.
+            message_selector: condition on headers and properties; None or "" for none.
+
+        Raises:
+            InvalidDestinationException: None, not a topic, or a temporary one (TMP-10).
+            InvalidSelectorException: with the place of the mistake.
+            JMSException: it is in use with another topic or selector (SUB-14), or is an unshared one (SUB-16).
+        """
         self._engine.check_open()
         return await self._open(TopicSubscriber, _topic(topic), message_selector, name=name, durable=True, shared=True)
 
@@ -327,6 +364,10 @@ class Session:
 
     async def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
         """A browser of a queue (SES-32).
+
+        Args:
+            queue: what to look at; nothing is taken from it.
+            message_selector: condition on headers and properties; None or "" for none.
 
         Raises:
             InvalidDestinationException: None, or not a queue (BRW-12).

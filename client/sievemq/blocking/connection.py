@@ -60,6 +60,9 @@ class ConnectionFactory:
     def create_connection(self, user_name: str | None = None, password: str | None = None) -> Connection:
         """A connection, stopped (FAC-01, FAC-02).
 
+        Args:
+            user_name, password: credentials; those of the factory, or of its URL, if neither is given.
+
         Raises:
             JMSSecurityException: the credentials are refused.
             InvalidClientIDException: the administered client id is in use.

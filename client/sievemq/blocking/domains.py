@@ -36,7 +36,7 @@ class QueueConnectionFactory(ConnectionFactory):
     __slots__ = ()
 
     def create_queue_connection(self, user_name: str | None = None, password: str | None = None) -> QueueConnection:
-        """As :meth:`ConnectionFactory.create_connection`, with the same errors."""
+        """As :meth:`ConnectionFactory.create_connection`, with the same arguments and errors."""
         return self._connect(QueueConnection, user_name, password)
 
 
@@ -44,7 +44,15 @@ class QueueConnection(Connection):
     """A Connection of the point-to-point domain."""
 
     def create_queue_session(self, transacted: bool, acknowledge_mode: int = AUTO_ACKNOWLEDGE) -> QueueSession:
-        """As :meth:`Connection.create_session` with two arguments, with the same errors."""
+        """As :meth:`Connection.create_session` with two arguments.
+
+        Args:
+            transacted: True for a transacted session, whatever the mode.
+            acknowledge_mode: mode of a session that is not transacted.
+
+        Raises:
+            JMSException: another mode.
+        """
         return self._open_session(QueueSession, session_mode_of(bool(transacted), acknowledge_mode))
 
 
@@ -126,7 +134,7 @@ class TopicConnectionFactory(ConnectionFactory):
     __slots__ = ()
 
     def create_topic_connection(self, user_name: str | None = None, password: str | None = None) -> TopicConnection:
-        """As :meth:`ConnectionFactory.create_connection`, with the same errors."""
+        """As :meth:`ConnectionFactory.create_connection`, with the same arguments and errors."""
         return self._connect(TopicConnection, user_name, password)
 
 
@@ -134,7 +142,15 @@ class TopicConnection(Connection):
     """A Connection of the publish/subscribe domain."""
 
     def create_topic_session(self, transacted: bool, acknowledge_mode: int = AUTO_ACKNOWLEDGE) -> TopicSession:
-        """As :meth:`Connection.create_session` with two arguments, with the same errors."""
+        """As :meth:`Connection.create_session` with two arguments.
+
+        Args:
+            transacted: True for a transacted session, whatever the mode.
+            acknowledge_mode: mode of a session that is not transacted.
+
+        Raises:
+            JMSException: another mode.
+        """
         return self._open_session(TopicSession, session_mode_of(bool(transacted), acknowledge_mode))
 
 

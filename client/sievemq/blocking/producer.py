@@ -168,7 +168,7 @@ class MessageProducer:
         Args:
             message: what to send.
             destination: where to, of an unidentified producer.
-            delivery_mode, priority, time_to_live: for this send only; the producer's if not given (PRO-10).
+            delivery_mode, priority, time_to_live (ms): for this send only; the producer's if not given (PRO-10).
             completion_listener: makes the send asynchronous (section 12): an object with ``on_completion(message)``
                 and ``on_exception(message, exception)``, or a pair of callables.
 
