@@ -1,0 +1,69 @@
+"""A broker in a container, in the shape of testcontainers: ready when ``start()`` returns, gone with the block.
+
+    with SieveMQContainer() as container:
+        factory = ConnectionFactory(container.get_connection_url())
+
+Needs the extra ``container``, a Docker engine and the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from testcontainers.core.container import DockerContainer
+from testcontainers.core.wait_strategies import HttpWaitStrategy
+
+__all__ = ["IMAGE", "SieveMQContainer"]
+
+#: Pinned to the release that this package is of; built by ``docker build -f docker/Dockerfile -t sievemq:0.1.0 .``
+IMAGE: Final = "sievemq:0.1.0"
+
+_WIRE, _HTTP = 7672, 7680
+
+
+class SieveMQContainer(DockerContainer):
+    """A SieveMQ broker in a container.
+
+    Args:
+        image: what to run.
+        users: name -> password; nobody else gets in. None lets everybody in who reaches the published port.
+        options: settings of the broker by name, such as ``max_connections``; what ``sievemq config show`` lists.
+        keywords: as of testcontainers' DockerContainer.
+    """
+
+    def __init__(
+        self,
+        image: str = IMAGE,
+        *,
+        users: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
+        **keywords: Any,
+    ) -> None:
+        super().__init__(image, **keywords)
+        self.users = dict(users or {})
+        self.with_exposed_ports(_WIRE, _HTTP)
+        for name, value in (options or {}).items():
+            self.with_env(f"SIEVEMQ_{name.upper()}", str(value))
+        if self.users:
+            self.with_env("SIEVEMQ_USERS", "\n".join(f"{name}:{password}" for name, password in self.users.items()))
+        # 200 only while it takes connections, so whoever gets the URL can connect.
+        self.waiting_for(HttpWaitStrategy(_HTTP, "/readyz").for_status_code(200))
+
+    def get_connection_url(self, namespace: str = "", user: str | None = None) -> str:
+        """For a ConnectionFactory.
+
+        Args:
+            namespace: that it leads to.
+            user: whose credentials it carries; the first user if not given, none if there are no users.
+        """
+        if user is None and self.users:
+            user = next(iter(self.users))
+        credentials = "" if user is None else f"{quote(user, safe='')}:{quote(self.users[user], safe='')}@"
+        path = f"/{quote(namespace, safe='')}" if namespace else ""
+        return f"sievemq://{credentials}{self.get_container_host_ip()}:{self.get_exposed_port(_WIRE)}{path}"
+
+    def get_http_url(self) -> str:
+        """Base URL of health, metrics, API and console."""
+        return f"http://{self.get_container_host_ip()}:{self.get_exposed_port(_HTTP)}"

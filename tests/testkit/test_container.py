@@ -1,0 +1,105 @@
+"""SieveMQContainer. Most of it needs no engine: the engine's client is replaced by one whose "container" is a broker in
+this process, so that readiness, ports, URL and credentials are those of a real broker."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sievemq import ConnectionFactory, JMSSecurityException, Queue
+from sievemq_testing import TestBroker
+
+pytest.importorskip("testcontainers", reason="needs the extra `container`")
+
+from testcontainers.core import container as testcontainers
+
+from sievemq_testing.container import IMAGE, SieveMQContainer
+
+
+class Engine:
+    """Stands in for testcontainers' DockerClient: "runs" an image by naming the ports of a broker in this process."""
+
+    broker: TestBroker
+    started: dict[str, Any]
+
+    def __init__(self, **_: Any) -> None:
+        self.client = SimpleNamespace(close=lambda: None)
+
+    def create(self, image: str, **options: Any) -> object:
+        Engine.started = {"image": image, **options}
+        return SimpleNamespace(
+            id="c0ffee",
+            short_id="c0ffee",
+            status="running",
+            reload=lambda: None,
+            remove=lambda **_: None,
+            stop=lambda: None,
+        )
+
+    def port(self, container_id: str, port: int) -> int:
+        return {7672: self.broker.port, 7680: int(self.broker.http_url.rpartition(":")[2])}[port]
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: "127.0.0.1"
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> type[Engine]:
+    monkeypatch.setattr(testcontainers, "DockerClient", Engine)
+    monkeypatch.setattr(SieveMQContainer, "get_container_host_ip", lambda self: "127.0.0.1")
+    monkeypatch.setattr(SieveMQContainer, "get_exposed_port", lambda self, port: Engine().port("", port))
+    monkeypatch.setattr(testcontainers.c, "ryuk_disabled", True)
+    return Engine
+
+
+def test_ready_with_url_and_credentials(engine: type[Engine]) -> None:
+    users = {"me": "s3cret/:@", "you": "other"}
+    with TestBroker(users=users, http=True) as engine.broker, SieveMQContainer(users=users) as container:
+        url = container.get_connection_url("tests")
+        with ConnectionFactory(url).create_context() as context:
+            context.create_producer().send(Queue("orders"), "x")
+        assert engine.broker.namespace("tests").queue("orders").depth == 1
+        ConnectionFactory(container.get_connection_url(user="you")).create_connection().close()
+        with pytest.raises(JMSSecurityException):
+            ConnectionFactory(url.replace("me:", "somebody:")).create_connection()
+        assert container.get_http_url() == engine.broker.http_url
+    assert engine.started["image"] == IMAGE
+    assert engine.started["environment"]["SIEVEMQ_USERS"] == "me:s3cret/:@\nyou:other"
+    assert sorted(str(port).removesuffix("/tcp") for port in engine.started["ports"]) == ["7672", "7680"]
+
+
+def test_settings_become_environment_variables(engine: type[Engine]) -> None:
+    container = SieveMQContainer("mine:1", options={"max_connections": 5})
+    assert container.env == {"SIEVEMQ_MAX_CONNECTIONS": "5"}
+    assert container.image == "mine:1"
+
+
+def test_its_users_are_what_the_broker_reads(engine: type[Engine]) -> None:
+    from sievemq_broker.config import load
+
+    container = SieveMQContainer(users={"me": "secret", "you": "other"}, options={"max_connections": 5})
+    settings = load(environ=container.env).settings
+    assert set(settings.users) == {"me", "you"}
+    assert settings.max_connections == 5
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_the_real_image() -> None:
+    if (
+        shutil.which("docker") is None
+        or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("no Docker engine answers; DOCKER_HOST says where one is")
+    if subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, check=False).returncode:
+        pytest.skip(f"the image {IMAGE} is not built here")
+    with (
+        SieveMQContainer(users={"me": "secret"}) as container,
+        ConnectionFactory(container.get_connection_url("tests")).create_context() as context,
+    ):
+        context.create_producer().send(Queue("orders"), "x")
+        assert context.create_consumer(Queue("orders")).receive_body(str, 5_000) == "x"
