@@ -1,4 +1,4 @@
-"""Random programs over the blocking API, against a simple model of JMS: exactly the right messages, counts and order.
+"""Random programs over both APIs, against a simple model of JMS: exactly the right messages, counts and order.
 
 Two connections, their sessions in all modes, consumers of queues and of every kind of subscription, with and without
 selectors; everything over TCP to an embedded broker whose clock the program moves. With ``prefetch=0`` the model tells
@@ -11,7 +11,7 @@ does not matter.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,6 @@ from hypothesis.stateful import (
 
 from sievemq import (
     Connection,
-    ConnectionFactory,
     JMSException,
     Message,
     MessageConsumer,
@@ -44,6 +43,7 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain import DestinationPolicy
 
 from .stores import Model, ModelSession, Sent, Store, Waiting
+from .worlds import AioWorld, BlockingWorld
 
 _numbers = itertools.count(1)
 _TOPIC = "t"
@@ -76,7 +76,9 @@ class Receiver:
 class Program(RuleBasedStateMachine):
     """One random program."""
 
-    broker: EmbeddedBroker  # set by the tests
+    # Set by the tests.
+    broker: EmbeddedBroker
+    make_world: Callable[[], BlockingWorld | AioWorld]
 
     sessions: Bundle[Opened] = Bundle("sessions")
     receivers: Bundle[Receiver] = Bundle("receivers")
@@ -85,6 +87,7 @@ class Program(RuleBasedStateMachine):
     def begin(self, prefetch: str) -> None:
         self.exact = prefetch == "0"
         self.url = f"{self.broker.namespace(f'model{next(_numbers)}').url}?prefetch={prefetch}&reconnect=0"
+        self.world = type(self).make_world()
         self.model = Model()
         self.names = itertools.count(1)
         self.connections: list[Connection | None] = [None, None]
@@ -97,7 +100,7 @@ class Program(RuleBasedStateMachine):
         connection = self.connections[number]
         if connection is None:
             options = {"client_id": "me"} if number == 0 else {}
-            connection = self.connections[number] = ConnectionFactory(self.url, **options).create_connection()
+            connection = self.connections[number] = self.world.connect(self.url, **options)
             self.all_connections.append(connection)
             connection.set_exception_listener(lambda error: None)  # losses are part of the program
             connection.start()
@@ -278,7 +281,7 @@ class Program(RuleBasedStateMachine):
     @rule(session=sessions)
     def acknowledge(self, session: Opened) -> None:
         if session.open and session.last is not None:
-            session.last.acknowledge()
+            self.world.settle(session.last.acknowledge())
             if session.mode == 2:
                 self.model.acknowledge(session.model)
 
@@ -319,7 +322,7 @@ class Program(RuleBasedStateMachine):
 
     @rule(minutes=st.integers(1, 3))
     def advance(self, minutes: int) -> None:
-        self.broker.clock.advance(seconds=60 * minutes)
+        self.world.advance(self.broker, 60 * minutes)
         self.model.advance(60 * minutes)
 
     @rule()
@@ -367,6 +370,7 @@ class Program(RuleBasedStateMachine):
             for connection in self.all_connections:
                 with suppress(JMSException):
                     connection.close()
+            self.world.close()
 
     def drain(self, store: Store) -> None:
         """Everything is still there, in order, and no more."""
@@ -395,17 +399,22 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-def run(broker: EmbeddedBroker, examples: int, steps: int) -> None:
-    kind = type("Program", (Program,), {"broker": broker})
+WORLDS = {"blocking": BlockingWorld, "aio": AioWorld}
+
+
+def run(world: str, broker: EmbeddedBroker, examples: int, steps: int) -> None:
+    kind = type("Program", (Program,), {"broker": broker, "make_world": WORLDS[world]})
     run_state_machine_as_test(kind, settings=settings(max_examples=examples, stateful_step_count=steps, deadline=None))
 
 
 @pytest.mark.timeout(120)
-def test_random_programs_do_what_the_model_says(broker: EmbeddedBroker) -> None:
-    run(broker, 150, 40)
+@pytest.mark.parametrize("world", WORLDS)
+def test_random_programs_do_what_the_model_says(world: str, broker: EmbeddedBroker) -> None:
+    run(world, broker, 100, 40)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_long_random_programs_do_what_the_model_says(broker: EmbeddedBroker) -> None:
-    run(broker, 500, 80)
+@pytest.mark.parametrize("world", WORLDS)
+def test_long_random_programs_do_what_the_model_says(world: str, broker: EmbeddedBroker) -> None:
+    run(world, broker, 500, 80)
