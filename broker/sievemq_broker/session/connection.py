@@ -157,6 +157,7 @@ class BrokerConnection:
         """The transport is gone: everything comes back (ACK-18, TXN-05, CON-11). Idempotent."""
         self.closing = True
         self.end(now, None)
+        self.outbox.disown()
 
     def close(self, code: ErrorCode, text: str, now: int) -> None:
         """End the connection from this side, with a fatal ERROR as the last word. Idempotent."""

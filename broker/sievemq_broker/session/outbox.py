@@ -105,3 +105,26 @@ class Outbox:
         consumers are closed one by one, what the first gives back may well lead to asking the others for theirs."""
         self.writable = self.starved = False
         self.over = self.awake = True
+
+    def disown(self) -> None:
+        """The transport is gone, too. Connection and outbox refer to each other no more: they go at once, and do not
+        wait for a garbage collector that a broker seldom runs."""
+        self._owner = _NOBODY
+
+
+class _Nobody:
+    """Owner of the outbox of a connection that is gone."""
+
+    __slots__ = ()
+
+    def wake(self) -> None:
+        """Nobody writes any more."""
+
+    def consumer_closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
+        """Nobody is told."""
+
+    def want_settled(self, consumer_id: int) -> None:
+        """Nobody waits."""
+
+
+_NOBODY = _Nobody()

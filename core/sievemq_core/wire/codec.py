@@ -60,6 +60,26 @@ def unpack_value(data: bytes) -> Any:
         raise ProtocolError(f"not a msgpack value: {error or type(error).__name__}") from error
 
 
+#: Unpackers that nobody uses, by the largest payload they take. One has a stack of 40 KiB and a buffer of a MiB, and
+#: is needed for the time of one payload only: ten thousand connections must not have one each. A list's append and pop
+#: are atomic, so threads share them without a lock.
+_idle: dict[int, list[Any]] = {}
+
+_KEPT: Final = 1 << 20  # bytes of a payload after which the buffer has grown, and is not kept
+
+
+def _new_unpacker(max_frame: int) -> Any:
+    return msgpack.Unpacker(
+        use_list=False,
+        strict_map_key=True,
+        unicode_errors="surrogatepass",
+        max_buffer_size=max_frame,
+        max_array_len=MAX_ARRAY,
+        max_map_len=MAX_MAP,
+        max_ext_len=0,
+    )
+
+
 class Decoder:
     """Takes frame payloads apart. Holds nothing between two payloads.
 
@@ -67,26 +87,24 @@ class Decoder:
         max_frame: bytes of the largest payload that will be fed.
     """
 
-    __slots__ = ("_unpacker",)
+    __slots__ = ("_idle", "_max_frame")
 
     def __init__(self, max_frame: int) -> None:
-        self._unpacker: Any = msgpack.Unpacker(
-            use_list=False,
-            strict_map_key=True,
-            unicode_errors="surrogatepass",
-            max_buffer_size=max_frame,
-            max_array_len=MAX_ARRAY,
-            max_map_len=MAX_MAP,
-            max_ext_len=0,
-        )
+        self._max_frame = max_frame
+        self._idle = _idle.setdefault(max_frame, [])
 
     def unpack(self, payload: bytes) -> list[Any]:
         """The values in one frame's payload, in order; whether they are commands is not looked at.
 
         Raises:
-            ProtocolError: the payload is not a sequence of whole msgpack values. The decoder is of no use afterwards.
+            ProtocolError: the payload is not a sequence of whole msgpack values.
         """
-        unpacker = self._unpacker
+        idle = self._idle
+        try:
+            unpacker = idle.pop()
+        except IndexError:
+            unpacker = _new_unpacker(self._max_frame)
+        # On errors the unpacker is dropped: it is inside a value, and holds what a hostile header made it reserve.
         try:
             unpacker.feed(payload)
             values: list[Any] = list(unpacker)
@@ -94,11 +112,11 @@ class Decoder:
             unpacker.feed(b"\xc0")
             whole = list(unpacker) == [None]
         except (ValueError, TypeError, msgpack.UnpackException) as error:
-            self._unpacker = None  # lets go of what a hostile header made it reserve
             raise ProtocolError(f"a frame that is not msgpack: {error or type(error).__name__}") from error
         if not whole:
-            self._unpacker = None
             raise ProtocolError("a frame that ends inside a command")
+        if len(payload) < _KEPT:
+            idle.append(unpacker)
         return values
 
     def decode(self, payload: bytes) -> list[CommandTuple]:

@@ -106,11 +106,43 @@ def test_map_limit() -> None:
 )
 def test_hostile_headers_reserve_next_to_nothing(payload: bytes) -> None:
     decoder = Decoder(64 * 1024 * 1024)
+    decoder.decode(pack((Command.HEARTBEAT,)))  # now there is something to decode with, which is not the payload's
     tracemalloc.start()
     try:
         with pytest.raises(ProtocolError):
             decoder.decode(b"\x92\x04" + payload)
         assert tracemalloc.get_traced_memory()[1] < 400_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_decoders_hold_next_to_nothing() -> None:
+    first = Decoder(10**6)
+    first.decode(pack(DELIVER))
+    tracemalloc.start()
+    try:
+        decoders = [Decoder(10**6) for _ in range(1_000)]
+        assert all(decoder.decode(pack(DELIVER)) == [DELIVER] for decoder in decoders)
+        assert tracemalloc.get_traced_memory()[0] < 200_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("broken", [b"\x92\x04", b"\xc1", b"\xdc\xff\xff", b"\x91" * 5_000])
+def test_what_one_peer_broke_off_does_not_reach_another(broken: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        Decoder(1_001).decode(broken[:1_000])
+    assert Decoder(1_001).decode(pack(DELIVER)) == [DELIVER]
+
+
+def test_a_buffer_that_grew_is_let_go() -> None:
+    decoder = Decoder(10**8)
+    decoder.decode(pack((Command.HEARTBEAT,)))
+    large = pack((Command.HEARTBEAT, b"x" * 20_000_000))
+    tracemalloc.start()
+    try:
+        decoder.decode(large)
+        assert tracemalloc.get_traced_memory()[0] < 200_000
     finally:
         tracemalloc.stop()
 
