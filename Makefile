@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -q
 CODE := core client broker testkit pipeline tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help run test venv lint format fast slow spark coverage-map demo bench bench-peers clean
+.PHONY: help run test venv lint format fast slow spark spark-slow coverage-map demo bench bench-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,8 +52,11 @@ slow: ## the tests that take longer: whole demo, deep queues, containers
 
 spark: ## the tests of the Spark pipeline, where there are any and Java can be had
 	@if [ -d tests/spark ] && .ci/java; then \
-		.ci/venv dev spark && $(PYTEST) -m spark $(ARGS); \
+		.ci/venv dev spark && $(PYTEST) -m "spark and not slow" $(ARGS); \
 	fi
+
+spark-slow: ## the Spark tests that take minutes: all flights, ten thousand random pairs
+	@.ci/java && .ci/venv dev spark && $(PYTEST) -m "spark and slow" $(ARGS)
 
 coverage-map: ## which test covers which rule of the API; fails on a rule without one
 	@.ci/venv dev

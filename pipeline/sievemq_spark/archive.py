@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sievemq_spark.errors import PipelineError
+from sievemq_spark.errors import NoArchiveError, PipelineError
 from sievemq_spark.schema import COLUMNS, ddl
 
 if TYPE_CHECKING:
@@ -116,12 +116,12 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
     """The messages of an archive, columns as in schema.py and ``date`` behind them.
 
     Raises:
-        PipelineError: there is none.
+        NoArchiveError: there is none.
     """
     from pyspark.sql import functions as f
 
     if not _exists(spark, path):
-        raise PipelineError(f"there is no archive at {path}")
+        raise NoArchiveError(f"there is no archive at {path}")
     frame = _raw(spark, path)
     default = f.when(f.col("namespace") == DEFAULT_NAMESPACE, "").otherwise(f.col("namespace"))
     return frame.withColumn("namespace", default).select(*COLUMNS, "date")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,9 +15,11 @@ from rich.table import Table
 
 from sievemq.cli.broker_access import DEFAULT_URL, SelectorOption, UrlOption, UserOption
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
-from sievemq.exceptions import InvalidSelectorException, InvalidURLException, JMSException
-from sievemq_spark.errors import MissingSparkError, PipelineError
+from sievemq.exceptions import InvalidSelectorException, InvalidURLException, JMSException, JMSSecurityException
+from sievemq_spark.connect import connect
+from sievemq_spark.errors import MissingSparkError, NoArchiveError, PipelineError
 from sievemq_spark.failures import explain_failure
+from sievemq_spark.selector_column import checked
 from sievemq_spark.spark import require_spark, spark_session
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ DialectOption = Annotated[str, typer.Option("--dialect", help="Selector dialect:
 JsonOption = Annotated[bool, typer.Option("--json", help="The result as one JSON object.")]
 ArchiveArgument = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Folder of the archive.")]
 FromOption = Annotated[str | None, typer.Option("--from", help="First day, such as 2026-11-01 (UTC).")]
-ToOption = Annotated[str | None, typer.Option("--to", help="Last day.")]
+ToOption = Annotated[str | None, typer.Option("--until", help="Last day, included.")]
 DestinationOption = Annotated[
     str | None, typer.Option("--destination", "-d", help="Only messages of this destination.")
 ]
@@ -45,10 +47,22 @@ LOCAL = "local[*]"
 
 
 @contextmanager
-def _spark(master: str) -> Iterator[SparkSession]:
-    """A session for one command; errors as one message and an exit code."""
+def _spark(
+    master: str, selectors: Sequence[str | None], dialect: str, url: str | None = None, user: str | None = None
+) -> Iterator[SparkSession]:
+    """A session for one command; errors as one message and an exit code.
+
+    Args:
+        master: where Spark runs.
+        selectors, dialect: checked before Spark starts, which takes seconds.
+        url, user: a broker that has to be there, which is looked at before as well.
+    """
     code = FAILED
     try:
+        for selector in selectors:
+            checked(selector, dialect)
+        if url is not None:
+            connect(url, user, _password(user)).close()
         require_spark()
         spark = spark_session(master, "sievemq pipeline")
         spark.sparkContext.setLogLevel("OFF")
@@ -60,10 +74,12 @@ def _spark(master: str) -> Iterator[SparkSession]:
         raise
     except (MissingSparkError, InvalidURLException) as error:
         code, text = USAGE, str(error)
-    except InvalidSelectorException as error:
+    except (InvalidSelectorException, JMSSecurityException) as error:
         code, text = REFUSED, str(error)
-    except PipelineError as error:
-        code, text = (NOT_FOUND if "there is no archive" in str(error) else USAGE), str(error)
+    except NoArchiveError as error:
+        code, text = NOT_FOUND, str(error)
+    except (PipelineError, ValueError) as error:
+        code, text = USAGE, str(error)
     except JMSException as error:
         text = str(error)
     except Exception as error:
@@ -151,7 +167,7 @@ def archive(
     """Browse queues and add what an archive does not have yet, as Parquet. The queues stay as they are."""
     from sievemq_spark import archive as job
 
-    with _spark(master) as spark:
+    with _spark(master, [selector], dialect, url, user) as spark:
         frame = job.read_queues(
             spark, url, destinations, user=user, password=_password(user), selector=selector, dialect=dialect
         )
@@ -177,7 +193,7 @@ def backtest(
     """What selectors would have matched in the archive, and which absent property made the answer UNKNOWN."""
     from sievemq_spark.backtest import backtest as job
 
-    with _spark(master) as spark:
+    with _spark(master, selectors, dialect) as spark:
         result = job(_messages(spark, archive, first, last, destination), selectors, dialect=dialect, sample=sample)
         counts = _table(f"{result.messages:,} messages", "selector", "TRUE", "FALSE", "UNKNOWN", "UNKNOWN because of")
         hours = _table("matches by hour (UTC)", "hour", *(f"{number}" for number in range(1, len(selectors) + 1)))
@@ -209,7 +225,7 @@ def coverage(
     """Which messages no selector matches, or several; which selectors overlap or shadow one another."""
     from sievemq_spark.backtest import coverage as job
 
-    with _spark(master) as spark:
+    with _spark(master, selectors, dialect) as spark:
         result = job(_messages(spark, archive, first, last, destination), selectors, dialect=dialect)
         sizes = _table(f"{result.messages:,} messages", "matched by", "messages")
         for name, rows in (("none", result.none), ("one", result.one), ("several", result.many)):
@@ -235,7 +251,7 @@ def profile(
     """Property names with types and cardinality, sizes, messages by hour."""
     from sievemq_spark.profile import profile as job
 
-    with _spark(master) as spark:
+    with _spark(master, [], "jakarta") as spark:
         result = job(_messages(spark, archive, first, last, destination))
         title = f"{result.messages:,} messages, {result.size_mean:,.0f} bytes on average, {result.size_max:,} at most"
         table = _table(title, "property", "types", "missing", "about so many values")
@@ -264,7 +280,7 @@ def replay(
     """Send archived messages again. With one partition either all are sent or none."""
     from sievemq_spark.replay import replay as job
 
-    with _spark(master) as spark:
+    with _spark(master, [selector], dialect, url, user) as spark:
         count = job(
             _messages(spark, archive, first, last, destination),
             url,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["MissingSparkError", "PipelineError"]
+__all__ = ["MissingSparkError", "NoArchiveError", "PipelineError"]
 
 
 class PipelineError(ValueError):
     """Something the caller gave cannot be used; the text says what, and what to do."""
+
+
+class NoArchiveError(PipelineError):
+    """There is no archive at the path that was given."""
 
 
 class MissingSparkError(RuntimeError):

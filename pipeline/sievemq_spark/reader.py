@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from sievemq import Connection, ConnectionFactory, Queue
+from sievemq import Connection, Queue
 from sievemq_spark.batches import batches
+from sievemq_spark.connect import connect
 from sievemq_spark.options import ReadOptions
 from sievemq_spark.schema import Row, row_of
 
-__all__ = ["BrowsePartition", "BrowseReader", "browse", "connect"]
-
-
-def connect(url: str, user: str | None, password: str | None, dialect: str | None = None) -> Connection:
-    """A connection that says whose it is."""
-    chosen: dict[str, Any] = {} if dialect is None else {"selector_dialect": dialect}
-    return ConnectionFactory(url, application="sievemq-spark", **chosen).create_connection(user, password)
+__all__ = ["BrowsePartition", "BrowseReader", "browse"]
 
 
 def browse(connection: Connection, queue: Queue, options: ReadOptions) -> Iterator[Row]:

@@ -18,9 +18,9 @@ from sievemq.messages.properties import check_property_name
 from sievemq_core.message.headers import ON_RECEIVE
 from sievemq_core.message.values import PropertyValue
 from sievemq_spark.columns import TYPES
+from sievemq_spark.connect import connect
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.options import WriteOptions
-from sievemq_spark.reader import connect
 from sievemq_spark.schema import COLUMNS, envelope_of, typed, untyped
 
 __all__ = ["MessageWriter", "Written", "check_schema", "message_row"]

@@ -1,0 +1,85 @@
+"""The pipeline's example and its command's help, run as users run them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sievemq_broker import EmbeddedBroker
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(200)
+def test_the_example_runs() -> None:
+    program = ROOT / "examples" / "pipeline" / "backtest.py"
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == [
+        "archived 4 of 4 orders",
+        "NOT (country = 'DE'): 1 matched, 1 unknown (1 without country)",
+        "country <> 'DE' OR country IS NULL: 2 matched, 0 unknown",
+        "only the second matches 1",
+        "between 400 and 500: ten lamps",
+        "replayed 2 orders to queue:germany",
+    ]
+
+
+def test_every_command_and_option_is_documented() -> None:
+    from sievemq_spark.cli import pipeline as group
+    from sievemq_spark.schema import COLUMNS
+
+    text = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    for command in group.registered_commands:
+        assert command.callback is not None
+        assert f"sievemq pipeline {command.callback.__name__}" in text
+    for column in COLUMNS:
+        assert f"`{column}`" in text
+    for option in ("url", "user", "password", "destination", "mode", "selector", "dialect", "columns", "limit",
+                   "batchSize", "rate", "dryRun", "transactionSize"):  # fmt: skip
+        assert f"`{option}`" in text
+
+
+PROGRAM = (
+    "import sys; sys.modules.update(pyspark=None, pyarrow=None); "
+    "from sievemq.cli import run; sys.exit(run(['pipeline', *sys.argv[1:]]))"
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["profile", "nowhere"], 2, "pyarrow is not installed: pip install 'sievemq[spark]'"),
+        (["archive", "q", "--to", "x", "--url", "sievemq://127.0.0.1:1"], 1, "no broker could be reached"),
+        (["archive", "q", "--to", "x", "--url", "http://x"], 2, "sievemq://"),
+        (["backtest", "x", "a ANDD b"], 4, "    ^^^^"),
+        (["coverage", "x", "a", "--dialect", "sql"], 2, "no selector dialect 'sql'"),
+    ],
+)
+def test_mistakes_show_before_spark_starts(arguments: list[str], code: int, says: str) -> None:
+    done = pipeline(*arguments)
+    assert done.returncode == code, done.stderr
+    assert done.stderr.startswith("sievemq: ")
+    assert says in done.stderr
+
+
+def test_bad_credentials() -> None:
+    with EmbeddedBroker(users={"me": "secret"}) as broker:
+        done = pipeline("replay", "x", "--url", broker.url)
+    assert (done.returncode, done.stderr.count("\n")) == (4, 1), done.stderr
+
+
+def test_help_needs_no_spark() -> None:
+    shown = pipeline("--help")
+    assert shown.returncode == 0, shown.stderr
+    assert "backtest" in shown.stdout
+
+
+def pipeline(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command, where neither PySpark nor Arrow can be imported."""
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
