@@ -51,8 +51,15 @@ MAX_IDENTIFIER_CHARS = 255
 #: Characters of a selector. Checked before the lexer starts.
 MAX_SELECTOR_CHARS = 65_536
 
-#: Nodes of a selector's tree, every literal of an IN list included. Bounds compile time (about 10 µs per node).
-MAX_SELECTOR_NODES = 4_096
+#: Nodes of a selector's tree: operators, names and constants, without the strings of IN lists. A node costs some 15 µs,
+#: and a broker compiles within a turn of its loop, which may take 10 ms. Selectors in use have a few dozen.
+MAX_SELECTOR_NODES = 512
+
+#: Strings in all IN lists of a selector, at some 2 µs each.
+MAX_SELECTOR_STRINGS = 2_048
+
+#: Wildcards of a LIKE pattern: a message costs a search through the text for each, at worst. Patterns have a few.
+MAX_LIKE_WILDCARDS = 256
 
 #: Depth of a selector's tree. Python's own compiler recurses a few frames per level; 100 keeps clear of its limit
 #: however deep the caller's stack already is. AND and OR chains count as one level.

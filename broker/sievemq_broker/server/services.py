@@ -14,10 +14,14 @@ if TYPE_CHECKING:
     from sievemq_broker.server.turn import Turn
     from sievemq_broker.server.users import Users
     from sievemq_broker.session.connection import BrokerConnection
+    from sievemq_core.selector import CompiledSelector
 
 __all__ = ["ServerServices", "new_incarnation"]
 
 log = logs.get("server")
+
+#: Selectors remembered, so that their warnings are logged once.
+_MAX_ADVISED = 1_024
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # nothing that people confuse; 32 letters, 5 bits each
 
@@ -45,6 +49,7 @@ class ServerServices(Services):
         self._links = links
         self._turn = turn
         self._last_id = 0
+        self._advised: set[str] = set()  # canonical selectors whose warnings were looked at
 
     def connection_id(self) -> str:
         """Incarnation and a counter: short, since every message id carries it."""
@@ -73,6 +78,24 @@ class ServerServices(Services):
         """Log a fault of the broker."""
         link = self._links.of(connection)
         log.fault("connection.failed", error, peer=link.peer if link else "unknown", doing=doing)
+
+    def advise(self, connection: BrokerConnection, destination: str, selector: CompiledSelector) -> None:
+        """Log the warnings of a selector, once. Its text stays out of the log: it may hold what nobody should read."""
+        if selector.canonical in self._advised:
+            return
+        if len(self._advised) >= _MAX_ADVISED:
+            self._advised.clear()
+        self._advised.add(selector.canonical)
+        link = self._links.of(connection)
+        for warning in selector.warnings:
+            log.warning(
+                "selector.doubtful",
+                destination=destination,
+                peer=link.peer if link else "unknown",
+                warning=warning.code,
+                text=warning.message,
+                names=",".join(sorted(selector.facts.names)),
+            )
 
     def drifted(self, milliseconds: int) -> None:
         """While the clock stands still, clients' clocks run on: count that as time they have not seen yet.

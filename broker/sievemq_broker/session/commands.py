@@ -161,6 +161,8 @@ def on_open_consumer(connection: BrokerConnection, command: CommandFields, now: 
     session.consumers[consumer_id] = connection.consumers[consumer_id] = consumer
     connection.owners[consumer_id] = session
     connection.answer(request)
+    if compiled is not None:
+        connection.services.advise(connection, destination, compiled)
     # After the answer, so that no client meets a delivery for a consumer it does not know to exist.
     if credit:
         consumer.grant(credit, now)

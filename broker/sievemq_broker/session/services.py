@@ -18,6 +18,7 @@ from sievemq_core.limits import (
 
 if TYPE_CHECKING:
     from sievemq_broker.session.connection import BrokerConnection
+    from sievemq_core.selector import CompiledSelector
 
 __all__ = ["AuthenticationError", "Identity", "Services", "SessionSettings"]
 
@@ -126,6 +127,17 @@ class Services(ABC):
             connection: the one that ends; all others go on.
             doing: what was being done, for people.
             error: the exception.
+        """
+
+    def advise(  # noqa: B027  # nothing has to be done
+        self, connection: BrokerConnection, destination: str, selector: CompiledSelector
+    ) -> None:
+        """A consumer was opened whose selector is legal and hardly meant. A rim may log that.
+
+        Args:
+            connection: whose consumer it is.
+            destination: the address.
+            selector: with warnings.
         """
 
     @property

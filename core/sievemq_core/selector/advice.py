@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sievemq_core.selector import plan
+from sievemq_core.selector.analysis import Search
 from sievemq_core.selector.ast import (
+    And,
     Between,
     Compare,
     Identifier,
@@ -11,11 +14,14 @@ from sievemq_core.selector.ast import (
     Like,
     Literal,
     Node,
+    Or,
     Unary,
     walk,
 )
+from sievemq_core.selector.dialect import Dialect
 from sievemq_core.selector.facts import Facts
 from sievemq_core.selector.names import HEADERS, MODES, FieldType, field_type
+from sievemq_core.selector.plan import make_plan
 from sievemq_core.selector.source import SelectorWarning, Span
 
 __all__ = ["advise"]
@@ -23,12 +29,18 @@ __all__ = ["advise"]
 _LOWER_HEADERS = {header.lower(): header for header in HEADERS}
 
 
-def advise(node: Node, facts: Facts) -> tuple[SelectorWarning, ...]:
+#: Parts of ANDs and ORs that are analysed on their own.
+MAX_PARTS = 32
+
+
+def advise(node: Node, test: plan.Test, facts: Facts, dialect: Dialect) -> tuple[SelectorWarning, ...]:
     """The warnings for a checked selector, from left to right; the one about the whole selector comes last.
 
     Args:
         node: the checked tree.
+        test: its plan.
         facts: what the plan demands.
+        dialect: whose rules apply.
     """
     found: list[SelectorWarning] = []
     seen: set[str] = set()
@@ -54,11 +66,40 @@ def advise(node: Node, facts: Facts) -> tuple[SelectorWarning, ...]:
                 found.append(_warning("never-null", f"{name} is never NULL", part.span))
             case _:
                 pass
-    if facts.never:
+    search = Search()
+    if facts.never or not search.can_be(test, True):
         found.append(_warning("never-matches", "no message can match this selector", node.span))
-    elif facts.always:
+    elif facts.always or not search.can_be(test, False):
         found.append(_warning("always-matches", "every message matches this selector", node.span))
+    else:
+        found += _of_parts(node, dialect, search, {warning.span for warning in found})
     return tuple(found)
+
+
+def _of_parts(node: Node, dialect: Dialect, search: Search, told: set[Span]) -> list[SelectorWarning]:
+    """Branches of an OR that are never TRUE, and terms of an AND that always are: they can be left out. Nothing is said
+    of a part that was told of."""
+    found: list[SelectorWarning] = []
+    left = MAX_PARTS
+    stack = [node]
+    while stack:
+        chain = stack.pop()
+        if not isinstance(chain, And | Or):
+            continue
+        for part in chain.operands:
+            left -= 1
+            if left < 0:
+                return found
+            if part.span in told:
+                continue
+            test = make_plan(part, dialect)
+            if isinstance(chain, Or) and not search.can_be(test, True):
+                found.append(_warning("never-true", "this alternative is never TRUE", part.span))
+            elif isinstance(chain, And) and not search.can_be(test, False):
+                found.append(_warning("always-true", "this condition is always TRUE", part.span))
+            else:
+                stack.append(part)
+    return sorted(found, key=lambda warning: warning.span)
 
 
 def _of_comparison(node: Compare) -> list[SelectorWarning]:

@@ -1,4 +1,5 @@
-"""The tree of a selector: plain frozen nodes with spans. Walking, printing and checking live elsewhere.
+"""The tree of a selector: plain nodes with spans, which nobody changes once they are made (frozen ones would take
+three times as long to make). Walking, printing and checking live elsewhere.
 
     condition   And(conditions)  Or(conditions)  Not(condition)
                 Compare(op, value, value)  Between(value, value, value)  In(name, strings)  Like(name, pattern)
@@ -43,7 +44,7 @@ def type_key(value: PropertyValue) -> str:
     return f"{letter_of(value)}{value!r}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Literal:
     """A constant. Its JMS type is that of the Python value (message/values.py)."""
 
@@ -52,10 +53,10 @@ class Literal:
     key: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "key", type_key(self.value))
+        self.key = type_key(self.value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Identifier:
     """A header field or a property; names are case-sensitive (D-09)."""
 
@@ -63,7 +64,7 @@ class Identifier:
     span: Span = field(default=(0, 0), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Unary:
     """``+ value`` or ``- value``."""
 
@@ -72,7 +73,7 @@ class Unary:
     span: Span = field(default=(0, 0), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Arithmetic:
     """``left op right`` with op one of ``+ - * /``."""
 
@@ -82,7 +83,7 @@ class Arithmetic:
     span: Span = field(default=(0, 0), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Compare:
     """``left op right`` with op one of ``= <> < <= > >=``."""
 
@@ -92,7 +93,7 @@ class Compare:
     span: Span = field(default=(0, 0), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Between:
     """``operand [NOT] BETWEEN low AND high``."""
 
@@ -103,7 +104,7 @@ class Between:
     span: Span = field(default=(0, 0), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class In:
     """``name [NOT] IN ('a', 'b')``; the operand is an Identifier once checked (D-06)."""
 
@@ -113,7 +114,7 @@ class In:
     span: Span = field(default=(0, 0), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Like:
     """``name [NOT] LIKE 'pattern' [ESCAPE 'c']``; the operand is an Identifier once checked (D-06)."""
 
@@ -124,7 +125,7 @@ class Like:
     span: Span = field(default=(0, 0), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class IsNull:
     """``name IS [NOT] NULL``; the operand is an Identifier once checked (D-06)."""
 
@@ -133,7 +134,7 @@ class IsNull:
     span: Span = field(default=(0, 0), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Not:
     """``NOT condition``."""
 
@@ -141,7 +142,7 @@ class Not:
     span: Span = field(default=(0, 0), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class And:
     """Two or more conditions, none of them an And."""
 
@@ -149,7 +150,7 @@ class And:
     span: Span = field(default=(0, 0), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Or:
     """Two or more conditions, none of them an Or."""
 

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import NoReturn
 
+from sievemq_core.limits import MAX_LIKE_WILDCARDS
 from sievemq_core.selector.ast import (
     And,
     Arithmetic,
@@ -136,7 +137,13 @@ class _Checker:
         escape = node.escape.value if node.escape is not None else None
         assert escape is None or isinstance(escape, str)
         try:
-            parse_pattern(node.pattern.value, escape)
+            pattern = parse_pattern(node.pattern.value, escape)
+            if pattern.wildcards > MAX_LIKE_WILDCARDS:
+                self._fail(
+                    f"the pattern is too large: more than {MAX_LIKE_WILDCARDS} wildcards",
+                    node.pattern,
+                    hint="each costs a search through the text",
+                )
         except PatternError:
             self._fail(
                 "the pattern ends with its escape character, which escapes nothing",

@@ -9,7 +9,7 @@ from sievemq_core.message.values import PropertyValue
 from sievemq_core.selector.advice import advise
 from sievemq_core.selector.ast import Node
 from sievemq_core.selector.cache import SelectorCache
-from sievemq_core.selector.checker import check, names_of
+from sievemq_core.selector.checker import check
 from sievemq_core.selector.dialect import JAKARTA, Dialect, dialect_named
 from sievemq_core.selector.evaluate import Truth, evaluate
 from sievemq_core.selector.explain import Explanation, explain
@@ -38,7 +38,6 @@ class CompiledSelector:
         ast: the checked tree.
         plan: when the selector is TRUE, without UNKNOWN (plan.py).
         facts: necessary conditions for an index (facts.py).
-        warnings: what is legal and hardly meant.
         function: ``function(properties, headers) -> bool``, True only if the selector is TRUE. Cannot raise (D-14).
     """
 
@@ -48,8 +47,17 @@ class CompiledSelector:
     ast: Node = field(repr=False)
     plan: Test = field(repr=False)
     facts: Facts = field(repr=False)
-    warnings: tuple[SelectorWarning, ...]
     function: Matcher = field(repr=False)
+    _warnings: list[SelectorWarning] | None = field(default=None, init=False, repr=False)
+
+    @property
+    def warnings(self) -> tuple[SelectorWarning, ...]:
+        """What is legal and hardly meant; worked out when first asked for."""
+        found = self._warnings
+        if found is None:
+            found = list(advise(self.ast, self.plan, self.facts, self.dialect))
+            object.__setattr__(self, "_warnings", found)
+        return tuple(found)
 
     @property
     def alternatives(self) -> tuple[tuple[Facts, ...], ...]:
@@ -119,10 +127,11 @@ def _compile(text: str, dialect: Dialect) -> CompiledSelector | None:
 
 
 def _pipeline(text: str, dialect: Dialect) -> CompiledSelector:
-    tree = parse(text, dialect)
+    names: set[str] = set()
+    tree = parse(text, dialect, names)
     check(tree, text, dialect)
     plan = make_plan(tree, dialect)
-    facts = derive(plan, names_of(tree))
+    facts = derive(plan, names)
     key = canonical(tree)
     return CompiledSelector(
         text=text,
@@ -131,7 +140,6 @@ def _pipeline(text: str, dialect: Dialect) -> CompiledSelector:
         ast=tree,
         plan=plan,
         facts=facts,
-        warnings=advise(tree, facts),
         function=make_function(plan),
     )
 

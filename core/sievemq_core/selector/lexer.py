@@ -48,6 +48,17 @@ class Token:
         return self.start, self.end
 
 
+#: The plain tokens, by far the most: ASCII names, strings, small decimal numbers, symbols that cannot be the beginning
+#: of a mistake. Everything else goes the long way.
+_PLAIN = re.compile(
+    rf"[{WHITE_SPACE}]*(?:"
+    r"([A-Za-z_$][A-Za-z0-9_$]*+)(?![.\x80-\U0010ffff])"
+    r"|('[^']*+')(?!')"
+    r"|((?:0|[1-9][0-9]{0,8})(?![0-9A-Za-z_.$\x80-\U0010ffff]))"
+    r"|((?:<>|<=|>=|[=<>])(?![=<>~])|[(),+]))"
+)
+#: An item of a list and what follows it.
+_ITEM = re.compile(rf"[{WHITE_SPACE}]*('[^']*+(?:''[^']*+)*+')[{WHITE_SPACE}]*([,)])")
 _BLANKS = re.compile(f"[{WHITE_SPACE}]*")
 _ASCII_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _STRING = re.compile(r"'[^']*+(?:''[^']*+)*+'")
@@ -151,6 +162,22 @@ class Lexer:
             SelectorError: what stands there is no token; the error says what to write instead (D-11).
         """
         text = self._text
+        plain = _PLAIN.match(text, self._at)
+        if plain is not None:
+            group = plain.lastindex or 0
+            start, end = plain.span(group)
+            self._at = end
+            found = text[start:end]
+            if group == 1:
+                upper = found.upper()
+                if upper in self._dialect.reserved:
+                    return Token(TokenKind.WORD, upper, start, end)
+                return Token(TokenKind.NAME, found, start, end)
+            if group == 2:
+                return Token(TokenKind.STRING, found, start, end, found[1:-1])
+            if group == 3:
+                return Token(TokenKind.NUMBER, found, start, end, int(found))
+            return Token(TokenKind.SYMBOL, found, start, end)
         start = _BLANKS.match(text, self._at).end()  # type: ignore[union-attr]  # matches the empty text too
         if start == len(text):
             self._at = start
@@ -168,6 +195,24 @@ class Lexer:
                 token = self._symbol(start)
         self._at = token.end
         return token
+
+    def strings(self, start: int) -> tuple[list[tuple[str, Span]], Token] | None:
+        """The strings of a list, all at once, and its closing parenthesis, which becomes the latest token; None if
+        there is anything else in it.
+
+        Args:
+            start: behind the opening parenthesis.
+        """
+        text, at = self._text, start
+        found: list[tuple[str, Span]] = []
+        while (match := _ITEM.match(text, at)) is not None:
+            raw = match[1]
+            found.append((raw[1:-1].replace("''", "'"), match.span(1)))
+            at = match.end()
+            if match[2] == ")":
+                self._at = at
+                return found, Token(TokenKind.SYMBOL, ")", at - 1, at)
+        return None
 
     def fail(self, message: str, span: Span, *, expected: str | None = None, hint: str | None = None) -> SelectorError:
         """A SelectorError about a part of this text, for the caller to raise."""

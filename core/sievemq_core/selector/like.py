@@ -47,8 +47,15 @@ class Segment:
                 return False
         return True
 
-    def find(self, text: str, start: int, end: int) -> int:
-        """The leftmost place of the segment inside ``text[start:end]``, or -1."""
+    def find(self, text: str, start: int, end: int, seen: dict[str, int]) -> int:
+        """The leftmost place of the segment inside ``text[start:end]``, or -1.
+
+        Args:
+            text: the whole text.
+            start: first place to look at.
+            end: behind the last character of the segment at most.
+            seen: where pieces occur in this text, as far as known; shared by the segments of a pattern.
+        """
         if not self.runs:
             return start if start + self.length <= end else -1
         offset, lead = max(self.runs, key=lambda run: len(run[1]))  # the longest run is the rarest
@@ -61,31 +68,34 @@ class Segment:
             if self.fits(text, at):
                 return at
             at += 1
-        return self._find_all(text, at, last)
+        return self._find_all(text, at, last, seen)
 
-    def _find_all(self, text: str, start: int, last: int) -> int:
+    def _find_all(self, text: str, start: int, last: int, seen: dict[str, int]) -> int:
         """The same by sets of places held as the bits of an int: no product of text and pattern length."""
         if last < start:
             return -1
-        places = (1 << (last - start + 1)) - 1
-        occurrences: dict[str, int] = {}
+        places = (1 << (last + 1)) - (1 << start)
         for offset, run in self.runs:
             for cut in range(0, len(run), _PIECE):
                 piece = run[cut : cut + _PIECE]
-                if piece not in occurrences:
-                    occurrences[piece] = _occurrences(text, piece, start)
-                places &= occurrences[piece] >> (offset + cut)
+                if piece not in seen:
+                    seen[piece] = _occurrences(text, piece)
+                places &= seen[piece] >> (offset + cut)
                 if not places:
                     return -1
-        return start + (places & -places).bit_length() - 1
+        return (places & -places).bit_length() - 1
 
 
-def _occurrences(text: str, run: str, start: int) -> int:
-    """Bit n is set if `run` stands at ``start + n``."""
-    bits = bytearray(len(text) - start)
-    at = text.find(run, start)
+def _occurrences(text: str, run: str) -> int:
+    """Bit n is set if `run` stands at n."""
+    if len(run) == 1 and run <= "\xff" and text.isascii():
+        digits = bytearray(b"0" * 256)
+        digits[ord(run)] = 49
+        return int(text.encode("ascii")[::-1].translate(bytes(digits)) or b"0", 2)
+    bits = bytearray(len(text))
+    at = text.find(run)
     while at >= 0:
-        bits[at - start] = 1
+        bits[at] = 1
         at = text.find(run, at + 1)
     return int(bytes(bits[::-1]).translate(_DIGITS) or b"0", 2)
 
@@ -107,6 +117,12 @@ class LikePattern:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "minimum", sum(segment.length for segment in self.segments))
+
+    @property
+    def wildcards(self) -> int:
+        """How many ``%`` and ``_`` count: ``%%`` is one, and so is a row of ``_``."""
+        rows = sum(len(segment.runs) + 1 for segment in self.segments if segment.plain is None)
+        return len(self.segments) - 1 + rows
 
     @property
     def prefix(self) -> str:
@@ -138,9 +154,10 @@ class LikePattern:
         if not first.fits(text, 0) or not last.fits(text, end):
             return False
         at = first.length
+        seen: dict[str, int] = {}
         for segment in segments[1:-1]:
             plain = segment.plain
-            found = text.find(plain, at, end) if plain is not None else segment.find(text, at, end)
+            found = text.find(plain, at, end) if plain is not None else segment.find(text, at, end, seen)
             if found < 0:
                 return False
             at = found + segment.length

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import NoReturn, TypeVar
 
-from sievemq_core.limits import MAX_SELECTOR_CHARS, MAX_SELECTOR_DEPTH, MAX_SELECTOR_NODES
+from sievemq_core.limits import MAX_SELECTOR_CHARS, MAX_SELECTOR_DEPTH, MAX_SELECTOR_NODES, MAX_SELECTOR_STRINGS
 from sievemq_core.message.values import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, Long
 from sievemq_core.selector.ast import (
     And,
@@ -63,12 +63,13 @@ _FOREIGN_OPERATORS = {
 _N = TypeVar("_N", bound=Node)
 
 
-def parse(text: str, dialect: Dialect) -> Node:
+def parse(text: str, dialect: Dialect, names: set[str] | None = None) -> Node:
     """The tree of a selector.
 
     Args:
         text: the selector; not blank.
         dialect: which words are reserved.
+        names: to which every header field and property is added that the selector names.
 
     Raises:
         SelectorError: syntax, or a limit of limits.py.
@@ -79,16 +80,18 @@ def parse(text: str, dialect: Dialect) -> Node:
             text[: MAX_SELECTOR_CHARS + 1],  # the answer to an oversized request is not oversized itself
             MAX_SELECTOR_CHARS,
         )
-    return _Parser(text, dialect).whole()
+    return _Parser(text, dialect, names if names is not None else set()).whole()
 
 
 class _Parser:
-    __slots__ = ("_heights", "_lexer", "_nesting", "_nodes", "_pending", "_token")
+    __slots__ = ("_heights", "_items", "_lexer", "_names", "_nesting", "_nodes", "_pending", "_token")
 
-    def __init__(self, text: str, dialect: Dialect) -> None:
+    def __init__(self, text: str, dialect: Dialect, names: set[str]) -> None:
         self._lexer = Lexer(text, dialect)
         self._token = self._lexer.next()
+        self._names = names
         self._nodes = 0
+        self._items = 0  # strings in lists
         self._nesting = 0  # parentheses that are open
         self._pending = 0  # operators that wait for their right side, NOT and signs included
         self._heights: dict[int, int] = {}  # id(node) -> height, only for nodes higher than 1
@@ -242,8 +245,13 @@ class _Parser:
         opener = self._token
         if not self._is_symbol("("):
             self._fail(f"{self._described()} cannot follow IN", opener.span, expected="'('", hint="IN ('a', 'b')")
+        plain = self._lexer.strings(opener.end)
+        if plain is not None:
+            values, self._token = plain
+            items = [Literal(value, span) for value, span in values]
+            return self._listed(operand, negated, items)
         self._advance()
-        items: list[Literal] = []
+        items = []
         while True:
             token = self._token
             if token.kind is not TokenKind.STRING:
@@ -254,17 +262,26 @@ class _Parser:
                 if token.kind is TokenKind.WORD and token.text == "NULL":
                     hint = "a missing value is found with IS NULL"
                 self._fail(what, token.span, expected="a string", hint=hint)
-            items.append(self._literal())
+            items.append(Literal(str(token.value), token.span))
+            self._advance()
             if self._is_symbol(")"):
-                break
+                return self._listed(operand, negated, items)
             if self._token.kind is TokenKind.END:
                 self._fail("this list is never closed", opener.span, expected="')'")
             if not self._is_symbol(","):
                 self._fail(f"{self._described()} cannot follow a list item", self._token.span, expected="',' or ')'")
             self._advance()
+
+    def _listed(self, operand: Node, negated: bool, items: list[Literal]) -> Node:
+        """IN with its list; the current token is the parenthesis that closes it."""
+        self._items += len(items)
+        if self._items > MAX_SELECTOR_STRINGS:
+            self._fail(
+                f"the selector is too large: more than {MAX_SELECTOR_STRINGS:,} strings in lists", items[-1].span
+            )
         end = self._token.end
         self._advance()
-        return self._made(In(operand, tuple(items), negated, (operand.span[0], end)), operand, *items)
+        return self._made(In(operand, tuple(items), negated, (operand.span[0], end)), operand)
 
     def _like(self, operand: Node, negated: bool) -> Node:
         if self._token.kind is not TokenKind.STRING:
@@ -320,6 +337,7 @@ class _Parser:
                 (token.start, self._token.end),
                 hint=_FUNCTION_HINTS.get(token.text.upper(), "compare header fields and properties as they are"),
             )
+        self._names.add(token.text)
         return self._made(Identifier(token.text, token.span))
 
     def _literal(self) -> Literal:

@@ -65,7 +65,7 @@ __all__ = [
 # -- values -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Constant:
     """A value known before any message; None is NULL (such as ``1 / 0``, D-02)."""
 
@@ -73,10 +73,10 @@ class Constant:
     key: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "key", type_key(self.value))
+        self.key = type_key(self.value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Field:
     """A header field or property."""
 
@@ -84,7 +84,7 @@ class Field:
     type: FieldType
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Compute:
     """Arithmetic; one operand for a sign. Its result is a number or NULL."""
 
@@ -98,28 +98,28 @@ Value = Constant | Field | Compute
 # -- tests ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Always:
     """A test whose result no message changes."""
 
     value: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class All:
     """Every one of two or more tests; none of them an All."""
 
     tests: tuple[Test, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Any:
     """At least one of two or more tests; none of them an Any."""
 
     tests: tuple[Test, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Relation:
     """A comparison is TRUE (``holds``) or FALSE. A constant stands on the right unless both sides are fields.
 
@@ -133,7 +133,7 @@ class Relation:
     strict: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class OneOf:
     """``field [NOT] IN values`` is TRUE or FALSE."""
 
@@ -143,7 +143,7 @@ class OneOf:
     holds: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Matches:
     """``field [NOT] LIKE pattern`` is TRUE or FALSE."""
 
@@ -153,7 +153,7 @@ class Matches:
     holds: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Missing:
     """The value is NULL (``holds``) or is not."""
 
@@ -161,7 +161,7 @@ class Missing:
     holds: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Truth:
     """A boolean property as a condition is TRUE or FALSE; a value of any other type is neither (D-07)."""
 
@@ -169,7 +169,7 @@ class Truth:
     holds: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Comparable:
     """The two values are of types that `op` compares, or one is NULL (the guard of D-15)."""
 
@@ -178,7 +178,7 @@ class Comparable:
     right: Value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class IsNumber:
     """The value is a number, not NULL (the guard of D-15)."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -84,3 +85,44 @@ def test_hostile_patterns_that_match() -> None:
 def test_what_a_pattern_says_about_itself(pattern: str, exact: str | None, prefix: str, minimum: int) -> None:
     parsed = parse_pattern(pattern)
     assert (parsed.exact, parsed.prefix, parsed.minimum) == (exact, prefix, minimum)
+
+
+class Counted(str):
+    """A text that counts how often it is searched and compared, which is what a match does."""
+
+    __slots__ = ()
+    steps = 0
+
+    def find(self, *arguments: Any) -> int:
+        Counted.steps += 1
+        return super().find(*arguments)
+
+    def startswith(self, *arguments: Any) -> bool:
+        Counted.steps += 1
+        return super().startswith(*arguments)
+
+
+N = 2_000
+WORST = {
+    "the same again and again": ("%a" * 256, "a" * N),
+    "never the last": ("%a" * 200 + "b", "a" * N),
+    "any characters between": ("%a_b" * 100, ("a" * 40 + "axb") * (N // 43)),
+    "any characters, never found": ("%a_a_b" * 80, "a" * N),
+    "long runs that overlap": (("%" + "a" * 33 + "_b") * 60, "a" * N),
+    "other letters": ("%\u00e9_\u00e8" * 100, ("\u00e9" * 40 + "\u00e9x\u00e8") * (N // 43)),
+    "a row": ("%_a" * 120, "ba" * (N // 2)),
+}
+
+
+@pytest.mark.parametrize("name", WORST)
+def test_the_worst_patterns_take_steps_in_proportion_to_the_text_not_to_its_product_with_the_pattern(name: str) -> None:
+    pattern, text = WORST[name]
+    compiled = parse_pattern(pattern)
+    counts = []
+    for times in (1, 2):
+        Counted.steps = 0
+        compiled.matches(Counted(text * times))
+        counts.append(Counted.steps)
+    per_segment = 40 * len(compiled.segments)  # tries before the whole text is searched, of each
+    assert counts[0] <= per_segment + 3 * len(text)
+    assert counts[1] <= per_segment + 6 * len(text)
