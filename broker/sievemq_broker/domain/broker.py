@@ -89,7 +89,7 @@ class Broker:
         work = self._work
         while work and budget > 0:
             queue = work.popleft()
-            budget -= queue.upkeep.work(min(budget, 1_000), now)
+            budget -= queue.upkeep.work(queue, min(budget, 1_000), now)
             if queue.upkeep:
                 work.append(queue)
         return bool(work)

@@ -89,7 +89,7 @@ class Queue:
         self.views: dict[object, View] = {}
         self.index: SelectorIndex[View] = SelectorIndex()
         self.lookups: dict[str, ValueIndex[Entry]] = {}
-        self.upkeep = Upkeep(self)
+        self.upkeep = Upkeep()
         self.consumers: list[Consumer] = []
         #: closed consumers whose session still holds messages (MCO-09).
         self.holders: set[Consumer] = set()
@@ -397,7 +397,7 @@ class Queue:
             upkeep.dead += entry.places
             entry.places = 0
             if upkeep.dead > upkeep.dead_limit:
-                upkeep.tidy()
+                upkeep.tidy(self)
 
     def _drop_waiting(self, entry: Entry) -> None:
         """Take a waiting entry out, wherever it stands."""
@@ -526,7 +526,7 @@ class Queue:
         view = self.views[key] = View(condition)
         self.index.add(condition, view)
         self._direct = False
-        self.upkeep.fill(view)
+        self.upkeep.fill(self, view)
         return view
 
     # -- administration -----------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ TIDY_AT_ONCE = 20_000
 
 
 class Upkeep:
-    """Pending work of one queue.
+    """Pending work of one queue, which its methods are given: a deleted queue must not wait for a garbage collector.
 
     Attributes:
         scans: new selectors whose view is being filled; one after the other.
@@ -32,10 +32,9 @@ class Upkeep:
         dead_limit: how many there may be before somebody counts.
     """
 
-    __slots__ = ("_pieces", "_queue", "dead", "dead_limit", "scans")
+    __slots__ = ("_pieces", "dead", "dead_limit", "scans")
 
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
+    def __init__(self) -> None:
         self.scans: list[Scan] = []
         self.dead = 0
         self.dead_limit = 1_024
@@ -45,7 +44,7 @@ class Upkeep:
         """True if there is something to do."""
         return bool(self.scans or self._pieces)
 
-    def work(self, budget: int, now: int) -> int:
+    def work(self, queue: Queue, budget: int, now: int) -> int:
         """Carry on.
 
         Returns:
@@ -59,7 +58,7 @@ class Upkeep:
             done += scan.examined - before
             if finished:
                 self.scans.remove(scan)
-            self._queue.serve(scan.view, now)
+            queue.serve(scan.view, now)
             if finished:
                 recall.scanned(scan.view, now)
         if done < budget:  # a look at a tombstone is much cheaper than one at a message
@@ -68,9 +67,8 @@ class Upkeep:
 
     # -- scans --------------------------------------------------------------------------------------------------
 
-    def fill(self, view: View) -> None:
+    def fill(self, queue: Queue, view: View) -> None:
         """Fill a new view from the backlog: from an index if there is one, otherwise by looking through it."""
-        queue = self._queue
         if not queue.depth or fill_from_index(queue, view):
             return
         scan = Scan(queue, view, lookups_for(queue, view))
@@ -86,10 +84,9 @@ class Upkeep:
 
     # -- tombstones ---------------------------------------------------------------------------------------------
 
-    def tidy(self) -> None:
+    def tidy(self, queue: Queue) -> None:
         """Drop tombstones if half of all references are some, so each is paid for once: at once where there are few,
         otherwise as pending work."""
-        queue = self._queue
         if queue.depth < INDEX_FROM // 2 and not self.scans:
             queue.lookups.clear()  # so few are looked through as fast; half, so that it is not built again at once
         holders: list[View | ValueIndex[Entry]] = [queue.main, *queue.views.values(), *queue.lookups.values()]

@@ -301,7 +301,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def compact(self) -> None:
         self.queue.upkeep.dead = 10**9
-        self.queue.upkeep.tidy()
+        self.queue.upkeep.tidy(self.queue)
 
     # -- what must hold -----------------------------------------------------------------------------------------
 

@@ -54,3 +54,47 @@ def test_closed_connections_are_gone_without_the_garbage_collector(play: Callabl
         finally:
             gc.enable()
     assert sum(more.values()) < 10, more  # the last one may be on its way out
+
+
+def temporary_queue(context: JMSContext) -> None:
+    queue = context.create_temporary_queue()
+    context.create_producer().send(queue, "x")
+    with context.create_consumer(queue) as consumer:
+        assert consumer.receive(10_000) is not None
+    queue.delete()
+
+
+def topic_subscriber(context: JMSContext) -> None:
+    context.create_consumer(context.create_topic("t"), "a = 'b'").close()
+
+
+def durable_subscription(context: JMSContext) -> None:
+    context.create_shared_durable_consumer(context.create_topic("t"), "s").close()
+    context.unsubscribe("s")
+
+
+def objects_of_the_domain() -> Counter[str]:
+    return Counter(
+        kind.__name__
+        for thing in gc.get_objects()
+        if str((kind := type(thing)).__module__).startswith(("sievemq_broker.domain", "sievemq_broker.matching"))
+    )
+
+
+@pytest.mark.parametrize("play", [temporary_queue, topic_subscriber, durable_subscription])
+def test_what_a_living_connection_deletes_is_gone_without_the_garbage_collector(
+    play: Callable[[JMSContext], None],
+) -> None:
+    with EmbeddedBroker() as broker, ConnectionFactory(broker.url).create_context() as context:
+        play(context)
+        gc.collect()
+        gc.disable()
+        try:
+            play(context)
+            before = objects_of_the_domain()
+            for _ in range(10):
+                play(context)
+            more = objects_of_the_domain() - before
+        finally:
+            gc.enable()
+    assert sum(more.values()) < 10, more
