@@ -51,9 +51,9 @@ MAX_IDENTIFIER_CHARS = 255
 #: Characters of a selector. Checked before the lexer starts.
 MAX_SELECTOR_CHARS = 65_536
 
-#: Nodes of a selector's tree: operators, names and constants, without the strings of IN lists. A node costs some 15 µs,
+#: Nodes of a selector's tree: operators, names and constants, without the strings of IN lists. A node costs some 20 µs,
 #: and a broker compiles within a turn of its loop, which may take 10 ms. Selectors in use have a few dozen.
-MAX_SELECTOR_NODES = 512
+MAX_SELECTOR_NODES = 384
 
 #: Strings in all IN lists of a selector, at some 2 µs each.
 MAX_SELECTOR_STRINGS = 2_048

@@ -8,7 +8,9 @@ A character is a Unicode code point: ``_`` stands for one emoji, where a Java pr
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 __all__ = ["LikePattern", "PatternError", "parse_pattern"]
 
@@ -39,6 +41,16 @@ class Segment:
     def __post_init__(self) -> None:
         first = self.runs[0][1] if self.runs else ""
         object.__setattr__(self, "plain", first if len(first) == self.length else None)
+
+    @property
+    def rows(self) -> int:
+        """Rows of ``_``."""
+        if self.plain is not None:
+            return 0
+        if not self.runs:
+            return 1
+        first, (last, run) = self.runs[0][0], self.runs[-1]
+        return len(self.runs) - 1 + (first > 0) + (last + len(run) < self.length)
 
     def fits(self, text: str, at: int) -> bool:
         """True if the segment stands at that place; the caller sees to it that there is room."""
@@ -86,6 +98,15 @@ class Segment:
         return (places & -places).bit_length() - 1
 
 
+_PERCENTS = re.compile("%%+")  # %% is %
+_RUNS = re.compile("[^_]+")
+
+
+def _segment(text: str) -> Segment:
+    """A segment in which nothing is escaped."""
+    return Segment(len(text), tuple((match.start(), match[0]) for match in _RUNS.finditer(text)))
+
+
 def _occurrences(text: str, run: str) -> int:
     """Bit n is set if `run` stands at n."""
     if len(run) == 1 and run <= "\xff" and text.isascii():
@@ -121,8 +142,7 @@ class LikePattern:
     @property
     def wildcards(self) -> int:
         """How many ``%`` and ``_`` count: ``%%`` is one, and so is a row of ``_``."""
-        rows = sum(len(segment.runs) + 1 for segment in self.segments if segment.plain is None)
-        return len(self.segments) - 1 + rows
+        return len(self.segments) - 1 + sum(segment.rows for segment in self.segments)
 
     @property
     def prefix(self) -> str:
@@ -164,6 +184,7 @@ class LikePattern:
         return True
 
 
+@lru_cache(256)
 def parse_pattern(pattern: str, escape: str | None = None) -> LikePattern:
     """Read a pattern: ``%`` is any text, ``_`` any one character, the escape character takes that meaning away.
 
@@ -172,6 +193,8 @@ def parse_pattern(pattern: str, escape: str | None = None) -> LikePattern:
     Raises:
         PatternError: the pattern ends with the escape character.
     """
+    if escape is None or escape not in pattern:
+        return LikePattern(tuple(map(_segment, _PERCENTS.sub("%", pattern).split("%"))))
     segments: list[Segment] = []
     runs: list[tuple[int, str]] = []
     run: list[str] = []
