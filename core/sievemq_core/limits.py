@@ -58,8 +58,8 @@ MAX_SELECTOR_NODES = 384
 #: Strings in all IN lists of a selector, at some 2 µs each.
 MAX_SELECTOR_STRINGS = 2_048
 
-#: Wildcards of a LIKE pattern: a message costs a search through the text for each, at worst. Patterns have a few.
-MAX_LIKE_WILDCARDS = 256
+#: Wildcards in all LIKE patterns of a selector: a message costs a search through the text for each, at worst.
+MAX_LIKE_WILDCARDS = 512
 
 #: Depth of a selector's tree. Python's own compiler recurses a few frames per level; 100 keeps clear of its limit
 #: however deep the caller's stack already is. AND and OR chains count as one level.

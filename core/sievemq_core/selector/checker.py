@@ -60,11 +60,12 @@ def check(node: Node, text: str, dialect: Dialect) -> None:
 
 
 class _Checker:
-    __slots__ = ("_dialect", "_text")
+    __slots__ = ("_dialect", "_text", "_wildcards")
 
     def __init__(self, text: str, dialect: Dialect) -> None:
         self._text = text
         self._dialect = dialect
+        self._wildcards = 0
 
     # -- conditions ---------------------------------------------------------------------------------------------
 
@@ -138,9 +139,10 @@ class _Checker:
         assert escape is None or isinstance(escape, str)
         try:
             pattern = parse_pattern(node.pattern.value, escape)
-            if pattern.wildcards > MAX_LIKE_WILDCARDS:
+            self._wildcards += pattern.wildcards
+            if self._wildcards > MAX_LIKE_WILDCARDS:
                 self._fail(
-                    f"the pattern is too large: more than {MAX_LIKE_WILDCARDS} wildcards",
+                    f"the selector is too large: more than {MAX_LIKE_WILDCARDS} wildcards",
                     node.pattern,
                     hint="each costs a search through the text",
                 )
