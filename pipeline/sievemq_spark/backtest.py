@@ -12,7 +12,7 @@ from sievemq_core.selector.names import HEADERS
 from sievemq_spark.archive import require_messages
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.selector_column import checked, selector_column
-from sievemq_spark.selector_sql import HEADER_COLUMNS, quote_text
+from sievemq_spark.selector_values import HEADER_COLUMNS, quote_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -39,11 +39,11 @@ def url(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
     return plain.replace("sievemq://", "sievemq://spark:hush@")
 
 
-def send(url: str, queue: str, *messages: Message, **how: Any) -> None:
+def send(url: str, queue: str, *messages: Message, priority: int = 4) -> None:
     with ConnectionFactory(url).create_context() as context:
-        producer = context.create_producer()
+        producer = context.create_producer().set_priority(priority)
         for message in messages:
-            producer.send(Queue(queue), message, **how)
+            producer.send(Queue(queue), message)
 
 
 def take(url: str, queue: str) -> list[Message]:

@@ -1,0 +1,279 @@
+"""What a selector's operation sees of its operands, as SQL: for every type that one can have, a condition and a value."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from sievemq_core.message.values import INT_MAX, INT_MIN, PropertyValue, letter_of
+from sievemq_core.selector.arithmetic import NUMBERS, to_float
+from sievemq_core.selector.names import HEADERS, FieldType
+from sievemq_spark.columns import TYPES
+
+__all__ = [
+    "DOUBLE",
+    "EXACT",
+    "FATAL",
+    "FLOAT",
+    "HEADER_COLUMNS",
+    "INT",
+    "LONG",
+    "NO_DOUBLE",
+    "NO_LONG",
+    "Value",
+    "all_of",
+    "any_of",
+    "case",
+    "constant",
+    "from_column",
+    "from_header",
+    "from_property",
+    "from_variable",
+    "let",
+    "quote_name",
+    "quote_text",
+]
+
+#: Header field -> column of a message's row.
+HEADER_COLUMNS: Final = {
+    "JMSMessageID": "message_id",
+    "JMSCorrelationID": "correlation_id",
+    "JMSType": "type",
+    "JMSTimestamp": "timestamp",
+    "JMSPriority": "priority",
+    "JMSDeliveryMode": "delivery_mode",
+}
+
+# Java's numeric types in the order of promotion; the greater of two is the type of the result.
+INT, LONG, FLOAT, DOUBLE = 1, 2, 3, 4
+EXACT: Final = frozenset({INT, LONG})
+FATAL: Final = 9
+"""Marks a value or a result that makes the whole selector false."""
+
+_NUMERIC: Final = {"b": INT, "h": INT, "i": INT, "l": LONG, "f": FLOAT, "d": DOUBLE}
+_ALL: Final = frozenset({INT, LONG, FLOAT, DOUBLE})
+NO_LONG: Final = "CAST(NULL AS BIGINT)"
+NO_DOUBLE: Final = "CAST(NULL AS DOUBLE)"
+
+
+def quote_text(text: str) -> str:
+    """A string literal that means the same whatever Spark's settings for literals are."""
+    if text.isascii() and text.isprintable() and "'" not in text and "\\" not in text:
+        return f"'{text}'"
+    return f"CAST(X'{text.encode('utf-8', 'surrogatepass').hex()}' AS STRING)"
+
+
+def quote_name(name: str) -> str:
+    """A column's name in backticks."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def _double(value: float) -> str:
+    if math.isnan(value) or math.isinf(value):
+        return f"CAST('{'NaN' if math.isnan(value) else 'Infinity' if value > 0 else '-Infinity'}' AS DOUBLE)"
+    if math.copysign(1.0, value) < 0 and value == 0:
+        return "CAST('-0.0' AS DOUBLE)"
+    return f"{value!r}D"
+
+
+def _long(value: int) -> str:
+    return f"CAST({value}L AS BIGINT)" if value < 0 else f"{value}L"
+
+
+def any_of(*conditions: str | None) -> str | None:
+    """OR of conditions that stand in a WHEN; None is one that never holds."""
+    found = [condition for condition in conditions if condition is not None]
+    if "TRUE" in found:
+        return "TRUE"
+    return " OR ".join(found) if found else None
+
+
+def all_of(*conditions: str | None) -> str | None:
+    """AND of conditions that stand in a WHEN."""
+    if None in conditions:
+        return None
+    found = [f"({condition})" for condition in conditions if condition != "TRUE"]
+    return " AND ".join(found) if found else "TRUE"
+
+
+def case(branches: list[tuple[str | None, str]], otherwise: str) -> str:
+    """CASE over the branches that can be reached."""
+    whens = []
+    for condition, result in branches:
+        if condition is None:
+            continue
+        if condition == "TRUE":
+            otherwise = result
+            break
+        whens.append(f"WHEN {condition} THEN {result}")
+    return f"CASE {' '.join(whens)} ELSE {otherwise} END" if whens else f"({otherwise})"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What an operation sees of an operand: SQL for each type that it can have. None: it never has.
+
+    Attributes:
+        kinds: numeric types that it can be.
+        kind: INT … DOUBLE, NULL where it is no number, FATAL.
+        exact, double, numeric: conditions: it is an int or long, a double, any number.
+        long, real: its value as BIGINT where exact, as DOUBLE (a float widened) where not; NULL elsewhere.
+        text, boolean: its value as STRING, as BOOLEAN; NULL elsewhere.
+        null: condition: it is NULL.
+        fatal: condition: it makes the whole selector false.
+        letter: the JMS type as a dialect with strict numbers sees it; a constant in quotes.
+        constant: its value if the text shows it.
+    """
+
+    kinds: frozenset[int] = frozenset()
+    kind: str = "CAST(NULL AS INT)"
+    exact: str | None = None
+    double: str | None = None
+    numeric: str | None = None
+    long: str = NO_LONG
+    real: str = NO_DOUBLE
+    text: str | None = None
+    boolean: str | None = None
+    null: str | None = None
+    fatal: str | None = None
+    letter: str = "NULL"
+    constant: PropertyValue = None
+
+    @property
+    def other(self) -> str | None:
+        """Condition: it has a value which is no number."""
+        return any_of(self.has(self.text), self.has(self.boolean))
+
+    def has(self, sql: str | None) -> str | None:
+        """Condition: what `sql` (text or boolean) reads is there."""
+        if sql is None:
+            return None
+        return "TRUE" if self.null is None else f"{sql} IS NOT NULL"
+
+    @property
+    def as_double(self) -> str:
+        """A number as a double."""
+        if type(self.constant) in NUMBERS:
+            return _double(float(self.constant))  # type: ignore[arg-type]  # a number, as just tested
+        return self._floating(f"CAST({self.long} AS DOUBLE)")
+
+    @property
+    def as_single(self) -> str:
+        """A number that is no double as a float, widened again."""
+        if type(self.constant) in NUMBERS:
+            return _double(to_float(self.constant))  # type: ignore[arg-type]
+        # + 0: without it Spark's optimizer takes long -> float -> double for long -> double
+        return self._floating(f"CAST(CAST({self.long} AS FLOAT) + CAST(0 AS FLOAT) AS DOUBLE)")
+
+    def _floating(self, from_long: str) -> str:
+        if not self.kinds & EXACT:
+            return self.real
+        return from_long if self.kinds <= EXACT else f"coalesce({self.real}, {from_long})"
+
+
+def constant(value: PropertyValue, letter: str) -> Value:
+    """A value that the text shows, and its letter as a dialect with strict numbers sees it."""
+    if value is None:
+        return Value(null="TRUE")
+    if isinstance(value, bool):
+        return Value(boolean=str(value).upper(), letter=f"'{letter}'", constant=value)
+    if isinstance(value, str):
+        return Value(text=quote_text(value), letter=f"'{letter}'", constant=value)
+    kind = _NUMERIC[letter_of(value)]
+    exact = kind in EXACT
+    return Value(
+        kinds=frozenset({kind}),
+        kind=str(kind),
+        exact="TRUE" if exact else None,
+        double="TRUE" if kind == DOUBLE else None,
+        numeric="TRUE",
+        long=_long(int(value)) if exact else NO_LONG,
+        real=NO_DOUBLE if exact else _double(float(value)),
+        letter=f"'{letter}'",
+        constant=value,
+    )
+
+
+def from_property(name: str) -> Value:
+    """A property out of the map of typed values."""
+    item = f"properties[{quote_text(name)}]"
+    return Value(
+        kinds=_ALL,
+        kind=f"CASE WHEN {item}.t IN ('b', 'h', 'i') THEN 1 WHEN {item}.t = 'l' THEN 2 WHEN {item}.t = 'f' THEN 3 "
+        f"WHEN {item}.t = 'd' THEN 4 END",
+        exact=f"{item}.l IS NOT NULL",
+        double=f"{item}.t = 'd'",
+        numeric=f"{item}.l IS NOT NULL OR {item}.d IS NOT NULL",
+        long=f"{item}.l",
+        real=f"{item}.d",
+        text=f"{item}.s",
+        boolean=f"{item}.b",
+        null=f"{item}.t IS NULL OR ({item}.t = 's' AND {item}.s IS NULL)",
+        letter=f"{item}.t",
+    )
+
+
+def from_column(column: str, kind: str) -> Value:
+    """A value out of a column of one type."""
+    letter = TYPES[kind]
+    there, null = f"{column} IS NOT NULL", f"{column} IS NULL"
+    if letter == "s":
+        return Value(text=column, null=null, letter="'s'")
+    if letter == "z":
+        return Value(boolean=column, null=null, letter="'z'")
+    number = _NUMERIC[letter]
+    exact = number in EXACT
+    return Value(
+        kinds=frozenset({number}),
+        kind=f"CASE WHEN {there} THEN {number} END",
+        exact=there if exact else None,
+        double=there if number == DOUBLE else None,
+        numeric=there,
+        long=f"CAST({column} AS BIGINT)" if exact else NO_LONG,
+        real=NO_DOUBLE if exact else f"CAST({column} AS DOUBLE)",
+        null=null,
+        letter=f"'{letter}'",
+    )
+
+
+def from_header(name: str) -> Value:
+    column = HEADER_COLUMNS[name]
+    match HEADERS[name][1]:
+        case FieldType.MODE:  # D-13
+            return Value(
+                text=f"CASE WHEN {column} = 2 THEN 'PERSISTENT' ELSE 'NON_PERSISTENT' END",
+                letter="'s'",
+            )
+        case FieldType.TEXT:
+            return from_column(column, "string")
+        case _:  # a number of the type that its value needs, as for a plain int among the properties
+            value = f"CAST({column} AS BIGINT)"
+            return Value(
+                kinds=EXACT,
+                kind=f"CASE WHEN {value} BETWEEN {INT_MIN} AND {INT_MAX} THEN 1 WHEN {value} IS NOT NULL THEN 2 END",
+                exact=f"{value} IS NOT NULL",
+                numeric=f"{value} IS NOT NULL",
+                long=value,
+                null=f"{value} IS NULL",
+            )
+
+
+def from_variable(variable: str, kinds: frozenset[int], can_be_fatal: bool) -> Value:
+    """A computed number in a variable: struct<k, l, d>."""
+    return Value(
+        kinds=kinds,
+        kind=f"{variable}.k",
+        exact=f"{variable}.l IS NOT NULL" if kinds & EXACT else None,
+        double=f"{variable}.k = {DOUBLE}" if DOUBLE in kinds else None,
+        numeric=f"{variable}.k <= {DOUBLE}",
+        long=f"{variable}.l",
+        real=f"{variable}.d",
+        null=f"{variable}.k IS NULL",
+        fatal=f"{variable}.k = {FATAL}" if can_be_fatal else None,
+    )
+
+
+def let(variable: str, value: str, body: str) -> str:
+    """`body` with a variable for `value`, which is evaluated once."""
+    return f"transform(array({value}), {variable} -> {body})[0]"
