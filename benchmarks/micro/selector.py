@@ -34,6 +34,14 @@ CASES = (
 )
 
 
+# the largest that are allowed
+LARGE = (
+    ("127 ORs", " OR ".join(f"a{n} = {n}" for n in range(127))),
+    ("95 BETWEENs", " OR ".join(f"a{n} BETWEEN 1 AND {n}" for n in range(95))),
+    ("IN of 2,048", "a IN ({})".format(",".join(f"'{n}'" for n in range(2_048)))),
+)
+
+
 def run(seconds: float) -> list[Row]:
     """Every case, about `seconds` per stretch."""
     rows: list[Row] = []
@@ -70,6 +78,17 @@ def run(seconds: float) -> list[Row]:
         compare("compile, seen before", lambda: compiled(text), "Python's compile", rows[-1].baseline_us, 1, seconds)
     )
 
+    for name, large in LARGE:
+        rows.append(
+            compare(
+                f"compile, {name}",
+                lambda t=large: compiled(t, fresh=True),  # type: ignore[misc]
+                "10 ms, a turn's limit",
+                10_000.0,
+                1,
+                seconds,
+            )
+        )
     hostile, harmless = compiled("a LIKE '%a%a%a%a%a%b'").function, compiled("a LIKE '%b'").function
     many = {"a": "a" * 10_000}
     rows.append(
