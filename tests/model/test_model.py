@@ -332,16 +332,27 @@ class Program(RuleBasedStateMachine):
             if session.open:
                 self.flush(session)
         if not self.exact:
-            for receiver in self.consumers:
-                if receiver.open:  # any of these may have been in its buffer
-                    for message in receiver.store.waiting:
-                        message.doubt += 1
+            self.doubt_what_is_buffered()
         self.broker.drop_connections()
         self.broker.call(lambda broker: None)  # one turn later it has noticed
         self.connections = [None, None]
         for session in self.opened:
             if session.open:
                 self.end(session)
+
+    def doubt_what_is_buffered(self) -> None:
+        """Any message may be in the buffer of any consumer of its store. One connection is found dead after the other:
+        what comes back from the first may go to the second, and come back from there once more."""
+        connections = {store: self.connections_of(store) for store in self.model.stores.values()}
+        for store, numbers in connections.items():
+            for message in store.waiting:
+                message.doubt += len(numbers)
+        for session in self.opened:
+            for held in session.model.held:
+                held.message.doubt += len(connections.get(held.store, set()) - {session.connection})
+
+    def connections_of(self, store: Store) -> set[int]:
+        return {r.session.connection for r in self.consumers if r.open and r.store is store}
 
     def flush(self, session: Opened) -> None:
         """The broker has heard everything that the session's connection said (D-24, D-25)."""
