@@ -110,6 +110,7 @@ def test_output_that_nobody_reads_is_no_traceback() -> None:
 
 def test_version(sievemq: Sievemq) -> None:
     assert sievemq("version").out.startswith("SieveMQ ")
+    assert sievemq("--version").out == sievemq("-V").out == sievemq("version").out
     assert '"protocol": 1' in sievemq("version", "--json").out
 
 

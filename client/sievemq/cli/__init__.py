@@ -36,6 +36,8 @@ def run(arguments: Sequence[str]) -> int:
     Returns:
         the exit code, see :mod:`sievemq.cli.exits`.
     """
+    if arguments and arguments[0] in ("--version", "-V"):
+        arguments = ["version"]
     if arguments and (code := _quick(arguments)) is not None:
         return code
     try:
