@@ -170,8 +170,8 @@ def lag_while_attaching(depth: int) -> tuple[list[dict[str, int]], list[float], 
 
     def turn(before: float, used_before: float) -> None:
         now, used = time.perf_counter(), time.thread_time()
-        turns.append((now - before, used - used_before))
         if running and loop is not None:
+            turns.append((now - before, used - used_before))
             loop.call_soon(turn, now, used)
 
     with EmbeddedBroker() as broker, ConnectionFactory(broker.url).create_context() as context:
@@ -185,6 +185,7 @@ def lag_while_attaching(depth: int) -> tuple[list[dict[str, int]], list[float], 
             start = time.perf_counter()
             with context.create_consumer(context.create_queue("q"), f"number * 2 >= {2 * (depth - 1)}") as consumer:
                 assert consumer.receive(120_000) is not None
+                running = False
             took = time.perf_counter() - start
         finally:
             running = False
