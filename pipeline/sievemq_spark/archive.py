@@ -87,26 +87,19 @@ def archive(spark: SparkSession, messages: DataFrame, path: str) -> Archived:
     rows = messages.withColumn("namespace", f.coalesce(f.nullif("namespace", f.lit("")), f.lit(DEFAULT_NAMESPACE)))
     rows = rows.withColumn("date", f.date_format(f.timestamp_millis(f.col("timestamp")), "yyyy-MM-dd")).cache()
     try:
-        seen = rows.count()
-        # only messages with an id can be told apart
-        new = (
-            rows.filter("message_id IS NOT NULL")
-            .dropDuplicates(list(KEY))
-            .unionByName(rows.filter("message_id IS NULL"))
-        )
+        seen, with_id = rows.agg(f.count(f.lit(1)), f.count("message_id")).collect()[0]
+        new = rows
+        # only messages with an id can be told apart; taking doubles out moves every row, so it is done if there are any
+        if rows.filter("message_id IS NOT NULL").select(*KEY).distinct().count() < with_id:
+            new = rows.filter("message_id IS NOT NULL").dropDuplicates(list(KEY))
+            new = new.unionByName(rows.filter("message_id IS NULL"))
         if _exists(spark, path):
             known = _raw(spark, path).select(*KEY).filter("message_id IS NOT NULL")
-            new = new.join(known, list(KEY), "left_anti")
-        new = new.select(*rows.columns).cache()
-        try:
-            added = new.count()
-            if added:
-                ordered = new.repartition(*(f.col(name) for name in PARTITIONS)).sortWithinPartitions(
-                    *PARTITIONS, "seq"
-                )
-                ordered.write.mode("append").partitionBy(*PARTITIONS).option("compression", "zstd").parquet(path)
-        finally:
-            new.unpersist()
+            new = new.join(known, list(KEY), "left_anti").select(*rows.columns)
+        added = seen if new is rows else new.count()
+        if added:
+            ordered = new.repartition(*(f.col(name) for name in PARTITIONS)).sortWithinPartitions(*PARTITIONS, "seq")
+            ordered.write.mode("append").partitionBy(*PARTITIONS).option("compression", "zstd").parquet(path)
     finally:
         rows.unpersist()
     return Archived(seen, added)

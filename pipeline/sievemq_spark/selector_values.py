@@ -1,4 +1,4 @@
-"""What a selector's operation sees of its operands, as SQL: for every type that one can have, a condition and a value."""
+"""What a selector's operation sees of an operand, as SQL: for every type that it can have, a condition and a value."""
 
 from __future__ import annotations
 

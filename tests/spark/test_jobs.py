@@ -81,6 +81,18 @@ def test_archiving_again_adds_what_is_new(spark: Any, station: Station, tmp_path
     assert next(Path(path).glob("namespace=*/destination=*/date=*/*.parquet")).is_file()
 
 
+def test_messages_read_twice_and_messages_without_an_id(spark: Any, station: Station, tmp_path: Path) -> None:
+    from pyspark.sql import functions
+
+    rows = read_archive(spark, station.archive).drop("date").limit(6).cache()
+    nameless = rows.withColumn("message_id", functions.lit(None).cast("string"))
+    done = archive(spark, rows.unionByName(rows).unionByName(nameless), str(tmp_path / "a"))
+    assert (done.seen, done.added) == (18, 12)
+    again = archive(spark, rows.unionByName(nameless), str(tmp_path / "a"))
+    assert (again.seen, again.added) == (12, 6)
+    assert read_archive(spark, str(tmp_path / "a")).count() == 18
+
+
 def test_backtest_equals_sqlite(spark: Any, station: Station) -> None:
     referee = Referee(station.flights)
     result = backtest(read_archive(spark, station.archive), SELECTORS, sample=2)
