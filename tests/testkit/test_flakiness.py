@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-RUNS = 50
+#: How often. CI has other things to do; `FLAKINESS_RUNS=50` is what a change of the kit is worth.
+RUNS = int(os.environ.get("FLAKINESS_RUNS", "4"))
 SUITE = [
     "examples/orders",
     *(f"tests/testkit/test_{name}.py" for name in ("views", "namespaces", "journal", "faults", "clock", "recording")),
@@ -18,6 +19,7 @@ SUITE = [
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(60 * RUNS + 60)
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="a process cannot be kept on one core here")
 def test_the_suite_many_times_on_one_busy_core() -> None:
     core = {min(os.sched_getaffinity(0))}
