@@ -131,7 +131,7 @@ class ClientOptions:
     reconnect: int = _option(
         5_000,
         _milliseconds(1, _DAY_MS, "never"),
-        "for how long a lost connection is repaired before it is reported as broken (D-32)",
+        "for how long a lost connection may be repaired (D-32); this version repairs none and reports the loss at once",
     )
     request_timeout: int = _option(
         60_000,
