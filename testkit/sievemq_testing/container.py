@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
+from testcontainers.core.config import ConnectionMode
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.wait_strategies import HttpWaitStrategy
 
@@ -30,7 +31,8 @@ class SieveMQContainer(DockerContainer):
         image: what to run.
         users: name -> password; nobody else gets in. None lets everybody in who reaches the published port.
         options: settings of the broker by name, such as ``max_connections``; what ``sievemq config show`` lists.
-        keywords: as of testcontainers' DockerContainer.
+        keywords: as of testcontainers' DockerContainer. With ``network_mode="host"`` (an engine without a bridge) the
+            broker listens on the host's own ports: those of ``options``, 7672 and 7680 without.
     """
 
     def __init__(
@@ -43,13 +45,28 @@ class SieveMQContainer(DockerContainer):
     ) -> None:
         super().__init__(image, **keywords)
         self.users = dict(users or {})
-        self.with_exposed_ports(_WIRE, _HTTP)
+        self._on_host = keywords.get("network_mode") == "host"
+        if not self._on_host:  # there is nothing to publish then
+            self.with_exposed_ports(_WIRE, _HTTP)
         for name, value in (options or {}).items():
             self.with_env(f"SIEVEMQ_{name.upper()}", str(value))
         if self.users:
             self.with_env("SIEVEMQ_USERS", "\n".join(f"{name}:{password}" for name, password in self.users.items()))
         # 200 only while it takes connections, so whoever gets the URL can connect.
         self.waiting_for(HttpWaitStrategy(_HTTP, "/readyz").for_status_code(200))
+
+    def get_container_host_ip(self) -> str:
+        """The host on which the ports are reached."""
+        if self._on_host and self.get_docker_client().get_connection_mode() is not ConnectionMode.docker_host:
+            return "localhost"  # such a container has no gateway and no address of its own
+        return super().get_container_host_ip()
+
+    def get_exposed_port(self, port: int) -> int:
+        """Where the host reaches a port of the container: 7672 for the wire, 7680 for HTTP."""
+        if self._on_host:
+            name = {_WIRE: "SIEVEMQ_PORT", _HTTP: "SIEVEMQ_HTTP_PORT"}.get(port)
+            return int(self.env.get(name, port)) if name else port
+        return super().get_exposed_port(port)
 
     def get_connection_url(self, namespace: str = "", user: str | None = None) -> str:
         """For a ConnectionFactory.

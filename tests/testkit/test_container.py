@@ -4,7 +4,9 @@ this process, so that readiness, ports, URL and credentials are those of a real 
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
+import urllib.request
 from types import SimpleNamespace
 from typing import Any
 
@@ -89,17 +91,38 @@ def test_its_users_are_what_the_broker_reads(engine: type[Engine]) -> None:
 
 @pytest.mark.docker
 @pytest.mark.slow
-def test_the_real_image() -> None:
-    if (
-        shutil.which("docker") is None
-        or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode
-    ):
+@pytest.mark.parametrize("network", ["published ports", "the host's"])
+def test_the_real_image(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("docker") is None or not ask("info"):
         pytest.skip("no Docker engine answers; DOCKER_HOST says where one is")
-    if subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, check=False).returncode:
+    if not ask("image", "inspect", IMAGE):
         pytest.skip(f"the image {IMAGE} is not built here")
+    options: dict[str, object] = {}
+    keywords: dict[str, Any] = {}
+    if network == "the host's":
+        options = {"host": "127.0.0.1", "port": free_port(), "http_port": free_port()}
+        keywords = {"network_mode": "host"}
+    elif not ask("network", "inspect", "bridge"):
+        pytest.skip("this engine has no bridge network, so it publishes no ports")
+    # The container that clears up after a killed test run; the engine may not have its image, nor a way to get it.
+    monkeypatch.setattr(testcontainers.c, "ryuk_disabled", True)
     with (
-        SieveMQContainer(users={"me": "secret"}) as container,
+        SieveMQContainer(users={"me": "secret"}, options=options, **keywords) as container,
         ConnectionFactory(container.get_connection_url("tests")).create_context() as context,
     ):
         context.create_producer().send(Queue("orders"), "x")
         assert context.create_consumer(Queue("orders")).receive_body(str, 5_000) == "x"
+        with pytest.raises(JMSSecurityException):
+            ConnectionFactory(container.get_connection_url().replace("me:", "somebody:")).create_connection()
+        with urllib.request.urlopen(f"{container.get_http_url()}/readyz", timeout=5) as answer:
+            assert answer.status == 200
+
+
+def ask(*arguments: str) -> bool:
+    return subprocess.run(["docker", *arguments], capture_output=True, check=False).returncode == 0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
