@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sievemq_broker.session.rights import Identity
 from sievemq_core.errors import ErrorCode, SieveError
 from sievemq_core.limits import (
     HANDSHAKE_TIMEOUT_MS,
@@ -27,17 +28,6 @@ class AuthenticationError(SieveError):
     """The credentials of a HELLO are not accepted; the connection ends (D-38)."""
 
     code = ErrorCode.AUTHENTICATION
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who is at the other end, as :meth:`Services.authenticate` found.
-
-    Args:
-        user: the user name; None for anonymous.
-    """
-
-    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

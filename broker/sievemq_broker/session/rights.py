@@ -1,0 +1,196 @@
+"""Who may do what where: a verb, on destinations that a pattern names, in namespaces that a pattern names.
+
+    Grant(may={send, consume}, destination="queue:orders.*", namespace="default")
+
+A user may do what one of its grants says, and nothing else; there is no "deny", so the order of grants means nothing.
+Whoever has any right on a destination may also view it. In patterns ``*`` stands for any text and nothing else is
+special. Asking for ``"*"`` asks for every destination (or namespace): only a pattern that fits everything grants that.
+
+Pure: no clock, no I/O. The session layer asks for every command of a limited user (`session/guard.py`), the management
+API for every request (`server/http/access.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+from sievemq_core.errors import AddressError, ErrorCode, RequestError
+from sievemq_core.message.destination import Kind, parse_address
+
+__all__ = ["ALL_RIGHTS", "EVERYTHING", "Grant", "Identity", "Rights", "Verb", "forbidden"]
+
+#: As a destination or a namespace that is asked for: all of them.
+EVERYTHING = "*"
+
+_WITH = {"send": "send to", "consume": "consume from"}  # how people say it
+_KINDS = tuple(f"{kind.value}:" for kind in Kind)
+_TEMPORARY = tuple(f"{kind.value}:" for kind in Kind if kind.is_temporary)
+
+
+class Verb(StrEnum):
+    """What can be done with a destination."""
+
+    SEND = "send"
+    """Send to it, declare it."""
+    CONSUME = "consume"
+    """Receive from it; for a topic also subscribe and unsubscribe."""
+    BROWSE = "browse"
+    """See its messages without taking them."""
+    MANAGE = "manage"
+    """Create, delete, pause it; move, copy, purge, retry, cancel its messages; close its consumers."""
+    VIEW = "view"
+    """See that it is there, its figures and consumers; not its messages."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """One line of a user's rights.
+
+    Args:
+        may: the verbs.
+        destination: pattern over the destination's text. Without ``queue:`` or the like it is one of queues.
+        namespace: pattern over the namespace's name.
+
+    Raises:
+        ValueError: no verb, or a pattern that is empty or not printable.
+    """
+
+    may: frozenset[Verb]
+    destination: str = EVERYTHING
+    namespace: str = "default"
+
+    def __post_init__(self) -> None:
+        if not self.may:
+            raise ValueError(f"a grant names at least one of {', '.join(Verb)}")
+        if self.destination.strip("*") and not self.destination.startswith(_KINDS):
+            object.__setattr__(self, "destination", f"queue:{self.destination}")
+        for what, pattern in (("destination", self.destination), ("namespace", self.namespace)):
+            if not pattern or not pattern.isprintable():
+                raise ValueError(f"the {what} of a grant is a pattern of printable characters, not {pattern!r}")
+
+    @cached_property
+    def _destinations(self) -> re.Pattern[str]:
+        return _compile(self.destination)
+
+    @cached_property
+    def _namespaces(self) -> re.Pattern[str]:
+        return _compile(self.namespace)
+
+    def covers_namespace(self, namespace: str) -> bool:
+        """True if it says something about this namespace."""
+        return self._namespaces.fullmatch(namespace) is not None
+
+    def covers(self, namespace: str, address: str) -> bool:
+        """True if it says something about this destination (canonical text)."""
+        return self.covers_namespace(namespace) and self._destinations.fullmatch(address) is not None
+
+
+class Rights:
+    """Everything one user may do.
+
+    Args:
+        grants: any of them is enough.
+    """
+
+    __slots__ = ("grants",)
+
+    def __init__(self, grants: Iterable[Grant]) -> None:
+        self.grants: Collection[Grant] = tuple(grants)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rights) and set(self.grants) == set(other.grants)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.grants))
+
+    def __repr__(self) -> str:
+        return f"Rights({list(self.grants)!r})"
+
+    @property
+    def unlimited(self) -> bool:
+        """True if there is nothing to check."""
+        return any(
+            set(Verb) <= grant.may and grant.destination == EVERYTHING == grant.namespace for grant in self.grants
+        )
+
+    def may(self, verb: Verb, namespace: str, address: str) -> bool:
+        """True if it is allowed.
+
+        Args:
+            verb: what.
+            namespace: its name; empty for the default one; "*" for every one.
+            address: a destination in any form that an address may have; "*" for every one.
+        """
+        namespace = namespace or "default"
+        if address != EVERYTHING:
+            try:
+                address = str(parse_address(address))
+            except AddressError:
+                return False
+            if verb is Verb.SEND and address.startswith(_TEMPORARY):
+                return self.enters(namespace)  # a reply: its name came with the request (TMP-04)
+        return any(
+            (verb in grant.may or verb is Verb.VIEW) and grant.covers(namespace, address) for grant in self.grants
+        )
+
+    def enters(self, namespace: str) -> bool:
+        """True if there is any right in this namespace."""
+        return any(grant.covers_namespace(namespace or "default") for grant in self.grants)
+
+
+#: Of everybody where security is off, and of users that are not limited.
+ALL_RIGHTS = Rights([Grant(frozenset(Verb), EVERYTHING, EVERYTHING)])
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who is at the other end, as :meth:`Services.authenticate` found, and what it may do.
+
+    Args:
+        user: the user name; None for anonymous.
+        rights: everything, unless said otherwise. Two identities with the same user are equal.
+    """
+
+    user: str | None = None
+    rights: Rights = field(default=ALL_RIGHTS, compare=False)
+
+    def may(self, verb: Verb | str, namespace: str, address: str) -> bool:
+        """True if this user may do it; see :meth:`Rights.may`."""
+        return self.rights.may(Verb(verb), namespace, address)
+
+    def require(self, verb: Verb | str, namespace: str, address: str) -> None:
+        """Go on only if this user may do it.
+
+        Raises:
+            RequestError: SECURITY, with who, what and where. The client raises JMSSecurityException.
+        """
+        verb = Verb(verb)
+        if not self.rights.may(verb, namespace, address):
+            raise forbidden(self, verb, namespace, address)
+
+
+def forbidden(identity: Identity, verb: Verb, namespace: str, address: str) -> RequestError:
+    """The error of a right that is missing."""
+    namespace = namespace or "default"
+    where = "all destinations" if address == EVERYTHING else address
+    in_which = "in any namespace" if namespace == EVERYTHING else f"in namespace {namespace!r}"
+    return RequestError(
+        f"user {identity.user!r} must not {_WITH.get(verb, verb.value)} {where} {in_which}; "
+        "an administrator can grant it",
+        ErrorCode.SECURITY,
+        {"user": identity.user, "verb": verb.value, "destination": address, "namespace": namespace},
+    )
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    first, *rest = map(re.escape, re.split(r"\*+", pattern))
+    if not rest:
+        return re.compile(first)
+    # Atomic groups: each part is looked for once, from left to right. Without them a name chosen by somebody else
+    # could make a pattern with many stars backtrack for hours.
+    middle = "".join(f"(?>.*?{part})" for part in rest[:-1])
+    return re.compile(f"{first}{middle}.*{rest[-1]}", re.DOTALL)
