@@ -51,6 +51,7 @@ class Queue:
         "_dead_limit",
         "_delivered_before",
         "_direct",
+        "_sole",
         "_tidying",
         "_turn",
         "acknowledged",
@@ -109,6 +110,8 @@ class Queue:
         self._delivered_before = 0
         self._turn = 0
         self._direct = self.observer is None
+        #: The only consumer, while deliveries are direct: most subscriptions have one.
+        self._sole: Consumer | None = None
 
     def __lt__(self, other: Queue) -> bool:
         return self.label < other.label  # two deadlines in the same millisecond: any order will do
@@ -169,6 +172,20 @@ class Queue:
         entry = Entry(sequence, envelope, HELD)
         if self._direct:
             # Nobody has a selector: the next consumer with credit takes it, and no structure needs to know.
+            consumer = self._sole
+            if (
+                consumer is not None
+                and consumer.credit > 0
+                and not self.depth  # else what waits goes first
+                and consumer.port.writable
+                and not consumer.waiting
+            ):
+                tag = consumer.tag = consumer.tag + 1
+                consumer.credit -= 1
+                consumer.newest = sequence
+                consumer.window.append(entry)
+                consumer.port.deliver(consumer.id, tag, 1, envelope.packed)
+                return
             main = self.main
             if not main.waiting and (main.groups is None or group_of(envelope) is None):
                 ready = main.ready
@@ -486,6 +503,7 @@ class Queue:
         self.consumers.append(consumer)
         if len(view.consumers) == 2:
             view.groups = Groups(view)
+        self._set_direct()
         consumer.grant(credit, now)
         return consumer
 
@@ -507,7 +525,7 @@ class Queue:
             del self.views[group_key(view.condition)]
             self.index.remove(view)
             self.upkeep.forget(view)
-            self._set_direct()
+        self._set_direct()
 
     def forget_if_done(self, consumer: Consumer) -> None:
         """Forget a closed consumer that holds nothing any more."""
@@ -516,6 +534,8 @@ class Queue:
 
     def _set_direct(self) -> None:
         self._direct = not self.views and not self.paused and self.observer is None
+        alone = self._direct and len(self.consumers) == 1 and self.main.groups is None
+        self._sole = self.consumers[0] if alone else None
 
     def _view(self, condition: Condition) -> View:
         """The view of a selector; made, and filled from the backlog, if nobody used it before."""
@@ -525,7 +545,7 @@ class Queue:
             return view
         view = self.views[key] = View(condition)
         self.index.add(condition, view)
-        self._direct = False
+        self._set_direct()
         self.upkeep.fill(self, view)
         return view
 

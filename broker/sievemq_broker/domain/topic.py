@@ -115,11 +115,12 @@ class Topic:
     def matching(self, envelope: Envelope, connection: str | None) -> list[Queue]:
         """The queues of the subscriptions that get a message (SUB-05); selector and no_local decide now (SUB-22)."""
         if self._groups:
+            index = self.index
             queues = self._plain.copy()
-            for group in self.index.match(envelope):
+            for group in index.match(envelope):
                 queues += group.queues
-            if self.index.error is not None:
-                self.index.error = None
+            if index.error is not None:
+                index.error = None
                 self.unreadable += 1
         else:
             queues = self._plain

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from sievemq_core.message.envelope import Envelope
-from sievemq_core.selector import CompiledSelector
+from sievemq_core.selector import CompiledSelector, plan
 from sievemq_core.selector.names import HEADERS as _HEADERS
 from sievemq_core.selector.names import MODES
 
-__all__ = ["HEADERS", "Condition", "group_key", "indexable", "is_true", "mode_keys"]
+__all__ = ["HEADERS", "Condition", "group_key", "indexable", "is_lookup", "is_true", "mode_keys"]
 
 Condition: TypeAlias = CompiledSelector
 
@@ -17,6 +17,9 @@ Condition: TypeAlias = CompiledSelector
 HEADERS: dict[str, int] = {name: position for name, (position, _) in _HEADERS.items()}
 
 _MODE_NUMBERS = {name: number for number, name in MODES.items()}
+
+#: Its keys are numbers in the envelope, whatever the selector says (:func:`mode_keys`).
+_COARSE = frozenset({"JMSDeliveryMode"})
 
 _NO_PROPERTIES: dict[str, Any] = {}
 
@@ -30,6 +33,17 @@ def indexable(condition: Condition) -> list[tuple[str, frozenset[Any]]]:
     """The facts of a condition that a hash lookup answers: names, and the keys (``bucket_key``) one of which a matching
     message has there. JMSDeliveryMode is given as the number that stands in the envelope (D-13)."""
     return [(name, mode_keys(name, keys)) for name, keys in condition.facts.equalities]
+
+
+def is_lookup(condition: Condition) -> bool:
+    """True if a selector says no more than that one name has one of some texts: whoever finds a message's value among
+    its keys need not ask its function. Only texts: they are equal as keys exactly if they are to a selector."""
+    match condition.plan:
+        case plan.Relation(op="=", left=plan.Field(), right=plan.Constant(value=str()), holds=True):
+            return condition.facts.names.isdisjoint(_COARSE)
+        case plan.OneOf(negated=False, holds=True):
+            return condition.facts.names.isdisjoint(_COARSE)
+    return False
 
 
 def mode_keys(name: str, keys: frozenset[Any]) -> frozenset[Any]:

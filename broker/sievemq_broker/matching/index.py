@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
 from sievemq_broker.matching.clue import Clue, choose
-from sievemq_broker.matching.condition import Condition
+from sievemq_broker.matching.condition import Condition, is_lookup
 from sievemq_broker.matching.places import Bucket, Places
 from sievemq_core.message.envelope import Envelope
 
@@ -28,7 +28,8 @@ class SelectorIndex(Generic[T]):
 
     Attributes:
         candidates: selectors that a bucket offered so far.
-        evaluations: selectors asked so far: the candidates, and those that no bucket can hold.
+        evaluations: selectors asked so far: the candidates, and those that no bucket can hold. One that only compares
+            with texts is answered by the look-up itself, and counted all the same.
         matches: those that were TRUE.
         error: what went wrong in the last :meth:`match`, or None (D-14). Whoever reads it resets it.
     """
@@ -60,10 +61,12 @@ class SelectorIndex(Generic[T]):
         self._several += len(clues) > 1
         if not clues:
             self._rest[target] = condition.function
+            return
+        function = None if is_lookup(condition) else condition.function
         for clue in clues:
             if clue.name not in self._names:
                 self._names[clue.name] = Places(clue.name)
-            self._names[clue.name].add(clue, target, condition.function)
+            self._names[clue.name].add(clue, target, function)
 
     def remove(self, target: T) -> None:
         """Forget `target`."""
@@ -104,20 +107,21 @@ class SelectorIndex(Generic[T]):
                 if bucket is not None:
                     candidates += len(bucket)
                     for target, function in bucket.items():
-                        if function(properties, fields):
+                        if function is None or function(properties, fields):
                             found.append(target)
                 if places.more is not None:
                     for bucket in places.more.hit(value):
                         candidates += len(bucket)
                         for target, function in bucket.items():
-                            if function(properties, fields):
+                            if function is None or function(properties, fields):
                                 found.append(target)
-            if self._rest:
-                for target, function in self._rest.items():
-                    if function(properties, fields):
-                        found.append(target)
             self.candidates += candidates
-            self.evaluations += candidates + len(self._rest)
+            if self._rest:
+                candidates += len(self._rest)
+                for target, function in self._rest.items():
+                    if function is None or function(properties, fields):
+                        found.append(target)
+            self.evaluations += candidates
             if self._several and len(found) > 1:
                 found = list(dict.fromkeys(found))
         except Exception as error:  # whatever a hostile sender managed, it concerns this message alone

@@ -12,8 +12,8 @@ from sievemq_core.selector.to_python import Matcher
 
 __all__ = ["Bucket", "More", "Places"]
 
-Bucket = dict[Any, Matcher]
-"""target -> function."""
+Bucket = dict[Any, Matcher | None]
+"""target -> function; None if it matches whenever it is found here."""
 
 _NUMBERS = (int, float)
 
@@ -68,7 +68,7 @@ class Places:
     def __bool__(self) -> bool:
         return bool(self.keys or self.more)
 
-    def add(self, clue: Clue, target: Any, function: Matcher) -> None:
+    def add(self, clue: Clue, target: Any, function: Matcher | None) -> None:
         """File a selector."""
         if clue.kind is Kind.KEYS:
             for key in clue.data:
