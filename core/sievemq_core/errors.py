@@ -63,6 +63,12 @@ class ErrorCode(IntEnum):
         """True if the connection ends after an error with this code."""
         return self >= 32
 
+    @property
+    def repairable(self) -> bool:
+        """True if a connection that ended with this code may be opened again: nothing was wrong with what it said, and
+        nobody wanted it to end for good."""
+        return self in (ErrorCode.HEARTBEAT_MISSED, ErrorCode.SHUTTING_DOWN, ErrorCode.TOO_MANY_CONNECTIONS)
+
 
 class SieveError(Exception):
     """Root of everything that SieveMQ's core raises on purpose."""

@@ -131,4 +131,8 @@ class Decoder:
 
 def describe(spec: CommandSpec) -> str:
     """The form of a command in one line, as the protocol's document shows it."""
-    return f"[{', '.join([str(spec.number), *(field.name for field in spec.fields)])}]"
+    names = [
+        f"{field.name}={'nil' if field.default is None else field.default}" if field.optional else field.name
+        for field in spec.fields
+    ]
+    return f"[{', '.join([str(spec.number), *names])}]"

@@ -12,7 +12,7 @@ position, so nothing is allocated per command beside what the decoder made. Rule
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 __all__ = ["COMMANDS", "PROTOCOL_VERSION", "Command", "CommandSpec", "Field", "Sender"]
 
@@ -70,12 +70,15 @@ class Field:
     """One position of a command.
 
     Kinds: ``uint`` not negative; ``bool``; ``str``; ``bytes``; ``ids`` an array of uint; ``map`` with text keys;
-    ``envelope``; ``any``. A trailing ``?`` allows nil.
+    ``envelope``; ``any``. A trailing ``?`` allows nil. An optional field may be left out at the end of a command; it
+    then has its default.
     """
 
     name: str
     kind: str
     meaning: str
+    optional: bool = False
+    default: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,10 @@ class CommandSpec:
 
 def _f(name: str, kind: str, meaning: str) -> Field:
     return Field(name, kind, meaning)
+
+
+def _optional(name: str, kind: str, default: Any, meaning: str) -> Field:
+    return Field(name, kind, meaning, True, default)
 
 
 _REQUEST = _f("request", "uint", "number chosen by the client; the OK or ERROR that answers repeats it")
@@ -148,7 +155,12 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             "OPEN_SESSION",
             "client",
             "opens a session",
-            (_REQUEST, _SESSION, _f("mode", "uint", "0 transacted, 1 AUTO, 2 CLIENT, 3 DUPS_OK acknowledge")),
+            (
+                _REQUEST,
+                _SESSION,
+                _f("mode", "uint", "0 transacted, 1 AUTO, 2 CLIENT, 3 DUPS_OK acknowledge"),
+                _optional("sent", "uint", 0, "opened again: sends of it that are settled or known to the broker"),
+            ),
         ),
         CommandSpec(
             Command.CLOSE_SESSION,
@@ -174,6 +186,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                 _f("durable", "bool", "the subscription outlives its consumers"),
                 _f("shared", "bool", "several consumers may share the subscription"),
                 _f("credit", "uint", "messages that may be sent to it at once"),
+                _optional("tag", "uint", 0, "opened again: its tags begin behind this one"),
             ),
         ),
         CommandSpec(
@@ -195,7 +208,11 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             "CREATE_TEMPORARY",
             "client",
             "makes a temporary destination; the answer is its address",
-            (_REQUEST, _f("topic", "bool", "a temporary topic; otherwise a temporary queue")),
+            (
+                _REQUEST,
+                _f("topic", "bool", "a temporary topic; otherwise a temporary queue"),
+                _optional("destination", "str?", None, "made again: the address that it had"),
+            ),
         ),
         CommandSpec(
             Command.DELETE_TEMPORARY,
@@ -315,7 +332,12 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                 _f("version", "uint", "protocol version both will speak"),
                 _f("broker", "str", "name and version of the broker"),
                 _f("incarnation", "str", "changes with every start of a broker that kept nothing"),
-                _f("connection", "str", "id of the connection: prefix of message ids, owner of temporary destinations"),
+                _f(
+                    "connection",
+                    "str",
+                    "id of the connection, its old one if it is resumed: prefix of message ids, owner of temporary "
+                    "destinations",
+                ),
                 _f("heartbeat", "uint", "milliseconds after which the broker wants to hear something; 0 for never"),
                 _f("limits", "map", "frame_bytes, body_bytes, window_messages, window_bytes"),
                 _f("features", "map", "durable, dialect, clock_offset, resumed"),

@@ -205,7 +205,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def examine(value: object) -> CommandTuple:
-    """The command that `value` is, without the fields that only a newer peer knows.
+    """The command that `value` is, without the fields that only a newer peer knows, with those that it may leave out.
 
     Raises:
         ProtocolError: `value` is no command, an unknown one (UNKNOWN_COMMAND), or a field is missing or wrong.
@@ -216,7 +216,9 @@ def examine(value: object) -> CommandTuple:
     if spec is None:
         raise ProtocolError(f"unknown command {value[0]}", ErrorCode.UNKNOWN_COMMAND)
     given, wanted = len(value) - 1, len(spec.fields)
-    if given < wanted:
+    if given < wanted and spec.fields[given].optional:  # so are those behind it
+        value += tuple(field.default for field in spec.fields[given:])
+    elif given < wanted:
         raise ProtocolError(f"{spec.name} without its field {spec.fields[given].name!r} ({given} of {wanted} given)")
     command = value[: wanted + 1]
     for field, content in zip(spec.fields, command[1:], strict=True):

@@ -77,11 +77,23 @@ def test_not_in_form(command: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 def test_a_field_too_few_is_refused_by_name(spec: CommandSpec) -> None:
-    for length in range(len(spec.fields)):
+    for length in range(sum(not field.optional for field in spec.fields)):
         command = good(spec)[: length + 1]
         assert not FORMS[spec.number](command)
         with pytest.raises(ProtocolError, match=f"{spec.name} without its field '{spec.fields[length].name}'"):
             examine(command)
+
+
+OPTIONAL = [spec for spec in SPECS if spec.fields and spec.fields[-1].optional]
+
+
+@pytest.mark.parametrize("spec", OPTIONAL, ids=lambda spec: spec.name)
+def test_fields_that_may_be_left_out_have_their_default(spec: CommandSpec) -> None:
+    needed = [field for field in spec.fields if not field.optional]
+    assert [*needed, *(field for field in spec.fields if field.optional)] == list(spec.fields), "only at the end"
+    command = good(spec)
+    defaults = tuple(field.default for field in spec.fields[len(needed) :])
+    assert examine(command[: 1 + len(needed)]) == (*command[: 1 + len(needed)], *defaults)
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
