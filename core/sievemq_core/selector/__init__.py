@@ -7,12 +7,12 @@
     printer   tree -> text, canonical text                       evaluate   the reference: tree + message -> truth value
     advice    warnings                                           cache      compiled selectors by text
     explain   why a message matches or not                       portability  where other providers differ
-    describe  plans and facts in words
+    describe  plans and facts in words                           shape      what differs in its constants only
 
 ``compiled`` puts them together; arithmetic, like and names are what both ways of evaluation share.
 """
 
-from sievemq_core.selector.compiled import CompiledSelector, cache, compile_selector
+from sievemq_core.selector.compiled import CompiledSelector, cache, compile_selector, verify_selector
 from sievemq_core.selector.dialect import Dialect
 from sievemq_core.selector.explain import Explanation
 from sievemq_core.selector.facts import Facts, bucket_key, message_key
@@ -32,4 +32,5 @@ __all__ = [
     "cache",
     "compile_selector",
     "message_key",
+    "verify_selector",
 ]

@@ -44,16 +44,18 @@ def type_key(value: PropertyValue) -> str:
     return f"{letter_of(value)}{value!r}"
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@dataclass(slots=True, eq=False)
 class Literal:
     """A constant. Its JMS type is that of the Python value (message/values.py)."""
 
-    value: str | bool | int | float = field(compare=False)
-    span: Span = field(default=(0, 0), compare=False)
-    key: str = field(init=False, repr=False)
+    value: str | bool | int | float
+    span: Span = (0, 0)
 
-    def __post_init__(self) -> None:
-        self.key = type_key(self.value)
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and type_key(self.value) == type_key(other.value)
+
+    def __hash__(self) -> int:
+        return hash(type_key(self.value))
 
 
 @dataclass(slots=True, unsafe_hash=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import Any
 
 from sievemq_core.message.values import PropertyValue
 from sievemq_core.selector.advice import advise
@@ -13,55 +14,100 @@ from sievemq_core.selector.checker import check
 from sievemq_core.selector.dialect import JAKARTA, Dialect, dialect_named
 from sievemq_core.selector.evaluate import Truth, evaluate
 from sievemq_core.selector.explain import Explanation, explain
-from sievemq_core.selector.facts import Facts, alternatives, derive
+from sievemq_core.selector.facts import Facts, FactsTemplate, alternatives, derive
 from sievemq_core.selector.lexer import WHITE_SPACE
 from sievemq_core.selector.names import Headers
 from sievemq_core.selector.parser import parse
 from sievemq_core.selector.plan import Test, make_plan
 from sievemq_core.selector.portability import PortabilityNote, portability
-from sievemq_core.selector.printer import canonical
+from sievemq_core.selector.printer import canonical, print_literal
+from sievemq_core.selector.shape import Outline, Parameter, Shapes, outline, parameters
 from sievemq_core.selector.source import SelectorError, SelectorWarning
-from sievemq_core.selector.to_python import Matcher, make_function, make_source
+from sievemq_core.selector.to_python import Matcher, make_factory, make_function, make_source
 
-__all__ = ["CompiledSelector", "cache", "compile_selector"]
+__all__ = ["CompiledSelector", "cache", "compile_selector", "verify_selector"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class CompiledSelector:
-    """A valid selector in all its forms.
+    """A valid selector in all its forms. What is not needed for matching is made when first asked for.
 
     Attributes:
         text: as it was given.
         canonical: equal for two selectors only if they have the same meaning; a key for grouping. In a dialect other
             than jakarta its name stands in front.
         dialect: whose rules apply.
-        ast: the checked tree.
-        plan: when the selector is TRUE, without UNKNOWN (plan.py).
         facts: necessary conditions for an index (facts.py).
         function: ``function(properties, headers) -> bool``, True only if the selector is TRUE. Cannot raise (D-14).
     """
 
-    text: str
-    canonical: str
-    dialect: Dialect
-    ast: Node = field(repr=False)
-    plan: Test = field(repr=False)
-    facts: Facts = field(repr=False)
-    function: Matcher = field(repr=False)
-    _warnings: list[SelectorWarning] | None = field(default=None, init=False, repr=False)
+    __slots__ = (
+        "__weakref__",
+        "_ast",
+        "_plan",
+        "_shape",
+        "_warnings",
+        "canonical",
+        "dialect",
+        "facts",
+        "function",
+        "text",
+    )
+
+    def __init__(
+        self,
+        text: str,
+        canonical: str,
+        dialect: Dialect,
+        facts: Facts,
+        function: Matcher,
+        shape: _Shape | None = None,
+        ast: Node | None = None,
+        plan: Test | None = None,
+    ) -> None:
+        self.text = text
+        self.canonical = canonical
+        self.dialect = dialect
+        self.facts = facts
+        self.function = function
+        self._shape = shape
+        self._ast = ast
+        self._plan = plan
+        self._warnings: tuple[SelectorWarning, ...] | None = None
+
+    @property
+    def ast(self) -> Node:
+        """The checked tree."""
+        tree = self._ast
+        if tree is None:
+            tree = self._ast = parse(self.text, self.dialect)
+        return tree
+
+    @property
+    def plan(self) -> Test:
+        """When the selector is TRUE, without UNKNOWN (plan.py)."""
+        plan = self._plan
+        if plan is None:
+            plan = self._plan = make_plan(self.ast, self.dialect)
+        return plan
 
     @property
     def warnings(self) -> tuple[SelectorWarning, ...]:
         """What is legal and hardly meant; worked out when first asked for."""
+        shape = self._shape
+        if shape is not None and shape.unremarkable:
+            return ()
         found = self._warnings
         if found is None:
-            found = list(advise(self.ast, self.plan, self.facts, self.dialect))
-            object.__setattr__(self, "_warnings", found)
-        return tuple(found)
+            found = self._warnings = advise(self.ast, self.plan, self.facts, self.dialect)
+            if shape is not None and not found:
+                shape.unremarkable = True
+        return found
 
     @property
     def alternatives(self) -> tuple[tuple[Facts, ...], ...]:
         """For every OR that must be TRUE, the facts of its branches (facts.py); worked out anew at each call."""
+        if self._shape is not None and not self._shape.has_alternatives:
+            return ()
         return alternatives(self.plan)
 
     @property
@@ -94,6 +140,9 @@ class CompiledSelector:
     def __str__(self) -> str:
         return self.text
 
+    def __repr__(self) -> str:
+        return f"CompiledSelector({self.text!r}, dialect={self.dialect.name!r})"
+
 
 def compile_selector(text: str | None, dialect: str | Dialect = "jakarta") -> CompiledSelector | None:
     """Check a selector and make it ready for use.
@@ -115,34 +164,159 @@ def compile_selector(text: str | None, dialect: str | Dialect = "jakarta") -> Co
     return cache.get(text, JAKARTA if dialect == "jakarta" else dialect_named(dialect))
 
 
+def verify_selector(text: str, dialect: Dialect) -> bool:
+    """Check a selector without making it ready for use.
+
+    Args:
+        text: the selector.
+        dialect: whose rules apply.
+
+    Returns:
+        False for one that is blank: there is no condition (D-12).
+
+    Raises:
+        SelectorError: it is not valid.
+    """
+    taken = outline(text) if dialect is JAKARTA else None
+    if taken is not None and _verified.find(taken):
+        return True
+    if not text.strip(WHITE_SPACE):
+        return False
+    try:
+        tree = parse(text, dialect)
+        check(tree, text, dialect)
+    except RecursionError:
+        raise _too_deep_here(text) from None
+    if taken is not None and _verified.is_known(taken) and (open_to := parameters(tree, text, taken)):
+        _verified.learn(taken, open_to, True)
+    return True
+
+
 def _compile(text: str, dialect: Dialect) -> CompiledSelector | None:
     if not isinstance(text, str):
         raise TypeError(f"a selector is a str or None, not {type(text).__name__}")
+    taken = outline(text) if dialect is JAKARTA else None
+    if (
+        taken is not None
+        and (shape := _shapes.find(taken)) is not None
+        and (bound := shape.bind(text, taken)) is not None
+    ):
+        return bound
     if not text.strip(WHITE_SPACE):
         return None
     try:
-        return _pipeline(text, dialect)
-    except RecursionError:  # the limit on depth keeps clear of it unless the caller's own stack is nearly full
-        raise SelectorError("the selector is nested too deeply to be compiled here", text, 0, len(text)) from None
+        return _pipeline(text, dialect, taken)
+    except RecursionError:
+        raise _too_deep_here(text) from None
 
 
-def _pipeline(text: str, dialect: Dialect) -> CompiledSelector:
+def _too_deep_here(text: str) -> SelectorError:
+    """The limit on depth keeps clear of a RecursionError unless the caller's own stack is nearly full."""
+    return SelectorError("the selector is nested too deeply to be compiled here", text, 0, len(text))
+
+
+def _pipeline(text: str, dialect: Dialect, taken: Outline | None) -> CompiledSelector:
     names: set[str] = set()
     tree = parse(text, dialect, names)
     check(tree, text, dialect)
     plan = make_plan(tree, dialect)
     facts = derive(plan, names)
+    if taken is not None and _shapes.is_known(taken) and (open_to := parameters(tree, text, taken)):
+        shape = _Shape(tree, plan, facts, open_to)
+        selector = shape.bind(text, taken)
+        if selector is not None:
+            selector._ast, selector._plan = tree, plan
+            _shapes.learn(taken, open_to, shape)
+            return selector
     key = canonical(tree)
     return CompiledSelector(
-        text=text,
-        canonical=key if dialect is JAKARTA else f"{dialect}: {key}",
-        dialect=dialect,
+        text,
+        key if dialect is JAKARTA else f"{dialect}: {key}",
+        dialect,
+        facts,
+        make_function(plan),
         ast=tree,
         plan=plan,
-        facts=facts,
-        function=make_function(plan),
     )
 
 
+_PLACES = re.compile("\0([0-9]+)\0")
+
+
+class _Shape:
+    """What selectors share that differ in the values of their constants only (shape.py).
+
+    Attributes:
+        unremarkable: one of them was found to have no warnings, so none has.
+        has_alternatives: there is an OR that an index could use.
+    """
+
+    __slots__ = (
+        "_arguments",
+        "_canonical",
+        "_factory",
+        "_facts",
+        "_lists",
+        "_ordered",
+        "has_alternatives",
+        "unremarkable",
+    )
+
+    def __init__(self, tree: Node, plan: Test, facts: Facts, open_to: tuple[Parameter, ...]) -> None:
+        self.unremarkable = False
+        self.has_alternatives = bool(alternatives(plan))
+        self._facts = FactsTemplate(facts, open_to)
+        self._factory = make_factory(
+            plan, {(place.name, op): f"p{number}" for number, place in enumerate(open_to) for op in place.ops}
+        )
+        #: the constant that each argument is; a list's is replaced
+        self._arguments = [place.indexes[0] for place in open_to]
+        self._lists = [(number, place.indexes) for number, place in enumerate(open_to) if len(place.indexes) > 1]
+        self._ordered = [(place.above, place.indexes[0]) for place in open_to if place.above is not None]
+        text = canonical(tree, {place.spans[0]: f"\0{number}\0" for number, place in enumerate(open_to)})
+        #: the canonical text in pieces: what does not change, and in turn with it the constants to put in between
+        pieces = _PLACES.split(text)
+        self._canonical = pieces[::2], [open_to[int(number)].indexes for number in pieces[1::2]]
+
+    def bind(self, text: str, taken: Outline) -> CompiledSelector | None:
+        """The selector with these constants; None if their values keep it from being like the others."""
+        _, raws, values = taken
+        for low, high in self._ordered:
+            if values[low] >= values[high]:  # type: ignore[operator]  # numbers
+                return None
+        arguments: list[Any] = [values[index] for index in self._arguments]
+        for number, indexes in self._lists:
+            items = frozenset([values[index] for index in indexes])
+            if len(items) < len(indexes):
+                return None
+            arguments[number] = items
+        pieces, constants = self._canonical
+        key = pieces[0]
+        for piece, indexes in zip(pieces[1:], constants, strict=True):
+            if len(indexes) == 1:
+                value = values[indexes[0]]
+                # a string and a whole number are written as they are printed
+                key += print_literal(value) if type(value) is float else raws[indexes[0]]
+            else:
+                key += ", ".join(sorted([raws[index] for index in indexes]))
+            key += piece
+        return CompiledSelector(text, key, JAKARTA, self._facts.fill(values), self._factory(*arguments), self)
+
+
+class _Cache(SelectorCache[Dialect, CompiledSelector | None]):
+    """The selectors by text, and their shapes."""
+
+    __slots__ = ()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        super().clear()
+        _shapes.clear()
+        _verified.clear()
+
+
+_shapes: Shapes[_Shape] = Shapes()
+_verified: Shapes[bool] = Shapes()
+
 #: Every compiled selector of this process.
-cache: SelectorCache[Dialect, CompiledSelector | None] = SelectorCache(_compile)
+cache = _Cache(_compile)

@@ -12,7 +12,7 @@ would do (approximate ones beyond 2^53) simply give no fact.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -20,9 +20,10 @@ from typing import Any
 from sievemq_core.message.values import Float, PropertyValue
 from sievemq_core.selector import plan
 from sievemq_core.selector.arithmetic import to_float
-from sievemq_core.selector.names import FieldType, Headers, read
+from sievemq_core.selector.names import HEADERS, Headers, read
+from sievemq_core.selector.shape import Parameter
 
-__all__ = ["Facts", "Key", "Range", "alternatives", "bucket_key", "derive", "message_key"]
+__all__ = ["Facts", "FactsTemplate", "Key", "Range", "alternatives", "bucket_key", "derive", "message_key"]
 
 Key = str | int | float | tuple[str, bool] | None
 """A hashable stand-in for a value; see :func:`bucket_key`."""
@@ -44,7 +45,7 @@ def message_key(name: str, properties: Mapping[str, PropertyValue], headers: Hea
     return bucket_key(read(name, properties, headers))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen: that would triple the time to make one; nobody changes them
 class Range:
     """A number that must lie between two bounds, both included: a strict bound is widened, which is still necessary.
 
@@ -56,7 +57,7 @@ class Range:
     high: float = inf
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Facts:
     """Necessary conditions. Header fields appear under their JMS names.
 
@@ -117,7 +118,7 @@ def derive(test: plan.Test, names: Iterable[str]) -> Facts:
         test: the plan.
         names: every name in the selector's text.
     """
-    return _facts(_needs(test), frozenset(names), always=test == plan.Always(True))
+    return _facts(_needs(test), frozenset(names), always=isinstance(test, plan.Always) and test.value)
 
 
 def alternatives(test: plan.Test) -> tuple[tuple[Facts, ...], ...]:
@@ -137,16 +138,105 @@ def alternatives(test: plan.Test) -> tuple[tuple[Facts, ...], ...]:
     return tuple(found)
 
 
+class FactsTemplate:
+    """The facts of all selectors of one shape: those of one of them, with the constants of another put in.
+
+    A parameter's name has no other condition (shape.py), so its facts are made of its own constants alone.
+
+    Args:
+        facts: of one selector.
+        open_to: its parameters.
+    """
+
+    __slots__ = ("_equalities", "_facts", "_ranges")
+
+    def __init__(self, facts: Facts, open_to: Iterable[Parameter]) -> None:
+        places: dict[str, list[Parameter]] = {}
+        for place in open_to:
+            places.setdefault(place.name, []).append(place)
+        self._facts = facts
+        #: name, keys, and the constants to make keys of, if they are to be made anew
+        self._equalities = [
+            (name, keys, places[name][0].indexes if name in places else None) for name, keys in facts.equalities
+        ]
+        #: name, bounds, and the constants to make them of
+        self._ranges: list[tuple[str, Range, int | None, int | None]] = []
+        for name, bounds in facts.ranges:
+            low = high = None
+            for place in places.get(name, ()):
+                if bounds.low != -inf and place.ops[0] in ("=", ">", ">="):
+                    low = place.indexes[0]
+                if bounds.high != inf and place.ops[0] in ("=", "<", "<="):
+                    high = place.indexes[0]
+            self._ranges.append((name, bounds, low, high))
+
+    def fill(self, values: Sequence[Any]) -> Facts:
+        """The facts of the selector with these constants."""
+        known = self._facts
+        equalities, ranges = known.equalities, known.ranges
+        if equalities:
+            equalities = tuple(
+                [
+                    (name, keys if indexes is None else _of_all(values, indexes))
+                    for name, keys, indexes in self._equalities
+                ]
+            )
+        if ranges:
+            ranges = tuple([(name, _moved(bounds, values, low, high)) for name, bounds, low, high in self._ranges])
+        return Facts(
+            known.names,
+            known.uses_properties,
+            equalities,
+            ranges,
+            known.prefixes,
+            known.present,
+            known.absent,
+            known.never,
+            known.always,
+        )
+
+
+def _of_all(values: Sequence[Any], indexes: tuple[int, ...]) -> frozenset[Key]:
+    if len(indexes) == 1:
+        # a constant of a parameter has keys, as that of the first selector had
+        return _keys(values[indexes[0]]) or frozenset()
+    return frozenset([values[index] for index in indexes])  # of a list: strings
+
+
+def _moved(bounds: Range, values: Sequence[Any], low: int | None, high: int | None) -> Range:
+    if low is None and high is None:
+        return bounds
+    return Range(
+        bounds.low if low is None else _outwards(values[low])[0],
+        bounds.high if high is None else _outwards(values[high])[1],
+    )
+
+
 def _facts(needs: _Needs, everything: frozenset[str], *, always: bool = False) -> Facts:
-    by_name = sorted(needs.by_name.items())
+    equalities: list[tuple[str, frozenset[Key]]] = []
+    ranges: list[tuple[str, Range]] = []
+    prefixes: list[tuple[str, frozenset[str]]] = []
+    present: list[str] = []
+    absent: list[str] = []
+    for name, need in sorted(needs.by_name.items()):
+        if need.keys is not None:
+            equalities.append((name, need.keys))
+        if need.range is not None:
+            ranges.append((name, need.range))
+        if need.prefixes is not None:
+            prefixes.append((name, need.prefixes))
+        if need.present:
+            present.append(name)
+        if need.absent:
+            absent.append(name)
     return Facts(
         names=everything,
-        uses_properties=any(plan.field_type(name) is FieldType.PROPERTY for name in everything),
-        equalities=tuple((name, need.keys) for name, need in by_name if need.keys is not None),
-        ranges=tuple((name, need.range) for name, need in by_name if need.range is not None),
-        prefixes=tuple((name, need.prefixes) for name, need in by_name if need.prefixes is not None),
-        present=frozenset(name for name, need in by_name if need.present),
-        absent=frozenset(name for name, need in by_name if need.absent),
+        uses_properties=not everything <= HEADERS.keys(),
+        equalities=tuple(equalities),
+        ranges=tuple(ranges),
+        prefixes=tuple(prefixes),
+        present=frozenset(present),
+        absent=frozenset(absent),
         never=needs.never,
         always=always,
     )
@@ -184,10 +274,12 @@ def _needs(test: plan.Test) -> _Needs:
 
 def _of_relation(test: plan.Relation) -> _Needs:
     """Both sides must be there, whether TRUE or FALSE is asked; a constant on the right says more."""
-    needs = _Needs({part.name: _Need(present=True) for part in plan.fields_of(test)})
-    if not test.holds or not isinstance(test.left, plan.Field) or not isinstance(test.right, plan.Constant):
+    if not isinstance(test.left, plan.Field) or not isinstance(test.right, plan.Constant):
+        return _Needs({part.name: _Need(present=True) for part in plan.fields_of(test)})
+    need = _Need(present=True)
+    needs = _Needs({test.left.name: need})
+    if not test.holds:
         return needs
-    need = needs.by_name[test.left.name]
     constant: Any = test.right.value
     if test.op == "=":
         need.keys = _keys(constant)
@@ -203,6 +295,8 @@ def _keys(constant: str | bool | int | float) -> frozenset[Key] | None:
     if isinstance(constant, str | bool):
         return frozenset({bucket_key(constant)})
     if isinstance(constant, int):  # an int or long equals it, or the double or float nearest to it
+        if -(2**24) <= constant <= 2**24:
+            return frozenset({int(constant)})
         return frozenset({int(constant), float(constant), to_float(constant)})
     if constant != constant:
         return frozenset()

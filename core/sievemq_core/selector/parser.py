@@ -34,10 +34,13 @@ from sievemq_core.selector.ast import (
     Unary,
 )
 from sievemq_core.selector.dialect import Dialect
-from sievemq_core.selector.lexer import Lexer, TokenKind
+from sievemq_core.selector.lexer import Lexer, Token, TokenKind
 from sievemq_core.selector.source import SelectorError, Span
 
 __all__ = ["parse"]
+
+_NAME, _WORD, _SYMBOL = TokenKind.NAME, TokenKind.WORD, TokenKind.SYMBOL
+_STRING, _NUMBER = TokenKind.STRING, TokenKind.NUMBER
 
 _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _SIGN = 10, 20, 30, 40, 50, 60, 70
 
@@ -109,7 +112,8 @@ class _Parser:
         left = self._operand(power)
         while True:
             token = self._token
-            binds = _POWER.get(token.text, 0) if token.kind in (TokenKind.WORD, TokenKind.SYMBOL) else 0
+            kind = token.kind
+            binds = _POWER.get(token.text, 0) if kind is _SYMBOL or kind is _WORD else 0
             if binds < power or binds == 0:
                 return left
             if binds in (_OR, _AND):
@@ -117,7 +121,7 @@ class _Parser:
             elif binds == _PREDICATE:
                 left = self._predicate(left)
                 follows = self._token
-                chained = follows.kind is not TokenKind.NAME and _POWER.get(follows.text) == _PREDICATE
+                chained = follows.kind is not _NAME and _POWER.get(follows.text) == _PREDICATE
                 if chained and follows.text != "NOT":
                     self._fail(
                         "comparisons cannot be chained",
@@ -132,36 +136,41 @@ class _Parser:
 
     def _operand(self, power: int) -> Node:
         token = self._token
-        match token.kind, token.text:
-            case TokenKind.NAME, _:
-                return self._name()
-            case ((TokenKind.STRING | TokenKind.NUMBER), _):
-                return self._literal()
-            case TokenKind.WORD, "TRUE" | "FALSE":
+        kind, text = token.kind, token.text
+        if kind is _NAME:
+            return self._name()
+        if kind is _STRING or kind is _NUMBER:
+            return self._literal()
+        if kind is _SYMBOL:
+            if text == "(":
+                return self._parenthesis(token)
+            if text in ("+", "-"):
+                return self._signed()
+        elif kind is _WORD:
+            if text in ("TRUE", "FALSE"):
                 self._advance()
-                return self._made(Literal(token.text == "TRUE", token.span))
-            case TokenKind.WORD, "NOT":
+                return self._made(Literal(text == "TRUE", token.span))
+            if text == "NOT":
                 if power > _NOT:
                     self._fail("NOT stands in front of a condition, not of a value", token.span, expected="a value")
                 self._advance()
                 operand = self._right_side(_NOT)
                 return self._made(Not(operand, (token.start, operand.span[1])), operand)
-            case TokenKind.SYMBOL, "+" | "-":
-                return self._signed()
-            case TokenKind.SYMBOL, "(":
-                self._advance()
-                self._nesting += 1
-                if self._nesting > MAX_SELECTOR_DEPTH:
-                    self._too_deep(token.span)
-                inner = self._expression(0)
-                self._nesting -= 1
-                if not self._is_symbol(")"):
-                    if self._token.kind is TokenKind.END:
-                        self._fail("this parenthesis is never closed", token.span, expected="')'")
-                    self._unexpected_after(inner, "')'")
-                self._advance()
-                return inner
         return self._missing_operand(power)
+
+    def _parenthesis(self, opener: Token) -> Node:
+        self._advance()
+        self._nesting += 1
+        if self._nesting > MAX_SELECTOR_DEPTH:
+            self._too_deep(opener.span)
+        inner = self._expression(0)
+        self._nesting -= 1
+        if not self._is_symbol(")"):
+            if self._token.kind is TokenKind.END:
+                self._fail("this parenthesis is never closed", opener.span, expected="')'")
+            self._unexpected_after(inner, "')'")
+        self._advance()
+        return inner
 
     def _right_side(self, power: int) -> Node:
         """An expression behind an operator. The limits on this and on parentheses bound the parser's own recursion."""
@@ -208,7 +217,7 @@ class _Parser:
     def _predicate(self, left: Node) -> Node:
         token = self._token
         self._advance()
-        if token.kind is TokenKind.SYMBOL:
+        if token.kind is _SYMBOL:
             right = self._right_side(_SUM)
             return self._made(Compare(token.text, left, right, (left.span[0], right.span[1])), left, right)
         if token.text == "IS":
@@ -361,7 +370,10 @@ class _Parser:
                 hint="a long list of alternatives is shorter with IN",
             )
         if below:
-            height = 1 + max(self._heights.get(id(child), 1) for child in below)
+            height = 1
+            for child in below:
+                height = max(height, self._heights.get(id(child), 1))
+            height += 1
             if height > MAX_SELECTOR_DEPTH:
                 self._too_deep(node.span)
             self._heights[id(node)] = height
@@ -376,10 +388,10 @@ class _Parser:
         self._token = self._lexer.next()
 
     def _is_symbol(self, text: str) -> bool:
-        return self._token.kind is TokenKind.SYMBOL and self._token.text == text
+        return self._token.kind is _SYMBOL and self._token.text == text
 
     def _is_word(self, text: str) -> bool:
-        return self._token.kind is TokenKind.WORD and self._token.text == text
+        return self._token.kind is _WORD and self._token.text == text
 
     def _fail(self, message: str, span: Span, *, expected: str | None = None, hint: str | None = None) -> NoReturn:
         raise self._error(message, span, expected=expected, hint=hint)

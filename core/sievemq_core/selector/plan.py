@@ -81,7 +81,7 @@ class Field:
     """A header field or property."""
 
     name: str
-    type: FieldType
+    type: FieldType = field(compare=False)  # the name says it; hashing a member of an Enum is slow
 
 
 @dataclass(slots=True, unsafe_hash=True)

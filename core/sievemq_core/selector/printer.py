@@ -6,6 +6,7 @@ canonical text and the same meaning.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isinf
 
 from sievemq_core.message.values import INT_MAX, INT_MIN, Float, Long
@@ -24,6 +25,7 @@ from sievemq_core.selector.ast import (
     Or,
     Unary,
 )
+from sievemq_core.selector.source import Span
 
 __all__ = ["canonical", "print_literal", "print_selector"]
 
@@ -33,16 +35,21 @@ _MIRRORED = {"=": "=", "<>": "<>", ">": "<", ">=": "<="}
 
 def print_selector(node: Node) -> str:
     """The tree as text: one blank between tokens, words in upper case, only the parentheses that are needed."""
-    return _Printer(canonical=False).text(node)[0]
+    return _Printer(canonical=False, holes={}).text(node)[0]
 
 
-def canonical(node: Node) -> str:
+def canonical(node: Node, holes: Mapping[Span, str] | None = None) -> str:
     """Text that is equal only for selectors of equal meaning (within one dialect).
+
+    Args:
+        node: the tree.
+        holes: what to print for the constants that stand there, as they are parameters of a shape (shape.py); for a
+            list what stands for its first one.
 
     Beyond spelling it evens out what cannot change the meaning: order and repetition of the terms of AND and OR and of
     the strings of IN, and on which side of a comparison a value stands.
     """
-    return _Printer(canonical=True).text(node)[0]
+    return _Printer(canonical=True, holes=holes or {}).text(node)[0]
 
 
 def print_literal(value: str | bool | int | float) -> str:
@@ -63,15 +70,18 @@ def print_literal(value: str | bool | int | float) -> str:
 
 
 class _Printer:
-    __slots__ = ("_canonical", "_terms")
+    __slots__ = ("_canonical", "_holes", "_terms")
 
-    def __init__(self, canonical: bool) -> None:
+    def __init__(self, canonical: bool, holes: Mapping[Span, str]) -> None:
         self._canonical = canonical
+        self._holes = holes
         self._terms: dict[str, set[tuple[str, int]]] = {}  # text of a chain -> its terms, so that chains can merge
 
     def text(self, node: Node) -> tuple[str, int]:
         """The text and how tightly it binds."""
         match node:
+            case Literal() if node.span in self._holes:
+                return self._holes[node.span], _ATOM
             case Literal():
                 # -2147483648 and -9223372036854775808 are literals; the sign binds like any sign
                 text = print_literal(node.value)
@@ -93,7 +103,9 @@ class _Printer:
                 return f"{operand} {_not(node)}BETWEEN {low} AND {high}", _PREDICATE
             case In():
                 items = [print_literal(item.value) for item in node.items]
-                if self._canonical:
+                if node.items[0].span in self._holes:
+                    items = [self._holes[node.items[0].span]]
+                elif self._canonical:
                     items = sorted(set(items))
                 return f"{self._wrapped(node.operand, _SUM)} {_not(node)}IN ({', '.join(items)})", _PREDICATE
             case Like():

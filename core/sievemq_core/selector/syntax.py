@@ -1,4 +1,5 @@
-"""Python syntax nodes in the few shapes that compiled selectors need. Each call makes a new node.
+"""Python syntax nodes in the few shapes that compiled selectors need. Nodes are
+never changed, so that one may stand in several places.
 
 Every node carries a position, which Python's compiler demands; setting it here is several times cheaper than walking
 the finished tree with ``ast.fix_missing_locations``.
@@ -16,6 +17,7 @@ __all__ = [
     "compare",
     "constant",
     "either",
+    "factory",
     "function",
     "if_else",
     "is_none",
@@ -28,44 +30,81 @@ __all__ = [
 ]
 
 _AT: Any = {"lineno": 2, "col_offset": 4}  # the one line below "def"
+
+
+# The nodes that are made most, with their position in the class: half the time of handing it to each. ``ast.unparse``
+# knows nodes by the name of their class.
+class Name(ast.Name):
+    lineno, col_offset = 2, 4
+
+
+class Constant(ast.Constant):
+    lineno, col_offset = 2, 4
+
+
+class NamedExpr(ast.NamedExpr):
+    lineno, col_offset = 2, 4
+
+
+class Compare(ast.Compare):
+    lineno, col_offset = 2, 4
+
+
+class Call(ast.Call):
+    lineno, col_offset = 2, 4
+
+
+class Attribute(ast.Attribute):
+    lineno, col_offset = 2, 4
+
+
+class BoolOp(ast.BoolOp):
+    lineno, col_offset = 2, 4
+
+
 _LOAD, _STORE = ast.Load(), ast.Store()
+#: Nodes that say nothing but a name of the generated code. There are few such names, and nobody changes a node.
+_LOADS: dict[str, ast.expr] = {}
 _AND, _OR, _NOT = ast.And(), ast.Or(), ast.Not()
 _IS, _IS_NOT = ast.Is(), ast.IsNot()
 
 
 def load(name: str) -> ast.expr:
     """``name``"""
-    return ast.Name(name, _LOAD, **_AT)
+    node = _LOADS.get(name)
+    if node is None:
+        node = _LOADS[name] = Name(name, _LOAD)
+    return node
 
 
 def constant(value: Any) -> ast.expr:
     """A value as it is: user text never becomes anything else."""
-    return ast.Constant(value, **_AT)
+    return Constant(value)
 
 
 def named(name: str, value: ast.expr) -> ast.expr:
     """``(name := value)``"""
-    return ast.NamedExpr(ast.Name(name, _STORE, **_AT), value, **_AT)
+    return NamedExpr(Name(name, _STORE), value)
 
 
 def assign(name: str, value: ast.expr) -> ast.stmt:
     """``name = value``"""
-    return ast.Assign([ast.Name(name, _STORE, **_AT)], value, **_AT)
+    return ast.Assign([Name(name, _STORE)], value, **_AT)
 
 
 def compare(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> ast.expr:
     """``left operator right``"""
-    return ast.Compare(left, [operator], [right], **_AT)
+    return Compare(left, [operator], [right])
 
 
 def call(target: ast.expr, *arguments: ast.expr) -> ast.expr:
     """``target(arguments)``"""
-    return ast.Call(target, list(arguments), [], **_AT)
+    return Call(target, list(arguments), [])
 
 
 def method(subject: ast.expr, name: str, *arguments: ast.expr) -> ast.expr:
     """``subject.name(arguments)``"""
-    return call(ast.Attribute(subject, name, _LOAD, **_AT), *arguments)
+    return call(Attribute(subject, name, _LOAD), *arguments)
 
 
 def item(subject: ast.expr, index: int) -> ast.expr:
@@ -75,12 +114,12 @@ def item(subject: ast.expr, index: int) -> ast.expr:
 
 def both(*parts: ast.expr) -> ast.expr:
     """``part and part …``"""
-    return ast.BoolOp(_AND, list(parts), **_AT)
+    return BoolOp(_AND, list(parts))
 
 
 def either(*parts: ast.expr) -> ast.expr:
     """``part or part …``"""
-    return ast.BoolOp(_OR, list(parts), **_AT)
+    return BoolOp(_OR, list(parts))
 
 
 def negated(part: ast.expr) -> ast.expr:
@@ -118,3 +157,10 @@ def function(name: str, parameters: list[str], body: list[ast.stmt], result: ast
     if "type_params" in definition._fields:  # Python 3.12
         definition.type_params = []  # type: ignore[attr-defined,unused-ignore]
     return ast.Module([definition], [])
+
+
+def factory(name: str, parameters: list[str], inner: ast.Module) -> ast.Module:
+    """A module with one function that makes the function of `inner`, which may use the parameters."""
+    definition = inner.body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    return function(name, parameters, [definition], load(definition.name))

@@ -10,21 +10,22 @@ Each field is fetched once per call: where it is first needed, or at the top if 
 from __future__ import annotations
 
 import ast
-import linecache
-import weakref
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from sievemq_core.message.values import Float, PropertyValue, letter_of
 from sievemq_core.selector import arithmetic, plan, syntax
 from sievemq_core.selector.like import LikePattern
 from sievemq_core.selector.names import HEADERS, FieldType, Headers
 
-__all__ = ["Matcher", "make_function", "make_source"]
+__all__ = ["Hole", "Matcher", "make_factory", "make_function", "make_source"]
 
 Matcher = Callable[[Mapping[str, PropertyValue], Headers], bool]
 """``function(properties, headers)``: True only if the selector is TRUE."""
+
+Hole: TypeAlias = tuple[str, str]
+"""A name and the operator of the plan with which a constant is compared with it; ``IN`` for a list."""
 
 _numbering = count(1)
 
@@ -40,37 +41,52 @@ _ARITHMETIC = {"+": arithmetic.add, "-": arithmetic.subtract, "*": arithmetic.mu
 
 
 def make_function(test: plan.Test) -> Matcher:
-    """Compile a plan.
+    """Compile a plan. Tracebacks and debuggers show the source of the function."""
+    code = _Code({})
+    return cast("Matcher", _executed(code.function(test), code, test, {})["selector"])
 
-    The function's source can be had from ``linecache`` (so tracebacks and debuggers show it) as long as it lives.
+
+def make_factory(test: plan.Test, holes: Mapping[Hole, str]) -> Callable[..., Matcher]:
+    """Compile a plan for all selectors of its shape (shape.py).
+
+    Args:
+        test: the plan of one of them.
+        holes: the comparisons whose constant is an argument, with its name ``p<n>``; n counts from 0.
+
+    Returns:
+        A function of the constants, in the order of their numbers, that makes the selector's function. All of these
+        share their code.
     """
-    code = _Code()
-    tree = code.function(test)
+    code = _Code(holes)
+    names = [f"p{number}" for number in range(len(set(holes.values())))]
+    tree = syntax.factory("shape", names, code.function(test))
+    return cast("Callable[..., Matcher]", _executed(tree, code, test, holes)["shape"])
+
+
+def _executed(tree: ast.Module, code: _Code, test: plan.Test, holes: Mapping[Hole, str]) -> dict[str, Any]:
     filename = f"sievemq-selector-{next(_numbering)}.py"
-    namespace: dict[str, Any] = {**code.names, "__name__": "sievemq_selector", "__loader__": _Source(test)}
+    namespace: dict[str, Any] = {**code.names, "__name__": "sievemq_selector", "__loader__": _Source(test, holes)}
     exec(compile(tree, filename, "exec"), namespace)  # noqa: S102  # built from nodes; user text is only ever a constant
-    function = namespace.pop("selector")
-    if linecache.lazycache(filename, namespace):
-        weakref.finalize(function, linecache.cache.pop, filename, None).atexit = False
-    return cast("Matcher", function)
+    return namespace
 
 
-def make_source(test: plan.Test) -> str:
+def make_source(test: plan.Test, holes: Mapping[Hole, str] | None = None) -> str:
     """The Python text that the compiled function corresponds to: its head, and one line that does everything."""
-    head, *body = ast.unparse(_Code().function(test)).splitlines()
+    head, *body = ast.unparse(_Code(holes or {}).function(test)).splitlines()
     return f"{head}\n    {'; '.join(line.strip() for line in body)}\n"
 
 
 class _Source:
     """What linecache asks for the source when somebody wants to see it; until then nothing is printed."""
 
-    __slots__ = ("_test",)
+    __slots__ = ("_holes", "_test")
 
-    def __init__(self, test: plan.Test) -> None:
+    def __init__(self, test: plan.Test, holes: Mapping[Hole, str]) -> None:
         self._test = test
+        self._holes = holes
 
     def get_source(self, _name: str) -> str:
-        return make_source(self._test)
+        return make_source(self._test, self._holes)
 
 
 # -- the code of a plan -------------------------------------------------------------------------------------------
@@ -79,10 +95,11 @@ class _Source:
 class _Code:
     """Collects what one function needs. ``names`` are its global names."""
 
-    __slots__ = ("_bound", "_fetched", "_hoisted", "_patterns", "_results", "_twice", "_variables", "names")
+    __slots__ = ("_bound", "_fetched", "_hoisted", "_holes", "_patterns", "_results", "_twice", "_variables", "names")
 
-    def __init__(self) -> None:
+    def __init__(self, holes: Mapping[Hole, str]) -> None:
         self.names: dict[str, object] = {}
+        self._holes = holes
         self._variables: dict[str, str] = {}  # field -> local variable
         self._patterns: dict[LikePattern, str] = {}  # pattern -> global name
         self._results = 0  # computed values stored so far
@@ -155,7 +172,8 @@ class _Code:
         if isinstance(constant, str | bool):
             return self._against_plain(op, left, constant, holds)
         number = cast("int | float", constant)
-        plain = syntax.constant(float(number) if isinstance(number, float) else int(number))
+        hole = self._hole(left, op)
+        plain = hole or syntax.constant(float(number) if isinstance(number, float) else int(number))
         direct = _is_direct(number, exact_only=kind is FieldType.NUMBER)
         operator = _OPERATORS[op]
         if kind is FieldType.NUMBER and direct:
@@ -163,7 +181,7 @@ class _Code:
             return comparison if holds else syntax.negated(comparison)
         if not direct:
             decide = arithmetic.is_true if holds else arithmetic.is_false
-            return self._indirect(op, left, number, decide)
+            return self._indirect(op, left, number, decide, hole)
         first, again = self._used_twice(left)
         if op == "=" and number not in (0, 1):  # no type test: only an equal number equals a number
             if holds:
@@ -184,16 +202,15 @@ class _Code:
             equal, unequal, kind = ast.Eq(), ast.NotEq(), "str"
         else:
             equal, unequal, kind = ast.Is(), ast.IsNot(), "bool"  # type: ignore[assignment]
+        other = self._hole(left, op) or syntax.constant(constant)
         if op == "=":
             if holds:
-                return syntax.compare(first, equal, syntax.constant(constant))
-            return syntax.both(syntax.is_none(first, False), syntax.compare(again, unequal, syntax.constant(constant)))
+                return syntax.compare(first, equal, other)
+            return syntax.both(syntax.is_none(first, False), syntax.compare(again, unequal, other))
         if holds:
-            return syntax.both(syntax.type_is(first, kind), syntax.compare(again, unequal, syntax.constant(constant)))
+            return syntax.both(syntax.type_is(first, kind), syntax.compare(again, unequal, other))
         unlike = syntax.negated(syntax.type_is(again, kind))
-        return syntax.both(
-            syntax.is_none(first, False), syntax.either(unlike, syntax.compare(again, equal, syntax.constant(constant)))
-        )
+        return syntax.both(syntax.is_none(first, False), syntax.either(unlike, syntax.compare(again, equal, other)))
 
     def _indirect(
         self,
@@ -201,18 +218,20 @@ class _Code:
         left: plan.Value,
         number: int | float,
         decide: Callable[[str, PropertyValue, PropertyValue], bool],
+        hole: ast.expr | None,
     ) -> ast.expr:
         """Python's comparison would not be Java's for every type of number: fast for those it is right for."""
         function = self._global(decide.__name__, decide)
+        whole = hole or self._number(number)
         if decide is arithmetic.is_true and isinstance(left, plan.Field) and isinstance(number, int):
             # an int against an int is exact; anything else goes the long way
             first, again = self._used_twice(left)
             return syntax.if_else(
                 syntax.type_is(first, "int"),
-                syntax.compare(again, _OPERATORS[op], syntax.constant(int(number))),
-                syntax.call(function, syntax.constant(op), again, self._number(number)),
+                syntax.compare(again, _OPERATORS[op], hole or syntax.constant(int(number))),
+                syntax.call(function, syntax.constant(op), again, whole),
             )
-        return syntax.call(function, syntax.constant(op), self._value(left), self._number(number))
+        return syntax.call(function, syntax.constant(op), self._value(left), whole)
 
     def _strict(self, test: plan.Relation) -> ast.expr:
         """D-16: equal, and of one JMS type."""
@@ -230,12 +249,9 @@ class _Code:
 
     def _one_of(self, test: plan.OneOf) -> ast.expr:
         first, again = self._used_twice(test.field)
-        values = syntax.constant(test.values)
-        if len(test.values) == 1:
-            inside: tuple[ast.cmpop, ast.cmpop] = ast.Eq(), ast.NotEq()
-            values = syntax.constant(next(iter(test.values)))
-        else:
-            inside = ast.In(), ast.NotIn()
+        single = len(test.values) == 1
+        inside: tuple[ast.cmpop, ast.cmpop] = (ast.Eq(), ast.NotEq()) if single else (ast.In(), ast.NotIn())
+        values = self._hole(test.field, "IN") or syntax.constant(next(iter(test.values)) if single else test.values)
         if test.holds and not test.negated:
             return syntax.compare(first, inside[0], values)
         if test.holds:
@@ -331,6 +347,11 @@ class _Code:
         if type(number) in (int, float):
             return syntax.constant(number)
         return self._global(f"{letter_of(number)}_{len(self.names)}", number)
+
+    def _hole(self, left: plan.Value, op: str) -> ast.expr | None:
+        """The argument that takes the place of the constant, if the shape has one there."""
+        name = self._holes.get((left.name, op)) if isinstance(left, plan.Field) else None
+        return None if name is None else syntax.load(name)
 
     def _is_number(self, subject: ast.expr) -> ast.expr:
         return syntax.compare(syntax.call(syntax.load("type"), subject), ast.In(), self._numbers())
