@@ -116,6 +116,12 @@ class Consumer:
         """True if a message could be delivered now."""
         return self.credit > 0 and self.port.writable
 
+    def go_on_behind(self, tag: int) -> None:
+        """Number deliveries from `tag` + 1 on: the client has a past with this consumer, on a connection that is gone,
+        and what it says of older tags means nothing any more. Before the first delivery."""
+        self.tag = self.base = self.handed = tag
+        self.queue.count_from(tag)
+
     # -- credit -------------------------------------------------------------------------------------------------
 
     def grant(self, n: int, now: int) -> None:
@@ -260,13 +266,14 @@ class Consumer:
         recall.left(self, now)
         self._left(now)
 
-    def abandon(self, now: int) -> None:
-        """The connection is lost: everything goes back, marked, since it may have been handed out (ACK-18). Only the
-        oldest message can run into the limit of attempts by this: the others are hardly what made the client fail."""
+    def abandon(self, now: int, handed: int | None = None) -> None:
+        """The connection is lost: everything goes back, marked, since it may have been handed out (ACK-18); unmarked
+        what is known not to have been, behind tag `handed` (D-32). Only the oldest message can run into the limit of
+        attempts by this: the others are hardly what made the client fail."""
         was_open = self.open
         if was_open:
             self.queue.remove_consumer(self)
-        self._give_back_all(self.tag, now, suspects=1)
+        self._give_back_all(self.tag if handed is None else handed, now, suspects=1)
         if was_open:
             if self.view.groups is not None:
                 self.view.groups.leave(self.queue, self, now)

@@ -154,15 +154,32 @@ class Namespace:
                 del self._routes[form]
         return True
 
-    def create_temporary(self, connection_id: str, topic: bool) -> Address:
+    def create_temporary(self, connection_id: str, topic: bool, again: str | None = None) -> Address:
         """Make a temporary destination of a connection (TMP-01, TMP-05).
 
+        Args:
+            connection_id: whose.
+            topic: a topic; otherwise a queue.
+            again: the address that it had before this broker forgot it; one of this connection.
+
         Raises:
-            RequestError: RESOURCE_ALLOCATION if there are too many destinations.
+            RequestError: RESOURCE_ALLOCATION if there are too many destinations; INVALID_DESTINATION if `again` is none
+                that could have been this connection's.
         """
-        self._temporaries += 1
         kind = Kind.TEMPORARY_TOPIC if topic else Kind.TEMPORARY_QUEUE
-        address = Address(kind, f"{connection_id}.{self._temporaries}")
+        if again is None:
+            self._temporaries += 1
+            address = Address(kind, f"{connection_id}.{self._temporaries}")
+        else:
+            address = parse_address(again)
+            owner, _, number = address.name.rpartition(".")
+            if address.kind is not kind or owner != connection_id or not number.isdecimal() or len(number) > 18:
+                raise RequestError(
+                    f"{again} was never a temporary {'topic' if topic else 'queue'} of this connection",
+                    ErrorCode.INVALID_DESTINATION,
+                    {"destination": again},
+                )
+            self._temporaries = max(self._temporaries, int(number))
         self.create(address)
         text = str(address)
         self._owners[text] = connection_id
@@ -201,6 +218,10 @@ class Namespace:
         for text in list(self._owned.get(connection_id, ())):
             self.delete(text, "deleted with the connection that made it")
         self._owned.pop(connection_id, None)
+
+    def temporaries_of(self, connection_id: str) -> int:
+        """How many temporary destinations a connection has."""
+        return len(self._owned.get(connection_id, ()))
 
     # -- client ids ---------------------------------------------------------------------------------------------
 

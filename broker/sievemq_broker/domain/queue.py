@@ -485,6 +485,53 @@ class Queue:
             return False
         return True
 
+    def unmark(self, entries: list[tuple[Entry, int]], now: int) -> None:
+        """Messages came back marked, and it turns out that nobody has seen them: those that still wait are as before
+        (D-32).
+
+        Args:
+            entries: each with its count as it came back; one that was delivered since then stays marked.
+            now: ms epoch.
+        """
+        back: list[Entry] = []
+        for entry, count in entries:
+            if entry.count != count or not self._take_out(entry):
+                continue
+            entry.count -= 1
+            self.redelivered -= 1
+            back.append(entry)
+        self.give_back(back, now)
+
+    def settle_returned(self, entries: list[tuple[Entry, int]]) -> None:
+        """Messages came back, and it turns out that they had been acknowledged: those that still wait are gone.
+
+        Args:
+            entries: each with its count as it came back.
+        """
+        for entry, count in entries:
+            if entry.count == count and self._take_out(entry):
+                self.acknowledged += 1
+                if self.observer is not None:
+                    self.observer.acknowledged(self, entry)
+                entry.state = GONE
+                del entry.envelope
+
+    def _take_out(self, entry: Entry) -> bool:
+        """Take a waiting or scheduled entry out of its place; False if it is in none."""
+        if entry.state == DELAYED:
+            del self.scheduled[entry.sequence]
+            self.bytes -= len(entry.envelope.packed)
+            self.namespace.broker.deadlines.void()
+        elif entry.state in (READY, STRAY):
+            self._unplace(entry)
+        else:
+            return False
+        return True
+
+    def count_from(self, tag: int) -> None:
+        """A consumer of this queue begins to count behind `tag`: those were not delivered by it."""
+        self._delivered_before -= tag
+
     # -- consumers ----------------------------------------------------------------------------------------------
 
     def open_consumer(
@@ -590,12 +637,7 @@ class Queue:
 
     def remove(self, entry: Entry) -> None:
         """Take one waiting or scheduled entry out for good."""
-        if entry.state == DELAYED:
-            del self.scheduled[entry.sequence]
-            self.bytes -= len(entry.envelope.packed)
-            self.namespace.broker.deadlines.void()
-        else:
-            self._drop_waiting(entry)
+        self._take_out(entry)
         self.removed += 1
         if self.observer is not None:
             self.observer.removed(self, entry)

@@ -144,13 +144,16 @@ class Server:
             lambda: queues_of(self.broker),
             self.services.flow,
         )
-        self.timers = self.turn.timers = Timers(
-            loop, self.clock, self.broker, self.links, self.turn.mark, self.memory.look
-        )
+        self.timers = self.turn.timers = Timers(loop, self.clock, self.broker, self.links, self.turn.mark, self._look)
         self._acceptor = await listen(self._sockets["wire"], self._link, self._tls, settings.handshake_seconds)
         self.timers.start()
         self.phase = Phase.READY
         self.started_at = time.time()
+
+    def _look(self) -> None:
+        """At each tick: is there memory left, and which lost connections have not come back in time?"""
+        self.memory.look()
+        self.services.lost.expire(self.broker, self.clock.now() - self.services.clock_offset)
 
     def _link(self) -> Link:
         return Link(self.links, self.turn, self.clock, self._connect, self._refuse)

@@ -43,6 +43,7 @@ Handler: TypeAlias = Callable[["BrokerConnection", CommandFields, int], None]
 
 _LAST_KIND = int(max(BodyKind))
 _MAX_CONSUMER_ID = 2**32 - 1  # as wide as the head of a DELIVER is
+_LAST_FIRST_TAG = 2**62  # leaves more than can ever be delivered
 
 # A few bytes of BROWSE ask for half a MiB: thousands of them in one read must not be answered from memory all at once.
 _UNREAD_PAGES = 64 * 1024 * 1024
@@ -94,7 +95,7 @@ def on_clock_seen(connection: BrokerConnection, command: CommandFields, now: int
 
 def on_open_session(connection: BrokerConnection, command: CommandFields, now: int) -> None:
     """Open a session (CON-02)."""
-    _, request, session_id, mode = command
+    _, request, session_id, mode, sent = command
     if session_id in connection.sessions:
         raise RequestError(f"session {session_id} is open already; ids are not reused", ErrorCode.ILLEGAL_STATE)
     connection.highest_session = max(connection.highest_session, session_id)
@@ -105,7 +106,13 @@ def on_open_session(connection: BrokerConnection, command: CommandFields, now: i
         raise RequestError(
             f"a connection may have {limit} sessions; close those that are done", ErrorCode.RESOURCE_ALLOCATION
         )
-    connection.sessions[session_id] = Session(session_id, SessionMode(mode), connection.staged)
+    session = connection.sessions[session_id] = Session(session_id, SessionMode(mode), connection.staged)
+    if connection.resumed:  # it may have had a life on the connection that was lost
+        known, session.settled = connection.before.pop(session_id, (0, 0))
+        session.sent = max(sent, known)
+        if session.sent:
+            session.unconfirmed = True
+            connection.unconfirmed.append(session)
     connection.answer(request)
 
 
@@ -125,7 +132,7 @@ def on_close_session(connection: BrokerConnection, command: CommandFields, now: 
 def on_open_consumer(connection: BrokerConnection, command: CommandFields, now: int) -> None:
     """Open a consumer: everything is verified before anything is made (SES-20, SES-34)."""
     (_, request, session_id, consumer_id, destination, selector, dialect, no_local, subscription, durable, shared,
-     credit) = command  # fmt: skip
+     credit, tag) = command  # fmt: skip
     if consumer_id > _MAX_CONSUMER_ID:
         raise RequestError(f"a consumer's id has 32 bits; {consumer_id} does not fit", ErrorCode.ILLEGAL_STATE)
     connection.highest_consumer = max(connection.highest_consumer, consumer_id)
@@ -139,6 +146,8 @@ def on_open_consumer(connection: BrokerConnection, command: CommandFields, now: 
         )
     if credit > MAX_CREDIT:
         raise RequestError(f"a consumer may have a credit of {MAX_CREDIT}, not {credit}", ErrorCode.RESOURCE_ALLOCATION)
+    if tag > _LAST_FIRST_TAG:
+        raise RequestError(f"tags cannot begin behind {tag}: they have 64 bits", ErrorCode.ILLEGAL_STATE)
     compiled = the_selector(connection, selector, dialect)
     if subscription is not None:
         check_identifier("a subscription's name", subscription)
@@ -158,6 +167,8 @@ def on_open_consumer(connection: BrokerConnection, command: CommandFields, now: 
         credit=0,
         now=now,
     )
+    if tag:
+        consumer.go_on_behind(tag)
     session.consumers[consumer_id] = connection.consumers[consumer_id] = consumer
     connection.owners[consumer_id] = session
     connection.answer(request)
@@ -246,15 +257,15 @@ def on_declare(connection: BrokerConnection, command: CommandFields, now: int) -
 
 def on_create_temporary(connection: BrokerConnection, command: CommandFields, now: int) -> None:
     """Make a temporary destination of this connection (TMP-01, TMP-05)."""
-    _, request, topic = command
+    _, request, topic, again = command
     limit = connection.settings.max_temporaries
     if connection.temporaries >= limit:
         raise RequestError(
             f"a connection may have {limit} temporary destinations; delete those that are done",
             ErrorCode.RESOURCE_ALLOCATION,
         )
-    address = connection.namespace.create_temporary(connection.id, topic)
-    connection.temporaries += 1
+    address = connection.namespace.create_temporary(connection.id, topic, again)
+    connection.temporaries = connection.namespace.temporaries_of(connection.id)
     connection.answer(request, str(address))
 
 
@@ -299,6 +310,8 @@ def on_send(connection: BrokerConnection, command: CommandFields, now: int) -> N
         connection.send_to_closed(session_id, sequence)
         return
     if sequence != session.sent + 1:
+        if connection.resumed and sequence <= session.sent:
+            return  # said on the lost connection or on its way to this one twice: it has been carried out
         raise ProtocolError(
             f"SEND {sequence} in session {session_id} where {session.sent + 1} is due", ErrorCode.UNEXPECTED_COMMAND
         )
@@ -352,6 +365,7 @@ def on_acknowledge_all(connection: BrokerConnection, command: CommandFields, now
     if session.transaction is not None:
         raise RequestError("a transacted session acknowledges by commit (TXN-13)", ErrorCode.ILLEGAL_STATE)
     session.acknowledge(handed_to(connection, session, handed), now)
+    session.settled = request
     connection.forget_settled(session)
     connection.answer(request)
 
@@ -393,6 +407,7 @@ def on_commit(connection: BrokerConnection, command: CommandFields, now: int) ->
             {**doom.details, "code": int(doom.code)},
         )
     session.acknowledge(seen, now)
+    session.settled = request
     connection.forget_settled(session)
     connection.answer(request)
 

@@ -6,6 +6,7 @@ rim <── data_to_send() ──────────── wire <── Out
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.session.checks import check_identifier, unknown
 from sievemq_broker.session.commands import HANDLERS, Handler
 from sievemq_broker.session.outbox import Outbox
+from sievemq_broker.session.resume import Memory, Refusal
 from sievemq_broker.session.services import Identity, Services
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.transaction import StagedBytes
@@ -48,20 +50,25 @@ class BrokerConnection:
         "_resume_due",
         "_turn",
         "agent",
+        "before",
         "broker",
         "client_id",
         "clock_lag",
         "clock_seen",
         "closing",
         "consumers",
+        "handed",
         "highest_consumer",
         "highest_session",
         "id",
         "identity",
+        "keep",
         "namespace",
         "outbox",
         "owners",
         "peer",
+        "refused_before",
+        "resumed",
         "retired",
         "services",
         "sessions",
@@ -88,6 +95,15 @@ class BrokerConnection:
         self.agent = ""
         self.identity = Identity()
         self.client_id: str | None = None
+        #: Milliseconds for which it is remembered once it is lost; 0 for not at all.
+        self.keep = 0
+        #: It takes the place of a lost one; what that one's sessions had done, by session, as long as they are not open
+        #: again, and which of its sends were refused.
+        self.resumed = False
+        self.before: dict[int, tuple[int, int]] = {}
+        self.refused_before: tuple[Refusal, ...] = ()
+        #: Consumer -> last tag that the application may have seen, where the client has said so from elsewhere.
+        self.handed: Mapping[int, int] = {}
         self.sessions: dict[int, Session] = {}
         #: Memory of all their transactions.
         self.staged = StagedBytes(self.settings.staged_bytes)
@@ -158,6 +174,13 @@ class BrokerConnection:
         self.closing = True
         self.end(now, None)
         self.outbox.disown()
+
+    def take_acknowledgements(self, done: Mapping[int, int], now: int) -> None:
+        """What the client has acknowledged and this connection did not live to hear (D-32)."""
+        for consumer_id, tag in done.items():
+            consumer = self.consumers.get(consumer_id)
+            if consumer is not None and self.owners[consumer_id].transaction is None:
+                consumer.acknowledge(min(tag, consumer.tag), now)
 
     def close(self, code: ErrorCode, text: str, now: int) -> None:
         """End the connection from this side, with a fatal ERROR as the last word. Idempotent."""
@@ -368,6 +391,10 @@ class BrokerConnection:
         """One send failed: earlier ones are confirmed first. In a transaction it dooms the commit (TXN-09)."""
         self.confirm(session, sequence - 1)
         session.confirmed = sequence
+        if self.keep and session.transaction is None:  # the client may have to hear it again
+            if session.refused is None:
+                session.refused = deque(maxlen=self.settings.window_messages)  # as many as can be unsettled there
+            session.refused.append((sequence, int(error.code), error.text))
         self.outbox.send(Command.SEND_FAILED, session.id, sequence, int(error.code), error.text)
         if session.transaction is not None:
             session.transaction.fail(error)
@@ -400,14 +427,19 @@ class BrokerConnection:
         self.outbox.shut()
         if not self.id:
             return
-        self.services.connections.pop(self.id, None)
+        services = self.services
+        services.connections.pop(self.id, None)
+        memory = Memory.of(self) if handed is None and self.keep else None
         for session in self.sessions.values():
             if handed is None:
-                self._guard("giving back messages", session.abandon, now)
+                self._guard("giving back messages", session.abandon, now, self.handed)
             else:
                 self._guard("giving back messages", session.close, handed, now)
                 self.confirm(session, session.sent)
-        self._guard("deleting temporary destinations", self.namespace.delete_temporaries, self.id)
+        if memory is not None:
+            services.lost.remember(memory, now - services.clock_offset + self.keep, self.broker)
+        else:
+            self._guard("deleting temporary destinations", self.namespace.delete_temporaries, self.id)
         if self.client_id is not None:
             self._guard("freeing the client id", self.namespace.free_client_id, self.client_id, self.id)
         for mapping in (self.sessions, self.consumers, self.owners, self.wants):
@@ -453,6 +485,8 @@ class BrokerConnection:
         for session in self.unconfirmed:
             if self.wire.state is State.OPEN:
                 self.confirm(session, session.sent)  # what was accepted is accepted
+        if not error.code.repairable:
+            self.keep = 0  # it would say the same again, or somebody wants it to be gone
         self.closing = True
         self.wire.fail(error)
         self.end(now, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sievemq_broker.session.checks import check_identifier
+from sievemq_broker.session.checks import check_identifier, pairs
 from sievemq_broker.session.services import AuthenticationError
 from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
 from sievemq_core.limits import MIN_HEARTBEAT_MS
@@ -12,10 +12,14 @@ from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 
 if TYPE_CHECKING:
     from sievemq_broker.session.connection import BrokerConnection
+    from sievemq_broker.session.resume import Memory
 
 __all__ = ["OLDEST_VERSION", "on_hello"]
 
 OLDEST_VERSION = 1
+
+_MAX_ID_CHARS = 64
+_ID_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
 def on_hello(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
@@ -24,7 +28,7 @@ def on_hello(connection: BrokerConnection, command: tuple[Any, ...], now: int) -
     Raises:
         ProtocolError: the connection is refused; the code says why.
     """
-    _, version, namespace, user, password, client_id, heartbeat, agent, resume, _options = command
+    _, version, namespace, user, password, client_id, heartbeat, agent, resume, options = command
     services, settings = connection.services, connection.settings
     if version < OLDEST_VERSION:
         raise ProtocolError(
@@ -36,9 +40,13 @@ def on_hello(connection: BrokerConnection, command: tuple[Any, ...], now: int) -
         if namespace:
             check_identifier("a namespace", namespace)
         connection.namespace = connection.broker.namespace(namespace or "default")
-        connection.id = services.connection_id()
         connection.agent = agent[:200]
-        resumed = resume is not None and take_place(connection, resume, now)
+        connection.keep = min(_number(options.get("keep")), settings.keep_ms)
+        memory = None
+        if resume is None:
+            connection.id = services.connection_id()
+        else:
+            memory = take_place(connection, resume, options, now)
         if client_id is not None:
             connection.claim_client_id(client_id)
     except AuthenticationError:
@@ -68,19 +76,72 @@ def on_hello(connection: BrokerConnection, command: tuple[Any, ...], now: int) -
             "durable": settings.durable,
             "dialect": settings.dialect,
             "clock_offset": services.clock_offset,
-            "resumed": resumed,
+            "resumed": False if memory is None else memory.as_feature(),
         },
     )
     connection.welcomed(now)
 
 
-def take_place(connection: BrokerConnection, resume: str, now: int) -> bool:
-    """End the half-dead connection that the client has lost, so that its client id and its messages are free at once.
+def take_place(connection: BrokerConnection, resume: str, options: dict[str, Any], now: int) -> Memory | None:
+    """Let a connection go on where another one was lost: with its id, and with what is remembered of it.
 
+    If the broker still believes that one alive, it is ended first, so that its client id and its messages are free.
     Only for the same user in the same namespace; anybody else's wish is passed over.
+
+    Args:
+        connection: the new one; it is given its id here.
+        resume: id of the lost one.
+        options: of HELLO; `handed` and `done` tell of its deliveries, `ids` the last session and consumer id it used.
+        now: ms since 1970.
+
+    Returns:
+        What was remembered; None if nothing was.
     """
-    lost = connection.services.connections.get(resume)
-    if lost is None or lost.identity != connection.identity or lost.namespace is not connection.namespace:
-        return False
-    lost.close(ErrorCode.HEARTBEAT_MISSED, "its client has come back on another connection", now)
-    return True
+    services = connection.services
+    user, namespace = connection.identity.user, connection.namespace
+    handed, done = _pairs(options.get("handed")), _pairs(options.get("done"))
+    lost = services.connections.get(resume)
+    if lost is not None and lost.identity.user == user and lost.namespace is namespace:
+        lost.take_acknowledgements(done, now)
+        lost.handed = handed
+        lost.keep = max(lost.keep, 1)
+        lost.close(ErrorCode.HEARTBEAT_MISSED, "its client has come back on another connection", now)
+    memory = services.lost.take(resume, user, namespace.name)
+    if memory is None and not _may_be_kept(connection, resume):
+        connection.id = services.connection_id()
+        return None
+    connection.id = resume
+    connection.resumed = True
+    # Commands for what it had there may still be on their way here: they are passed over.
+    ids = options.get("ids")
+    if type(ids) is tuple and len(ids) == 2:
+        connection.highest_session, connection.highest_consumer = map(_number, ids)
+    if memory is not None:
+        memory.settle(handed, done, now)
+        connection.before, connection.refused_before = memory.sessions, memory.refused
+        connection.temporaries = namespace.temporaries_of(resume)
+    return memory
+
+
+def _may_be_kept(connection: BrokerConnection, resume: str) -> bool:
+    """True if a connection that this broker does not remember may keep its id: it was given by another incarnation, so
+    nobody else can have it, and its messages and temporary destinations go by it."""
+    services = connection.services
+    return (
+        0 < len(resume) <= _MAX_ID_CHARS
+        and _ID_CHARS.issuperset(resume)
+        and not resume.startswith(services.settings.incarnation)
+        and resume not in services.connections
+        and resume not in services.lost
+    )
+
+
+def _number(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0
+
+
+def _pairs(flat: object) -> dict[int, int]:
+    """consumer -> tag, from what a HELLO says; nothing if that is no list of pairs."""
+    if type(flat) is not tuple or len(flat) % 2 or any(type(number) is not int for number in flat):
+        return {}
+    return pairs(flat)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sievemq_broker.session.resume import LostConnections
 from sievemq_broker.session.rights import Identity
 from sievemq_core.errors import ErrorCode, SieveError
 from sievemq_core.limits import (
@@ -51,6 +52,7 @@ class SessionSettings:
         staged_bytes: the open transactions of one connection may hold (packed envelopes).
         page_messages: most messages in one page of BROWSE, whatever the client asks for.
         outbox_high: waiting output above which the connection's consumers count as having no credit.
+        keep_ms: the longest that a lost connection is remembered, if its client wants it to be.
     """
 
     broker: str = "SieveMQ"
@@ -69,6 +71,7 @@ class SessionSettings:
     staged_bytes: int = 256 * 1024 * 1024
     page_messages: int = 1_000
     outbox_high: int = 1024 * 1024
+    keep_ms: int = 10 * 60 * 1000
 
 
 class Services(ABC):
@@ -82,6 +85,8 @@ class Services(ABC):
         self.settings = settings or SessionSettings()
         #: Open connections (past HELLO) by id. The session layer keeps it; rims and management read it.
         self.connections: dict[str, BrokerConnection] = {}
+        #: Those that were lost and may come back.
+        self.lost = LostConnections()
         #: Milliseconds by which a test moved the clock; part of every `now`. Change it with :meth:`move_clock`.
         self.clock_offset = 0
         #: When that was, on the machine's clock: milliseconds since 1970 without the offset.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from enum import IntEnum
 
@@ -29,7 +30,7 @@ class Session:
         staged: memory of the connection's transactions.
     """
 
-    __slots__ = ("confirmed", "consumers", "id", "mode", "sent", "transaction", "unconfirmed")
+    __slots__ = ("confirmed", "consumers", "id", "mode", "refused", "sent", "settled", "transaction", "unconfirmed")
 
     def __init__(self, session_id: int, mode: SessionMode, staged: StagedBytes) -> None:
         self.id = session_id
@@ -38,6 +39,10 @@ class Session:
         self.consumers: dict[int, Consumer] = {}
         #: Sequence of the last SEND that arrived; and of the last one that was settled by CONFIRM or SEND_FAILED.
         self.sent = self.confirmed = 0
+        #: For a client that loses the answers: the last COMMIT or ACKNOWLEDGE_ALL that was carried out, and the last
+        #: sends that were refused (sequence, code, text).
+        self.settled = 0
+        self.refused: deque[tuple[int, int, str]] | None = None
         #: True while it waits in its connection's list to be confirmed.
         self.unconfirmed = False
         self.transaction = Transaction(staged) if mode is SessionMode.TRANSACTED else None
@@ -70,11 +75,16 @@ class Session:
         if self.transaction is not None:
             self.transaction.clear()
 
-    def abandon(self, now: int) -> None:
-        """The connection is gone: all that was delivered goes back, marked, since it may have been seen (ACK-18)."""
+    def abandon(self, now: int, handed: Mapping[int, int]) -> None:
+        """The connection is gone: all that was delivered goes back, marked, since it may have been seen (ACK-18).
+
+        Args:
+            now: ms since 1970.
+            handed: consumer -> last tag that may have been seen, where that is known (D-32).
+        """
         self.halt()
-        for consumer in tuple(self.consumers.values()):
-            consumer.abandon(now)
+        for consumer_id, consumer in tuple(self.consumers.items()):
+            consumer.abandon(now, handed.get(consumer_id))
         self.consumers.clear()
         if self.transaction is not None:
             self.transaction.clear()

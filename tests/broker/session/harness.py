@@ -182,9 +182,9 @@ class Client:
 
     def hello(
         self, *, version: int = 1, namespace: str = "", user: str | None = None, password: str | None = None,
-        client_id: str | None = None, heartbeat: int = 0, resume: str | None = None,
+        client_id: str | None = None, heartbeat: int = 0, resume: str | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        self.say(Command.HELLO, version, namespace, user, password, client_id, heartbeat, "harness", resume, {})
+        self.say(Command.HELLO, version, namespace, user, password, client_id, heartbeat, "harness", resume, options)
 
     def ask(self, number: int, *fields: Any) -> Any:
         """A request that must be granted: its result."""

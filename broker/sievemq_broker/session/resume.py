@@ -1,0 +1,233 @@
+"""Connections that were lost and may come back: what the broker remembers of them, and for how long.
+
+A client that comes back names the connection it has lost. It is told, session by session, which of its sends had
+arrived and which commit had been carried out, so that it says again what was lost and nothing twice; and it tells what
+its application has not seen of what it had been delivered, so that this loses its mark again (D-32).
+
+What is remembered is plain data (:meth:`Memory.to_mapping`), so that a store can keep it over a restart:
+docs/decisions/0009 says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sievemq_broker.domain.entry import Entry
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.broker import Broker
+    from sievemq_broker.domain.consumer import Consumer
+    from sievemq_broker.domain.queue import Queue
+    from sievemq_broker.session.connection import BrokerConnection
+
+__all__ = ["MAX_LOST", "MAX_REFUSED", "MAX_RETURNED", "LostConnections", "Memory", "Refusal"]
+
+#: Connections remembered at a time; the one lost first is forgotten first. Some hundred bytes each.
+MAX_LOST: Final = 10_000
+#: Messages remembered for losing their mark again, over all connections. A reference each; those of the connection that
+#: was lost first are forgotten first, and stay marked.
+MAX_RETURNED: Final = 200_000
+#: Refused sends remembered of one connection: as many as a client may have unconfirmed in a session.
+MAX_REFUSED: Final = 10_000
+
+Refusal = tuple[int, int, int, str]
+"""Session, sequence, error code, text of a send that was refused."""
+
+
+class Returned(NamedTuple):
+    """What a consumer held when its connection was lost: its queue; the messages, each with its tag and its count after
+    it came back; and whether they were taken in a transaction."""
+
+    queue: Queue
+    held: list[tuple[int, Entry, int]]
+    transacted: bool
+
+
+class Memory:
+    """What is remembered of one lost connection.
+
+    Args:
+        connection: its id.
+        user: who it was; None for anonymous.
+        namespace: where it was.
+        sessions: session id -> sequence of the last SEND that arrived, request of the last COMMIT or ACKNOWLEDGE_ALL
+            that was carried out (0 for none).
+        refused: sends that were refused, as many as a client may not have heard of.
+        returned: consumer id -> what went back of it.
+
+    Attributes:
+        until: ms since 1970, without the offset of a test's clock: when it is forgotten.
+    """
+
+    __slots__ = ("connection", "namespace", "refused", "returned", "sessions", "until", "user")
+
+    def __init__(
+        self,
+        connection: str,
+        user: str | None,
+        namespace: str,
+        sessions: dict[int, tuple[int, int]],
+        refused: tuple[Refusal, ...] = (),
+        returned: dict[int, Returned] | None = None,
+    ) -> None:
+        self.connection = connection
+        self.user = user
+        self.namespace = namespace
+        self.sessions = sessions
+        self.refused = refused
+        self.returned = returned or {}
+        self.until = 0
+
+    @classmethod
+    def of(cls, connection: BrokerConnection) -> Memory:
+        """What there is to remember of a connection, before anything it holds goes back."""
+        sessions = dict(connection.before)
+        refused = list(connection.refused_before)
+        for session in connection.sessions.values():
+            sessions[session.id] = (session.sent, session.settled)
+            refused += [(session.id, *refusal) for refusal in session.refused or ()]
+        returned = {
+            consumer.id: Returned(consumer.queue, held, connection.owners[consumer.id].transaction is not None)
+            for consumer in connection.consumers.values()
+            if (held := _held_by(consumer))
+        }
+        return cls(
+            connection.id,
+            connection.identity.user,
+            connection.namespace.name,
+            sessions,
+            tuple(refused[-MAX_REFUSED:]),
+            returned,
+        )
+
+    # -- as plain data, for a store -------------------------------------------------------------------------------
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As plain data: what must survive a restart."""
+        return {
+            "connection": self.connection,
+            "user": self.user,
+            "namespace": self.namespace,
+            "sessions": [[number, *progress] for number, progress in self.sessions.items()],
+            "refused": [list(refusal) for refusal in self.refused],
+        }
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> Memory:
+        """The way back from :meth:`to_mapping`."""
+        return cls(
+            data["connection"],
+            data["user"],
+            data["namespace"],
+            {number: (sent, settled) for number, sent, settled in data["sessions"]},
+            tuple((session, sequence, code, text) for session, sequence, code, text in data["refused"]),
+        )
+
+    # -- for the client -------------------------------------------------------------------------------------------
+
+    def as_feature(self) -> dict[str, object]:
+        """What WELCOME says under `resumed`."""
+        return {
+            "sessions": tuple((number, *progress) for number, progress in self.sessions.items()),
+            "refused": self.refused,
+        }
+
+    def settle(self, handed: Mapping[int, int], done: Mapping[int, int], now: int) -> None:
+        """The client has come back and says what became of what it was delivered.
+
+        Args:
+            handed: consumer -> the last tag that the application may have seen; what lies behind loses its mark.
+            done: consumer -> up to this tag everything was acknowledged; the acknowledgement may have been lost.
+            now: ms since 1970.
+        """
+        for consumer_id, (queue, held, transacted) in self.returned.items():
+            seen, acknowledged = handed.get(consumer_id), 0 if transacted else done.get(consumer_id, 0)
+            queue.settle_returned([(entry, count) for tag, entry, count in held if tag <= acknowledged])
+            if seen is not None:
+                unseen = [(entry, count) for tag, entry, count in held if tag > max(seen, acknowledged)]
+                queue.unmark(unseen, now)
+        self.returned = {}
+
+
+def _held_by(consumer: Consumer) -> list[tuple[int, Entry, int]]:
+    tags = enumerate(consumer.window, consumer.base + 1)
+    return [(tag, entry, entry.count + 1) for tag, entry in tags if entry is not None]
+
+
+class LostConnections:
+    """All that are remembered."""
+
+    __slots__ = ("_by_id", "_returned")
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Memory] = {}  # in the order in which they were lost
+        self._returned = 0
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __contains__(self, connection_id: str) -> bool:
+        return connection_id in self._by_id
+
+    def remember(self, memory: Memory, until: int, broker: Broker) -> None:
+        """A connection was lost.
+
+        Args:
+            memory: of it.
+            until: when it may be forgotten; ms since 1970 without the offset of a test's clock.
+            broker: where the temporary destinations of those are that are forgotten for it.
+        """
+        memory.until = until
+        self._by_id[memory.connection] = memory
+        self._returned += _count(memory)
+        if self._returned > MAX_RETURNED:
+            for older in self._by_id.values():
+                self._returned -= _count(older)
+                older.returned = {}
+                if self._returned <= MAX_RETURNED:
+                    break
+        while len(self._by_id) > MAX_LOST:
+            self._forget(next(iter(self._by_id)), broker)
+
+    def restore(self, records: Iterable[Mapping[str, Any]], until: int, broker: Broker) -> None:
+        """Remember what a store has kept over a restart.
+
+        Args:
+            records: of :meth:`Memory.to_mapping`.
+            until: as of :meth:`remember`.
+            broker: the domain.
+        """
+        for record in records:
+            self.remember(Memory.from_mapping(record), until, broker)
+
+    def take(self, connection_id: str, user: str | None, namespace: str) -> Memory | None:
+        """Somebody comes back: what is remembered, which is no longer. None if nothing is, or only of another user or
+        in another namespace."""
+        memory = self._by_id.get(connection_id)
+        if memory is None or memory.user != user or memory.namespace != namespace:
+            return None
+        del self._by_id[connection_id]
+        self._returned -= _count(memory)
+        return memory
+
+    def expire(self, broker: Broker, real: int) -> None:
+        """Forget those whose time is over, and delete their temporary destinations (TMP-06).
+
+        Args:
+            broker: the domain.
+            real: ms since 1970 without the offset of a test's clock.
+        """
+        for connection_id in [i for i, memory in self._by_id.items() if memory.until <= real]:
+            self._forget(connection_id, broker)
+
+    def _forget(self, connection_id: str, broker: Broker) -> None:
+        memory = self._by_id.pop(connection_id)
+        self._returned -= _count(memory)
+        namespace = broker.namespaces.get(memory.namespace)
+        if namespace is not None:
+            namespace.delete_temporaries(connection_id)
+
+
+def _count(memory: Memory) -> int:
+    return sum(len(returned.held) for returned in memory.returned.values())
