@@ -47,6 +47,21 @@ class ValueIndex(Generic[E]):
             self._entries[value] = [filed, entry]  # type: ignore[list-item]  # no entry is a list
         return True
 
+    def add_all(self, filed: Iterable[tuple[Any, E]]) -> None:
+        """As :meth:`add`, of many entries whose values, none of them None, were read already."""
+        entries = self._entries
+        count = 0
+        for value, entry in filed:
+            count += 1
+            known = entries.get(value)
+            if known is None:
+                entries[value] = entry
+            elif type(known) is list:
+                known.append(entry)
+            else:
+                entries[value] = [known, entry]  # type: ignore[list-item]  # no entry is a list
+        self._count += count
+
     def count(self, values: Iterable[Any]) -> int:
         """How many are filed under these values, at most."""
         return sum(map(len, map(self._filed, values)))

@@ -171,7 +171,7 @@ class Envelope:
         packed: the same, packed; made from `fields` if not given.
     """
 
-    __slots__ = ("_fields", "_properties", "delivery_time", "expiration", "packed", "priority")
+    __slots__ = ("_correlation_id", "_fields", "_properties", "delivery_time", "expiration", "packed", "priority")
 
     def __init__(self, fields: EnvelopeFields, packed: bytes | None = None) -> None:
         self.packed: bytes = _packer.pack(fields) if packed is None else packed
@@ -203,9 +203,18 @@ class Envelope:
             properties = self._properties = unpack_properties(self.fields)
         return properties
 
+    @property
+    def correlation_id(self) -> str | bytes | None:
+        """The field of that name. Not decoded anew after :meth:`compact`: a deep queue is looked through for it."""
+        fields = self._fields
+        return self._correlation_id if fields is None else fields[CORRELATION_ID]
+
     def compact(self) -> None:
         """Drop what can be decoded again, so that a waiting message costs little more than its packed bytes."""
-        self._fields = self._properties = None
+        fields = self._fields
+        if fields is not None:
+            self._correlation_id: str | bytes | None = fields[CORRELATION_ID]
+            self._fields = self._properties = None
 
     def __len__(self) -> int:
         return len(self.packed)

@@ -36,7 +36,7 @@ def message(name: str = "m", *, priority: int = 4, expires: int = 0, at: int = 0
 
 def name_of(packed: bytes) -> str:
     """The name of a packed message."""
-    envelope = Envelope((None, 0, 4, 1, 0, 0), packed)
+    envelope = Envelope((None, 0, 4, 1, 0, 0, None), packed)
     envelope.compact()
     return str(envelope.fields[MESSAGE_ID])
 

@@ -177,6 +177,25 @@ class TestIndexedHeaders:
             assert world.got(consumer) == [name]
             assert consumer.view.evaluations == 1
 
+    def test_correlation_ids_are_read_without_decoding_and_without_losing_any(self) -> None:
+        """The quick way through a backlog: ids as text, as bytes, none; what comes and returns meanwhile."""
+        world = World()
+        holder = world.consumer("queue:q", credit=1)
+        world.send("queue:q", message("held", correlation_id="twice"))
+        self.fill(world, 0, 20_000)
+        world.send("queue:q", message("raw", correlation_id=b"twice"), message("none"))
+        queue = world.namespace.queue("queue:q")
+        first = world.consumer("queue:q", "JMSCorrelationID = 'c19999' OR JMSCorrelationID = 'twice'")
+        assert world.got(first) == []
+        self.fill(world, 20_000, 5)
+        world.send("queue:q", message("later", correlation_id="twice"))
+        holder.close(0, world.now)  # comes back in the middle of the scan, to the front
+        world.work(100)
+        assert world.got(first) == ["held", "m19999", "later"]
+        assert queue.lookups["JMSCorrelationID"].scanning == -1
+        assert world.got(world.consumer("queue:q", "JMSCorrelationID = 'c20004'")) == ["m20004"]
+        assert first.view.evaluations <= 4
+
     def test_one_that_comes_while_it_is_built_uses_it_when_it_is_ready(self) -> None:
         world = World()
         self.fill(world)
