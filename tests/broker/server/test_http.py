@@ -1,4 +1,4 @@
-"""The management port: health, metrics, API, console."""
+"""The management port: health, metrics, API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 import http.client
 import json
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -14,7 +13,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.server.http.console import REFRESH_SECONDS
 from sievemq_broker.server.server import Phase
 from sievemq_core.wire.commands import Command
 
@@ -221,86 +219,12 @@ def test_labels_are_of_low_cardinality(broker: EmbeddedBroker, client: WireClien
     assert client.welcome[4] not in text
 
 
-# -- console ----------------------------------------------------------------------------------------------------------
-
-
-class Page(HTMLParser):
-    """Checks that tags nest; collects text and tags."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in ("meta", "link"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-
-def test_console_lists_queues_topics_and_consumers(broker: EmbeddedBroker, client: WireClient) -> None:
-    client.send("queue:orders").send("topic:prices").confirmed()
-    client.open_consumer("topic:prices", credit=1, selector="price > 10")
-    page = Page(get(broker, f"/?namespace={client.namespace}").text)  # type: ignore[attr-defined]
-    for word in ("queue:orders", "topic:prices", "price > 10", client.welcome[4]):
-        assert word in page.words
-
-
-HOSTILE = '<script>alert("x")</script>&\''
-
-
-def test_console_escapes_everything(broker: EmbeddedBroker) -> None:
-    with WireClient(broker.port, namespace=HOSTILE, hello=False) as client:
-        client.say(Command.HELLO, 1, HOSTILE, HOSTILE, None, HOSTILE, 0, HOSTILE, None, {})
-        client.until(Command.WELCOME)
-        selector = "region = '<script>alert(1)</script>'"
-        client.open_session().send(f"queue:{HOSTILE}").confirmed()
-        client.open_consumer(f"queue:{HOSTILE}", credit=1, selector=selector)
-        for path in ("/", f"/?namespace={quote(HOSTILE)}", f"/?namespace={quote(HOSTILE)}&refresh={quote(HOSTILE)}"):
-            answer = get(broker, path)
-            page = Page(answer.text)
-            assert "script" not in [tag for tag, _ in page.tags]
-            assert HOSTILE in page.words or f"queue:{HOSTILE}" in page.words
-
-
-def test_console_loads_nothing_from_elsewhere_and_allows_nothing(broker: EmbeddedBroker) -> None:
-    answer = get(broker, "/")
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    for tag, attributes in Page(answer.text).tags:
-        for name in ("src", "href"):
-            assert (attributes.get(name) or "/").startswith("/"), (tag, attributes)
-    style = get(broker, "/console.css")
-    assert style.headers["content-type"].startswith("text/css")
-    assert "prefers-color-scheme: dark" in style.text
-    assert "url(" not in style.text
-
-
-@pytest.mark.parametrize(
-    ("query", "seconds"),
-    [("", str(REFRESH_SECONDS)), ("?refresh=30", "30"), ("?refresh=0", None), ("?refresh=99999", "3600")],
-)
-def test_console_reloads_itself(broker: EmbeddedBroker, query: str, seconds: str | None) -> None:
-    tags = Page(get(broker, f"/{query}").text).tags
-    found = [attributes["content"] for _, attributes in tags if attributes.get("http-equiv") == "refresh"]
-    assert found == ([seconds] if seconds else [])
-
-
 # -- who may look -----------------------------------------------------------------------------------------------------
 
 
 def test_with_users_only_they_see_the_console_and_probes_stay_open() -> None:
     with EmbeddedBroker(http=True, users={"anna": "rosebud"}) as broker:
-        for path in ("/", "/api/broker", "/console.css", "/nope"):
+        for path in ("/", "/api/broker", "/console/main.js", "/nope"):
             answer = get(broker, path)
             assert answer.status == 401
             assert answer.headers["www-authenticate"].startswith("Basic")

@@ -61,4 +61,4 @@ def test_metrics(names: set[str]) -> None:
 def test_paths() -> None:
     with EmbeddedBroker() as broker:
         routes = {getattr(route, "path", "") for route in make_app(broker.server).routes}
-    assert {name for name in first_cells(section("HTTP")) if name.startswith("/")} == routes - {"/console.css"}
+    assert {name for name in first_cells(section("HTTP")) if name.startswith("/")} == routes - {"/console/{name:path}"}

@@ -10,12 +10,12 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sievemq_broker.server.http import overview
 from sievemq_broker.server.http.access import Access
-from sievemq_broker.server.http.console import STYLE, console_page
+from sievemq_broker.server.http.console import console_routes
 from sievemq_broker.server.http.health import liveness, readiness
 
 if TYPE_CHECKING:
@@ -46,12 +46,6 @@ def make_app(server: Server) -> Starlette:
 
         return Response(exposition(server), media_type=CONTENT_TYPE)
 
-    async def index(request: Request) -> Response:
-        return HTMLResponse(console_page(server, request.query_params))
-
-    async def style(_: Request) -> Response:
-        return Response(STYLE, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
-
     async def api_broker(_: Request) -> Response:
         return JSONResponse(overview.broker(server))
 
@@ -73,8 +67,7 @@ def make_app(server: Server) -> Starlette:
             Route("/readyz", readyz),
             Route("/healthz", readyz),
             Route("/metrics", metrics),
-            Route("/", index),
-            Route("/console.css", style),
+            *console_routes(),
             Route("/api/broker", api_broker),
             Route("/api/namespaces", api_namespaces),
             Route("/api/destinations", api_destinations),

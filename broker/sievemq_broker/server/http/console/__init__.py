@@ -1,0 +1,87 @@
+"""The web console: one page and its modules, sent as they are; what they show they read from the management API.
+
+There is no build step: ``index.html`` loads ``main.js``, which names the others. Nothing is fetched from anywhere else,
+nothing in it parses HTML, and its Content-Security-Policy would not let it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Route
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+__all__ = ["CONTENT_SECURITY_POLICY", "console_routes"]
+
+#: Scripts and styles come from files only, never from the page's text; and no script may turn text into elements
+#: (trusted types), so that what messages, names and selectors say stays text.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'none'; "
+    "frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+
+_KINDS = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+
+class _File(NamedTuple):
+    content: bytes
+    kind: str
+    tag: str
+
+
+def console_routes() -> list[Route]:
+    """The routes of the console: `/` and what the page there loads from `/console/`."""
+    return [Route("/", _page), Route("/console/{name:path}", _part)]
+
+
+async def _page(request: Request) -> Response:
+    return _answer(request, _files()["index.html"])
+
+
+async def _part(request: Request) -> Response:
+    found = _files().get(request.path_params["name"])  # a table of names: no path leads out of it
+    if found is None:
+        raise HTTPException(404)
+    return _answer(request, found)
+
+
+def _answer(request: Request, file: _File) -> Response:
+    """The file, or 304 where the browser has it: it asks each time, so that a new version shows at once."""
+    headers = {
+        "ETag": file.tag,
+        "Cache-Control": "no-cache",
+        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    }
+    if file.tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, headers=headers, media_type=file.kind)
+
+
+@cache
+def _files() -> dict[str, _File]:
+    """Every file by its name below the package; read once, at the first request."""
+    found: dict[str, _File] = {}
+
+    def visit(folder: Traversable, prefix: str) -> None:
+        for item in folder.iterdir():
+            if item.is_dir():
+                visit(item, f"{prefix}{item.name}/")
+            elif (kind := _KINDS.get(item.name.rpartition(".")[2])) is not None:
+                content = item.read_bytes()
+                found[prefix + item.name] = _File(content, kind, f'"{sha256(content).hexdigest()[:20]}"')
+
+    visit(files(__package__), "")
+    return found

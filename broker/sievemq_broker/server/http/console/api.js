@@ -1,0 +1,78 @@
+// Requests to the management API, the same that `curl` and the command line use: nothing here is known to the console alone.
+
+const BASE = "/api/v1";
+
+/** The broker answered, and refused. */
+export class Refused extends Error {
+  /**
+   * @param {number} status HTTP status.
+   * @param {string} code the broker's error code, such as INVALID_SELECTOR.
+   * @param {string} text for people.
+   * @param {object} details such as position and length of a mistake.
+   */
+  constructor(status, code, text, details) {
+    super(text);
+    this.status = status;
+    this.code = code;
+    this.details = details ?? {};
+  }
+}
+
+/** Nobody answered. */
+export class Unreachable extends Error {
+  constructor() {
+    super("The broker does not answer.");
+  }
+}
+
+let token = null;
+
+/** The token that changing requests carry, given at sign-in. */
+export function setToken(value) {
+  token = value;
+}
+
+/** A path of the API; its parts may hold any character. */
+export const path = (...parts) => parts.map((part) => `/${encodeURIComponent(part)}`).join("");
+
+/** The path of a destination. */
+export const destination = (namespace, address, ...parts) =>
+  path("namespaces", namespace, "destinations", address, ...parts);
+
+export const get = (to, query, signal) => call("GET", to, { query, signal });
+export const post = (to, body = {}, signal = undefined) => call("POST", to, { body, signal });
+export const put = (to, body = {}) => call("PUT", to, { body });
+export const remove = (to, query) => call("DELETE", to, { query });
+
+async function call(method, to, { query = {}, body, signal }) {
+  const pairs = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  const search = pairs.length ? `?${new URLSearchParams(pairs)}` : "";
+  const headers = { Accept: "application/json" };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (method !== "GET" && token) headers["X-CSRF-Token"] = token;
+  let response;
+  let answer = null;
+  try {
+    response = await fetch(`${BASE}${to}${search}`, {
+      method,
+      headers,
+      signal,
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    if (response.status !== 204) answer = await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw response?.ok === false
+      ? new Refused(response.status, "ERROR", `The broker answered ${response.status}.`, {})
+      : new Unreachable();
+  }
+  if (response.ok) return answer;
+  const refusal = new Refused(
+    response.status,
+    answer?.error ?? "ERROR",
+    answer?.text ?? `The broker answered ${response.status}.`,
+    answer?.details,
+  );
+  if (response.status === 401) dispatchEvent(new CustomEvent("signed-out"));
+  throw refusal;
+}

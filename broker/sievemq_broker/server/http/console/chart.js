@@ -1,0 +1,170 @@
+// A chart over time, drawn in SVG: lines, a scale, the time below, and the values under the pointer or the arrow keys.
+
+import { h, put, say, svg } from "./dom.js";
+import { clock } from "./format.js";
+
+const HEIGHT = 200;
+const LEFT = 52;
+const RIGHT = 12;
+const TOP = 12;
+const BOTTOM = 26;
+
+export class Chart {
+  /**
+   * @param {object} given
+   * @param {string} given.title heading.
+   * @param {{name: string, key: string}[]} given.lines what is drawn: name in the legend, key in the samples.
+   * @param {(value: number) => string} given.format of a value.
+   */
+  constructor({ title, lines, format }) {
+    this.title = title;
+    this.lines = lines;
+    this.format = format;
+    this.samples = [];
+    this.at = null;
+    this.canvas = svg("svg", { class: "chart", role: "img", tabindex: "0", height: HEIGHT });
+    this.values = lines.map(() => h("b"));
+    this.moment = h("span", { class: "dim moment" });
+    this.node = h(
+      "figure",
+      { class: "card figure" },
+      h(
+        "figcaption",
+        h("h3", title),
+        this.moment,
+        h(
+          "ul",
+          { class: "legend" },
+          lines.map((line, i) => h("li", { class: `series${i}` }, h("i"), line.name, " ", this.values[i])),
+        ),
+      ),
+      this.canvas,
+    );
+    this.canvas.addEventListener("pointermove", (event) => this.#point(event.offsetX));
+    this.canvas.addEventListener("pointerleave", () => this.#choose(null));
+    this.canvas.addEventListener("blur", () => this.#choose(null));
+    this.canvas.addEventListener("keydown", (event) => this.#key(event));
+    new ResizeObserver(() => this.#draw()).observe(this.canvas);
+  }
+
+  /** @param {{time: number}[]} samples oldest first; `time` is ms since 1970. */
+  update(samples) {
+    this.samples = samples;
+    if (this.at !== null && this.at >= samples.length) this.at = null;
+    this.#draw();
+  }
+
+  #point(x) {
+    const width = this.canvas.clientWidth - LEFT - RIGHT;
+    const share = Math.min(1, Math.max(0, (x - LEFT) / width));
+    const wanted = this.#from + share * (this.#until - this.#from);
+    let nearest = null;
+    this.samples.forEach((sample, i) => {
+      if (nearest === null || Math.abs(sample.time - wanted) < Math.abs(this.samples[nearest].time - wanted))
+        nearest = i;
+    });
+    this.#choose(nearest);
+  }
+
+  #key(event) {
+    const last = this.samples.length - 1;
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (step === undefined || last < 0) return;
+    event.preventDefault();
+    this.#choose(Math.min(last, Math.max(0, (this.at ?? last) + step)));
+  }
+
+  #choose(at) {
+    this.at = at;
+    this.#draw();
+  }
+
+  get #from() {
+    return this.samples[0]?.time ?? 0;
+  }
+
+  get #until() {
+    return this.samples.at(-1)?.time ?? 1;
+  }
+
+  #draw() {
+    const width = this.canvas.clientWidth;
+    const shown = this.samples[this.at ?? this.samples.length - 1];
+    this.values.forEach((node, i) => say(node, shown ? this.format(shown[this.lines[i].key] ?? 0) : "–"));
+    say(this.moment, this.at === null || !shown ? "" : clock(shown.time));
+    const words = this.lines.map((line, i) => `${line.name} ${this.values[i].textContent}`).join(", ");
+    this.canvas.setAttribute("aria-label", `${this.title}: ${words}`);
+    if (!width) return;
+    this.canvas.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    const top = ceiling(
+      Math.max(0, ...this.samples.flatMap((sample) => this.lines.map(({ key }) => sample[key] ?? 0))),
+    );
+    const span = Math.max(this.#until - this.#from, 1);
+    const x = (time) => LEFT + ((time - this.#from) / span) * (width - LEFT - RIGHT);
+    const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM);
+    put(
+      this.canvas,
+      this.#scale(top, y, width),
+      this.#times(x, width),
+      this.#curves(x, y),
+      shown && this.at !== null && this.#cross(shown, x, y),
+    );
+  }
+
+  #scale(top, y, width) {
+    return [0, 0.5, 1].map((share) =>
+      svg(
+        "g",
+        { class: "scale" },
+        svg("line", { x1: LEFT, x2: width - RIGHT, y1: y(share * top), y2: y(share * top) }),
+        svg("text", { x: LEFT - 8, y: y(share * top) + 4, "text-anchor": "end" }, this.format(share * top)),
+      ),
+    );
+  }
+
+  #times(x, width) {
+    if (this.samples.length < 2) {
+      return svg(
+        "text",
+        { class: "waiting", x: (LEFT + width) / 2, y: HEIGHT / 2, "text-anchor": "middle" },
+        "Collecting samples…",
+      );
+    }
+    const shares = width < 420 ? [0, 1] : [0, 0.5, 1];
+    const anchors = { 0: "start", 0.5: "middle", 1: "end" };
+    return shares.map((share) => {
+      const time = this.#from + share * (this.#until - this.#from);
+      return svg("text", { class: "time", x: x(time), y: HEIGHT - 6, "text-anchor": anchors[share] }, clock(time));
+    });
+  }
+
+  #curves(x, y) {
+    if (this.samples.length < 2) return null;
+    return this.lines.map(({ key }, i) => {
+      const points = this.samples.map((sample) => `${x(sample.time).toFixed(1)},${y(sample[key] ?? 0).toFixed(1)}`);
+      const area = `${x(this.#from)},${y(0)} ${points.join(" ")} ${x(this.#until)},${y(0)}`;
+      return svg(
+        "g",
+        { class: `series${i}` },
+        svg("polygon", { class: "area", points: area }),
+        svg("polyline", { class: "line", points: points.join(" ") }),
+      );
+    });
+  }
+
+  #cross(shown, x, y) {
+    return [
+      svg("line", { class: "cross", x1: x(shown.time), x2: x(shown.time), y1: TOP, y2: HEIGHT - BOTTOM }),
+      this.lines.map(({ key }, i) =>
+        svg("circle", { class: `series${i}`, cx: x(shown.time), cy: y(shown[key] ?? 0), r: 3.5 }),
+      ),
+    ];
+  }
+}
+
+// The next of 1, 2, 5, 10, 20, 50 …, at least 2 so that the middle of a scale of counts is a whole number.
+function ceiling(value) {
+  if (value <= 2) return 2;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 4, 5, 10].map((n) => n * power).find((n) => n >= value);
+}

@@ -1,0 +1,101 @@
+// What the broker tells by itself: totals each second, and what happened. Kept here across views, so that a chart of
+// the overview goes on where it was left.
+
+const KEEP = 300; // seconds of totals
+const SILENCE = 5_000; // ms without a tick after which the broker counts as gone
+const PATIENCE = [500, 1_000, 2_000, 5_000]; // ms before the next try to reach it again
+
+import { count } from "./format.js";
+
+export const samples = []; // totals, oldest first
+export const happenings = []; // newest first
+export const state = { connected: null, retryAt: 0 };
+
+// What happens, in words.
+const WORDS = {
+  "connection.opened": (about) => `${about.client_id ?? about.peer} connected`,
+  "connection.closed": (about) => `${about.client_id ?? about.peer} is gone`,
+  "destination.created": (about) => `${about.address} was made`,
+  "destination.deleted": (about) => `${about.address} was deleted`,
+  "destination.paused": (about) => `${about.address} was paused`,
+  "destination.resumed": (about) => `${about.address} goes on`,
+  "consumer.opened": (about) => `A consumer came to ${about.address}`,
+  "consumer.closed": (about) => `A consumer left ${about.address}`,
+  dead_lettered: (about) => `${count(about.messages, "message")} of ${about.address} could not be handled`,
+  "flow.blocked": (about) => `Producers are held back: ${about.reason}`,
+  "flow.unblocked": () => "Producers go on",
+  missed: (about) => `${count(about.events, "event")} more than could be told`,
+};
+
+const listeners = new Set();
+let source = null;
+let tries = 0;
+let watch = 0;
+let retry = 0;
+
+/**
+ * Calls a listener with ("tick", totals), ("event", {kind, …}), ("lost"), ("back").
+ * @returns {() => void} ends it.
+ */
+export function listen(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+/** Begins to listen to the broker, and never gives up. */
+export function connect() {
+  clearTimeout(retry);
+  source?.close();
+  source = new EventSource("/api/v1/events");
+  source.addEventListener("tick", (event) => ticked(JSON.parse(event.data)));
+  for (const kind of Object.keys(WORDS))
+    source.addEventListener(kind, (event) => happened(kind, JSON.parse(event.data)));
+  source.addEventListener("error", () => lost());
+  expect();
+}
+
+/** Ends it: nobody is signed in. */
+export function disconnect() {
+  clearTimeout(watch);
+  clearTimeout(retry);
+  source?.close();
+  source = null;
+}
+
+function ticked(totals) {
+  samples.push(totals);
+  if (samples.length > KEEP) samples.splice(0, samples.length - KEEP);
+  expect();
+  const back = state.connected === false;
+  state.connected = true;
+  tries = 0;
+  if (back) tell("back");
+  tell("tick", totals);
+}
+
+function happened(kind, data) {
+  happenings.unshift({ kind, time: Date.now(), text: WORDS[kind](data) });
+  happenings.splice(50);
+  tell("event", happenings[0]);
+}
+
+function expect() {
+  clearTimeout(watch);
+  watch = setTimeout(lost, SILENCE);
+}
+
+function lost() {
+  clearTimeout(watch);
+  source?.close();
+  const wait = PATIENCE[Math.min(tries, PATIENCE.length - 1)];
+  tries += 1;
+  state.connected = false;
+  state.retryAt = Date.now() + wait;
+  clearTimeout(retry);
+  retry = setTimeout(connect, wait);
+  tell("lost");
+}
+
+function tell(what, data) {
+  for (const listener of listeners) listener(what, data);
+}

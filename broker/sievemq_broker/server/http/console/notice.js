@@ -1,0 +1,27 @@
+// Short words about what was done or failed; read out by screen readers, gone after a while.
+
+import { h } from "./dom.js";
+
+const STAYS = 6_000;
+
+const place = h("div", { class: "notices", role: "status", "aria-live": "polite" });
+document.body.append(place);
+
+/** @param {string} text @param {"good" | "bad"} [kind] */
+export function notice(text, kind = "good") {
+  const node = h(
+    "div",
+    { class: `notice ${kind}` },
+    h("span", text),
+    h("button", { type: "button", class: "plain", "aria-label": "Dismiss", click: () => node.remove() }, "×"),
+  );
+  // A modal dialog hides what is outside of it.
+  (document.querySelector("dialog[open]") ?? document.body).append(place);
+  place.append(node);
+  setTimeout(() => node.remove(), kind === "bad" ? 2 * STAYS : STAYS);
+}
+
+/** What failed, in the broker's words. */
+export function failure(error) {
+  if (error.name !== "AbortError") notice(error.message.split("\n")[0], "bad");
+}

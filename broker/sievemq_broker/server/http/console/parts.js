@@ -1,0 +1,99 @@
+// Pieces that several views are made of.
+
+import { h } from "./dom.js";
+import { link } from "./address.js";
+
+/** The head of a view: what it shows, and what can be done there. */
+export function head(title, { lead = null, badges = [], actions = [] } = {}) {
+  return h(
+    "div",
+    { class: "head" },
+    h("div", lead && h("p", { class: "lead" }, lead), h("h1", title, " ", badges)),
+    h("div", { class: "buttons" }, actions),
+  );
+}
+
+export const badge = (text, kind = "") => h("span", { class: `badge ${kind}` }, text);
+
+export const button = (text, click, kind = "") => h("button", { type: "button", class: kind || null, click }, text);
+
+/** A link that looks like a button. */
+export const linkButton = (text, href, kind = "") => h("a", { class: `button ${kind}`, href }, text);
+
+/** A part of a view with a heading. */
+export function section(title, ...content) {
+  return h("section", h("div", { class: "section-head" }, h("h2", title)), content);
+}
+
+/** Names and values. */
+export function facts(pairs) {
+  return h(
+    "dl",
+    { class: "facts" },
+    pairs.filter(Boolean).map(([name, value]) => h("div", h("dt", name), h("dd", value))),
+  );
+}
+
+/** A field of a form with its label. */
+export function field(label, control, hint = null) {
+  const id = (control.id ||= `field-${(field.number = (field.number ?? 0) + 1)}`);
+  return h("div", { class: "field" }, h("label", { for: id }, label), control, hint && h("small", hint));
+}
+
+/** A choice among few. */
+export function choice(options, value, change = null) {
+  const select = h(
+    "select",
+    change && { change: () => change(select.value) },
+    options.map(([key, text]) => h("option", { value: key, selected: key === value }, text)),
+  );
+  return select;
+}
+
+/** Tabs are links: each has an address of its own. */
+export function tabs(label, items, current) {
+  return h(
+    "nav",
+    { class: "tabs", "aria-label": label },
+    items.map(([id, text, href]) => h("a", { href, "aria-current": id === current ? "page" : null }, text)),
+  );
+}
+
+/** The link to a destination; its kind is said by where it stands. */
+export function destinationLink(namespace, address, text = address) {
+  return h("a", { class: "address", href: link([namespace, "destination", address]) }, text);
+}
+
+/** A selector that leads to the workbench. */
+export function selectorLink(namespace, { selector, dialect }, destination = "") {
+  if (!selector) return h("span", { class: "dim" }, "every message");
+  return h(
+    "a",
+    { href: link([namespace, "workbench"], { selector, dialect: dialect === "jakarta" ? "" : dialect, destination }) },
+    h("code", selector),
+  );
+}
+
+/** What a view says when there is nothing to show. */
+export function nothing(title, ...words) {
+  return h("div", { class: "nothing" }, h("strong", title), h("p", words));
+}
+
+/** "Next" and "first" below a list that comes in pages. */
+export class Pager {
+  constructor(turn) {
+    this.first = button("First page", () => turn(""));
+    this.next = button("Next page", () => turn(this.cursor));
+    this.words = h("span", { class: "dim" });
+    this.node = h("div", { class: "pager", hidden: true }, this.words, this.first, this.next);
+  }
+
+  /** @param {string | null} next cursor of the page that follows. @param {boolean} begun not on the first page. */
+  update(next, begun, words = "") {
+    this.cursor = next;
+    this.words.textContent = words;
+    this.first.disabled = !begun;
+    this.next.disabled = next === null || next === undefined;
+    this.node.hidden = this.first.disabled && this.next.disabled && !words;
+  }
+}

@@ -1,0 +1,73 @@
+// Who is connected, and how to end it.
+
+import { requery } from "../address.js";
+import * as api from "../api.js";
+import { ask } from "../dialog.js";
+import { h } from "../dom.js";
+import { ago, number } from "../format.js";
+import { notice } from "../notice.js";
+import { Pager, badge, button, head, nothing } from "../parts.js";
+import { Table } from "../table.js";
+
+const PAGE = 100;
+
+export default function connections({ query, read: reread }) {
+  let asked = query;
+  const table = new Table({
+    label: "Connections",
+    key: (row) => row.id,
+    empty: nothing("Nobody is connected."),
+    columns: [
+      {
+        label: "Client",
+        kind: "main",
+        cell: (row) => [h("span", row.client_id ?? row.id), " ", row.congested && badge("reads slowly", "warn")],
+      },
+      { label: "From", kind: "code", cell: (row) => row.peer },
+      { label: "User", cell: (row) => row.user ?? h("span", { class: "dim" }, "anonymous") },
+      { label: "Namespace", cell: (row) => row.namespace },
+      { label: "Library", cell: (row) => row.agent ?? "" },
+      { label: "Sessions", kind: "number", cell: (row) => number(row.sessions) },
+      { label: "Consumers", kind: "number", cell: (row) => number(row.consumers) },
+      { label: "Unacknowledged", kind: "number", cell: (row) => number(row.unacknowledged) },
+      { label: "Actions", kind: "actions", cell: (row) => button("Close…", () => close(row), "small risky") },
+    ],
+  });
+  const pager = new Pager((cursor) => {
+    requery({ cursor });
+    asked = new URLSearchParams({ cursor });
+    reread();
+  });
+  const node = h("div", head("Connections"), table.node, pager.node);
+
+  async function close(row) {
+    const done = await ask({
+      title: "Close this connection?",
+      action: "Close it",
+      danger: true,
+      body: [
+        h("p", h("code", row.client_id ?? row.id), " from ", h("code", row.peer)),
+        h("p", "Its unacknowledged messages go back to their queues. The client may connect again."),
+      ],
+      run: () => api.remove(api.path("connections", row.id)),
+    });
+    if (!done) return;
+    notice("The connection is closed.");
+    reread();
+  }
+
+  async function read(signal) {
+    const answer = await api.get("/connections", { cursor: asked.get("cursor"), limit: PAGE }, signal);
+    table.update(answer.connections);
+    pager.update(answer.next, Boolean(asked.get("cursor")));
+  }
+
+  return {
+    title: "Connections",
+    node,
+    read,
+    query: (fresh) => {
+      asked = fresh;
+    },
+  };
+}

@@ -1,0 +1,105 @@
+// Messages that nobody could handle, per queue they came to, by the reason why.
+
+import { link } from "../address.js";
+import * as api from "../api.js";
+import { act } from "../actions.js";
+import { h, put } from "../dom.js";
+import { ago, count, number } from "../format.js";
+import { button, destinationLink, head, nothing } from "../parts.js";
+import { Table } from "../table.js";
+
+const REASONS = { attempts: "failed too often", expired: "expired before anybody took it" };
+
+/** The selector of one group; a quote within a string is doubled. */
+export function selectorOf(group) {
+  const quoted = (text) => `'${text.replaceAll("'", "''")}'`;
+  return [
+    group.reason && `JMS_SieveMQ_DeadLetterReason = ${quoted(group.reason)}`,
+    group.origin && `JMS_SieveMQ_DeadLetterOrigin = ${quoted(group.origin)}`,
+    group.subscription && `JMS_SieveMQ_DeadLetterSubscription = ${quoted(group.subscription)}`,
+  ]
+    .filter(Boolean)
+    .join(" AND ");
+}
+
+export default function deadLetters({ namespace, read: reread }) {
+  const place = h("div");
+  const tables = new Map();
+  const node = h("div", head("Dead letters"), place);
+
+  async function read(signal) {
+    const { queues } = await api.get(api.path("namespaces", namespace, "dead-letters"), {}, signal);
+    const parts = queues.map((queue) => {
+      const part = tables.get(queue.address) ?? groups(queue.address);
+      tables.set(queue.address, part);
+      part.update(queue);
+      return part.node;
+    });
+    put(
+      place,
+      parts.length
+        ? parts
+        : nothing(
+            "No dead letters.",
+            "Messages that fail too often come here, with the reason, and can be sent back where they came from.",
+          ),
+    );
+  }
+
+  function groups(address) {
+    const words = h("span", { class: "dim" });
+    const run = async (action, given) => (await act(namespace, address, action, given)) && reread();
+    const table = new Table({
+      label: `Dead letters in ${address}`,
+      key: (row) => JSON.stringify([row.reason, row.origin, row.subscription]),
+      empty: nothing("Empty."),
+      columns: [
+        { label: "Reason", kind: "main", cell: (row) => REASONS[row.reason] ?? row.reason ?? "says nothing" },
+        {
+          label: "Came from",
+          cell: (row) =>
+            row.origin ? [destinationLink(namespace, row.origin), row.subscription && ` · ${row.subscription}`] : "–",
+        },
+        { label: "Messages", kind: "number", cell: (row) => number(row.messages) },
+        { label: "Last failure", cell: (row) => ago(row.last_failure) },
+        {
+          label: "Actions",
+          kind: "actions",
+          cell: (row) =>
+            h(
+              "div",
+              { class: "buttons" },
+              h(
+                "a",
+                {
+                  class: "button small",
+                  href: link([namespace, "destination", address, "messages"], { selector: selectorOf(row) }),
+                },
+                "Browse",
+              ),
+              button("Retry…", () => run("retry", { selector: selectorOf(row) }), "small"),
+              button("Delete…", () => run("delete", { selector: selectorOf(row) }), "small risky"),
+            ),
+        },
+      ],
+    });
+    return {
+      node: h(
+        "section",
+        h(
+          "div",
+          { class: "section-head" },
+          h("h2", destinationLink(namespace, address), " ", words),
+          button("Retry all…", () => run("retry", {}), "primary"),
+        ),
+        table.node,
+      ),
+      update(queue) {
+        words.textContent = count(queue.depth, "message");
+        table.update(queue.groups);
+      },
+    };
+  }
+
+  return { title: "Dead letters", node, read };
+}

@@ -1,0 +1,70 @@
+// One message: headers, typed properties, body.
+
+import { go, link } from "../address.js";
+import * as api from "../api.js";
+import { act } from "../actions.js";
+import { bodyView, typed } from "../body.js";
+import { h, put } from "../dom.js";
+import { ago, bytes, count, number, time } from "../format.js";
+import { failure } from "../notice.js";
+import { button, facts, linkButton, section } from "../parts.js";
+
+export default function message({ namespace, address, id }) {
+  const list = [namespace, "destination", address, "messages"];
+  const content = h("div");
+  const title = h("h2", h("code", id));
+  const leave = async (action) => {
+    try {
+      if (await act(namespace, address, action, { ids: [id] })) go(list);
+    } catch (error) {
+      failure(error);
+    }
+  };
+  const buttons = h(
+    "div",
+    { class: "buttons" },
+    linkButton("Send like this", link([namespace, "destination", address, "send"], { like: id })),
+    linkButton("Try a selector", link([namespace, "workbench"], { destination: address, id })),
+    address.startsWith("queue:DLQ.") && button("Retry…", () => leave("retry"), "primary"),
+    button("Move…", () => leave("move")),
+    button("Delete…", () => leave("delete"), "risky"),
+  );
+  let whole = null;
+
+  async function read(signal) {
+    if (whole) return; // a message does not change
+    whole = await api.get(api.destination(namespace, address, "messages", id), {}, signal);
+    put(title, h("code", whole.message_id ?? id));
+    put(
+      content,
+      facts(headers(whole)),
+      h("div", { class: "halves" }, section("Properties", propertiesOf(whole)), section("Body", bodyView(whole.body))),
+    );
+  }
+
+  return { node: h("div", h("div", { class: "section-head" }, title, buttons), content), read };
+}
+
+function propertiesOf(whole) {
+  if (whole.unreadable) return h("p", { class: "mistake" }, whole.unreadable);
+  return Object.keys(whole.properties).length ? typed(whole.properties) : h("p", { class: "dim" }, "None.");
+}
+
+const moment = (ms) => [time(ms), " ", h("small", { class: "dim" }, ago(ms))];
+
+function headers(whole) {
+  return [
+    ["JMSDestination", h("code", whole.destination)],
+    ["JMSTimestamp", whole.timestamp ? moment(whole.timestamp) : "not set"],
+    ["JMSType", whole.type ?? "–"],
+    ["JMSCorrelationID", h("code", whole.correlation_id ?? whole.correlation_id_bytes ?? "–")],
+    ["JMSReplyTo", h("code", whole.reply_to ?? "–")],
+    ["JMSPriority", number(whole.priority)],
+    ["JMSDeliveryMode", whole.delivery_mode],
+    ["JMSExpiration", whole.expiration ? moment(whole.expiration) : "never"],
+    ["JMSDeliveryTime", whole.delivery_time ? moment(whole.delivery_time) : "at once"],
+    ["Deliveries so far", whole.delivery_count ? count(whole.delivery_count, "time") : "none"],
+    ["State", whole.state.replace("_", " ")],
+    ["Size", bytes(whole.size)],
+  ];
+}

@@ -1,0 +1,140 @@
+// The broker at a glance: what flows, what waits, what is wrong.
+
+import { link } from "../address.js";
+import { get, path } from "../api.js";
+import { Chart } from "../chart.js";
+import { h, put, say } from "../dom.js";
+import { ago, bytes, compact, number, rate } from "../format.js";
+import { note } from "../recent.js";
+import * as live from "../live.js";
+import { head, linkButton, nothing, section } from "../parts.js";
+import { sparkline } from "../sparkline.js";
+import { Table } from "../table.js";
+import { queueColumns } from "./destinations.js";
+
+const BUSY = 8;
+
+const TILES = [
+  ["in_rate", "Messages in", rate],
+  ["out_rate", "Messages out", rate],
+  ["depth", "Ready", number],
+  ["in_flight", "In flight", number],
+  ["memory_bytes", "Memory", bytes],
+  ["connections", "Connections", number],
+  ["consumers", "Consumers", number],
+];
+
+export default function overview({ namespace }) {
+  const alarms = h("ul", { class: "alarms", "aria-label": "Alarms" });
+  const tiles = TILES.map(([key, name, format]) => tile(key, name, format));
+  const rates = new Chart({
+    title: "Rates",
+    lines: [
+      { name: "in", key: "in_rate" },
+      { name: "out", key: "out_rate" },
+    ],
+    format: rate,
+  });
+  const depth = new Chart({
+    title: "Messages held",
+    lines: [
+      { name: "ready", key: "depth" },
+      { name: "in flight", key: "in_flight" },
+    ],
+    format: compact,
+  });
+  const busiest = new Table({
+    label: "Deepest queues",
+    columns: queueColumns(namespace),
+    key: (row) => row.address,
+    empty: nothing(
+      "No queues yet.",
+      "A queue is made when somebody first names it. ",
+      h("a", { href: link([namespace, "destination", "queue:hello", "send"]) }, "Send a first message"),
+    ),
+  });
+  const news = h("ol", { class: "news" });
+  const node = h(
+    "div",
+    head("Overview", { actions: [linkButton("All queues", link([namespace, "queues"]))] }),
+    alarms,
+    h(
+      "div",
+      { class: "tiles" },
+      tiles.map((item) => item.node),
+    ),
+    h("div", { class: "charts" }, rates.node, depth.node),
+    section("Deepest queues", busiest.node),
+    section("What happened", news),
+  );
+
+  function draw() {
+    for (const item of tiles) item.update(live.samples);
+    rates.update(live.samples);
+    depth.update(live.samples);
+    put(
+      news,
+      live.happenings.length
+        ? live.happenings.slice(0, 12).map((item) => h("li", h("time", ago(item.time)), item.text))
+        : h("li", { class: "dim" }, "Nothing since this page was opened."),
+    );
+  }
+
+  async function read(signal) {
+    const [broker, list] = await Promise.all([
+      get("/broker", {}, signal),
+      get(path("namespaces", namespace, "destinations"), { kind: "queue", sort: "-depth", limit: BUSY }, signal),
+    ]);
+    await note(list.destinations, signal);
+    busiest.update(list.destinations);
+    put(
+      alarms,
+      alarmsOf(broker).map(([kind, text]) => h("li", { class: kind }, text)),
+    );
+    const limit = broker.memory.limit;
+    tiles
+      .find((item) => item.key === "memory_bytes")
+      .share(limit ? broker.memory.bytes / limit : null, limit ? `of ${bytes(limit)}` : "no limit");
+  }
+
+  draw();
+  return { title: "Overview", node, read, heard: draw };
+}
+
+function tile(key, name, format) {
+  const value = h("b", "–");
+  const line = h("span", { class: "line" });
+  const more = h("small");
+  const node = h("div", { class: "tile" }, h("span", { class: "name" }, name), value, more, line);
+  const bar = key === "memory_bytes" ? h("progress", { max: "1", value: "0", "aria-label": "memory in use" }) : null;
+  if (bar) more.before(bar);
+  return {
+    key,
+    node,
+    update(samples) {
+      say(value, format(samples.at(-1)?.[key]));
+      put(
+        line,
+        sparkline(
+          samples.slice(-60).map((sample) => sample[key]),
+          `${name}, last minute`,
+        ),
+      );
+    },
+    share(part, words) {
+      bar.hidden = part === null;
+      bar.value = part ?? 0;
+      bar.className = part > 0.8 ? "high" : "";
+      say(more, words);
+    },
+  };
+}
+
+function alarmsOf(broker) {
+  const found = [];
+  if (broker.phase !== "ready") found.push(["bad", `The broker is ${broker.phase}: new connections are refused.`]);
+  if (broker.blocked) found.push(["bad", `Producers are held back: ${broker.blocked}.`]);
+  else if (broker.memory.limit && broker.memory.bytes > 0.8 * broker.memory.limit)
+    found.push(["warn", "More than 80 % of the memory for messages is in use."]);
+  return found;
+}

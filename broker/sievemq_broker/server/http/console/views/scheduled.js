@@ -1,0 +1,120 @@
+// Messages that wait for their moment, and can be cancelled until then.
+
+import { link } from "../address.js";
+import * as api from "../api.js";
+import { act } from "../actions.js";
+import { h, put } from "../dom.js";
+import { ago, bytes, count, time } from "../format.js";
+import { Pager, button, destinationLink, head, nothing } from "../parts.js";
+import { Table } from "../table.js";
+
+const PAGE = 50;
+
+/** Of one queue. */
+export function scheduledOf({ namespace, address, query, read: reread }) {
+  let cursor = query.get("cursor") ?? "";
+  const table = scheduledTable(namespace, address, reread);
+  const pager = new Pager((to) => {
+    cursor = to;
+    reread();
+  });
+  const all = button("Cancel several…", async () => (await act(namespace, address, "cancel")) && reread(), "risky");
+  const node = h(
+    "div",
+    h(
+      "div",
+      { class: "tools" },
+      h("p", { class: "dim" }, "Messages sent with a delivery delay, and such as wait for their next attempt."),
+      all,
+    ),
+    table.node,
+    pager.node,
+  );
+
+  async function read(signal) {
+    const answer = await api.get(api.destination(namespace, address, "scheduled"), { cursor, limit: PAGE }, signal);
+    table.update(answer.messages);
+    all.hidden = answer.messages.length === 0;
+    pager.update(answer.next, Boolean(cursor));
+  }
+
+  return { node, read };
+}
+
+/** Of all queues of a namespace. */
+export default function scheduled({ namespace, read: reread }) {
+  const place = h("div");
+  const tables = new Map();
+  const node = h("div", head("Scheduled"), place);
+
+  async function read(signal) {
+    const list = await api.get(
+      api.path("namespaces", namespace, "destinations"),
+      { sort: "-scheduled", limit: 20 },
+      signal,
+    );
+    const queues = list.destinations.filter((row) => row.scheduled > 0 && !row.kind.endsWith("topic"));
+    const pages = await Promise.all(
+      queues.map((row) => api.get(api.destination(namespace, row.address, "scheduled"), { limit: 10 }, signal)),
+    );
+    const parts = queues.map((row, i) => {
+      const part = tables.get(row.address) ?? group(row.address);
+      tables.set(row.address, part);
+      part.update(row, pages[i].messages);
+      return part.node;
+    });
+    put(
+      place,
+      parts.length
+        ? parts
+        : nothing("Nothing is scheduled.", "Messages sent with a delivery delay wait here, and can be cancelled."),
+    );
+  }
+
+  function group(address) {
+    const table = scheduledTable(namespace, address, reread);
+    const words = h("span", { class: "dim" });
+    const all = h("a", { href: link([namespace, "destination", address, "scheduled"]) }, "All of them");
+    return {
+      node: h(
+        "section",
+        h("div", { class: "section-head" }, h("h2", destinationLink(namespace, address), " ", words), all),
+        table.node,
+      ),
+      update(row, rows) {
+        words.textContent = count(row.scheduled, "message");
+        table.update(rows);
+      },
+    };
+  }
+
+  return { title: "Scheduled", node, read };
+}
+
+function scheduledTable(namespace, address, reread) {
+  return new Table({
+    label: `Scheduled in ${address}`,
+    key: (row) => row.id,
+    empty: nothing("Nothing is scheduled here."),
+    columns: [
+      { label: "Message", kind: "main code", cell: (row) => row.id },
+      {
+        label: "Due",
+        kind: "when",
+        cell: (row) => [time(row.delivery_time), " ", h("small", { class: "dim" }, ago(row.delivery_time))],
+      },
+      { label: "Type", cell: (row) => row.type ?? "" },
+      { label: "Size", kind: "number", cell: (row) => bytes(row.size) },
+      {
+        label: "Actions",
+        kind: "actions",
+        cell: (row) =>
+          button(
+            "Cancel",
+            async () => (await act(namespace, address, "cancel", { ids: [row.id] })) && reread(),
+            "small risky",
+          ),
+      },
+    ],
+  });
+}

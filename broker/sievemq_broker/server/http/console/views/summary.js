@@ -1,0 +1,186 @@
+// A queue's figures, charts, consumers and rules; a topic's, with its subscriptions.
+
+import * as api from "../api.js";
+import { Chart } from "../chart.js";
+import { h, put } from "../dom.js";
+import { bytes, compact, count, duration, number, rate } from "../format.js";
+import { Pager, badge, button, facts, nothing, section, selectorLink } from "../parts.js";
+import { ask } from "../dialog.js";
+import { notice } from "../notice.js";
+import { Table } from "../table.js";
+import { subscriptionColumns, subscriptionKey } from "./subscriptions.js";
+
+const PAGE = 50;
+
+export default function summary({ namespace, address, isQueue, read: reread }) {
+  const figures = h("div");
+  const rates = new Chart({
+    title: "Rates",
+    lines: [
+      { name: "in", key: "in_rate" },
+      { name: "out", key: "out_rate" },
+    ],
+    format: rate,
+  });
+  const depth = new Chart({
+    title: isQueue ? "Depth" : "Waiting for subscribers",
+    lines: [{ name: "ready", key: "depth" }],
+    format: compact,
+  });
+  const subscriptions = new Table({
+    label: "Subscriptions",
+    columns: subscriptionColumns(namespace, reread).slice(1),
+    key: subscriptionKey,
+    empty: nothing("Nobody has subscribed.", "What is published here now goes nowhere."),
+  });
+  const consumers = consumerTable(namespace, address, isQueue, reread);
+  let cursor = "";
+  const pager = new Pager((to) => {
+    cursor = to;
+    reread();
+  });
+  const rules = h("div");
+  const node = h(
+    "div",
+    figures,
+    h("div", { class: "charts" }, depth.node, rates.node),
+    !isQueue && section("Subscriptions", subscriptions.node),
+    section("Consumers", consumers.node, pager.node),
+    section("Rules", rules),
+  );
+
+  async function read(signal, state) {
+    put(figures, facts(figuresOf(state, isQueue)));
+    put(rules, facts(rulesOf(state)));
+    const [series, list, subscribed] = await Promise.all([
+      api.get(api.destination(namespace, address, "series"), {}, signal),
+      api.get(api.destination(namespace, address, "consumers"), { cursor, limit: PAGE }, signal),
+      isQueue ? null : subscriptionsOf(namespace, address, signal),
+    ]);
+    const samples = samplesOf(series);
+    depth.update(samples);
+    rates.update(samples);
+    consumers.update(list.consumers);
+    pager.update(list.next, Boolean(cursor), list.next || cursor ? `${count(list.total, "consumer")} in all` : "");
+    if (subscribed) subscriptions.update(subscribed);
+  }
+
+  return { node, read };
+}
+
+const samplesOf = (series) =>
+  series.times.map((time, i) => ({
+    time,
+    depth: series.depth[i],
+    in_rate: series.in_rate[i],
+    out_rate: series.out_rate[i],
+  }));
+
+// The API lists the subscriptions of a namespace.
+async function subscriptionsOf(namespace, address, signal) {
+  const found = [];
+  let cursor = null;
+  do {
+    const page = await api.get(api.path("namespaces", namespace, "subscriptions"), { cursor, limit: 1000 }, signal);
+    found.push(...page.subscriptions.filter(({ topic }) => topic === address));
+    cursor = page.next;
+  } while (cursor !== null);
+  return found;
+}
+
+function figuresOf(state, isQueue) {
+  const { counters } = state;
+  return [
+    [isQueue ? "Ready" : "Waiting", number(state.depth)],
+    ["In flight", number(state.in_flight)],
+    ["Scheduled", number(state.scheduled)],
+    ["Size", bytes(state.bytes)],
+    isQueue ? ["Enqueued", number(counters.enqueued)] : ["Published", number(counters.published)],
+    ["Acknowledged", number(counters.acknowledged)],
+    ["Redelivered", number(counters.redelivered)],
+    ["Expired", number(counters.expired)],
+    ["Dead letters", number(counters.dead_lettered)],
+    ["Removed by hand", number(counters.removed)],
+    state.selectors > 0 && ["Selectors in use", number(state.selectors)],
+    state.selectors > 0 && ["Selectors asked", `${compact(state.evaluations)}, ${compact(state.matches)} matched`],
+  ];
+}
+
+function consumerTable(namespace, address, isQueue, reread) {
+  return new Table({
+    label: "Consumers",
+    key: (row) => row.id,
+    empty: isQueue
+      ? nothing("No consumers.", "Nobody takes messages from this queue: they wait.")
+      : nothing("No consumers.", "Nobody listens to this topic now."),
+    columns: [
+      {
+        label: "Client",
+        kind: "main",
+        cell: (row) => [
+          h("span", row.client_id ?? row.peer),
+          row.client_id && [" ", h("small", { class: "dim" }, row.peer)],
+          " ",
+          row.waiting && badge("waiting"),
+          row.congested && badge("reads slowly", "warn"),
+        ],
+      },
+      !isQueue && { label: "Subscription", cell: (row) => row.subscription ?? "" },
+      { label: "Selector", kind: "code", cell: (row) => selectorLink(namespace, row, isQueue ? address : "") },
+      { label: "Match ratio", kind: "number", cell: ratio },
+      { label: "Delivered", kind: "number", cell: (row) => number(row.delivered) },
+      { label: "In flight", kind: "number", cell: (row) => number(row.in_flight) },
+      { label: "Credit", kind: "number", cell: (row) => number(row.credit) },
+      {
+        label: "Actions",
+        kind: "actions",
+        cell: (row) => button("Close…", () => closeConsumer(namespace, address, row, reread), "small risky"),
+      },
+    ],
+  });
+}
+
+async function closeConsumer(namespace, address, row, reread) {
+  const done = await ask({
+    title: "Close this consumer?",
+    action: "Close it",
+    danger: true,
+    body: h("p", "What it holds unacknowledged goes back to the queue. Its client sees an error."),
+    run: () => api.remove(api.destination(namespace, address, "consumers", row.id)),
+  });
+  if (!done) return;
+  notice("The consumer is closed.");
+  reread();
+}
+
+function ratio(row) {
+  if (!row.selector) return "all";
+  if (row.match_ratio === null) return "–";
+  const percent = 100 * row.match_ratio;
+  const text = `${percent > 0 && percent < 10 ? percent.toFixed(1) : Math.round(percent)} %`;
+  return h("span", { title: `${number(row.matched)} of ${number(row.examined)} messages that came by` }, text);
+}
+
+function rulesOf({ policy, dead_letters: deadLetters, owner }) {
+  const set = (value) => value !== null && value !== undefined && value !== 0;
+  const limits = [
+    set(policy.max_messages) && count(policy.max_messages, "message"),
+    set(policy.max_bytes) && bytes(policy.max_bytes),
+  ].filter(Boolean);
+  const growing = policy.redelivery_factor > 1 ? `, × ${policy.redelivery_factor} each time` : "";
+  return [
+    [
+      "Attempts",
+      policy.max_attempts === 0 ? "without end" : set(policy.max_attempts) ? number(policy.max_attempts) : "–",
+    ],
+    ["Dead letters go to", deadLetters ? h("code", deadLetters) : "nowhere"],
+    ["Between attempts", set(policy.redelivery_delay) ? `${duration(policy.redelivery_delay)}${growing}` : "no delay"],
+    ["Expired messages", policy.dead_letter_expired ? "become dead letters" : "are counted and dropped"],
+    ["Limit", limits.join(", ") || "none"],
+    set(policy.time_to_live) && ["Time to live, for all", duration(policy.time_to_live)],
+    set(policy.delay) && ["Delay, for all", duration(policy.delay)],
+    policy.priority !== null && policy.priority !== undefined && ["Priority, for all", number(policy.priority)],
+    policy.delivery_mode && ["Delivery mode, for all", String(policy.delivery_mode)],
+    owner && ["Belongs to", h("code", owner)],
+  ];
+}
