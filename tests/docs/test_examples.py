@@ -22,6 +22,11 @@ PRINTED = {
         "second try: two chairs - redelivered: True",
         "in the books: invoice for two chairs",
     },
+    "traced.py": {
+        "send queue:example.traced",
+        "receive queue:example.traced -> send queue:example.traced",
+        "process queue:example.traced -> send queue:example.traced",
+    },
 }
 
 
