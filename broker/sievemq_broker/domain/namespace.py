@@ -11,8 +11,10 @@ from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.stages import Stages
 from sievemq_broker.domain.subscription import Subscription
 from sievemq_broker.domain.subscriptions import Subscriptions
+from sievemq_broker.domain.taps import Taps
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.errors import ErrorCode, RequestError
@@ -42,6 +44,8 @@ class Namespace:
         name: of the namespace.
         destinations: by address in canonical text.
         subscriptions: those with a name.
+        taps: cursors that read what went through, see :mod:`sievemq_broker.domain.tap`.
+        stages: sends that wait to be published together, see :mod:`sievemq_broker.domain.stages`.
     """
 
     def __init__(self, name: str, broker: Broker) -> None:
@@ -49,6 +53,8 @@ class Namespace:
         self.broker = broker
         self.destinations: dict[str, Destination] = {}
         self.subscriptions = Subscriptions()
+        self.taps = Taps(self)
+        self.stages = Stages(self)
         self._routes: dict[str | Address, Destination] = {}  # by whatever form senders use, such as a bare name
         self._owners: dict[str, str] = {}  # temporary destinations: whose
         self._owned: dict[str, dict[str, None]] = {}  # the other way round
@@ -148,6 +154,7 @@ class Namespace:
         if owner is not None:
             del self._owned[owner][destination.label]
         known = parse_address(destination.label)
+        self.taps.drop_all_on(destination.label)
         forms: tuple[str | Address, ...] = (known, destination.label, known.name)
         for form in forms:
             if self._routes.get(form) is destination:

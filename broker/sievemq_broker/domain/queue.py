@@ -27,6 +27,7 @@ from sievemq_core.message.envelope import Envelope
 if TYPE_CHECKING:
     from sievemq_broker.domain.namespace import Namespace
     from sievemq_broker.domain.subscription import Subscription
+    from sievemq_broker.domain.tap import CopyTap
 
 __all__ = ["Queue"]
 
@@ -76,6 +77,7 @@ class Queue:
         "sequence",
         "subscription",
         "unreadable",
+        "taps",
         "upkeep",
         "views",
     )
@@ -98,6 +100,8 @@ class Queue:
         self.paused = False
         self.deleted = False
         self.depth = 0
+        #: Those that keep a copy of what arrives.
+        self.taps: tuple[CopyTap, ...] = ()
         self.bytes = 0
         self.sequence = 0
         self.acknowledged = 0
@@ -205,8 +209,12 @@ class Queue:
                 entry.state = READY
                 self._place(entry, ())
                 return
-        elif self.observer is not None:
-            self.observer.accepted(self, entry)
+        else:
+            if self.observer is not None:
+                self.observer.accepted(self, entry)
+            if self.taps:
+                for tap in self.taps:
+                    tap.copy(envelope, now)
         entry.state = READY
         self._arrive(entry)
 
@@ -216,6 +224,8 @@ class Queue:
         self._expire(entry, now)
 
     def _schedule_new(self, envelope: Envelope, now: int) -> None:
+        for tap in self.taps:
+            tap.copy(entry.envelope, now)
         sequence = self.sequence = self.sequence + 1
         entry = Entry(sequence, envelope, DELAYED)
         if self.observer is not None:
@@ -223,6 +233,8 @@ class Queue:
         self._schedule(entry, envelope.delivery_time)
 
     def _schedule(self, entry: Entry, when: int) -> None:
+        for tap in self.taps:
+            tap.copy(envelope, now)
         """Let an entry wait for a moment. It expires before if it must (EXP-10)."""
         entry.state = DELAYED
         envelope = entry.envelope
@@ -580,7 +592,7 @@ class Queue:
             self.holders.discard(consumer)
 
     def _set_direct(self) -> None:
-        self._direct = not self.views and not self.paused and self.observer is None
+        self._direct = not self.views and not self.paused and self.observer is None and not self.taps
         alone = self._direct and len(self.consumers) == 1 and self.main.groups is None
         self._sole = self.consumers[0] if alone else None
 
@@ -591,6 +603,16 @@ class Queue:
         if view is not None:
             return view
         view = self.views[key] = View(condition)
+    def add_tap(self, tap: CopyTap) -> None:
+        """From now on it is told what arrives."""
+        self.taps = (*self.taps, tap)
+        self._set_direct()
+
+    def remove_tap(self, tap: CopyTap) -> None:
+        """It is told nothing any more."""
+        self.taps = tuple(each for each in self.taps if each is not tap)
+        self._set_direct()
+
         self.index.add(condition, view)
         self._set_direct()
         self.upkeep.fill(self, view)

@@ -13,6 +13,7 @@ from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.namespace import Namespace
+    from sievemq_broker.domain.tap import CopyTap
 
 __all__ = ["Topic"]
 
@@ -49,6 +50,7 @@ class Topic:
         "policy",
         "published",
         "subscriptions",
+        "taps",
         "unreadable",
     )
 
@@ -63,6 +65,8 @@ class Topic:
         self._plain: list[Queue] = []
         self._groups: dict[object, Group] = {}
         self.paused = False
+        #: Those that keep a copy of what is published.
+        self.taps: tuple[CopyTap, ...] = ()
         self._local = 0  # subscriptions with no_local: while there are none, nobody asks who published
 
     def __repr__(self) -> str:
@@ -99,6 +103,14 @@ class Topic:
         if not group.queues:
             del self._groups[key]
             self.index.remove(group)
+
+    def add_tap(self, tap: CopyTap) -> None:
+        """From now on it is told what is published."""
+        self.taps = (*self.taps, tap)
+
+    def remove_tap(self, tap: CopyTap) -> None:
+        """It is told nothing any more."""
+        self.taps = tuple(each for each in self.taps if each is not tap)
 
     def pause(self) -> None:
         """Stop deliveries to all consumers, those to come included; publishing goes on."""
@@ -142,5 +154,8 @@ class Topic:
         """Give a message to the subscriptions that match. Cannot fail. A delayed message goes to those that exist now
         (EXP-08): it waits in their queues."""
         self.published += 1
+        if self.taps:
+            for tap in self.taps:
+                tap.copy(envelope, now)
         for queue in self.matching(envelope, connection):
             queue.accept(envelope, now)

@@ -1,0 +1,194 @@
+"""Staged sends: a transaction in two steps, so that what many connections sent becomes visible at once, and once.
+
+    stage(key, batch, sends) -> id      any connection, any number of times; nobody sees the messages
+    publish(key, batch, ids)            all of these and no others, all or nothing; once per batch
+    discard(key, batch)                 forget them
+
+A key names who publishes, such as a query; its batches are numbered upwards. The broker remembers the last batch that
+each key has published: publishing it again does nothing and says so. That is what makes a publisher exact that cannot
+know whether its last publish was carried out.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from sievemq_broker.domain.entry import DELAYED, GONE
+from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.limits import MAX_IDENTIFIER_CHARS
+from sievemq_core.message.envelope import Envelope
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.namespace import Namespace
+
+__all__ = ["MAX_KEYS", "MAX_STAGED_BYTES", "Stages"]
+
+#: Keys of one namespace whose last batch is remembered. Beyond it the one that was used longest ago is forgotten.
+MAX_KEYS: Final = 10_000
+
+#: Bytes that all stages of one namespace may hold, :data:`OVERHEAD_BYTES` for each message included.
+MAX_STAGED_BYTES: Final = 1024 * 1024 * 1024
+
+OVERHEAD_BYTES: Final = 160
+_LONGEST_LEASE: Final = 86_400_000
+_SHORTEST_LEASE: Final = 1_000
+
+
+class _Stage:
+    """Sends of one connection that wait for their publisher."""
+
+    __slots__ = ("batch", "bytes", "id", "key", "owner", "sends", "sequence", "state")
+
+    def __init__(
+        self,
+        stage_id: str,
+        key: str,
+        batch: int,
+        owner: str | None,
+        sends: list[tuple[str, Envelope]],
+        sequence: int,
+    ) -> None:
+        self.id = stage_id
+        self.key = key
+        self.batch = batch
+        self.owner = owner
+        self.sends = sends
+        self.bytes = sum(len(envelope.packed) + OVERHEAD_BYTES for _, envelope in sends)
+        # As the heap of deadlines wants its items, see Deadlines.
+        self.state = DELAYED
+        self.sequence = sequence
+
+
+class Stages:
+    """Those of one namespace.
+
+    Args:
+        namespace: where they are published.
+
+    Attributes:
+        bytes: what they hold.
+        published: last batch by key, the one used longest ago first.
+    """
+
+    __slots__ = ("_made", "_namespace", "_stages", "bytes", "published")
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self._stages: dict[str, _Stage] = {}
+        self._made = 0
+        self.bytes = 0
+        self.published: OrderedDict[str, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._stages)
+
+    def __lt__(self, other: object) -> bool:
+        return False  # two deadlines in the same millisecond: any order will do
+
+    def stage(
+        self,
+        stage_id: str,
+        key: str,
+        batch: int,
+        sends: list[tuple[str, Envelope]],
+        *,
+        owner: str | None,
+        lease: int,
+        now: int,
+    ) -> None:
+        """Keep sends for :meth:`publish`.
+
+        Args:
+            stage_id: nothing else ever has it.
+            key: who publishes, 1 to 255 characters.
+            batch: of the key.
+            sends: address and message, checked.
+            owner: the user; only the same may publish them.
+            lease: ms after which they are forgotten.
+            now: ms epoch.
+
+        Raises:
+            RequestError: ILLEGAL_STATE for a key or lease that cannot be; RESOURCE_ALLOCATION, no room.
+        """
+        if not key or len(key) > MAX_IDENTIFIER_CHARS or not key.isprintable():
+            raise RequestError(
+                f"a publisher's key has 1 to {MAX_IDENTIFIER_CHARS} printable characters, unlike {key[:40]!r}",
+                ErrorCode.ILLEGAL_STATE,
+            )
+        if not _SHORTEST_LEASE <= lease <= _LONGEST_LEASE:
+            raise RequestError(
+                f"the lease of staged messages is {_SHORTEST_LEASE} to {_LONGEST_LEASE} ms, not {lease}",
+                ErrorCode.ILLEGAL_STATE,
+            )
+        self._made += 1
+        stage = _Stage(stage_id, key, batch, owner, sends, self._made)
+        if self.bytes + stage.bytes > MAX_STAGED_BYTES:
+            raise RequestError(
+                f"staged messages take {self.bytes} bytes and may take {MAX_STAGED_BYTES}; these are {stage.bytes}. "
+                "Publish or discard some, or send smaller batches",
+                ErrorCode.RESOURCE_ALLOCATION,
+                {"limit": "staged_bytes"},
+            )
+        self._stages[stage_id] = stage
+        self.bytes += stage.bytes
+        self._namespace.broker.deadlines.push(now + lease, self, stage)
+
+    def publish(
+        self, key: str, batch: int, ids: Sequence[str], *, owner: str | None, now: int, connection: str | None = None
+    ) -> int | None:
+        """Send what is staged, in the order of `ids`; everything else of the same batch is forgotten.
+
+        Returns:
+            How many messages were sent; None if this batch, or a later one, was published before: then nothing is sent.
+
+        Raises:
+            RequestError: NOT_FOUND, one of the stages is not there (any more); otherwise as :meth:`Namespace.commit`.
+                Nothing was sent, nothing is forgotten.
+        """
+        if batch <= self.published.get(key, -1):
+            self.published.move_to_end(key)
+            self.discard(key, batch, owner=owner)
+            return None
+        sends: list[tuple[str, Envelope]] = []
+        for stage_id in ids:
+            stage = self._stages.get(stage_id)
+            if stage is None or (stage.key, stage.batch, stage.owner) != (key, batch, owner):
+                raise RequestError(
+                    f"batch {batch} of {key!r} cannot be published: what was staged as {stage_id} is not there. Its "
+                    "lease has ended, or the broker was started anew. Nothing was sent; stage it again",
+                    ErrorCode.NOT_FOUND,
+                    {"stage": stage_id},
+                )
+            sends += stage.sends
+        self._namespace.commit(sends, now, connection)
+        self.published[key] = batch
+        self.published.move_to_end(key)
+        if len(self.published) > MAX_KEYS:
+            self.published.popitem(last=False)
+        self.discard(key, batch, owner=owner)
+        return len(sends)
+
+    def discard(self, key: str, batch: int, *, owner: str | None) -> int:
+        """Forget what is staged for a batch and was not published.
+
+        Returns:
+            How many messages that was.
+        """
+        found = [
+            stage for stage in self._stages.values() if (stage.key, stage.batch, stage.owner) == (key, batch, owner)
+        ]
+        for stage in found:
+            self._forget(stage)
+            self._namespace.broker.deadlines.void()
+        return sum(len(stage.sends) for stage in found)
+
+    def on_deadline(self, entry: _Stage, when: int, now: int) -> None:
+        """The lease of a stage is over."""
+        self._forget(entry)
+
+    def _forget(self, stage: _Stage) -> None:
+        del self._stages[stage.id]
+        self.bytes -= stage.bytes
+        stage.state = GONE

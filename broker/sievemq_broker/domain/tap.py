@@ -1,0 +1,386 @@
+"""A tap: a named cursor on a destination, read in ranges that can be read again until they are acknowledged.
+
+    copy    what arrives is kept here as well; the queue or topic goes on as if there were none. When more is kept than
+            may be, the oldest goes, and whoever asks for it is told so.
+    drain   what waits in a queue is taken out of its consumers' reach; acknowledged is gone. When more is taken than
+            may be, no more is taken. A reader that is not heard of for the lease loses what it has taken: it goes
+            back to the queue, marked as redelivered.
+
+Readers name what they have read by sequence, and the tap by its id, which no other tap ever has: so one that was made
+anew, because its broker forgot it, is not taken for the old one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.entry import DELAYED
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.tap_log import OVERHEAD_BYTES, TapLog, Tapped
+from sievemq_broker.domain.view import ALL_SCANNED
+from sievemq_broker.matching.condition import Condition, is_true
+from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.message.envelope import Envelope
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.deadlines import Deadlines
+    from sievemq_broker.domain.topic import Topic
+
+__all__ = ["STEP", "CopyTap", "DrainTap", "Mode", "Tap", "TapTerms"]
+
+Mode: TypeAlias = Literal["copy", "drain"]
+
+#: Messages that one request makes a tap take or look at: some milliseconds of a loop turn.
+STEP: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class TapTerms:
+    """What a tap may hold, and how long.
+
+    Attributes:
+        messages: that it may hold.
+        bytes: the same, with :data:`OVERHEAD_BYTES` for each message.
+        age: ms that a copy tap keeps a message; 0 for no limit.
+        lease: ms without a word from its reader, after which a drain tap gives back what it holds and a copy tap ends;
+            0 for never (copy taps only).
+    """
+
+    messages: int
+    bytes: int
+    age: int
+    lease: int
+
+
+class Tap:
+    """What both kinds are.
+
+    Args:
+        tap_id: unique for ever.
+        name: the reader's name for it.
+        destination: what it is on.
+        condition: only what matches; None for everything.
+        terms: see there.
+        now: ms epoch.
+
+    Attributes:
+        log: what the reader has not acknowledged.
+        acknowledged: up to this sequence the reader is done.
+        lost: up to this sequence messages went before the reader was done with them: no room, too old (copy), or given
+            back to the queue (drain).
+        missed: how many messages that was.
+        heard: when its reader was last heard of, ms epoch.
+        open: False once it is gone.
+    """
+
+    mode: Mode
+    __slots__ = (
+        "__weakref__",
+        "_armed",
+        "acknowledged",
+        "condition",
+        "destination",
+        "heard",
+        "id",
+        "log",
+        "lost",
+        "missed",
+        "name",
+        "open",
+        "terms",
+    )
+
+    #: As the heap of deadlines wants its items, see :class:`sievemq_broker.domain.deadlines.Item`.
+    state: Final = DELAYED
+    sequence: Final = 0
+
+    def __init__(
+        self, tap_id: str, name: str, destination: Queue | Topic, condition: Condition | None, terms: TapTerms, now: int
+    ) -> None:
+        self.id = tap_id
+        self.name = name
+        self.destination = destination
+        self.condition = condition
+        self.terms = terms
+        self.log = TapLog()
+        self.acknowledged = 0
+        self.lost = 0
+        self.missed = 0
+        self.heard = now
+        self.open = True
+        self._armed = False
+
+    def __lt__(self, other: object) -> bool:
+        return False  # two deadlines in the same millisecond: any order will do
+
+    def __repr__(self) -> str:
+        return f"<Tap {self.name!r} on {self.destination.label} {self.mode} {self.log.first}…{self.log.last}>"
+
+    # -- the reader's verbs -------------------------------------------------------------------------------------
+
+    def hear(self, now: int) -> None:
+        """Its reader is there."""
+        self.heard = now
+        self._arm()
+
+    def look(self, after: int, messages: int, size: int, now: int) -> tuple[int, bool]:
+        """How far a reader that has read up to `after` may read now. Takes from a queue what is needed for that.
+
+        Args:
+            after: the sequence that it has read up to.
+            messages, size: that it wants at most; 0 for all.
+            now: ms epoch.
+
+        Returns:
+            The sequence, and whether there is more work to do before that is the truth: ask again.
+        """
+        self.hear(now)
+        more = self._fill(after, messages, now)
+        return self.log.reach(after, messages, size), more
+
+    def fetch(self, tap_id: str, after: int, upto: int, limit: int, size: int, now: int) -> list[Tapped]:
+        """Messages behind `after` up to `upto`; the first may be a later one if older ones are lost.
+
+        Raises:
+            RequestError: NOT_FOUND, this is not the tap that the reader means.
+        """
+        self._check(tap_id)
+        self.hear(now)
+        return self.log.slice(after, upto, limit, size)
+
+    def acknowledge(self, tap_id: str, upto: int, now: int) -> int:
+        """The reader is done with everything up to a sequence. Once more is harmless.
+
+        Returns:
+            How many messages that was.
+
+        Raises:
+            RequestError: NOT_FOUND as :meth:`fetch`; ILLEGAL_STATE if there is no such sequence yet.
+        """
+        self._check(tap_id)
+        self.hear(now)
+        if upto > self.log.last:
+            raise RequestError(
+                f"tap {self.name!r} on {self.destination.label} has come to {self.log.last}; {upto} is beyond that",
+                ErrorCode.ILLEGAL_STATE,
+                {"last": self.log.last},
+            )
+        if upto <= self.acknowledged:
+            return 0
+        self.acknowledged = upto
+        self._settle(upto, now)
+        return self.log.drop(upto)
+
+    def _check(self, tap_id: str) -> None:
+        if tap_id != self.id:
+            raise RequestError(
+                f"tap {self.name!r} on {self.destination.label} is not {tap_id} but {self.id}, which was made later",
+                ErrorCode.NOT_FOUND,
+                {"tap": self.id},
+            )
+
+    # -- what the kinds do differently --------------------------------------------------------------------------
+
+    def _fill(self, after: int, messages: int, now: int) -> bool:
+        raise NotImplementedError
+
+    def _settle(self, upto: int, now: int) -> None:
+        """Acknowledged: what is to be done beside dropping."""
+
+    def _lapse(self, now: int) -> None:
+        """The lease is over."""
+        raise NotImplementedError
+
+    def close(self, now: int) -> None:
+        """The tap ends; what a drain tap holds goes back."""
+        raise NotImplementedError
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _deadlines(self) -> Deadlines:
+        return self.destination.namespace.broker.deadlines
+
+    def _arm(self) -> None:
+        """See that :meth:`on_deadline` is called when there is something to do."""
+        if self._armed or not self.open:
+            return
+        moments = []
+        if self.terms.lease and self._leased():
+            moments.append(self.heard + self.terms.lease)
+        if self.terms.age and (oldest := self.log.oldest) is not None:
+            moments.append(oldest + self.terms.age)
+        if moments:
+            self._armed = True
+            self._deadlines.push(min(moments), self, self)
+
+    def _leased(self) -> bool:
+        """True if the end of the lease would change anything."""
+        return True
+
+    def on_deadline(self, entry: object, when: int, now: int) -> None:
+        """A moment has come, perhaps one that has been put off since."""
+        self._armed = False
+        if not self.open:
+            return
+        if self.terms.age:
+            self._lose(self.log.before(now - self.terms.age + 1))
+        if self.terms.lease and self._leased() and now >= self.heard + self.terms.lease:
+            self._lapse(now)
+        self._arm()
+
+    def _lose(self, upto: int) -> None:
+        """Drop what the reader is not done with, and remember that."""
+        if upto >= self.log.first:
+            self.missed += self.log.drop(upto)
+            self.lost = upto
+
+
+class CopyTap(Tap):
+    """Keeps what arrives, as the destination's list of taps tells it."""
+
+    __slots__ = ("_waiting",)
+    mode: Mode = "copy"
+
+    def __init__(
+        self, tap_id: str, name: str, destination: Queue | Topic, condition: Condition | None, terms: TapTerms, now: int
+    ) -> None:
+        super().__init__(tap_id, name, destination, condition, terms, now)
+        #: What waited in the queue when the tap was made, and what came while that was looked at: still to be judged.
+        self._waiting: deque[Envelope] = deque()
+        destination.add_tap(self)
+        self._arm()
+
+    def take_backlog(self, envelopes: list[Envelope]) -> None:
+        """Begin with what waits already."""
+        self._waiting.extend(envelopes)
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds, for the broker's memory."""
+        return self.log.bytes + OVERHEAD_BYTES * len(self._waiting)
+
+    def copy(self, envelope: Envelope, now: int) -> None:
+        """A message has arrived. Cannot fail."""
+        if self._waiting:
+            self._waiting.append(envelope)  # it has its turn behind what was there before
+        else:
+            self._judge(envelope, now)
+
+    def _judge(self, envelope: Envelope, now: int) -> None:
+        if self.condition is not None:
+            try:
+                if not is_true(self.condition, envelope):
+                    return
+            except Exception:
+                return  # D-14: counted as unreadable where it arrived
+        log, terms = self.log, self.terms
+        log.append(envelope.packed, 1, now)
+        if len(log) > terms.messages or log.bytes > terms.bytes:
+            self._lose(log.over(terms.messages, terms.bytes))
+        if terms.age and not self._armed:
+            self._arm()
+
+    def _fill(self, after: int, messages: int, now: int) -> bool:
+        waiting = self._waiting
+        for _ in range(min(STEP, len(waiting))):
+            envelope = waiting.popleft()
+            self._judge(envelope, now)
+            if self.condition is not None:
+                envelope.compact()
+        return bool(waiting)
+
+    def _lapse(self, now: int) -> None:
+        self.destination.namespace.taps.drop(self, now)
+
+    def close(self, now: int) -> None:
+        if self.open:
+            self.open = False
+            self.destination.remove_tap(self)
+
+
+class DrainTap(Tap):
+    """Takes what waits in a queue, as a consumer does: it is one, and its port is the tap."""
+
+    __slots__ = ("_behind", "_consumer", "_ended", "_now")
+    mode: Mode = "drain"
+    destination: Queue
+
+    #: As a :class:`~sievemq_broker.domain.ports.DeliveryPort`: it has room, or its consumer has no credit.
+    writable: Final = True
+
+    def __init__(
+        self, tap_id: str, name: str, destination: Queue, condition: Condition | None, terms: TapTerms, now: int
+    ) -> None:
+        super().__init__(tap_id, name, destination, condition, terms, now)
+        self._now = now
+        self._behind = 0  # sequence before tag 1 of the consumer
+        #: Why it takes nothing more: somebody closed its consumer.
+        self._ended: str | None = None
+        self._consumer: Consumer = destination.open_consumer(self, 0, condition, 0, now)
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds, for the broker's memory."""
+        return self.log.bytes
+
+    def _fill(self, after: int, messages: int, now: int) -> bool:
+        log, terms, consumer = self.log, self.terms, self._consumer
+        ahead = log.last - max(after, self.acknowledged)
+        room = min(STEP, terms.messages - len(log), messages - ahead if messages else STEP)
+        if self._ended is not None:
+            raise RequestError(
+                f"tap {self.name!r} takes nothing more: {self._ended}. Delete it to give back what it holds",
+                ErrorCode.ILLEGAL_STATE,
+            )
+        if room <= 0 or log.bytes >= terms.bytes:
+            return False
+        self._now = now
+        before = log.last
+        consumer.grant(room, now)
+        # Between two requests it takes nothing: whoever has no time to read must not keep messages from others.
+        consumer.halt()
+        self._arm()
+        return (log.last - before == STEP) or consumer.view.scanning != ALL_SCANNED
+
+    def _settle(self, upto: int, now: int) -> None:
+        tag = upto - self._behind
+        if tag > 0:  # else it was given back: it is in the queue again, and comes again
+            self._consumer.acknowledge(tag, now)
+
+    def _leased(self) -> bool:
+        return self._consumer.unacknowledged > 0
+
+    def _lapse(self, now: int) -> None:
+        self._lose(self.log.last)
+        self._behind = self.log.last
+        consumer, queue = self._consumer, self.destination
+        consumer.abandon(now)
+        self._consumer = queue.open_consumer(self, 0, self.condition, 0, now)
+
+    def close(self, now: int) -> None:
+        if self.open:
+            self.open = False
+            self._consumer.abandon(now)
+
+    # -- what the queue says ------------------------------------------------------------------------------------
+
+    def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
+        """A message; for good, so nobody need ask for it back."""
+        self.log.append(packed, count, self._now)
+        self._consumer.handed = tag
+        if self.log.bytes >= self.terms.bytes:
+            self._consumer.credit = 0
+
+    def recall(self, consumer_id: int, tags: list[int]) -> None:
+        """Does not happen: what it has, it has handed out."""
+
+    def closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
+        """Its queue was deleted, and the tap will be; or an administrator closed it."""
+        self._ended = text
+
+    def settled(self, consumer_id: int) -> None:
+        """Does not happen: it never waits."""

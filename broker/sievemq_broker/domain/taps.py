@@ -1,0 +1,191 @@
+"""The taps of a namespace: made, found, counted, dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.tap import CopyTap, DrainTap, TapTerms
+from sievemq_broker.matching.condition import Condition, group_key
+from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.limits import MAX_IDENTIFIER_CHARS
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.namespace import Namespace
+
+__all__ = ["MAX_TAPS", "Taps", "terms_of"]
+
+#: Taps of one namespace: each costs every message of its destination a look.
+MAX_TAPS: Final = 1_000
+
+_MIB: Final = 1024 * 1024
+_DAY: Final = 86_400_000
+
+#: Name of an option -> default, lowest, highest. Counts, bytes, ms.
+_TERMS: Final[dict[str, tuple[int, int, int]]] = {
+    "retain_messages": (1_000_000, 1, 100_000_000),
+    "retain_bytes": (256 * _MIB, 4_096, 64 * 1024 * _MIB),
+    "retain_age": (0, 0, 3_650 * _DAY),
+    "lease": (0, 0, 365 * _DAY),
+}
+_DRAIN_LEASE: Final = 600_000
+_SHORTEST_LEASE: Final = 1_000
+
+
+def terms_of(mode: str, options: dict[str, Any]) -> TapTerms:
+    """What a tap may hold, from the options of a request; unknown ones are passed over, as everywhere.
+
+    Raises:
+        RequestError: ILLEGAL_STATE, a value that cannot be.
+    """
+    values: dict[str, int] = {}
+    for name, (default, lowest, highest) in _TERMS.items():
+        value = options.get(name, _DRAIN_LEASE if name == "lease" and mode == "drain" else default)
+        if type(value) is not int or not lowest <= value <= highest:
+            raise RequestError(f"a tap's {name} is a number from {lowest} to {highest}", ErrorCode.ILLEGAL_STATE)
+        values[name] = value
+    if 0 < values["lease"] < _SHORTEST_LEASE:
+        raise RequestError(f"a tap's lease is {_SHORTEST_LEASE} ms or more, or 0", ErrorCode.ILLEGAL_STATE)
+    if mode == "drain" and not values["lease"]:
+        raise RequestError("a tap that drains needs a lease: its reader may be gone for good", ErrorCode.ILLEGAL_STATE)
+    return TapTerms(*values.values())
+
+
+class Taps:
+    """By destination and name.
+
+    Args:
+        namespace: whose.
+    """
+
+    __slots__ = ("_namespace", "_taps")
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self._taps: dict[tuple[str, str], CopyTap | DrainTap] = {}
+
+    def __iter__(self) -> Iterator[CopyTap | DrainTap]:
+        return iter(tuple(self._taps.values()))
+
+    def __len__(self) -> int:
+        return len(self._taps)
+
+    @property
+    def held_bytes(self) -> int:
+        """What all of them hold. Messages that wait in a queue as well are counted twice: the bytes are shared, but
+        each holder alone keeps them."""
+        return sum(tap.held_bytes for tap in self._taps.values())
+
+    def find(self, name: str, address: str) -> CopyTap | DrainTap:
+        """The tap with this name on this destination.
+
+        Raises:
+            AddressError: the text is no address.
+            RequestError: NOT_FOUND, there is none.
+        """
+        destination = self._namespace.find(address)
+        found = self._taps.get((destination.label, name)) if destination is not None else None
+        if found is None:
+            raise RequestError(
+                f"there is no tap {name!r} on {address}: it was not made, its lease ended, or the broker was started "
+                "anew without its data",
+                ErrorCode.NOT_FOUND,
+                {"tap": None},
+            )
+        return found
+
+    def open(
+        self,
+        tap_id: str,
+        name: str,
+        address: str,
+        mode: str,
+        condition: Condition | None,
+        options: dict[str, Any],
+        now: int,
+    ) -> CopyTap | DrainTap:
+        """The tap with this name on this destination, with these terms from now on; made if there is none.
+
+        Args:
+            tap_id: of a new one; nothing else ever has it.
+            name: 1 to 255 characters.
+            address: of a queue or topic; made if it does not exist.
+            mode: ``copy`` or ``drain``.
+            condition: only what matches.
+            options: retain_messages, retain_bytes, retain_age, lease (ms); ``start``: ``earliest`` begins with what
+                waits in the queue, ``latest`` (the default) with what comes next. A drain always takes everything.
+            now: ms epoch.
+
+        Raises:
+            AddressError, RequestError: as :meth:`Namespace.declare`; ILLEGAL_STATE if it exists with another mode or
+                selector, or for an option that cannot be; INVALID_DESTINATION for a drain of a topic, or a temporary
+                destination; RESOURCE_ALLOCATION if there are too many.
+        """
+        if mode not in ("copy", "drain"):
+            raise RequestError(f"a tap's mode is 'copy' or 'drain', not {mode!r}", ErrorCode.ILLEGAL_STATE)
+        start = options.get("start", "latest")
+        if start not in ("earliest", "latest"):
+            raise RequestError(f"a tap starts 'earliest' or 'latest', not {start!r}", ErrorCode.ILLEGAL_STATE)
+        terms = terms_of(mode, options)
+        destination = self._namespace.declare(address)
+        found = self._taps.get((destination.label, name))
+        if found is not None:
+            if found.mode != mode or group_key(found.condition) != group_key(condition):
+                raise RequestError(
+                    f"tap {name!r} on {destination.label} exists with mode {found.mode!r} and "
+                    f"{_shown(found.condition)}; delete it, or take another name",
+                    ErrorCode.ILLEGAL_STATE,
+                    {"tap": found.id, "mode": found.mode},
+                )
+            found.terms = terms
+            found.hear(now)
+            return found
+        if not name or len(name) > MAX_IDENTIFIER_CHARS or not name.isprintable():
+            raise RequestError(
+                f"a tap's name has 1 to {MAX_IDENTIFIER_CHARS} printable characters, unlike {name[:40]!r}",
+                ErrorCode.ILLEGAL_STATE,
+            )
+        if destination.label.startswith("temporary-"):
+            raise RequestError(
+                f"{destination.label} is temporary; a tap would outlive it",
+                ErrorCode.INVALID_DESTINATION,
+                {"destination": destination.label},
+            )
+        if len(self._taps) >= MAX_TAPS:
+            raise RequestError(
+                f"namespace {self._namespace.name!r} has {MAX_TAPS} taps, as many as there may be; delete some",
+                ErrorCode.RESOURCE_ALLOCATION,
+                {"limit": "taps"},
+            )
+        made: CopyTap | DrainTap
+        if mode == "drain":
+            if not isinstance(destination, Queue):
+                raise RequestError(
+                    f"{destination.label} is a topic: it keeps nothing that could be drained; use mode 'copy'",
+                    ErrorCode.INVALID_DESTINATION,
+                    {"destination": destination.label},
+                )
+            made = DrainTap(tap_id, name, destination, condition, terms, now)
+        else:
+            made = CopyTap(tap_id, name, destination, condition, terms, now)
+            if start == "earliest" and isinstance(destination, Queue):
+                waiting = destination.main.waits(-1, destination.depth)
+                made.take_backlog([entry.envelope for entry in waiting])
+        self._taps[destination.label, name] = made
+        return made
+
+    def drop(self, tap: CopyTap | DrainTap, now: int) -> None:
+        """End a tap."""
+        if self._taps.get((tap.destination.label, tap.name)) is tap:
+            del self._taps[tap.destination.label, tap.name]
+        tap.close(now)
+
+    def drop_all_on(self, label: str) -> None:
+        """A destination is deleted, with its messages."""
+        for key in [key for key in self._taps if key[0] == label]:
+            self._taps.pop(key).close(0)
+
+
+def _shown(condition: Condition | None) -> str:
+    return "no selector" if condition is None else f"the selector {condition.text!r}"

@@ -1,0 +1,131 @@
+"""Staged sends: visible at once, and once."""
+
+from __future__ import annotations
+
+import pytest
+from tests.broker.domain.support import World, message
+
+from sievemq_broker.domain import DestinationPolicy
+from sievemq_broker.domain.stages import OVERHEAD_BYTES
+from sievemq_core.errors import ErrorCode, RequestError
+
+
+class Staging(World):
+    def stage(
+        self, stage_id: str, *names: str, key: str = "k", batch: int = 0, owner: str | None = None, lease: int = 60_000
+    ) -> None:
+        sends = [("queue:q", message(name)) for name in names]
+        self.namespace.stages.stage(stage_id, key, batch, sends, owner=owner, lease=lease, now=self.now)
+
+    def publish(self, *ids: str, key: str = "k", batch: int = 0, owner: str | None = None) -> int | None:
+        return self.namespace.stages.publish(key, batch, ids, owner=owner, now=self.now)
+
+
+def test_nobody_sees_them_before_they_are_published() -> None:
+    world = Staging()
+    world.stage("a", "1", "2")
+    world.stage("b", "3")
+    assert world.browse("queue:q") == []
+    assert world.namespace.stages.bytes > 3 * OVERHEAD_BYTES
+    assert world.publish("b", "a") == 3
+    assert world.browse("queue:q") == ["3", "1", "2"]
+    assert (len(world.namespace.stages), world.namespace.stages.bytes) == (0, 0)
+
+
+def test_a_batch_is_published_once() -> None:
+    world = Staging()
+    world.stage("a", "1")
+    assert world.publish("a") == 1
+    world.stage("b", "1")  # who does not know whether it was, does it again
+    assert world.publish("b") is None
+    assert world.publish("a") is None
+    assert world.browse("queue:q") == ["1"]
+    assert len(world.namespace.stages) == 0
+    world.stage("c", "2", batch=1)
+    assert world.publish("c", batch=1) == 1
+    assert world.publish("a", batch=0) is None  # an earlier one as well
+    world.stage("d", "3", key="other")
+    assert world.publish("d", key="other") == 1
+    assert world.browse("queue:q") == ["1", "2", "3"]
+
+
+def test_what_was_staged_by_attempts_that_lost_is_forgotten() -> None:
+    world = Staging()
+    world.stage("first try", "1")
+    world.stage("second try", "1")
+    assert world.publish("second try") == 1
+    assert world.browse("queue:q") == ["1"]
+    assert len(world.namespace.stages) == 0
+
+
+def test_an_empty_batch_counts() -> None:
+    world = Staging()
+    assert world.publish() == 0
+    assert world.publish() is None
+
+
+def test_a_stage_that_is_gone_publishes_nothing() -> None:
+    world = Staging()
+    world.stage("a", "1")
+    with pytest.raises(RequestError, match="staged as b is not there") as refused:
+        world.publish("a", "b")
+    assert refused.value.code is ErrorCode.NOT_FOUND
+    for other in ({"key": "l"}, {"batch": 1}, {"owner": "eve"}):
+        with pytest.raises(RequestError, match="is not there"):
+            world.publish("a", **other)
+    assert world.browse("queue:q") == []
+    assert world.publish("a") == 1
+
+
+def test_all_or_nothing() -> None:
+    world = Staging(("queue:q", DestinationPolicy(max_messages=2)))
+    world.stage("a", "1", "2")
+    world.stage("b", "3")
+    with pytest.raises(RequestError, match="may hold 2"):
+        world.publish("a", "b")
+    assert world.browse("queue:q") == []
+    assert world.publish("b") == 1  # it was not counted as published
+
+
+def test_the_lease_ends() -> None:
+    world = Staging()
+    world.stage("a", "1", lease=5_000)
+    world.advance(4_999)
+    assert len(world.namespace.stages) == 1
+    world.advance(1)
+    assert (len(world.namespace.stages), world.namespace.stages.bytes) == (0, 0)
+    with pytest.raises(RequestError, match="Its lease has ended"):
+        world.publish("a")
+
+
+def test_discard() -> None:
+    world = Staging()
+    world.stage("a", "1", "2")
+    world.stage("b", "3", batch=1)
+    assert world.namespace.stages.discard("k", 0, owner=None) == 2
+    assert world.namespace.stages.discard("k", 0, owner=None) == 0
+    assert len(world.namespace.stages) == 1
+    world.advance(100_000)
+    assert world.namespace.stages.bytes == 0
+
+
+def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Staging()
+    monkeypatch.setattr("sievemq_broker.domain.stages.MAX_STAGED_BYTES", 500)
+    world.stage("a", "1")
+    with pytest.raises(RequestError, match="may take 500") as refused:
+        world.stage("b", "2", "3")
+    assert refused.value.code is ErrorCode.RESOURCE_ALLOCATION
+    for wrong, says in (({"key": ""}, "printable"), ({"key": "k" * 256}, "255"), ({"lease": 5}, "1000 to")):
+        with pytest.raises(RequestError, match=says):
+            world.stage("c", **wrong)
+
+
+def test_the_key_used_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Staging()
+    monkeypatch.setattr("sievemq_broker.domain.stages.MAX_KEYS", 2)
+    for key in ("a", "b"):
+        assert world.publish(key=key) == 0
+    assert world.publish(key="a") is None
+    assert world.publish(key="c") == 0
+    assert list(world.namespace.stages.published) == ["a", "c"]

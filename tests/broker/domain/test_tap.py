@@ -1,0 +1,454 @@
+"""Taps: what arrives is copied or drained, read by sequence as often as one likes, until it is acknowledged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.broker.domain.support import World, message, name_of, selector
+
+from sievemq_broker.domain import Consumer
+from sievemq_broker.domain.tap import STEP, CopyTap, DrainTap, Tap
+from sievemq_broker.domain.tap_log import OVERHEAD_BYTES, TapLog
+from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.message.envelope import CORRELATION_ID
+from sievemq_core.wire.codec import unpack_value
+
+
+class Tapped(World):
+    """A world whose taps are opened in one line."""
+
+    ids = 0
+
+    def tap(
+        self, address: str, text: str | None = None, mode: str = "copy", name: str = "t", **options: Any
+    ) -> CopyTap | DrainTap:
+        self.ids += 1
+        return self.namespace.taps.open(f"id{self.ids}", name, address, mode, selector(text), options, self.now)
+
+    def read(self, tap: Tap, after: int = 0, upto: int | None = None, limit: int = 1_000) -> list[str]:
+        """Names behind `after`; as far as the tap has come if `upto` is not given."""
+        if upto is None:
+            upto = self.reach(tap, after)
+        return [name_of(item.packed) for item in tap.fetch(tap.id, after, upto, limit, 1 << 20, self.now)]
+
+    def reach(self, tap: Tap, after: int = 0, messages: int = 0, size: int = 0) -> int:
+        more = True
+        while more:
+            upto, more = tap.look(after, messages, size, self.now)
+            self.work()
+        return upto
+
+    def depth(self, address: str) -> int:
+        return self.namespace.queue(address).depth
+
+
+@pytest.mark.parametrize("address", ["queue:q", "topic:t"])
+def test_a_copy_tap_sees_what_arrives_and_changes_nothing(address: str) -> None:
+    world = Tapped()
+    consumer = world.consumer(address)
+    tap = world.tap(address)
+    world.send(address, "a", "b")
+    assert world.got(consumer) == ["a", "b"]
+    consumer.acknowledge(2, world.now)
+    world.send(address, "c")
+    assert world.read(tap) == ["a", "b", "c"]
+    assert world.read(tap, 1, 2) == ["b"]
+    assert world.read(tap, 1, 2) == ["b"]  # again, in any order
+
+
+def test_without_a_tap_the_direct_path_is_as_it_was() -> None:
+    """A tap switches the queue to the careful path; without one nothing on the direct path asks for taps."""
+    world = Tapped()
+    queue = world.namespace.queue("queue:q")
+    assert queue._direct
+    tap = world.tap("queue:q")
+    assert not queue._direct
+    world.namespace.taps.drop(tap, world.now)
+    assert queue._direct
+    world.send("queue:q", "a")
+    assert len(tap.log) == 0
+
+
+def test_a_copy_shares_the_bytes() -> None:
+    world = Tapped()
+    tap = world.tap("queue:q")
+    envelope = message("a")
+    world.send("queue:q", envelope)
+    assert tap.log.slice(0, 1, 1, 0)[0].packed is envelope.packed
+
+
+def test_delayed_and_expired_messages_are_copied_when_they_arrive() -> None:
+    world = Tapped()
+    tap = world.tap("queue:q")
+    world.send("queue:q", "later", at=world.now + 60_000)
+    world.send("queue:q", "late", expires=world.now - 1)
+    assert world.read(tap) == ["later", "late"]
+
+
+def test_a_selector_decides_what_is_copied() -> None:
+    world = Tapped()
+    queue = world.tap("queue:q", "n > 1")
+    topic = world.tap("topic:t", "n > 1")
+    for address in ("queue:q", "topic:t"):
+        world.send(address, *(message(f"m{n}", properties={"n": n}) for n in range(4)))
+        world.send(address, message("broken", properties=(b"\x01", None)))  # D-14: nobody can say
+    assert world.read(queue) == world.read(topic) == ["m2", "m3"]
+
+
+@pytest.mark.parametrize("text", [None, "n > 1"])
+def test_the_backlog_comes_first(text: str | None) -> None:
+    """What waited when the tap was made goes before what came while that was looked at; acknowledged or not."""
+    world = Tapped()
+    world.send("queue:q", *(message(f"m{n}", properties={"n": n}) for n in range(4)))
+    tap = world.tap("queue:q", text, start="earliest")
+    assert tap.held_bytes >= 4 * OVERHEAD_BYTES
+    consumer = world.consumer("queue:q")
+    consumer.acknowledge(4, world.now)
+    world.send("queue:q", message("new", properties={"n": 9}))
+    assert world.read(tap) == (["m0", "m1"] if text is None else []) + ["m2", "m3", "new"]
+
+
+def test_a_long_backlog_is_looked_at_in_steps() -> None:
+    world = Tapped()
+    world.send("queue:q", *(message("x") for _ in range(STEP + 1)))
+    tap = world.tap("queue:q", start="earliest")
+    assert tap.look(0, 0, 0, world.now) == (STEP, True)
+    assert tap.look(0, 0, 0, world.now) == (STEP + 1, False)
+
+
+def test_latest_begins_with_what_comes_next() -> None:
+    world = Tapped()
+    world.send("queue:q", "old")
+    tap = world.tap("queue:q")
+    world.send("queue:q", "new")
+    assert world.read(tap) == ["new"]
+
+
+def test_acknowledged_is_dropped_and_once_more_does_no_harm() -> None:
+    world = Tapped()
+    tap = world.tap("queue:q")
+    world.send("queue:q", "a", "b", "c")
+    assert tap.acknowledge(tap.id, 2, world.now) == 2
+    assert tap.acknowledge(tap.id, 2, world.now) == tap.acknowledge(tap.id, 1, world.now) == 0
+    assert (tap.log.first, tap.log.last, tap.lost) == (3, 3, 0)
+    assert world.read(tap, 2) == ["c"]
+    with pytest.raises(RequestError, match="9 is beyond") as refused:
+        tap.acknowledge(tap.id, 9, world.now)
+    assert refused.value.code is ErrorCode.ILLEGAL_STATE
+
+
+def test_the_oldest_go_when_there_is_no_room_and_that_is_told() -> None:
+    world = Tapped()
+    tap = world.tap("queue:q", retain_messages=3)
+    world.send("queue:q", *"abcde")
+    assert world.read(tap) == ["c", "d", "e"]
+    assert (tap.log.first, tap.lost, tap.missed) == (3, 2, 2)
+    tap.acknowledge(tap.id, 4, world.now)
+    world.send("queue:q", *"fg")
+    assert (tap.log.first, tap.lost, tap.missed) == (5, 2, 2)  # the reader was done with what went
+
+
+def test_bytes_are_bounded_too() -> None:
+    world = Tapped()
+    tap = world.tap("queue:q", retain_bytes=4_096)
+    world.send("queue:q", *(message(f"m{n}", body=b"x" * 1_000) for n in range(9)))
+    assert tap.log.bytes <= 4_096
+    assert world.read(tap, 6) == ["m6", "m7", "m8"]
+    assert tap.lost == 6
+    world.send("queue:q", message("huge", body=b"x" * 10_000))
+    assert (len(tap.log), tap.lost, tap.log.bytes) == (0, 10, 0)
+
+
+def test_age_is_bounded_without_anybody_asking() -> None:
+    world = Tapped()
+    tap = world.tap("queue:q", retain_age=10_000)
+    world.send("queue:q", "a")
+    world.advance(6_000)
+    world.send("queue:q", "b")
+    world.advance(5_000)
+    assert world.read(tap) == ["b"]
+    world.advance(5_000)
+    assert (len(tap.log), tap.lost, tap.held_bytes) == (0, 2, 0)
+
+
+# -- drain ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_drain_takes_what_it_is_asked_for_and_no_more() -> None:
+    world = Tapped()
+    world.send("queue:q", *"abcde")
+    tap = world.tap("queue:q", mode="drain")
+    assert world.reach(tap, 0, messages=2) == 2
+    assert world.depth("queue:q") == 3
+    assert world.reach(tap, 0, messages=2) == 2
+    assert world.depth("queue:q") == 3
+    assert world.read(tap, 0, 2) == ["a", "b"]
+    assert world.reach(tap, 2, messages=2) == 4
+    assert world.read(tap, 0, 4) == ["a", "b", "c", "d"]
+    other = world.consumer("queue:q")
+    assert world.got(other) == ["e"]
+
+
+def test_drained_messages_are_gone_when_they_are_acknowledged() -> None:
+    world = Tapped()
+    world.send("queue:q", *"abc")
+    tap = world.tap("queue:q", mode="drain")
+    assert world.reach(tap) == 3
+    queue = world.namespace.queue("queue:q")
+    assert (queue.in_flight, queue.acknowledged) == (3, 0)
+    tap.acknowledge(tap.id, 2, world.now)
+    assert (queue.in_flight, queue.acknowledged) == (1, 2)
+    assert world.read(tap, 2, 3) == ["c"]
+
+
+def test_a_drain_with_a_selector_leaves_the_rest() -> None:
+    world = Tapped()
+    world.send("queue:q", *(message(f"m{n}", properties={"n": n}) for n in range(6)))
+    tap = world.tap("queue:q", "n >= 4", "drain")
+    assert world.reach(tap) == 2
+    assert world.read(tap, 0, 2) == ["m4", "m5"]
+    assert world.browse("queue:q") == ["m0", "m1", "m2", "m3"]
+
+
+def test_a_lost_lease_gives_everything_back_marked() -> None:
+    world = Tapped()
+    world.send("queue:q", *"abc")
+    tap = world.tap("queue:q", mode="drain", lease=10_000)
+    world.reach(tap, 0, messages=2)
+    tap.acknowledge(tap.id, 1, world.now)
+    world.advance(9_000)
+    tap.hear(world.now)
+    world.advance(9_000)
+    assert world.namespace.queue("queue:q").in_flight == 1
+    world.advance(1_000)
+    assert world.namespace.queue("queue:q").in_flight == 0
+    assert (tap.lost, tap.missed, tap.log.first) == (2, 1, 3)
+    consumer = world.consumer("queue:q")
+    assert world.counts(consumer) == [("b", 2), ("c", 1)]
+
+
+def test_after_a_lost_lease_messages_come_again_under_new_numbers() -> None:
+    world = Tapped()
+    world.send("queue:q", *"ab")
+    tap = world.tap("queue:q", mode="drain", lease=1_000)
+    assert world.reach(tap) == 2
+    world.advance(1_000)
+    assert world.reach(tap, 2) == 4
+    assert world.read(tap, 0, 4) == ["a", "b"]
+    assert [item.delivery for item in tap.log.slice(2, 4, 9, 0)] == [2, 2]
+    tap.acknowledge(tap.id, 2, world.now)  # too late: it acknowledges nothing
+    assert world.namespace.queue("queue:q").in_flight == 2
+    tap.acknowledge(tap.id, 4, world.now)
+    assert world.namespace.queue("queue:q").acknowledged == 2
+
+
+def test_a_full_drain_takes_no_more() -> None:
+    world = Tapped()
+    world.send("queue:q", *"abcd")
+    tap = world.tap("queue:q", mode="drain", retain_messages=2)
+    assert world.reach(tap) == 2
+    assert world.depth("queue:q") == 2
+    tap.acknowledge(tap.id, 1, world.now)
+    assert world.reach(tap, 1) == 3
+    big = world.tap("queue:b", mode="drain", retain_bytes=4_096)
+    world.send("queue:b", *(message(f"m{n}", body=b"x" * 2_000) for n in range(9)))
+    assert world.reach(big) == 2
+    assert world.depth("queue:b") == 7
+
+
+def test_a_drain_does_not_keep_others_waiting() -> None:
+    """WANT recalls nothing from a drain: what it has is handed out for good, and it has no credit between requests."""
+    world = Tapped()
+    world.send("queue:q", *"ab")
+    tap = world.tap("queue:q", mode="drain")
+    world.reach(tap)
+    consumer = world.consumer("queue:q", credit=0)
+    assert consumer.want(world.now, brief=True)
+    world.send("queue:q", "c")
+    other: Consumer = world.consumer("queue:q")
+    assert world.got(other) == ["c"]
+
+
+def test_a_deleted_drain_gives_back() -> None:
+    world = Tapped()
+    world.send("queue:q", *"ab")
+    tap = world.tap("queue:q", mode="drain")
+    world.reach(tap)
+    world.namespace.taps.drop(tap, world.now)
+    assert world.browse("queue:q") == ["a", "b"]
+    assert len(world.namespace.taps) == 0
+
+
+def test_an_administrator_may_close_a_drain() -> None:
+    world = Tapped()
+    world.send("queue:q", *"ab")
+    tap = world.tap("queue:q", mode="drain")
+    world.reach(tap, 0, messages=1)
+    tap._consumer.stop(ErrorCode.CLOSED_BY_ADMINISTRATOR, "closed by an administrator")  # type: ignore[union-attr]
+    with pytest.raises(RequestError, match="closed by an administrator"):
+        world.reach(tap)
+    world.namespace.taps.drop(tap, world.now)
+    assert world.browse("queue:q") == ["a", "b"]
+
+
+# -- which one --------------------------------------------------------------------------------------------------------
+
+
+def test_opening_again_finds_it_and_changes_what_may_change() -> None:
+    world = Tapped()
+    tap = world.tap("queue:q", retain_messages=5)
+    world.send("queue:q", *"abcde")
+    assert world.tap("q", retain_messages=9) is tap  # another form of the address
+    assert tap.terms.messages == 9
+    assert world.namespace.taps.find("t", "queue:q") is tap
+    other = world.tap("queue:q", name="u")
+    assert other.id != tap.id
+
+
+@pytest.mark.parametrize(("text", "mode"), [("a = 1", "copy"), (None, "drain")])
+def test_another_kind_under_the_same_name_is_refused(text: str | None, mode: str) -> None:
+    world = Tapped()
+    world.tap("queue:q")
+    with pytest.raises(RequestError, match="exists with mode 'copy' and no selector"):
+        world.tap("queue:q", text, mode)
+
+
+def test_a_tap_made_anew_is_not_taken_for_the_old_one() -> None:
+    world = Tapped()
+    old = world.tap("queue:q")
+    world.send("queue:q", "a")
+    world.namespace.taps.drop(old, world.now)
+    tap = world.tap("queue:q")
+    for call in (lambda: tap.fetch(old.id, 0, 1, 1, 0, world.now), lambda: tap.acknowledge(old.id, 0, world.now)):
+        with pytest.raises(RequestError, match="which was made later") as refused:
+            call()
+        assert refused.value.code is ErrorCode.NOT_FOUND
+
+
+def test_taps_end_with_their_destination() -> None:
+    world = Tapped()
+    world.send("queue:q", "a")
+    world.tap("queue:q")
+    drain = world.tap("queue:q", mode="drain", name="d")
+    world.reach(drain)
+    world.tap("topic:t")
+    world.namespace.delete("queue:q")
+    world.namespace.delete("topic:t")
+    assert len(world.namespace.taps) == 0
+    with pytest.raises(RequestError, match="there is no tap 't' on queue:q"):
+        world.namespace.taps.find("t", "queue:q")
+    world.advance(3_600_000)  # no deadline of a tap that is gone does anything
+    world.send("queue:q", "b")
+    assert world.browse("queue:q") == ["b"]
+
+
+def test_a_copy_tap_with_a_lease_ends_when_nobody_asks() -> None:
+    world = Tapped()
+    tap = world.tap("queue:q", lease=5_000)
+    world.advance(4_000)
+    world.reach(tap)
+    world.advance(4_000)
+    assert len(world.namespace.taps) == 1
+    world.advance(1_000)
+    assert len(world.namespace.taps) == 0
+    assert world.namespace.queue("queue:q").taps == ()
+
+
+@pytest.mark.parametrize(
+    ("address", "how", "says"),
+    [
+        ("queue:q", {"mode": "take"}, "'copy' or 'drain', not 'take'"),
+        ("queue:q", {"start": 5}, "'earliest' or 'latest', not 5"),
+        ("queue:q", {"retain_messages": 0}, "retain_messages is a number from 1"),
+        ("queue:q", {"retain_bytes": "1"}, "retain_bytes is a number"),
+        ("queue:q", {"lease": 5}, "1000 ms or more"),
+        ("queue:q", {"mode": "drain", "lease": 0}, "needs a lease"),
+        ("queue:q", {"name": ""}, "1 to 255 printable"),
+        ("topic:t", {"mode": "drain"}, "keeps nothing that could be drained"),
+    ],
+)
+def test_mistakes(address: str, how: dict[str, Any], says: str) -> None:
+    world = Tapped()
+    with pytest.raises(RequestError, match=says):
+        world.tap(address, **how)
+    assert len(world.namespace.taps) == 0
+
+
+def test_temporary_destinations_have_none_and_there_may_be_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Tapped()
+    address = world.namespace.create_temporary("c1", topic=False)
+    with pytest.raises(RequestError, match="is temporary"):
+        world.tap(str(address))
+    monkeypatch.setattr("sievemq_broker.domain.taps.MAX_TAPS", 2)
+    world.tap("queue:a")
+    world.tap("queue:b")
+    with pytest.raises(RequestError, match="as many as there may be") as refused:
+        world.tap("queue:c")
+    assert refused.value.code is ErrorCode.RESOURCE_ALLOCATION
+
+
+def test_a_copied_message_can_be_read_after_its_queue_has_forgotten_it() -> None:
+    world = Tapped()
+    tap = world.tap("queue:q")
+    world.send("queue:q", "a", correlation_id="c-1")
+    world.namespace.queue("queue:q").clear()
+    (item,) = tap.log.slice(0, 1, 1, 0)
+    assert unpack_value(item.packed)[CORRELATION_ID] == "c-1"
+
+
+# -- the log against a list -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("append"), st.integers(0, 300)),
+            st.tuples(st.just("drop"), st.integers(0, 60)),
+            st.tuples(st.just("keep"), st.integers(0, 20), st.integers(0, 5_000)),
+        ),
+        max_size=60,
+    ),
+    st.integers(0, 70),
+    st.integers(0, 70),
+    st.integers(0, 8),
+    st.integers(0, 3_000),
+)
+def test_the_log_is_a_list_with_numbers(
+    steps: list[tuple[Any, ...]], after: int, upto: int, limit: int, size: int
+) -> None:
+    log, plain, last = TapLog(7), {}, 7
+    for step in steps:
+        if step[0] == "append":
+            last += 1
+            plain[last] = bytes(step[1])
+            log.append(plain[last], 1, last)
+        elif step[0] == "drop":
+            gone = [number for number in plain if number <= step[1]]
+            assert log.drop(step[1]) == len(gone)
+            for number in gone:
+                del plain[number]
+        else:
+            while len(plain) > step[1] or sum(map(_size, plain.values())) > step[2]:
+                del plain[min(plain)]
+            log.drop(log.over(step[1], step[2]))
+        assert (len(log), log.last, log.first) == (len(plain), last, min(plain, default=last + 1))
+        assert log.bytes == sum(map(_size, plain.values()))
+        assert log.oldest == min(plain, default=None)
+    wanted: list[tuple[int, bytes]] = []
+    total = 0
+    for number, packed in sorted(plain.items()):
+        total += _size(packed) if number > after else 0
+        if after < number and (not limit or len(wanted) < limit) and (not size or not wanted or total <= size):
+            wanted.append((number, packed))
+        elif number > after:
+            break
+    assert log.reach(after, limit, size) == (wanted[-1][0] if wanted else max(min(after, last), log.first - 1))
+    assert [item.packed for item in log.slice(after, upto, limit, size)] == [p for n, p in wanted if n <= upto]
+
+
+def _size(packed: bytes) -> int:
+    return len(packed) + OVERHEAD_BYTES
