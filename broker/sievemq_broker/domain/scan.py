@@ -168,14 +168,22 @@ class Scan:
         entry.envelope.compact()
 
 
-def lookups_for(queue: Queue, view: View) -> dict[str, ValueIndex[Entry]]:
+def lookups_for(queue: Queue, view: View, names: frozenset[str] | None = None) -> dict[str, ValueIndex[Entry]]:
     """New indexes to be built by the scan that fills `view`: by the header fields and properties that its selector
     compares with single values, where there is none yet. So the next consumer that asks for another value of one finds
-    it at once, however deep the queue is (D-17)."""
+    it at once, however deep the queue is (D-17).
+
+    Args:
+        queue: whose.
+        view: with the selector.
+        names: what an index may be built for; None for anything.
+    """
     assert view.condition is not None
     made: dict[str, ValueIndex[Entry]] = {}
     if queue.depth >= INDEX_FROM:
         for name, _ in indexable(view.condition):
+            if names is not None and name not in names:
+                continue
             if name not in queue.lookups and name not in COARSE and len(queue.lookups) < MAX_LOOKUPS:
                 made[name] = queue.lookups[name] = ValueIndex(_reader(name), _waits)
     return made

@@ -9,6 +9,7 @@ from sievemq_broker.domain import recall
 from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.scan import INDEX_FROM, Scan, fill_from_index, lookups_for
 from sievemq_broker.domain.view import View
+from sievemq_broker.matching.condition import Condition
 from sievemq_broker.matching.lookup import ValueIndex
 
 if TYPE_CHECKING:
@@ -27,14 +28,16 @@ class Upkeep:
     """Pending work of one queue, which its methods are given: a deleted queue must not wait for a garbage collector.
 
     Attributes:
+        examined: messages looked at so far for browsers and administrators.
         scans: new selectors whose view is being filled; one after the other.
         dead: tombstones in views and indexes, at most.
         dead_limit: how many there may be before somebody counts.
     """
 
-    __slots__ = ("_pieces", "dead", "dead_limit", "scans")
+    __slots__ = ("_pieces", "dead", "dead_limit", "examined", "scans")
 
     def __init__(self) -> None:
+        self.examined = 0
         self.scans: list[Scan] = []
         self.dead = 0
         self.dead_limit = 1_024
@@ -76,6 +79,22 @@ class Upkeep:
         if len(self.scans) == 1 and scan.step(FIRST_SLICE):
             self.scans.remove(scan)
         else:
+            queue.namespace.broker.add_work(queue)
+
+    def index(self, queue: Queue, condition: Condition, names: frozenset[str]) -> None:
+        """Build the indexes that would answer a condition, for whoever asks next (D-17).
+
+        Args:
+            queue: this one.
+            condition: a selector that compares something with single values.
+            names: what an index may be built for.
+        """
+        view = View(condition)  # of nobody: it is not filled
+        lookups = lookups_for(queue, view, names)
+        if lookups:
+            scan = Scan(queue, view, lookups)
+            scan.forget(view)
+            self.scans.append(scan)
             queue.namespace.broker.add_work(queue)
 
     def forget(self, view: View) -> None:

@@ -1,0 +1,189 @@
+"""Browsing with a selector looks at what may match, not at the whole queue (D-17)."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sievemq_broker.domain import scan
+from sievemq_broker.domain.candidates import Few, few, view_of
+from sievemq_broker.domain.pages import EXAMINED
+from sievemq_broker.domain.scan import FEW, INDEX_FROM
+
+from .support import World, message, selector
+
+
+def filled(depth: int) -> World:
+    world = World()
+    world.send(
+        "queue:q",
+        *(message(f"m{n}", correlation_id=f"c{n}", properties={"n": n, "even": not n % 2}) for n in range(depth)),
+    )
+    return world
+
+
+def examined(world: World, text: str) -> tuple[list[str], int]:
+    """What a browser is shown, and how many messages were looked at for it."""
+    upkeep = world.namespace.queue("queue:q").upkeep
+    before = upkeep.examined
+    shown = world.browse("queue:q", text)
+    return shown, upkeep.examined - before
+
+
+@pytest.mark.parametrize("depth", [INDEX_FROM, 20_000])
+def test_d_17_browsing_by_an_id_costs_the_same_at_any_depth(depth: int) -> None:
+    """The first looks through the queue and leaves a lookup behind; the next look at one message."""
+    world = filled(depth)
+    assert examined(world, "JMSCorrelationID = 'c7'") == (["m7"], depth)
+    world.work()
+    assert examined(world, f"JMSCorrelationID = 'c{depth - 1}'") == ([f"m{depth - 1}"], 1)
+    assert examined(world, "JMSCorrelationID IN ('c1', 'c5', 'none') AND even = FALSE") == (["m1", "m5"], 2)
+    assert examined(world, "JMSCorrelationID = 'none'") == ([], 0)
+    world.browse("queue:q", "JMSMessageID = 'm1'")
+    world.work()
+    assert examined(world, "JMSMessageID = 'm9'") == (["m9"], 1)
+
+
+def test_a_property_is_looked_up_if_a_consumer_left_a_lookup() -> None:
+    world = filled(INDEX_FROM)
+    assert examined(world, "n = 7") == (["m7"], INDEX_FROM)
+    world.work()
+    assert examined(world, "n = 7") == (["m7"], INDEX_FROM)  # a browser alone builds none by properties
+    world.consumer("queue:q", "n = 3", credit=0)
+    world.work()
+    assert examined(world, "n = 7") == (["m7"], 1)
+
+
+def test_the_view_of_a_consumer_serves_browsers_with_the_same_selector() -> None:
+    """Whatever it is: it has nothing but matches. In other words, too."""
+    world = filled(INDEX_FROM)
+    consumer = world.consumer("queue:q", "n * 2 < 6 AND even", credit=0)
+    world.work()
+    assert examined(world, "even  AND (n*2 < 6)") == (["m0", "m2"], 2)
+    consumer.grant(1, world.now)
+    assert examined(world, "n * 2 < 6 AND even") == (["m2"], 1)
+    consumer.close(0, world.now)
+    assert examined(world, "n * 2 < 6 AND even") == (["m0", "m2"], INDEX_FROM // 2)  # by the lookup that it left
+
+
+def test_a_view_or_lookup_that_is_not_complete_is_not_used() -> None:
+    world = filled(INDEX_FROM + 5)
+    world.consumer("queue:q", "n >= 1000", credit=0)
+    world.consumer("queue:q", "JMSCorrelationID = 'x'", credit=0)
+    queue = world.namespace.queue("queue:q")
+    assert world.browse("queue:q", "n >= 1000")[0] == "m1000"
+    assert few(queue, None) is None
+    assert view_of(queue, None) is queue.main
+
+
+def test_a_lookup_that_leads_to_many_is_not_used() -> None:
+    """Putting them in order would cost more than a turn should."""
+    world = World()
+    world.send("queue:q", *(message(f"m{n}", correlation_id=f"c{n % 2}") for n in range(2 * FEW + 2)))
+    world.browse("queue:q", "JMSCorrelationID = 'c1'")
+    world.work()
+    shown, looked = examined(world, "JMSCorrelationID = 'c1'")
+    assert len(shown) == FEW + 1
+    assert looked == 2 * FEW + 2
+
+
+def test_a_page_looks_at_a_bounded_number() -> None:
+    world = filled(2 * EXAMINED + 1)
+    upkeep = world.namespace.queue("queue:q").upkeep
+    cursor, seen = None, []
+    for _ in range(3):
+        before = upkeep.examined
+        cursor, page = world.namespace.browse("queue:q", selector(f"n = {2 * EXAMINED}"), cursor, 10, world.now)
+        seen += page
+        assert upkeep.examined - before <= EXAMINED
+    assert cursor is None
+    assert len(seen) == 1
+
+
+def test_few_is_a_walk() -> None:
+    world = filled(INDEX_FROM)
+    world.browse("queue:q", "JMSCorrelationID = 'x'")
+    world.work()
+    queue = world.namespace.queue("queue:q")
+    entries = few(queue, selector("JMSCorrelationID IN ('c5', 'c2', 'c9')"))
+    assert entries is not None
+    walk = Few(list(entries))
+    queue.remove(entries[1])
+    assert list(walk.gather()) == []
+    taken = []
+    while not walk.done:
+        taken += walk.take(1)
+    assert taken == [entries[0], entries[2]]
+    assert few(queue, selector("JMSCorrelationID = 'c2'"), walk.after) == []
+
+
+TEXTS = [
+    "JMSCorrelationID = 'c1'",
+    "JMSCorrelationID IN ('c1', 'c2') OR k = 3",
+    "k = 2",
+    "k > 1",
+    "k + 1 > 2",
+    "k <> 1",
+]
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_what_a_browser_is_shown_does_not_depend_on_who_else_is_there(data: st.DataObject) -> None:
+    """Views and lookups come and go; what matches among all that waits is shown, in order."""
+    with patch.object(scan, "INDEX_FROM", 1):
+        check_random_history(data)
+
+
+def check_random_history(data: st.DataObject) -> None:
+    world = World()
+    number = 0
+
+    def send(count: int) -> None:
+        nonlocal number
+        for _ in range(count):
+            k = data.draw(st.integers(0, 3))
+            priority = data.draw(st.sampled_from([4, 4, 9]))
+            given: dict[str, Any] = {"correlation_id": f"c{k}", "properties": {"k": k}, "priority": priority}
+            world.send("queue:q", message(f"m{number}", **given))
+            number += 1
+
+    def shown(text: str) -> list[str]:
+        limit = data.draw(st.sampled_from([1, 3, 1000]))
+        return world.browse("queue:q", text, limit)
+
+    send(8)
+    queue = world.namespace.queue("queue:q")
+    for text in data.draw(st.lists(st.sampled_from(TEXTS), max_size=3)):
+        world.consumer("queue:q", text, credit=data.draw(st.integers(0, 2)))
+    condition = selector(TEXTS[0])
+    assert condition is not None
+    if data.draw(st.booleans()):
+        queue.upkeep.index(queue, condition, frozenset({"JMSCorrelationID"}))
+    for _ in range(data.draw(st.integers(0, 5))):
+        action = data.draw(st.sampled_from(["send", "recover", "close", "work"]))
+        consumers = queue.consumers
+        if action == "send":
+            send(3)
+        elif action == "work":
+            world.work()
+        elif consumers:
+            consumer = data.draw(st.sampled_from(consumers))
+            if action == "close":
+                consumer.close(0, world.now)
+            else:
+                consumer.recover(consumer.tag, world.now)
+                consumer.grant(1, world.now)
+    world.work()
+    everything = queue.main.waits(-1, 1_000)
+    for text in TEXTS:
+        condition = selector(text)
+        assert condition is not None
+        expected = [
+            e.envelope.fields[0] for e in everything if condition.function(e.envelope.properties, e.envelope.fields)
+        ]
+        assert shown(text) == expected
