@@ -214,6 +214,12 @@ class Recorder:
         detail = f"not before {entry.envelope.delivery_time} ms" if entry.state == DELAYED else ""
         self._tell(queue, entry, "accepted", detail, tuple(refusing.values()))
 
+    def handed(self, queue: Queue, entry: Entry) -> None:
+        """Watched connections say it, with the consumer's name."""
+
+    def released(self, queue: Queue, entry: Entry) -> None:
+        """It came back unseen: nothing has become of it."""
+
     def acknowledged(self, queue: Queue, entry: Entry) -> None:
         """It was acknowledged and is gone."""
         self._tell(queue, entry, "acknowledged")

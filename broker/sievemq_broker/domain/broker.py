@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from sievemq_broker.domain.deadlines import Deadlines
+from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.policy import DomainSettings
 from sievemq_broker.domain.ports import Observer
@@ -27,6 +28,8 @@ class Broker:
     def __init__(self, settings: DomainSettings | None = None, *, observer: Observer | None = None) -> None:
         self.settings = settings or DomainSettings()
         self.observer = observer
+        #: Gathers what must survive this process; None if nothing has to.
+        self.journal: Journal | None = None
         self.deadlines = Deadlines()
         self.namespaces: dict[str, Namespace] = {}
         #: Told of each queue and topic before it is deleted, so that what it counted is not lost.
@@ -49,6 +52,8 @@ class Broker:
                     {"limit": "max_namespaces"},
                 )
             found = self.namespaces[name] = Namespace(name, self)
+            if self.journal is not None:
+                self.journal.namespace_made(name)
         return found
 
     def delete_namespace(self, name: str) -> bool:
@@ -58,7 +63,16 @@ class Broker:
             return False
         for text in list(found.destinations):
             found.delete(text)
+        if self.journal is not None:
+            self.journal.namespace_deleted(found.name)
         return True
+
+    def refuse_persistent(self, reason: str | None) -> None:
+        """Take no PERSISTENT messages, since they cannot be kept; or, with None, take them again."""
+        if self.journal is not None:
+            self.journal.refusing = reason
+            for namespace in self.namespaces.values():
+                namespace.forget_routes()
 
     def due(self, now: int) -> int | None:
         """Let time pass: expire, end delays.

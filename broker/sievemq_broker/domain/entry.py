@@ -30,12 +30,14 @@ class Entry:
         count: deliveries that count, that is, the message was or may have been handed to an application.
         places: references to this entry in views and indexes while it waits.
         failed: ms epoch of the first failed delivery; only there if count > 0.
+        stored: its number in the journal, 0 if it is not kept; only there on a queue that has a journal.
     """
 
-    __slots__ = ("count", "envelope", "failed", "places", "sequence", "state")
+    __slots__ = ("count", "envelope", "failed", "places", "sequence", "state", "stored")
 
     envelope: Envelope
     failed: int
+    stored: int
 
     def __init__(self, sequence: int, envelope: Envelope, state: int = READY) -> None:
         self.sequence = sequence

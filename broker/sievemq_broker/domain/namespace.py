@@ -105,7 +105,9 @@ class Namespace:
                     {"destination": canonical},
                 )
             destination = self.create(address)
-        self._routes[given] = destination
+        journal = self.broker.journal
+        if journal is None or journal.refusing is None:  # else every send comes by here, and is looked at
+            self._routes[given] = destination
         return destination
 
     def create(self, address: Address | str) -> Destination:
@@ -129,6 +131,8 @@ class Namespace:
                 )
             make = Topic if address.kind.is_topic else Queue
             destination = self.destinations[text] = make(text, settings.policy_for(text), self)
+            if self.broker.journal is not None and not address.kind.is_temporary:
+                self.broker.journal.destination_made(destination)
         return destination
 
     def delete(self, address: Address | str, reason: str = "deleted by an administrator") -> bool:
@@ -150,6 +154,8 @@ class Namespace:
         else:
             destination.delete(ErrorCode.INVALID_DESTINATION, text)
         del self.destinations[destination.label]
+        if self.broker.journal is not None and destination.label not in self._owners:
+            self.broker.journal.destination_deleted(destination)
         owner = self._owners.pop(destination.label, None)
         if owner is not None:
             del self._owned[owner][destination.label]
@@ -279,7 +285,7 @@ class Namespace:
         """
         destination = self._routes.get(address)
         if destination is None:
-            destination = self.declare(address, connection)
+            destination = self._look_up(address, envelope, connection)
         policy = destination.policy
         if policy.special:
             envelope = self._prepare(destination, envelope, now, connection)
@@ -297,7 +303,7 @@ class Namespace:
         checked: list[tuple[Destination, Envelope]] = []
         load: dict[Queue, list[int]] = {}
         for address, envelope in sends:
-            destination = self.declare(address, connection)
+            destination = self._look_up(address, envelope, connection)
             if destination.policy.special:
                 envelope = _overridden(destination.policy, envelope, now)
                 if destination.policy.limited:
@@ -316,6 +322,19 @@ class Namespace:
                 destination.accept(envelope, now)
             else:
                 destination.publish(envelope, now, connection)
+
+    def _look_up(self, address: Address | str, envelope: Envelope, connection: str | None) -> Destination:
+        """Where a message goes that is not known yet, or while not every message can be kept."""
+        destination = self.declare(address, connection)
+        journal = self.broker.journal
+        if journal is not None and journal.refusing is not None and destination.label not in self._owners:
+            mode = destination.policy.delivery_mode or envelope.fields[DELIVERY_MODE]
+            journal.check(mode, destination.label)
+        return destination
+
+    def forget_routes(self) -> None:
+        """Look every destination up again: what is done on the way has changed."""
+        self._routes.clear()
 
     def _prepare(self, destination: Destination, envelope: Envelope, now: int, connection: str | None) -> Envelope:
         envelope = _overridden(destination.policy, envelope, now)

@@ -43,6 +43,12 @@ class Observer(Protocol):
     def accepted(self, queue: Queue, entry: Entry) -> None:
         """A message entered a queue; it may be scheduled for later (``entry.state``)."""
 
+    def handed(self, queue: Queue, entry: Entry) -> None:
+        """It is on its way to a consumer."""
+
+    def released(self, queue: Queue, entry: Entry) -> None:
+        """It came back unseen and unmarked."""
+
     def acknowledged(self, queue: Queue, entry: Entry) -> None:
         """It was acknowledged and is gone."""
 

@@ -342,6 +342,8 @@ class Queue:
             consumer.newest = entry.sequence
         consumer.window.append(entry)
         self._turn = consumer.turn = self._turn + 1
+        if self.observer is not None:
+            self.observer.handed(self, entry)
         consumer.port.deliver(consumer.id, tag, entry.count + 1, entry.envelope.packed)
         view = consumer.view
         if view.groups is not None and (group := group_of(entry.envelope)) is not None:
@@ -460,6 +462,8 @@ class Queue:
         for entry in unmarked:
             entry.state = STRAY
             back.append((key_of(entry), entry))
+            if self.observer is not None:
+                self.observer.released(self, entry)
         for number, entry in enumerate(marked or ()):
             if self._mark(entry, now, suspects is None or number < suspects):
                 back.append((key_of(entry), entry))
@@ -467,6 +471,8 @@ class Queue:
         for _, entry in back:
             envelope = entry.envelope
             if self.deleted:
+                if self.observer is not None:
+                    self.observer.removed(self, entry)
                 entry.state = GONE
                 del entry.envelope
             elif envelope.expiration and envelope.expiration <= now:
@@ -590,6 +596,11 @@ class Queue:
         """Forget a closed consumer that holds nothing any more."""
         if not consumer.window:
             self.holders.discard(consumer)
+
+    def observe(self, observer: Observer) -> None:
+        """From now on it is told what becomes of messages."""
+        self.observer = observer
+        self._set_direct()
 
     def _set_direct(self) -> None:
         self._direct = not self.views and not self.paused and self.observer is None and not self.taps

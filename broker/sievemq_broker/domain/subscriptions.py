@@ -94,6 +94,9 @@ class Subscriptions:
         )
         known[key] = found
         topic.add(found)
+        journal = topic.namespace.broker.journal
+        if durable and journal is not None:
+            journal.subscription_made(found)
         return found
 
     def unsubscribe(self, client_id: str | None, name: str) -> None:
@@ -120,6 +123,9 @@ class Subscriptions:
         if subscription.name is not None:
             known = self.durable if subscription.durable else self.shared
             del known[(subscription.client_id, subscription.name)]
+            journal = subscription.topic.namespace.broker.journal
+            if subscription.durable and journal is not None:
+                journal.subscription_ended(subscription)
 
 
 def _refuse_if_held(subscription: Subscription) -> None:

@@ -159,6 +159,13 @@ def unpack_properties(fields: EnvelopeFields) -> dict[str, PropertyValue]:
     return properties
 
 
+def _unpack(packed: bytes) -> EnvelopeFields:
+    fields: EnvelopeFields = msgpack.unpackb(
+        packed, use_list=False, unicode_errors="surrogatepass", max_bin_len=2**31 - 1
+    )
+    return fields
+
+
 _PLAIN = frozenset({str, int, bool, float, type(None)})
 _LETTERS = frozenset("zbhilfds")
 
@@ -181,14 +188,26 @@ class Envelope:
         self._fields: EnvelopeFields | None = fields
         self._properties: dict[str, PropertyValue] | None = None
 
+    @classmethod
+    def from_packed(cls, packed: bytes) -> Envelope:
+        """The envelope that was packed so; compact, as one that waits.
+
+        Raises:
+            ProtocolError: these bytes are no envelope.
+        """
+        try:
+            envelope = cls(_unpack(packed), packed)
+        except (ValueError, IndexError, TypeError, msgpack.UnpackException) as error:
+            raise ProtocolError(f"the envelope of a message cannot be decoded: {error}") from error
+        envelope._fields = None
+        return envelope
+
     @property
     def fields(self) -> EnvelopeFields:
         """The decoded fields; decoded anew after :meth:`compact`."""
         fields = self._fields
         if fields is None:
-            fields = self._fields = msgpack.unpackb(
-                self.packed, use_list=False, unicode_errors="surrogatepass", max_bin_len=2**31 - 1
-            )
+            fields = self._fields = _unpack(self.packed)
         return fields
 
     @property

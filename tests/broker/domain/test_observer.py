@@ -20,6 +20,12 @@ class Notes:
     def accepted(self, queue: Queue, entry: Entry) -> None:
         self.note("accepted", queue, entry)
 
+    def handed(self, queue: Queue, entry: Entry) -> None:
+        self.note("handed", queue, entry)
+
+    def released(self, queue: Queue, entry: Entry) -> None:
+        self.note("released", queue, entry)
+
     def acknowledged(self, queue: Queue, entry: Entry) -> None:
         self.note("acknowledged", queue, entry)
 
@@ -58,10 +64,17 @@ def test_an_observer_hears_the_life_of_every_message() -> None:
     consumer.grant(9, NOW + 10)
     consumer.acknowledge(consumer.tag, NOW + 10)
     assert notes.events == [
+        ("handed", "queue:q", "a"),
+        ("handed", "queue:q", "d"),
+        ("released", "queue:q", "d"),
         ("returned 1", "queue:q", "a"),
+        ("handed", "queue:q", "a"),
+        ("handed", "queue:q", "d"),
+        ("released", "queue:q", "d"),
         ("returned 2", "queue:q", "a"),
         ("accepted", "queue:DLQ.q", "a"),
         ("dead_lettered attempts", "queue:q", "a"),
+        ("handed", "queue:q", "d"),
         ("acknowledged", "queue:q", "d"),
     ]
     notes.events.clear()

@@ -1,0 +1,362 @@
+"""What must survive the process, gathered while the domain works: events in, batches out, no I/O.
+
+    Queue, Namespace, … ── accepted, handed, acknowledged, … ──► Journal ── cut() ──► Batch ──► Store.write
+                                                                                        (one per group commit)
+
+The domain's verbs are synchronous, and a batch is only cut between two of them: whatever one verb does (a commit, a
+move to the dead-letter queue) is in one batch, so it is on disk as a whole or not at all.
+
+A message is known by a number: its batch and its place there. A topic's message is kept once, however many durable
+subscriptions got it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from sievemq_broker.domain.ports import Observer
+from sievemq_broker.domain.queue import Queue
+from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.message.envelope import DELIVERY_MODE
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.entry import Entry
+    from sievemq_broker.domain.subscription import Subscription
+    from sievemq_broker.domain.topic import Topic
+
+__all__ = [
+    "DESTINATION",
+    "GONE_STATE",
+    "HELD_FLAG",
+    "MAX_COUNT",
+    "NAMESPACE",
+    "PLACE_BITS",
+    "PLACE_MASK",
+    "SUBSCRIPTION",
+    "Batch",
+    "Journal",
+    "Key",
+    "Ledger",
+    "Saved",
+    "SavedEntry",
+    "Store",
+]
+
+#: A message's number is ``batch << PLACE_BITS | place``; 0 is no number.
+PLACE_BITS: Final = 24
+PLACE_MASK: Final = (1 << PLACE_BITS) - 1
+
+#: A message's state is its count of failed deliveries, with a flag while it is with a consumer; or that it is gone.
+HELD_FLAG: Final = 0x8000
+GONE_STATE: Final = 0xFFFF
+MAX_COUNT: Final = 0x7FFE
+
+#: Kinds of definitions; others may be added by who uses :meth:`Journal.define`.
+NAMESPACE: Final = "namespace"
+DESTINATION: Final = "destination"
+SUBSCRIPTION: Final = "subscription"
+
+PERSISTENT: Final = 2
+
+Key: TypeAlias = tuple[str | int | None, ...]
+"""What a definition is known by within its kind."""
+
+
+class Batch:
+    """What one write keeps: everything since the last one.
+
+    Attributes:
+        id: 1, 2, 3, …
+        accepted: new messages, by place: the queue's number, the message's packed envelope. The same bytes object
+            several times in a row is one message of a topic.
+        states: what became of messages, by number; the last word about each.
+        failures: when a message failed first (ms epoch), by number, for those that failed.
+        definitions: by kind and key; None for one that is gone.
+    """
+
+    __slots__ = ("accepted", "base", "definitions", "failures", "id", "states")
+
+    def __init__(self, batch_id: int) -> None:
+        self.id = batch_id
+        self.base = batch_id << PLACE_BITS
+        self.accepted: list[tuple[int, bytes]] = []
+        self.states: dict[int, int] = {}
+        self.failures: dict[int, int] = {}
+        self.definitions: dict[tuple[str, Key], tuple[Any, ...] | None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.accepted or self.states or self.definitions)
+
+    def __repr__(self) -> str:
+        return f"<Batch {self.id} accepted={len(self.accepted)} states={len(self.states)}>"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedEntry:
+    """A message as it was kept.
+
+    Attributes:
+        number: of the message.
+        owner: number of its queue.
+        packed: its envelope.
+        state: count, HELD_FLAG.
+        failed: ms epoch of its first failed delivery, 0 if unknown.
+        time: ms epoch at which it was kept.
+    """
+
+    number: int
+    owner: int
+    packed: bytes
+    state: int
+    failed: int
+    time: int
+
+
+class Saved(Protocol):
+    """What a store has kept, for :func:`~sievemq_broker.domain.restore.restore`."""
+
+    @property
+    def next_batch(self) -> int:
+        """Id of the first batch to come."""
+
+    def definitions(self, kind: str) -> Mapping[Key, tuple[Any, ...]]:
+        """All definitions of a kind."""
+
+    def entries(self) -> Iterable[SavedEntry]:
+        """All messages that are not gone, by ascending number."""
+
+
+class Store(Saved, Protocol):
+    """Where batches go. One owner at a time: opening it raises the epoch, and what a former owner writes is refused."""
+
+    @property
+    def epoch(self) -> int:
+        """How many owners there have been, this one included."""
+
+    def write(self, batch: Batch, now: int) -> None:
+        """Keep a batch, all of it or nothing; on stable storage when this returns.
+
+        Args:
+            batch: ids ascend.
+            now: ms epoch.
+
+        Raises:
+            StoreFullError: there is no room; nothing was written, and it may be tried again.
+            FencedError: somebody else owns the store now.
+            StoreError: it cannot be written.
+        """
+
+    def close(self) -> None:
+        """Give it up."""
+
+
+class Ledger:
+    """What one queue says, into the journal: an :class:`Observer` that costs a few dictionary operations a message.
+
+    Args:
+        journal: where to.
+        number: the queue's.
+    """
+
+    __slots__ = ("journal", "number")
+
+    def __init__(self, journal: Journal, number: int) -> None:
+        self.journal = journal
+        self.number = number
+
+    def accepted(self, queue: Queue, entry: Entry) -> None:
+        """A message entered the queue; only a PERSISTENT one is kept."""
+        envelope = entry.envelope
+        if envelope.fields[DELIVERY_MODE] != PERSISTENT:
+            entry.stored = 0
+            return
+        batch = self.journal.batch
+        accepted = batch.accepted
+        entry.stored = batch.base | len(accepted)
+        accepted.append((self.number, envelope.packed))
+
+    def handed(self, queue: Queue, entry: Entry) -> None:
+        """It is on its way to a consumer: from now on nobody can say that it was not seen."""
+        stored = entry.stored
+        if stored:
+            count = entry.count
+            self.journal.batch.states[stored] = (count if count < MAX_COUNT else MAX_COUNT) | HELD_FLAG
+
+    def released(self, queue: Queue, entry: Entry) -> None:
+        """It came back unseen."""
+        if entry.stored:
+            self.journal.batch.states[entry.stored] = min(entry.count, MAX_COUNT)
+
+    def returned(self, queue: Queue, entry: Entry) -> None:
+        """It came back, marked."""
+        if entry.stored:
+            batch = self.journal.batch
+            batch.states[entry.stored] = min(entry.count, MAX_COUNT)
+            batch.failures[entry.stored] = entry.failed
+
+    def acknowledged(self, queue: Queue, entry: Entry) -> None:
+        """It is gone."""
+        stored = entry.stored
+        if stored:
+            self.journal.batch.states[stored] = GONE_STATE
+
+    expired = removed = acknowledged
+
+    def dead_lettered(self, queue: Queue, entry: Entry, reason: str) -> None:
+        """It is gone from here; its new place was told before."""
+        self.acknowledged(queue, entry)
+
+    def unreadable(self, queue: Queue, entry: Entry, error: Exception) -> None:
+        """It stays."""
+
+
+class Both:
+    """Two observers of one queue, told in this order."""
+
+    __slots__ = ("_first", "_second")
+
+    def __init__(self, first: Observer, second: Observer) -> None:
+        self._first = first
+        self._second = second
+
+    def accepted(self, queue: Queue, entry: Entry) -> None:
+        self._first.accepted(queue, entry)
+        self._second.accepted(queue, entry)
+
+    def handed(self, queue: Queue, entry: Entry) -> None:
+        self._first.handed(queue, entry)
+        self._second.handed(queue, entry)
+
+    def released(self, queue: Queue, entry: Entry) -> None:
+        self._first.released(queue, entry)
+        self._second.released(queue, entry)
+
+    def acknowledged(self, queue: Queue, entry: Entry) -> None:
+        self._first.acknowledged(queue, entry)
+        self._second.acknowledged(queue, entry)
+
+    def returned(self, queue: Queue, entry: Entry) -> None:
+        self._first.returned(queue, entry)
+        self._second.returned(queue, entry)
+
+    def expired(self, queue: Queue, entry: Entry) -> None:
+        self._first.expired(queue, entry)
+        self._second.expired(queue, entry)
+
+    def dead_lettered(self, queue: Queue, entry: Entry, reason: str) -> None:
+        self._first.dead_lettered(queue, entry, reason)
+        self._second.dead_lettered(queue, entry, reason)
+
+    def removed(self, queue: Queue, entry: Entry) -> None:
+        self._first.removed(queue, entry)
+        self._second.removed(queue, entry)
+
+    def unreadable(self, queue: Queue, entry: Entry, error: Exception) -> None:
+        self._first.unreadable(queue, entry, error)
+        self._second.unreadable(queue, entry, error)
+
+
+class Journal:
+    """Gathers what is to be kept, batch after batch.
+
+    Args:
+        next_batch: id of the first batch.
+        next_number: number of the first queue to come; none is ever given twice.
+
+    Attributes:
+        batch: being gathered.
+        refusing: why PERSISTENT messages are refused now (the disk is full); None while they are not.
+    """
+
+    __slots__ = ("_next_number", "batch", "refusing")
+
+    def __init__(self, next_batch: int = 1, next_number: int = 1) -> None:
+        self.batch = Batch(next_batch)
+        self._next_number = next_number
+        self.refusing: str | None = None
+
+    def cut(self) -> Batch:
+        """The batch gathered so far; a new one begins. Only between two verbs of the domain."""
+        batch = self.batch
+        self.batch = Batch(batch.id + 1)
+        return batch
+
+    def define(self, kind: str, key: Key, value: tuple[Any, ...] | None) -> None:
+        """Keep a small state under a name; it is there again after a restart.
+
+        Args:
+            kind: what it is; :meth:`Saved.definitions` gives all of a kind back.
+            key: which one.
+            value: what msgpack can pack; None to forget it.
+        """
+        self.batch.definitions[kind, key] = value
+
+    def check(self, mode: int, where: str) -> None:
+        """Raise RequestError RESOURCE_ALLOCATION if a message of this delivery mode cannot be kept now."""
+        if self.refusing is not None and mode == PERSISTENT:
+            raise RequestError(
+                f"{where} takes no PERSISTENT messages now: {self.refusing}",
+                ErrorCode.RESOURCE_ALLOCATION,
+                {"destination": where, "limit": "disk"},
+            )
+
+    # -- what exists --------------------------------------------------------------------------------------------
+
+    def attach(self, queue: Queue, number: int) -> None:
+        """From now on the queue's messages are kept, under this number."""
+        ledger = Ledger(self, number)
+        queue.observe(ledger if queue.observer is None else Both(queue.observer, ledger))
+
+    def namespace_made(self, name: str) -> None:
+        """A namespace exists."""
+        self.define(NAMESPACE, (name,), ())
+
+    def namespace_deleted(self, name: str) -> None:
+        """A namespace is gone, after everything in it."""
+        self.define(NAMESPACE, (name,), None)
+
+    def destination_made(self, destination: Queue | Topic) -> None:
+        """A destination exists that is not temporary. A topic keeps no messages; its subscriptions do."""
+        number = 0
+        if isinstance(destination, Queue):
+            number = self._take_number()
+            self.attach(destination, number)
+        self.define(DESTINATION, (destination.namespace.name, destination.label), (number,))
+
+    def destination_deleted(self, destination: Queue | Topic) -> None:
+        """A destination is gone, with its messages."""
+        self.define(DESTINATION, (destination.namespace.name, destination.label), None)
+
+    def subscription_made(self, subscription: Subscription) -> None:
+        """A durable subscription exists."""
+        number = self._take_number()
+        self.attach(subscription.queue, number)
+        condition = subscription.condition
+        self.define(
+            SUBSCRIPTION,
+            (subscription.topic.namespace.name, subscription.client_id, subscription.name),
+            (
+                number,
+                subscription.topic.label,
+                None if condition is None else condition.text,
+                None if condition is None else condition.dialect.name,
+                subscription.no_local,
+                subscription.shared,
+            ),
+        )
+
+    def subscription_ended(self, subscription: Subscription) -> None:
+        """A durable subscription is gone, with its messages."""
+        key = (subscription.topic.namespace.name, subscription.client_id, subscription.name)
+        self.define(SUBSCRIPTION, key, None)
+
+    def _take_number(self) -> int:
+        number = self._next_number
+        self._next_number += 1
+        return number
+
+    def numbers_from(self, number: int) -> None:
+        """Give no queue a number below this one."""
+        self._next_number = max(self._next_number, number)

@@ -1,0 +1,156 @@
+"""A broker as it was: what a store has kept, back into an empty one.
+
+Messages come back in their order. One that was with a consumer when the process ended may have been seen, so it comes
+back marked as redelivered; its attempt is counted, and nobody knows better. Unmarked comes only what never left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sievemq_broker.domain.entry import DELAYED, READY, STRAY, Entry
+from sievemq_broker.domain.journal import (
+    DESTINATION,
+    GONE_STATE,
+    HELD_FLAG,
+    MAX_COUNT,
+    NAMESPACE,
+    SUBSCRIPTION,
+    Journal,
+    Saved,
+    SavedEntry,
+)
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.subscription import Subscription
+from sievemq_broker.domain.topic import Topic
+from sievemq_core.errors import SieveError
+from sievemq_core.message.envelope import Envelope
+from sievemq_core.selector import compile_selector
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.broker import Broker
+
+__all__ = ["RestoreError", "restore"]
+
+
+class RestoreError(Exception):
+    """What was kept does not fit this broker; the text says what and why."""
+
+
+def restore(broker: Broker, saved: Saved, now: int) -> int:
+    """Fill an empty broker with what was kept, and give it a journal that goes on from there.
+
+    Args:
+        broker: without namespaces.
+        saved: what was kept.
+        now: ms epoch.
+
+    Returns:
+        How many messages there are.
+
+    Raises:
+        RestoreError: something kept is refused by this broker's settings or rules.
+    """
+    journal = Journal(saved.next_batch)
+    try:
+        queues = _definitions(broker, saved, journal)
+    except SieveError as error:
+        raise RestoreError(f"what was kept cannot be restored: {error}") from error
+    count = 0
+    waiting: dict[int, list[SavedEntry]] = {}
+    for kept in saved.entries():
+        if kept.owner in queues:
+            waiting.setdefault(kept.owner, []).append(kept)
+            count += 1
+        else:  # its queue was deleted while a consumer held it
+            journal.batch.states[kept.number] = GONE_STATE
+            journal.numbers_from(kept.owner + 1)
+    for number in list(waiting):
+        _fill(queues[number], waiting.pop(number), journal, now)
+    broker.journal = journal
+    return count
+
+
+def _definitions(broker: Broker, saved: Saved, journal: Journal) -> dict[int, Queue]:
+    """Namespaces, destinations, durable subscriptions; the queues by number."""
+    queues: dict[int, Queue] = {}
+    for (name,) in saved.definitions(NAMESPACE):
+        broker.namespace(str(name))
+    for (name, label), (number, *_) in saved.definitions(DESTINATION).items():
+        destination = broker.namespace(str(name)).create(str(label))
+        if isinstance(destination, Queue):
+            queues[number] = destination
+    for (name, client_id, title), value in saved.definitions(SUBSCRIPTION).items():
+        number, label, text, dialect, no_local, shared = value[:6]
+        namespace = broker.namespace(str(name))
+        topic = namespace.create(label)
+        assert isinstance(topic, Topic)
+        subscription = Subscription(
+            topic,
+            str(title),
+            None if client_id is None else str(client_id),
+            None if text is None else compile_selector(text, dialect),
+            durable=True,
+            shared=shared,
+            no_local=no_local,
+            connection=None,
+        )
+        namespace.subscriptions.durable[subscription.client_id, str(title)] = subscription
+        topic.add(subscription)
+        queues[number] = subscription.queue
+    for number, queue in queues.items():
+        journal.attach(queue, number)
+        journal.numbers_from(number + 1)
+    return queues
+
+
+def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> None:
+    """Give a queue its messages. Those that were scheduled and whose moment has passed stand where they would have
+    arrived (ORD-05)."""
+    arrivals: list[tuple[int, int, SavedEntry, Envelope]] = []
+    late = False
+    for each in kept:
+        envelope = Envelope.from_packed(each.packed)
+        arrival = each.time
+        if envelope.delivery_time > arrival:
+            arrival = envelope.delivery_time
+            late = True
+        arrivals.append((arrival, each.number, each, envelope))
+    if late:
+        arrivals.sort(key=lambda item: item[:2])
+    main = queue.main
+    deadlines = queue.namespace.broker.deadlines
+    depth = size = 0
+    sequence = queue.sequence
+    for _, number, each, envelope in arrivals:
+        sequence += 1
+        entry = Entry(sequence, envelope)
+        entry.stored = number
+        state = each.state
+        if state:
+            entry.count = state & ~HELD_FLAG
+            if state & HELD_FLAG:
+                entry.count = min(entry.count + 1, MAX_COUNT)
+                journal.batch.states[number] = entry.count
+                journal.batch.failures[number] = each.failed or now
+            entry.failed = each.failed or now
+        expiration = envelope.expiration
+        size += len(envelope.packed)
+        if envelope.delivery_time > now and not entry.count:
+            entry.state = DELAYED
+            queue.scheduled[sequence] = entry
+            due = envelope.delivery_time
+            deadlines.push(min(due, expiration) if expiration else due, queue, entry)
+            continue
+        depth += 1
+        if entry.count:
+            entry.state = STRAY
+            main.push_back(entry)
+        else:
+            entry.state = READY
+            main.push(entry, envelope.priority)
+        if expiration:
+            deadlines.push(expiration, queue, entry)
+    queue.sequence = sequence
+    queue.depth += depth
+    queue.bytes += size

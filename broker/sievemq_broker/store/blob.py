@@ -1,0 +1,310 @@
+"""The bytes of a batch, of the state of its messages, and of small values. Each begins with a checksum.
+
+    batch    crc32 | length of the header | header | envelopes one after the other
+             header: msgpack [time, owners, sizes, messages | nil, places | nil, states | nil]
+    state    crc32 | msgpack [live, kept, size, states, failures]
+    value    crc32 | msgpack
+
+`owners`, `sizes`, `messages`, `places`, `states` are little-endian arrays of 32 bits (states: 16). `messages` gives the
+envelope of each entry where several share one; `places` the places in the batch where some were dropped; `states` where
+some are not new. The checksum covers what identifies the row, too: a row that turns up under another id is damaged.
+
+Numbers in a header's end may be added by later versions of the format; readers take what they know.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zlib
+from array import array
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import msgpack
+
+from sievemq_broker.domain.journal import GONE_STATE, PLACE_BITS, PLACE_MASK, SavedEntry
+from sievemq_broker.store.errors import DamagedError
+
+__all__ = ["Kept", "State", "pack_batch", "pack_value", "unpack_batch", "unpack_value"]
+
+_CRC = struct.Struct("<I")
+_TWO = struct.Struct("<II")
+_BIG_ENDIAN = sys.byteorder == "big"
+_packer = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass")
+
+
+def _words(values: array[int]) -> bytes:
+    if _BIG_ENDIAN:
+        values = values[:]
+        values.byteswap()
+    return values.tobytes()
+
+
+def _array(code: str, data: bytes) -> array[int]:
+    values = array(code)
+    values.frombytes(data)
+    if _BIG_ENDIAN:
+        values.byteswap()
+    return values
+
+
+def _sealed(identity: bytes, data: bytes) -> bytes:
+    return _CRC.pack(zlib.crc32(data, zlib.crc32(identity))) + data
+
+
+def _opened(what: str, identity: bytes, data: object) -> bytes:
+    if type(data) is not bytes or len(data) < 5:
+        raise DamagedError(f"{what} is cut off")
+    body = data[4:]
+    if _CRC.unpack_from(data)[0] != zlib.crc32(body, zlib.crc32(identity)):
+        raise DamagedError(f"the checksum of {what} is wrong")
+    return body
+
+
+def _unpack(what: str, data: bytes) -> Any:
+    try:
+        return msgpack.unpackb(data, use_list=False, strict_map_key=False, unicode_errors="surrogatepass")
+    except Exception as error:  # whatever msgpack raises for what the checksum lets pass
+        raise DamagedError(f"{what} cannot be decoded: {error}") from error
+
+
+# -- small values -----------------------------------------------------------------------------------------------------
+
+
+def pack_value(identity: bytes, value: object) -> bytes:
+    """A small value with its checksum.
+
+    Args:
+        identity: what names the row.
+        value: what msgpack can pack.
+    """
+    return _sealed(identity, _packer.pack(value))
+
+
+def unpack_value(what: str, identity: bytes, data: object) -> Any:
+    """The value; lists come back as tuples.
+
+    Raises:
+        DamagedError: it is not what was packed; `what` names it.
+    """
+    return _unpack(what, _opened(what, identity, data))
+
+
+# -- batches ----------------------------------------------------------------------------------------------------------
+
+
+class State:
+    """What became of the messages of one batch.
+
+    Attributes:
+        live: messages that are not gone.
+        kept: entries that the batch's row still has, gone ones included.
+        size: bytes of that row.
+        states: by place.
+        failures: ms epoch of the first failed delivery, by place.
+    """
+
+    __slots__ = ("failures", "kept", "live", "size", "states")
+
+    def __init__(self, live: int, kept: int, size: int, states: array[int], failures: dict[int, int]) -> None:
+        self.live = live
+        self.kept = kept
+        self.size = size
+        self.states = states
+        self.failures = failures
+
+    def pack(self, batch_id: int) -> bytes:
+        """The row."""
+        body = (self.live, self.kept, self.size, _words(self.states), self.failures)
+        return pack_value(_identity(batch_id, b"s"), body)
+
+    @classmethod
+    def unpack(cls, batch_id: int, data: object) -> State:
+        """Read the row.
+
+        Raises:
+            DamagedError: it is not what was packed.
+        """
+        what = f"the state of batch {batch_id}"
+        fields = unpack_value(what, _identity(batch_id, b"s"), data)
+        try:
+            live, kept, size, states, failures = fields[:5]
+            return cls(live, kept, size, _array("H", states), failures)
+        except (TypeError, ValueError) as error:
+            raise DamagedError(f"{what} has another form than it should: {error}") from error
+
+
+class Kept:
+    """A batch as its row has it.
+
+    Attributes:
+        id: of the batch.
+        time: ms epoch.
+        owners: number of the queue, per entry.
+        messages: which envelope, per entry.
+        places: place in the batch, per entry.
+        envelopes: the packed envelopes.
+        states: as they were when the batch was written; None if all were new.
+        size: bytes of the row.
+    """
+
+    __slots__ = ("envelopes", "id", "messages", "owners", "places", "size", "states", "time")
+
+    def __init__(self, batch_id: int, time: int, owners: array[int]) -> None:
+        self.id = batch_id
+        self.time = time
+        self.owners = owners
+        self.messages: array[int] | range = range(len(owners))
+        self.places: array[int] | range = range(len(owners))
+        self.envelopes: list[bytes] = []
+        self.states: array[int] | None = None
+        self.size = 0
+
+    @property
+    def last_place(self) -> int:
+        """The highest place that an entry has."""
+        return self.places[-1]
+
+    def state(self) -> State:
+        """The state where no row of its own says another."""
+        count = len(self.owners)
+        states = array("H", bytes(2 * count)) if self.states is None else self.states
+        return State(count - states.count(GONE_STATE), count, self.size, states, {})
+
+    def entries(self, state: State) -> Iterator[SavedEntry]:
+        """What is not gone.
+
+        Raises:
+            DamagedError: the state is not one of this batch.
+        """
+        base, time, envelopes = self.id << PLACE_BITS, self.time, self.envelopes
+        states, failures = state.states, state.failures
+        if self.last_place >= len(states):
+            raise DamagedError(f"the state of batch {self.id} knows {len(states)} messages, not {self.last_place + 1}")
+        for owner, message, place in zip(self.owners, self.messages, self.places, strict=True):
+            now = states[place]
+            if now != GONE_STATE:
+                failed = failures.get(place, 0) if failures else 0
+                yield SavedEntry(base | place, owner, envelopes[message], now, failed, time)
+
+    def without_gone(self, state: State) -> bytes:
+        """The row with only what is not gone; the state is told."""
+        states = state.states
+        owners, messages, places = array("I"), array("I"), array("I")
+        envelopes: list[bytes] = []
+        taken = -1
+        for owner, message, place in zip(self.owners, self.messages, self.places, strict=True):
+            if states[place] == GONE_STATE:
+                continue
+            if message != taken:
+                envelopes.append(self.envelopes[message])
+                taken = message
+            owners.append(owner)
+            messages.append(len(envelopes) - 1)
+            places.append(place)
+        data = _pack(self.id, self.time, owners, envelopes, messages, places, None)
+        state.kept = len(owners)
+        state.size = len(data)
+        return data
+
+
+def pack_batch(
+    batch_id: int, time: int, accepted: list[tuple[int, bytes]], changes: dict[int, int]
+) -> tuple[bytes, State]:
+    """The row of a new batch, and the state of its messages.
+
+    Args:
+        batch_id: of the batch.
+        time: ms epoch.
+        accepted: number of the queue and packed envelope of each; the same object several times in a row is kept once.
+        changes: what became of messages already, by number; those of other batches are passed over.
+    """
+    count = len(accepted)
+    owners = array("I", [owner for owner, _ in accepted])
+    envelopes: list[bytes] = [packed for _, packed in accepted]
+    messages: array[int] | None = None
+    if count > 1 and any(a is b for a, b in pairwise(envelopes)):
+        messages = array("I")
+        distinct: list[bytes] = []
+        last: bytes | None = None
+        for packed in envelopes:
+            if packed is not last:
+                distinct.append(packed)
+                last = packed
+            messages.append(len(distinct) - 1)
+        envelopes = distinct
+    states: array[int] | None = None
+    for number, value in changes.items():
+        if number >> PLACE_BITS == batch_id:
+            if states is None:
+                states = array("H", bytes(2 * count))
+            states[number & PLACE_MASK] = value
+    data = _pack(batch_id, time, owners, envelopes, messages, None, states)
+    known = array("H", bytes(2 * count)) if states is None else states
+    live = count if states is None else count - states.count(GONE_STATE)
+    return data, State(live, count, len(data), known, {})
+
+
+def _pack(
+    batch_id: int,
+    time: int,
+    owners: array[int],
+    envelopes: list[bytes],
+    messages: array[int] | None,
+    places: array[int] | None,
+    states: array[int] | None,
+) -> bytes:
+    header: bytes = _packer.pack(
+        (
+            time,
+            _words(owners),
+            _words(array("I", map(len, envelopes))),
+            None if messages is None else _words(messages),
+            None if places is None else _words(places),
+            None if states is None else _words(states),
+        )
+    )
+    payload = b"".join(envelopes)
+    crc = zlib.crc32(header, zlib.crc32(_identity(batch_id, b"b")))
+    return b"".join((_TWO.pack(zlib.crc32(payload, crc), len(header)), header, payload))
+
+
+def unpack_batch(batch_id: int, data: object) -> Kept:
+    """Read the row of a batch.
+
+    Raises:
+        DamagedError: it is not what was packed.
+    """
+    what = f"batch {batch_id}"
+    if type(data) is not bytes or len(data) < _TWO.size:
+        raise DamagedError(f"{what} is cut off")
+    crc, header_size = _TWO.unpack_from(data)
+    if crc != zlib.crc32(memoryview(data)[_TWO.size :], zlib.crc32(_identity(batch_id, b"b"))):
+        raise DamagedError(f"the checksum of {what} is wrong")
+    at = _TWO.size + header_size
+    fields = _unpack(what, data[_TWO.size : at])
+    try:
+        time, owners, sizes, messages, places, states = fields[:6]
+        kept = Kept(batch_id, time, _array("I", owners))
+        if messages is not None:
+            kept.messages = _array("I", messages)
+        if places is not None:
+            kept.places = _array("I", places)
+        if states is not None:
+            kept.states = _array("H", states)
+        append = kept.envelopes.append
+        for size in _array("I", sizes):
+            append(data[at : at + size])
+            at += size
+        if at != len(data) or len(kept.messages) != len(kept.owners) or len(kept.places) != len(kept.owners):
+            raise ValueError("its parts do not add up")
+    except (TypeError, ValueError) as error:
+        raise DamagedError(f"{what} has another form than it should: {error}") from error
+    kept.size = len(data)
+    return kept
+
+
+def _identity(batch_id: int, kind: bytes) -> bytes:
+    return kind + batch_id.to_bytes(8, "little")

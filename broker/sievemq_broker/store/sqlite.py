@@ -1,0 +1,519 @@
+"""The store in a directory: a SQLite database in WAL mode, one row per batch (docs/decisions/0010).
+
+    store.db       batch       id, envelopes of a batch (blob.py)
+                   state       id, what became of them; only where the batch's row says something else
+                   definition  kind, key, value
+                   head        format, epoch, number of writes, next batch, incarnation
+    store.db-wal   its log; synced at each write, copied into store.db now and then
+    witness        the number of writes that are known to be on disk
+    reserve        room for when the disk is full
+    lock           held by the process that owns the directory
+
+A batch whose messages are all gone is deleted; one that has lost half of its bytes is written anew without them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from sievemq_broker.domain.journal import GONE_STATE, PLACE_BITS, PLACE_MASK, Batch, Key, SavedEntry
+from sievemq_broker.store.blob import State, pack_batch, pack_value, unpack_batch, unpack_value
+from sievemq_broker.store.errors import DamagedError, FencedError, StoreError, StoreFullError
+from sievemq_broker.store.files import Lock, Reserve, Witness, sync_directory
+
+__all__ = ["DATABASE", "FORMAT", "SqliteStore", "connect", "definition_id"]
+
+#: Version of everything in the directory. A newer one is refused; older ones would be converted here.
+FORMAT: Final = 1
+
+DATABASE: Final = "store.db"
+
+#: "SvMQ": how file(1) and this module tell the database from another one.
+APPLICATION_ID: Final = 0x53764D51
+
+#: Two to four envelopes of the usual size. Larger pages make large batches cheaper and small ones dearer.
+_PAGE_BYTES: Final = 8_192
+
+#: Pages of log after which it is copied into the database: 16 MiB, so that most of what passes through is never copied.
+_CHECKPOINT_PAGES: Final = 2_048
+
+_RESERVE_BYTES: Final = 16 * 1024 * 1024
+
+#: Batches whose state is kept at hand. What is acknowledged was mostly kept a moment ago.
+_STATES: Final = 4_096
+
+#: A row that is smaller is not worth writing anew.
+_SPARSE_BYTES: Final = 16_384
+
+#: Bytes of rows that one write goes through for that.
+_REWRITE_BYTES: Final = 4 * 1024 * 1024
+
+#: A database of which most is empty is made smaller at the start, if that is at least so much.
+_SHRINK_BYTES: Final = 256 * 1024 * 1024
+
+_SCHEMA: Final = (
+    "CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 1), data BLOB NOT NULL)",
+    "CREATE TABLE batch (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
+    "CREATE TABLE state (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
+    "CREATE TABLE definition (kind TEXT, key BLOB, data BLOB NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID",
+)
+
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_FULL_EXTENDED = (sqlite3.SQLITE_IOERR_SHMSIZE,)
+
+_HEAD = b"head"
+
+_REPAIR = (
+    "Look with `sievemq store check`, save what can be read with `sievemq store export`, "
+    "and set aside what is damaged with `sievemq store repair`"
+)
+
+
+def connect(path: Path) -> Any:
+    """A connection to the database, in WAL mode and synced at each commit."""
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0, cached_statements=64)
+    database.text_factory = lambda data: data.decode("utf-8", "surrogatepass")
+    return database
+
+
+def definition_id(kind: str, key: bytes) -> bytes:
+    """What a definition's checksum covers beside its value."""
+    return kind.encode("utf-8", "surrogatepass") + b"\0" + key
+
+
+class SqliteStore:
+    """See :class:`~sievemq_broker.domain.journal.Store`. One thread at a time.
+
+    Args:
+        directory: made if it does not exist.
+        incarnation: the broker's name, if the store is new.
+        reserve: bytes kept for when the disk is full.
+        opener: makes the connection to the database.
+
+    Raises:
+        LockedError: another process uses the directory.
+        DamagedError: something in it is not what was written.
+        StoreError: it cannot be used for another reason.
+
+    Attributes:
+        epoch: how many owners there have been.
+        incarnation: the broker's name, the same as long as the store exists.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        incarnation: str = "",
+        *,
+        reserve: int = _RESERVE_BYTES,
+        opener: Callable[[Path], Any] = connect,
+    ) -> None:
+        self.directory = Path(directory)
+        self.incarnation = incarnation
+        self.epoch = 0
+        self._sequence = 0
+        self._next_batch = 1
+        self._states: dict[int, State] = {}
+        self._sparse: dict[int, None] = {}
+        self._db: Any = None
+        self._opener = opener
+        self._witness = Witness(self.directory / "witness")
+        self._reserve = Reserve(self.directory / "reserve", reserve)
+        self._lock: Lock | None = None
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"the data directory {directory} cannot be made: {error.strerror or error}") from error
+        self._lock = Lock(self.directory / "lock")
+        try:
+            self._open()
+        except BaseException:
+            self.abandon()
+            raise
+
+    # -- opening ------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        path = self.directory / DATABASE
+        witnessed = self._witness.read()
+        if witnessed is not None and not path.exists():
+            raise DamagedError(f"{path} is missing, though {witnessed} writes to it are known. {_REPAIR}")
+        try:
+            self._db = self._opener(path)
+            self._execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+            mode = self._execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise StoreError(f"{path}: the file system does not allow a write-ahead log ({mode}); use a local one")
+            self._execute("PRAGMA synchronous = FULL")
+            self._execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            self._execute("PRAGMA cache_size = -32768")
+            if self._execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+                self._create()
+            self._verify(path)
+            self._read_head(path, witnessed)
+            self._shrink()
+            self._take_over()
+        except Exception as error:
+            raise self._translated(error, "be opened") from error
+        self.has_reserve = self._reserve.take()
+
+    def _create(self) -> None:
+        self._execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA:
+            self._execute(statement)
+        self._execute("INSERT INTO head VALUES (1, ?)", (self._head(),))
+        self._execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._execute(f"PRAGMA user_version = {FORMAT}")
+        self._execute("COMMIT")
+        sync_directory(self.directory)
+
+    def _verify(self, path: Path) -> None:
+        if self._execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise StoreError(f"{path} is a database of something else; choose another data directory")
+        version = self._execute("PRAGMA user_version").fetchone()[0]
+        if version > FORMAT:
+            raise StoreError(f"{path} has format {version}; this version of SieveMQ knows {FORMAT} and older")
+        found = [row[0] for row in self._execute("PRAGMA quick_check(20)")]
+        if found != ["ok"]:
+            raise DamagedError(f"{path} is damaged: {found[0]}. {_REPAIR}", found)
+
+    def _read_head(self, path: Path, witnessed: int | None) -> None:
+        self._load_head()
+        if witnessed is None and self._sequence > 1:
+            raise DamagedError(f"{self._witness.path} is missing. {_REPAIR}")
+        if witnessed is not None and witnessed > self._sequence:
+            raise DamagedError(
+                f"{path} ends with write {self._sequence}, though {witnessed} are known to have been made: "
+                f"its log {path.name}-wal has lost the last {witnessed - self._sequence}. {_REPAIR}"
+            )
+
+    def _load_head(self) -> None:
+        row = self._execute("SELECT data FROM head").fetchone()
+        if row is None:
+            raise DamagedError(f"the head of the store is missing. {_REPAIR}")
+        head = unpack_value("the head of the store", _HEAD, row[0])
+        self.epoch, self._sequence, self._next_batch, self.incarnation = head[:4]
+
+    def _take_over(self) -> None:
+        """Begin a new epoch: whoever wrote here before cannot any more."""
+        self._execute("BEGIN IMMEDIATE")
+        self._load_head()  # under the lock of the transaction
+        self.epoch += 1
+        self._sequence += 1
+        self._execute("UPDATE head SET data = ?", (self._head(),))
+        self._execute("COMMIT")
+        self._witness.open(self._sequence)
+
+    def _shrink(self) -> None:
+        pages = self._execute("PRAGMA page_count").fetchone()[0]
+        free = self._execute("PRAGMA freelist_count").fetchone()[0]
+        size = self._execute("PRAGMA page_size").fetchone()[0]
+        if free * 2 > pages and free * size >= _SHRINK_BYTES:
+            self._execute("VACUUM")
+
+    def _head(self) -> bytes:
+        return pack_value(_HEAD, (self.epoch, self._sequence, self._next_batch, self.incarnation))
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    @property
+    def next_batch(self) -> int:
+        """Id of the first batch to come."""
+        return self._next_batch
+
+    def definitions(self, kind: str) -> Mapping[Key, tuple[Any, ...]]:
+        """All definitions of a kind.
+
+        Raises:
+            DamagedError: one of them is not what was written.
+        """
+        found: dict[Key, tuple[Any, ...]] = {}
+        try:
+            for key, data in self._execute("SELECT key, data FROM definition WHERE kind = ? ORDER BY key", (kind,)):
+                what = f"the definition of {kind} {key!r}"
+                name, value = unpack_value(what, definition_id(kind, key), data)
+                found[name] = value
+        except Exception as error:
+            raise self._translated(error, "be read") from error
+        return found
+
+    def entries(self) -> Iterator[SavedEntry]:
+        """All messages that are not gone, by ascending number.
+
+        Raises:
+            DamagedError: something is not what was written.
+        """
+        query = "SELECT batch.id, batch.data, state.data FROM batch LEFT JOIN state USING (id) ORDER BY id"
+        try:
+            for batch_id, data, changed in self._execute(query):
+                kept = unpack_batch(batch_id, data)
+                yield from kept.entries(kept.state() if changed is None else State.unpack(batch_id, changed))
+            orphan = self._execute("SELECT id FROM state WHERE id NOT IN (SELECT id FROM batch) LIMIT 1").fetchone()
+        except Exception as error:
+            raise self._translated(error, "be read") from error
+        if orphan is not None:
+            raise DamagedError(f"batch {orphan[0]} is missing, though there is a state of it. {_REPAIR}")
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def write(self, batch: Batch, now: int) -> None:
+        """Keep a batch; see :meth:`Store.write`."""
+        execute = self._execute
+        begun = False
+        try:
+            execute("BEGIN IMMEDIATE")
+            begun = True
+            self._check_owner()
+            if batch.accepted:
+                self._append(batch, now)
+            if batch.states:
+                self._settle(batch)
+            for (kind, key), value in batch.definitions.items():
+                self._define(kind, key, value)
+            if self._sparse:
+                self._rewrite()
+            self._sequence += 1
+            self._next_batch = batch.id + 1
+            execute("UPDATE head SET data = ?", (self._head(),))
+            execute("COMMIT")
+        except Exception as error:
+            self._forget(begun)
+            raise self._translated(error, "be written") from error
+        self._witness.write(self._sequence)
+
+    def _check_owner(self) -> None:
+        row = self._execute("SELECT data FROM head").fetchone()
+        if row is None or row[0] != self._head():
+            epoch = None if row is None else unpack_value("the head of the store", _HEAD, row[0])[0]
+            raise FencedError(
+                f"the data directory {self.directory} was opened by another broker (epoch {epoch}, this one is "
+                f"{self.epoch}): this one stops and has kept nothing more"
+            )
+
+    def _append(self, batch: Batch, now: int) -> None:
+        data, state = pack_batch(batch.id, now, batch.accepted, batch.states)
+        if not state.live:
+            return  # came and went between two writes
+        self._execute("INSERT INTO batch VALUES (?, ?)", (batch.id, data))
+        self._remember(batch.id, state)
+
+    def _settle(self, batch: Batch) -> None:
+        """Apply what became of messages, batch by batch: mostly a handful of them, in order."""
+        own = batch.id
+        failures = batch.failures
+        changed: dict[int, State | None] = {}
+        last = -1
+        state: State | None = None
+        for number, value in batch.states.items():
+            batch_id = number >> PLACE_BITS
+            if batch_id != last:
+                last = batch_id
+                if batch_id == own:
+                    state = None
+                elif batch_id in changed:
+                    state = changed[batch_id]
+                else:
+                    state = changed[batch_id] = self._state_of(batch_id)
+            if state is None:
+                continue
+            place = number & PLACE_MASK
+            states = state.states
+            if states[place] != GONE_STATE:
+                states[place] = value
+                if value == GONE_STATE:
+                    state.live -= 1
+                    if state.failures:
+                        state.failures.pop(place, None)
+                elif failures and number in failures:
+                    state.failures[place] = failures[number]
+        if failures and own in self._states:
+            mine = self._states[own]
+            for number, when in failures.items():
+                if number >> PLACE_BITS == own:
+                    mine.failures[number & PLACE_MASK] = when
+            if mine.failures:
+                changed[own] = mine
+        for batch_id, found in changed.items():
+            if found is None:
+                continue
+            if not found.live:
+                self._drop(batch_id)
+            else:
+                self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (batch_id, found.pack(batch_id)))
+                if found.size >= _SPARSE_BYTES and found.live * 2 < found.kept:
+                    self._sparse[batch_id] = None
+
+    def _state_of(self, batch_id: int) -> State | None:
+        state = self._states.get(batch_id)
+        if state is not None:
+            return state
+        row = self._execute("SELECT data FROM state WHERE id = ?", (batch_id,)).fetchone()
+        if row is not None:
+            state = State.unpack(batch_id, row[0])
+        else:
+            row = self._execute("SELECT data FROM batch WHERE id = ?", (batch_id,)).fetchone()
+            if row is None:
+                return None  # all of it was gone before
+            state = unpack_batch(batch_id, row[0]).state()
+        self._remember(batch_id, state)
+        return state
+
+    def _remember(self, batch_id: int, state: State) -> None:
+        self._states[batch_id] = state
+        if len(self._states) > _STATES:
+            # Not the oldest use but the oldest entry: near enough, and free.
+            for old in list(self._states)[: _STATES // 4]:
+                if old != batch_id:
+                    del self._states[old]
+
+    def _drop(self, batch_id: int) -> None:
+        self._execute("DELETE FROM batch WHERE id = ?", (batch_id,))
+        self._execute("DELETE FROM state WHERE id = ?", (batch_id,))
+        self._states.pop(batch_id, None)
+        self._sparse.pop(batch_id, None)
+
+    def _rewrite(self) -> None:
+        """Write sparse batches anew without what is gone, a few at a time."""
+        budget = _REWRITE_BYTES
+        while self._sparse and budget > 0:
+            batch_id = next(iter(self._sparse))
+            del self._sparse[batch_id]
+            row = self._execute("SELECT data FROM batch WHERE id = ?", (batch_id,)).fetchone()
+            state = self._state_of(batch_id)
+            if row is None or state is None:
+                continue
+            budget -= len(row[0])
+            data = unpack_batch(batch_id, row[0]).without_gone(state)
+            self._execute("UPDATE batch SET data = ? WHERE id = ?", (data, batch_id))
+            self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (batch_id, state.pack(batch_id)))
+
+    def _define(self, kind: str, key: Key, value: tuple[Any, ...] | None) -> None:
+        packed = pack_value(b"", key)[4:]  # the plain form of the key
+        if value is None:
+            self._execute("DELETE FROM definition WHERE kind = ? AND key = ?", (kind, packed))
+        else:
+            data = pack_value(definition_id(kind, packed), (key, value))
+            self._execute("INSERT OR REPLACE INTO definition VALUES (?, ?, ?)", (kind, packed, data))
+
+    def _forget(self, begun: bool) -> None:
+        """A write failed: what memory knew of it is not so."""
+        self._states.clear()
+        self._sparse.clear()
+        if not begun:
+            return
+        try:
+            self._execute("ROLLBACK")
+        except Exception:  # noqa: S110  the database did that itself, or will when it is opened again
+            pass
+        try:
+            self._reload()
+        except Exception:  # noqa: S110  the next write says so
+            pass
+
+    def _reload(self) -> None:
+        epoch = self.epoch
+        row = self._execute("SELECT data FROM head").fetchone()
+        _, self._sequence, self._next_batch, _ = unpack_value("the head of the store", _HEAD, row[0])[:4]
+        self.epoch = epoch
+
+    # -- a full or failing disk ---------------------------------------------------------------------------------
+
+    def relieve(self) -> None:
+        """The disk is full: give up the reserve, so that what frees messages can be written."""
+        self._reserve.give()
+        self.has_reserve = False
+
+    def restock(self) -> bool:
+        """True if the disk has room again: the reserve is taken back."""
+        if not self.has_reserve:
+            self.has_reserve = self._reserve.take()
+        return self.has_reserve
+
+    def reopen(self) -> None:
+        """Begin again with the files as they are, after an error. What was kept is there or it raises.
+
+        Raises:
+            StoreError: they cannot be used.
+        """
+        sequence, epoch = self._sequence, self.epoch
+        self._close_database()
+        self._states.clear()
+        self._sparse.clear()
+        path = self.directory / DATABASE
+        try:
+            self._db = self._opener(path)
+            self._execute("PRAGMA synchronous = FULL")
+            self._execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            self._load_head()
+        except Exception as error:
+            raise self._translated(error, "be opened again") from error
+        if self.epoch != epoch:
+            raise FencedError(f"the data directory {self.directory} was opened by another broker meanwhile")
+        if self._sequence < sequence:
+            raise DamagedError(f"{path} has lost its last {sequence - self._sequence} writes. {_REPAIR}")
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Copy the log into the database and give the directory up."""
+        if self._db is not None:
+            try:
+                self._execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            except Exception:  # noqa: S110  everything is in the log, and synced
+                pass
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Give everything up as it is."""
+        self._close_database()
+        self._witness.close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _close_database(self) -> None:
+        database, self._db = self._db, None
+        if database is not None:
+            try:
+                database.close()
+            except Exception:  # noqa: S110  nothing more can be done with it
+                pass
+
+    def size(self) -> int:
+        """Bytes of the database and its log."""
+        total = 0
+        for suffix in ("", "-wal"):
+            try:
+                total += (self.directory / (DATABASE + suffix)).stat().st_size
+            except OSError:
+                pass
+        return total
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _execute(self, statement: str, values: tuple[object, ...] = ()) -> Any:
+        return self._db.execute(statement, values)
+
+    def _translated(self, error: Exception, doing: str) -> Exception:
+        """What a caller is told."""
+        if isinstance(error, DamagedError) and _REPAIR not in str(error):
+            return DamagedError(f"the store in {self.directory} is damaged: {error}. {_REPAIR}", error.findings)
+        if isinstance(error, StoreError):
+            return error
+        path = self.directory / DATABASE
+        code = getattr(error, "sqlite_errorcode", None)
+        if code is None and not isinstance(error, (sqlite3.Error, OSError)):
+            return error  # a mistake of this module
+        primary = (code or 0) & 0xFF
+        if primary == sqlite3.SQLITE_FULL or code in _FULL_EXTENDED:
+            return StoreFullError(f"{path} cannot {doing}: the disk is full")
+        if primary in _DAMAGED:
+            return DamagedError(f"{path} is damaged: {error}. {_REPAIR}")
+        if primary == sqlite3.SQLITE_BUSY:
+            return StoreError(f"{path} cannot {doing}: another process uses it")
+        return StoreError(
+            f"{path} cannot {doing}: {error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
+        )
