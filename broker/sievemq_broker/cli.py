@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,8 +45,17 @@ def broker(
         typer.Option(
             "--user",
             help="name:password of a user; again for more. Other users of the machine can see command lines: "
-            "prefer SIEVEMQ_USERS_FILE or --config. [SIEVEMQ_USERS]",
+            "prefer --users-file. [SIEVEMQ_USERS]",
         ),
+    ] = None,
+    users_file: Annotated[
+        str | None, _option("--users-file", text="File with the users; `sievemq user` writes it.")
+    ] = None,
+    http_hosts: Annotated[
+        str | None, _option("--http-hosts", text="Further names of the HTTP port, such as mq.example.com.")
+    ] = None,
+    session_seconds: Annotated[
+        float | None, _option("--session-seconds", text="A browser's session ends after so long without use; 1800.")
     ] = None,
     insecure: Annotated[
         bool | None, _option("--insecure", text="Without users, let anybody in who reaches the port.")
@@ -94,7 +102,8 @@ def broker(
     """
     given: dict[str, object] = {
         "host": host, "port": port, "http": http, "http_host": http_host, "http_port": http_port, "data_dir": data_dir,
-        "users": ",".join(user) if user else None, "insecure": insecure, "tls_cert": tls_cert, "tls_key": tls_key,
+        "users": ",".join(user) if user else None, "users_file": users_file, "http_hosts": http_hosts,
+        "session_seconds": session_seconds, "insecure": insecure, "tls_cert": tls_cert, "tls_key": tls_key,
         "tls_client_ca": tls_client_ca, "log_level": log_level, "json_logs": json_logs, "dialect": dialect,
         "auto_create": auto_create, "max_body_bytes": max_body_bytes, "max_memory_bytes": max_memory_bytes,
         "heartbeat_seconds": heartbeat_seconds, "max_connections": max_connections,
@@ -149,21 +158,6 @@ def check(config_file: _ConfigFile = None) -> None:
     """Check the settings a broker would start with. Exit codes: 0 fine, 2 wrong."""
     _load(config_file)
     typer.echo("The settings are fine.")
-
-
-@config.command("hash-password")
-def hash_password() -> None:
-    """Read a password (asked for on a terminal, else one line of the standard input) and print what users may hold."""
-    from sievemq_broker.server.users import hash_password as make
-
-    if sys.stdin.isatty():
-        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-    else:
-        password = sys.stdin.readline().rstrip("\r\n")
-    if not password:
-        typer.echo("sievemq: no password was given", err=True)
-        raise typer.Exit(USAGE)
-    typer.echo(make(password))
 
 
 def _shown(settings: Settings, name: str) -> object:

@@ -3,9 +3,9 @@
     command line  >  SIEVEMQ_* environment  >  file (--config, SIEVEMQ_CONFIG)  >  default
 
 Every setting has one name everywhere: ``http_port`` in the file, ``SIEVEMQ_HTTP_PORT`` in the environment,
-``--http-port`` on the command line. Of a secret the environment may also name a file: ``SIEVEMQ_USERS_FILE``. A key of
-the file that is not known is an error; so is a variable that looks like a misspelt setting (other tools share the
-prefix, so not every unknown variable can be).
+``--http-port`` on the command line. Passwords may stand in a file of their own (``users_file``). A key of the file
+that is not known is an error; so is a variable that looks like a misspelt setting (other tools share the prefix, so
+not every unknown variable can be).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Any
 
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.logs import LEVELS
-from sievemq_broker.server.users import Users
+from sievemq_broker.server.users import User, Users
+from sievemq_broker.server.users_file import parse_users, read_users
 from sievemq_core.limits import HANDSHAKE_TIMEOUT_MS, HEARTBEAT_MS, MAX_BODY_BYTES, MIN_HEARTBEAT_MS
 from sievemq_core.message.destination import Kind
 from sievemq_core.selector.dialect import DIALECTS
@@ -51,6 +52,14 @@ def _text(value: object) -> str:
 
 def _optional_text(value: object) -> str | None:
     return None if value in (None, "") else _text(value)
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [name.strip() for name in value.split(",") if name.strip()]
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
+        raise ValueError("must be names with commas between them, or a list of names")
+    return tuple(name.lower() for name in value)
 
 
 def _whole(low: int, high: int) -> Callable[[object], int]:
@@ -114,28 +123,6 @@ def _level(value: object) -> str:
     if word not in LEVELS:
         raise ValueError(f"must be one of {', '.join(LEVELS)}")
     return word
-
-
-def parse_users(value: object) -> dict[str, str]:
-    """Users and their passwords (clear, or as ``sievemq config hash-password`` prints them).
-
-    Args:
-        value: a mapping, or text with ``name:password`` separated by commas or line breaks.
-
-    Raises:
-        ValueError: an entry without a name or a password. The text never shows a password.
-    """
-    if isinstance(value, Mapping):
-        pairs = list(value.items())
-    else:
-        entries = [entry.strip() for entry in str(value or "").replace("\n", ",").split(",") if entry.strip()]
-        pairs = [(name, secret) for name, _, secret in (entry.partition(":") for entry in entries)]
-    users: dict[str, str] = {}
-    for position, (name, secret) in enumerate(pairs, 1):
-        if not isinstance(name, str) or not isinstance(secret, str) or not name or not secret:
-            raise ValueError(f"needs name:password for each user; entry {position} has no name or no password")
-        users[name] = secret
-    return users
 
 
 def _dialect(value: object) -> str:
@@ -215,7 +202,14 @@ class Settings:
     http: bool = _setting(True, "serve health, metrics, API and console over HTTP", _flag)
     http_host: str | None = _setting(None, "address of the HTTP port; host if not given", _optional_text)
     http_port: int = _setting(7680, "HTTP port; 0 for a free one", _whole(0, 65_535))
-    users: Mapping[str, str] = _setting({}, "name:password of each user; none: anonymous", parse_users, secret=True)
+    users: Mapping[str, User] = _setting({}, "name:password of each user; none: anonymous", parse_users, secret=True)
+    users_file: str | None = _setting(
+        None, "file with the users, read again when it changes; `sievemq user` writes it", _optional_text
+    )
+    http_hosts: tuple[str, ...] = _setting(
+        (), "further names under which browsers may ask for the HTTP port, such as mq.example.com", _names
+    )
+    session_seconds: float = _setting(1_800, "a browser's session ends after so long without a request", _seconds)
     insecure: bool = _setting(False, "allow anonymous access from other machines", _flag)
     tls_cert: str | None = _setting(None, "PEM certificate chain; the wire port then speaks TLS", _optional_text)
     tls_key: str | None = _setting(None, "PEM file of the certificate's key, if not in tls_cert", _optional_text)
@@ -248,6 +242,11 @@ class Settings:
     def domain(self) -> DomainSettings:
         """What of this concerns the broker's body."""
         return DomainSettings(policies=tuple(self.destinations.items()), auto_create=self.auto_create)
+
+    @property
+    def secured(self) -> bool:
+        """True if a name and a password are asked for."""
+        return bool(self.users) or self.users_file is not None
 
     @property
     def http_address(self) -> str:
@@ -332,14 +331,21 @@ def check(settings: Settings) -> None:
         Users(settings.users)
     except ValueError as error:
         raise ConfigError(f"users: {error}") from None
-    if not settings.users and not settings.insecure:
+    if settings.users_file is not None:
+        if settings.users:
+            raise ConfigError("users and users_file are both set; one of them must go")
+        try:
+            read_users(Path(settings.users_file))
+        except ValueError as error:
+            raise ConfigError(f"users_file: {error}") from None
+    if not settings.secured and not settings.insecure:
         open_to = [
             h for h in (settings.host, settings.http_address if settings.http else "") if h and not is_loopback(h)
         ]
         if open_to:
             raise ConfigError(
                 f"the broker would listen on {open_to[0]}, which other machines can reach, and let anybody in. "
-                "Name users (--user name:password, SIEVEMQ_USERS, [users] in the file), stay on 127.0.0.1, or say "
+                "Name users (--users-file, --user name:password, [users] in the file), stay on 127.0.0.1, or say "
                 "--insecure (SIEVEMQ_INSECURE=1) if that is meant"
             )
 
@@ -384,26 +390,14 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, tuple[object, str
         if not variable.startswith(_ENV_PREFIX) or variable.startswith(_FOREIGN_PREFIXES):
             continue
         name = known.get(variable)
-        secret = known.get(variable.removesuffix("_FILE"))
         if name is not None:
             if name == "port" and value.startswith("tcp://"):  # Kubernetes again
                 continue
             if value:
                 found[name] = (value, variable)
-        elif secret is not None and _FIELDS[secret].metadata["secret"]:
-            if environ.get(env_name(secret)):
-                raise ConfigError(f"{env_name(secret)} and {variable} are both set; one of them must go")
-            found[secret] = (_read_secret(Path(value), variable), variable)
         elif guess := _guess(variable, [*known, _CONFIG_ENV]) if variable != _CONFIG_ENV else "":
             raise ConfigError(f"the environment variable {variable} is not a setting{guess}")
     return found
-
-
-def _read_secret(path: Path, variable: str) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{variable} names {path}, which cannot be read: {error}") from error
 
 
 def _guess(name: str, known: Mapping[str, object] | list[str]) -> str:

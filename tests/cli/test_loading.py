@@ -137,15 +137,6 @@ def test_config_check(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None
     assert "--insecure" in outcome.err
 
 
-def test_hash_password_is_accepted_by_a_broker(sievemq: Sievemq) -> None:
-    outcome = sievemq("config", "hash-password", stdin=b"rosebud\n")
-    assert outcome.code == 0
-    from sievemq_broker.server.users import Users
-
-    assert Users({"anna": outcome.out.strip()}).authenticate("anna", "rosebud").user == "anna"
-    assert sievemq("config", "hash-password", stdin=b"").code == 2
-
-
 def test_data_dir_is_refused_clearly(sievemq: Sievemq) -> None:
     outcome = sievemq("broker", "--data-dir", "/var/lib/sievemq")
     assert outcome.code == 2

@@ -214,7 +214,7 @@ def test_stop_is_ordered_and_exits_0(container: Container) -> None:
 
 
 def test_users_from_a_secret_file(image: str, tmp_path: Path) -> None:
-    hashed = docker("run", "--rm", "--interactive", image, "config", "hash-password", check=False)
+    hashed = docker("run", "--rm", "--interactive", image, "user", "hash", check=False)
     assert hashed == ""  # nothing on its standard input: nothing is hashed
     secret = tmp_path / "users"
     secret.write_text("anna:rosebud\n")

@@ -31,7 +31,7 @@ class Rim(Services):
         self._ids += 1
         return f"c{self._ids}"
 
-    def authenticate(self, user: str | None, password: str | None) -> Identity:
+    def authenticate(self, connection: BrokerConnection, user: str | None, password: str | None) -> Identity:
         return Identity(user)
 
     def now(self) -> int:

@@ -63,7 +63,7 @@ async def _serve(server: Server) -> int:
     log.info("broker.ready", url=server.url, http_url=server.http_url, version=version(), python=sys.version.split()[0])
     log.info("broker.in_memory", note="PERSISTENT messages do not survive a restart of this broker")
     if not is_loopback(settings.host):
-        if not settings.users:
+        if not settings.secured:
             log.warning(
                 "broker.insecure", note="anybody who reaches the port may do anything; name users to change that"
             )
@@ -96,6 +96,8 @@ def _on_signals(stopping: asyncio.Event, server: Server) -> None:
     def handler(name: str) -> Callable[..., object]:
         return lambda *_: loop.call_soon_threadsafe(received, name)
 
+    if hasattr(signal, "SIGHUP"):  # not on Windows
+        loop.add_signal_handler(signal.SIGHUP, server.user_store.reload)
     for number in (signal.SIGTERM, signal.SIGINT):
         try:
             loop.add_signal_handler(number, received, number.name)

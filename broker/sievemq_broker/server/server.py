@@ -14,6 +14,7 @@ from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.server.authenticator import Authenticator
 from sievemq_broker.server.counts import Ended, queues_of
 from sievemq_broker.server.link import Link, Links
 from sievemq_broker.server.listener import bind, listen, make_tls_context
@@ -21,7 +22,7 @@ from sievemq_broker.server.memory import SHARE, Memory, machine_limit
 from sievemq_broker.server.services import ServerServices, new_incarnation
 from sievemq_broker.server.timers import Timers
 from sievemq_broker.server.turn import Turn
-from sievemq_broker.server.users import Users
+from sievemq_broker.server.user_store import UserStore
 from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.services import SessionSettings
 from sievemq_broker.version import broker_name
@@ -29,6 +30,7 @@ from sievemq_core.errors import ErrorCode
 
 if TYPE_CHECKING:
     from sievemq_broker.server.http.serve import HttpServer
+    from sievemq_broker.server.users import Users
 
 __all__ = ["Phase", "Server"]
 
@@ -73,7 +75,8 @@ class Server:
         self.phase = Phase.STARTING
         self.started_at = 0.0
         self.links = Links(settings.max_connections)
-        self.users = Users(settings.users)
+        self.user_store = UserStore(settings)
+        self.authenticator = Authenticator(self.user_store.users)
         self._tls: ssl.SSLContext | None = None
         if settings.tls_cert is not None:
             self._tls = make_tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
@@ -134,7 +137,7 @@ class Server:
             heartbeat_ms=int(settings.heartbeat_seconds * 1000),
             handshake_ms=int(settings.handshake_seconds * 1000),
         )
-        self.services = ServerServices(session_settings, self.clock, self.users, self.links, self.turn)
+        self.services = ServerServices(session_settings, self.clock, self.authenticator, self.links, self.turn)
         # A clock that was moved before: the first client must learn it, too.
         self._announced = self.services.clock_offset = self.clock.offset
         self.broker.on_deleted = self.ended.add
@@ -147,6 +150,7 @@ class Server:
         self.timers = self.turn.timers = Timers(loop, self.clock, self.broker, self.links, self.turn.mark, self._look)
         self._acceptor = await listen(self._sockets["wire"], self._link, self._tls, settings.handshake_seconds)
         self.timers.start()
+        self.user_store.watch(loop, self.use_users)
         self.phase = Phase.READY
         self.started_at = time.time()
 
@@ -176,6 +180,24 @@ class Server:
         loop = asyncio.get_running_loop()
         self._http = await loop.run_in_executor(None, _make_http, self)
         await self._http.start(self._sockets["HTTP"])
+
+    # -- who may come in --------------------------------------------------------------------------------------------
+
+    def use_users(self, users: Users) -> None:
+        """The users have changed: those who are gone or have another password lose their connections, and the rights of
+        the others hold from now on."""
+        before, self.authenticator.users = self.authenticator.users, users
+        now = self.clock.now()
+        for connection in tuple(self.services.connections.values()):
+            name = connection.identity.user or ""
+            old, new = before.find(name), users.find(name)
+            if new is None or old is None or new.secret != old.secret:
+                connection.close(ErrorCode.AUTHENTICATION, "the user or its password has changed; sign in again", now)
+            elif not new.rights.enters(connection.namespace.name):
+                connection.close(ErrorCode.AUTHENTICATION, "the user has no right in this namespace any more", now)
+            elif new.rights != old.rights:
+                connection.entitle(new.identity)
+        self.turn.worked()
 
     # -- the clock --------------------------------------------------------------------------------------------------
 
@@ -226,6 +248,8 @@ class Server:
         if self._http is not None:
             await self._http.stop()
         self._close_sockets()
+        self.user_store.close()
+        self.authenticator.close()
         self.phase = Phase.STOPPED
         await asyncio.sleep(0)  # transports that were closed tell their protocols in the next turn
 

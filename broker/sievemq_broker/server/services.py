@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
-from sievemq_broker.session.services import Identity, Services, SessionSettings
+from sievemq_broker.session.services import AuthenticationError, Identity, Services, SessionSettings
 
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
+    from sievemq_broker.server.authenticator import Authenticator
     from sievemq_broker.server.link import Links
     from sievemq_broker.server.turn import Turn
-    from sievemq_broker.server.users import Users
     from sievemq_broker.session.connection import BrokerConnection
     from sievemq_core.selector import CompiledSelector
 
@@ -37,15 +38,17 @@ class ServerServices(Services):
     Args:
         settings: what connections announce; its `incarnation` begins every connection id.
         clock: the broker's time.
-        users: who may come in.
+        authenticator: knows who may come in.
         links: the open links.
         turn: ends the loop's turn.
     """
 
-    def __init__(self, settings: SessionSettings, clock: Clock, users: Users, links: Links, turn: Turn) -> None:
+    def __init__(
+        self, settings: SessionSettings, clock: Clock, authenticator: Authenticator, links: Links, turn: Turn
+    ) -> None:
         super().__init__(settings)
         self._clock = clock
-        self._users = users
+        self._authenticator = authenticator
         self._links = links
         self._turn = turn
         self._last_id = 0
@@ -56,9 +59,22 @@ class ServerServices(Services):
         self._last_id += 1
         return f"{self.settings.incarnation}-{self._last_id}"
 
-    def authenticate(self, user: str | None, password: str | None) -> Identity:
-        """Who this is; see :class:`~sievemq_broker.server.users.Users`."""
-        return self._users.authenticate(user, password)
+    def authenticate(self, connection: BrokerConnection, user: str | None, password: str | None) -> Identity | None:
+        """Who this is; see :class:`~sievemq_broker.server.authenticator.Authenticator`."""
+        found = self._authenticator.begin(user, password, connection.peer.rpartition(":")[0].strip("[]"))
+        if isinstance(found, Identity):
+            return found
+        found.add_done_callback(lambda done: self._identified(connection, done))
+        return None
+
+    def _identified(self, connection: BrokerConnection, done: asyncio.Future[Identity]) -> None:
+        if done.cancelled():  # the broker stops; so does the connection
+            return
+        error = done.exception()
+        if error is not None and not isinstance(error, AuthenticationError):
+            self.report(connection, "checking a password", error)
+            error = AuthenticationError("the password could not be checked; the broker's log says why")
+        connection.identified(done.result() if error is None else error, self.now())
 
     def now(self) -> int:
         """The broker's time."""

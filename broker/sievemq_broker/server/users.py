@@ -1,103 +1,109 @@
-"""Who may come in: names and passwords, clear or hashed with scrypt.
+"""The users of a broker: names, secrets, rights, and which passwords were found right already.
 
-A hash is text, ``scrypt$n$r$p$salt$key`` with salt and key in base64. The cost is chosen so that one check takes some
-15 ms: it runs on the broker's loop. What was checked once is remembered as a keyed digest in memory, so that a client
-that reconnects a thousand times costs it once.
+A secret is an argon2id hash (`server/passwords.py`) or, where a file holds nothing else, such as in tests, the password
+itself. What was checked once is remembered as a keyed digest in memory, so that a client which reconnects a thousand
+times costs one hash.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import secrets
-from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from sievemq_broker.session.services import AuthenticationError, Identity
+from sievemq_broker.server.passwords import check_hash, is_hash, verify
+from sievemq_broker.session.rights import ALL_RIGHTS, Identity, Rights
 
-__all__ = ["Users", "hash_password"]
-
-_N, _R, _P = 2**13, 8, 1
-_MAX_COST = 2**17  # what a hash in a configuration may ask for: 128 · n · r bytes of memory
-_PREFIX = "scrypt$"
+__all__ = ["User", "Users"]
 
 
-def hash_password(password: str) -> str:
-    """A password as a configuration may hold it."""
-    salt = secrets.token_bytes(16)
-    key = _scrypt(password, salt, _N, _R, _P)
-    return f"{_PREFIX}{_N}${_R}${_P}${b64encode(salt).decode()}${b64encode(key).decode()}"
+@dataclass(frozen=True, slots=True)
+class User:
+    """One user.
 
+    Args:
+        name: the name.
+        secret: the password, as an argon2id hash or clear. Never shown.
+        rights: what the user may do; everything if nothing is said.
+    """
 
-def _scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
-    encoded = password.encode("utf-8", "surrogatepass")
-    return hashlib.scrypt(encoded, salt=salt, n=n, r=r, p=p, maxmem=256 * n * r, dklen=32)
+    name: str
+    secret: str = field(repr=False)
+    rights: Rights = ALL_RIGHTS
+
+    @property
+    def identity(self) -> Identity:
+        """Who somebody is that has signed in as this user."""
+        return Identity(self.name, self.rights)
 
 
 class Users:
-    """The users of a broker.
+    """All users of a broker, at one time: a change makes a new one.
 
     Args:
-        users: secret by name; empty lets everybody in, whatever they say.
+        users: by name.
+        required: True asks for a user even if there is none; None: if there are any.
+        before: the users until now. What is remembered of those that did not change stays remembered.
 
     Raises:
-        ValueError: a hash that is not of the form above; the text names the user.
+        ValueError: a hash that cannot be used; the text names the user.
     """
 
-    def __init__(self, users: Mapping[str, str]) -> None:
-        self._secrets = dict(users)
-        self._key = secrets.token_bytes(32)
-        self._checked: dict[str, bytes] = {}
-        for name, secret in self._secrets.items():
-            if secret.startswith(_PREFIX):
-                _read_hash(name, secret)
+    def __init__(self, users: Mapping[str, User], *, required: bool | None = None, before: Users | None = None) -> None:
+        self._users = dict(users)
+        #: True if a name and a password are asked for.
+        self.required = bool(self._users) if required is None else required
+        self._key: bytes = before._key if before is not None else secrets.token_bytes(32)
+        self._right: dict[str, bytes] = {}  # by name: the digest of the password that is known to be right
+        hashes = []
+        for name, user in self._users.items():
+            if is_hash(user.secret):
+                check_hash(name, user.secret)
+                hashes.append(user.secret)
+                old = before.find(name) if before is not None else None
+                if before is not None and old is not None and old.secret == user.secret and name in before._right:
+                    self._right[name] = before._right[name]
+            else:
+                self._right[name] = self.digest(name, user.secret)
+        #: What a wrong name is checked against, so that it takes as long as a wrong password; None: no user is hashed.
+        self._decoy = hashes[0] if hashes else None
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def find(self, name: str) -> User | None:
+        """The user of this name."""
+        return self._users.get(name)
+
+    def names(self) -> frozenset[str]:
+        """All names."""
+        return frozenset(self._users)
+
+    def digest(self, name: str, password: str) -> bytes:
+        """What is remembered in place of a password. Its length says nothing, nor does the time to compare two."""
+        return hmac.digest(self._key, f"{name}\0{password}".encode("utf-8", "surrogatepass"), "sha256")
+
+    def remembered(self, name: str, digest: bytes) -> User | None:
+        """The user, if this is the digest of the password that is known to be right."""
+        return self._users.get(name) if hmac.compare_digest(digest, self._right.get(name, b"")) else None
 
     @property
-    def required(self) -> bool:
-        """True if a name and a password are asked for."""
-        return bool(self._secrets)
+    def hashed(self) -> bool:
+        """True if a wrong password has to be hashed to be known as wrong."""
+        return self._decoy is not None
 
-    def authenticate(self, user: str | None, password: str | None) -> Identity:
-        """Check credentials.
+    def check(self, name: str, password: str) -> bool:
+        """Hash a password. Slow, and safe in any thread; the same work whether the name or the password is wrong."""
+        user = self._users.get(name)
+        if user is not None and is_hash(user.secret):
+            return verify(user.secret, password)
+        if self._decoy is not None:
+            verify(self._decoy, password)  # whatever it says: nobody is called so, or the clear password was wrong
+        return False
 
-        Raises:
-            AuthenticationError: the same text whether the name or the password is wrong.
-        """
-        if not self._secrets:
-            return Identity(user or None)
-        secret = self._secrets.get(user or "")
-        if secret is None or not self._matches(user or "", password or "", secret):
-            text = "user name or password is wrong" if user else "this broker asks for a user name and a password"
-            raise AuthenticationError(text)
-        return Identity(user)
-
-    def _matches(self, name: str, password: str, secret: str) -> bool:
-        # Digests of equal length are compared, so neither length nor content shows in the time it takes.
-        said = self._digest(password)
-        if not secret.startswith(_PREFIX):
-            return hmac.compare_digest(said, self._digest(secret))
-        if hmac.compare_digest(said, self._checked.get(name, b"")):
-            return True
-        n, r, p, salt, key = _read_hash(name, secret)
-        if not hmac.compare_digest(_scrypt(password, salt, n, r, p), key):
-            return False
-        self._checked[name] = said
-        return True
-
-    def _digest(self, text: str) -> bytes:
-        return hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256")
-
-
-def _read_hash(name: str, text: str) -> tuple[int, int, int, bytes, bytes]:
-    try:
-        n, r, p, salt, key = text.removeprefix(_PREFIX).split("$")
-        parts = int(n), int(r), int(p), b64decode(salt, validate=True), b64decode(key, validate=True)
-        if not (2 <= parts[0] <= _MAX_COST and 1 <= parts[1] <= 32 and 1 <= parts[2] <= 16 and len(parts[4]) == 32):
-            raise ValueError
-        if parts[0] & (parts[0] - 1):
-            raise ValueError
-    except ValueError:
-        raise ValueError(
-            f"the password of user {name!r} begins like a hash but is none; `sievemq config hash-password` makes one"
-        ) from None
-    return parts
+    def remember(self, name: str, digest: bytes) -> User | None:
+        """The password of this digest was right; returns whose it is."""
+        if name in self._users:
+            self._right[name] = digest
+        return self._users.get(name)

@@ -15,9 +15,12 @@ from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.session.checks import check_identifier, unknown
 from sievemq_broker.session.commands import HANDLERS, Handler
+from sievemq_broker.session.guard import guarded, is_own
+from sievemq_broker.session.handshake import welcome
 from sievemq_broker.session.outbox import Outbox
 from sievemq_broker.session.resume import Memory, Refusal
-from sievemq_broker.session.services import Identity, Services
+from sievemq_broker.session.rights import Identity, Verb, forbidden
+from sievemq_broker.session.services import AuthenticationError, Services
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.transaction import StagedBytes
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
@@ -48,8 +51,10 @@ class BrokerConnection:
         "_gone",
         "_misses",
         "_resume_due",
+        "_table",
         "_turn",
         "agent",
+        "allowed",
         "before",
         "broker",
         "client_id",
@@ -58,6 +63,7 @@ class BrokerConnection:
         "closing",
         "consumers",
         "handed",
+        "hello",
         "highest_consumer",
         "highest_session",
         "id",
@@ -94,6 +100,12 @@ class BrokerConnection:
         self.id = ""
         self.agent = ""
         self.identity = Identity()
+        #: The HELLO whose sender the rim has to find out about.
+        self.hello: tuple[Any, ...] | None = None
+        #: What is done for each command; with checks in front if the user is limited. And where it may send to, as far
+        #: as it has.
+        self._table: Mapping[int, Handler] = self.handlers
+        self.allowed: set[str] = set()
         self.client_id: str | None = None
         #: Milliseconds for which it is remembered once it is lost; 0 for not at all.
         self.keep = 0
@@ -147,7 +159,7 @@ class BrokerConnection:
         except ProtocolError as error:
             self._fail(error, now)
             commands = []
-        handlers = self.handlers
+        handlers = self._table
         for command in commands:
             try:
                 handlers[command[0]](self, command, now)
@@ -233,9 +245,10 @@ class BrokerConnection:
         offset = self.services.clock_offset
         real = now - offset  # a test that moves the clock must not make every peer look dead
         deadlines: list[int] = []
-        if wire.state is State.HELLO:
+        if wire.state is State.HELLO or wire.state is State.WELCOMING:
             if real >= self._check_at:
-                self.close(ErrorCode.HEARTBEAT_MISSED, f"no HELLO within {self.settings.handshake_ms} ms", now)
+                what = "no HELLO" if wire.state is State.HELLO else "no handshake"
+                self.close(ErrorCode.HEARTBEAT_MISSED, f"{what} within {self.settings.handshake_ms} ms", now)
                 return None
             return self._check_at + offset
         # Both are counted in intervals, not measured from a time: a machine's clock that is set, or a process that was
@@ -268,6 +281,37 @@ class BrokerConnection:
         """Tell the client that the broker ends in `grace` milliseconds."""
         if self.wire.state is State.OPEN:
             self.outbox.send(Command.SHUTDOWN, grace, text)
+
+    def identified(self, found: Identity | AuthenticationError, now: int) -> None:
+        """Who it is, some time after :meth:`Services.authenticate` had to find out. Never raises, as receive_data."""
+        command, self.hello = self.hello, None
+        if command is None or self.closing:
+            return
+        try:
+            if isinstance(found, AuthenticationError):
+                raise found
+            welcome(self, found, command, now)
+        except SieveError as error:
+            self._fail(error, now)
+        except Exception as error:  # the broker's own fault: it must not take other connections along
+            self._crash(command, error, now)
+        self.services.wake(self)
+
+    def entitle(self, identity: Identity) -> None:
+        """From now on the user may do what this identity's rights say. Consumers without one are closed.
+
+        Args:
+            identity: the same user; its rights may be others than before.
+        """
+        self.identity = identity
+        self.allowed.clear()
+        self._table = self.handlers if identity.rights.unlimited else guarded(self.handlers)
+        for consumer in tuple(self.consumers.values()):
+            if consumer.open:
+                where = consumer.queue if consumer.subscription is None else consumer.subscription.topic
+                if not identity.may(Verb.CONSUME, self.namespace.name, where.label) and not is_own(self, where.label):
+                    refusal = forbidden(identity, Verb.CONSUME, self.namespace.name, where.label)
+                    consumer.stop(ErrorCode.SECURITY, refusal.text)
 
     # -- what Services calls ------------------------------------------------------------------------------------------
 

@@ -13,8 +13,9 @@ from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 if TYPE_CHECKING:
     from sievemq_broker.session.connection import BrokerConnection
     from sievemq_broker.session.resume import Memory
+    from sievemq_broker.session.rights import Identity
 
-__all__ = ["OLDEST_VERSION", "on_hello"]
+__all__ = ["OLDEST_VERSION", "on_hello", "welcome"]
 
 OLDEST_VERSION = 1
 
@@ -23,22 +24,42 @@ _ID_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234
 
 
 def on_hello(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
-    """Answer HELLO with WELCOME.
+    """Find out who it is; WELCOME follows at once, or when the rim knows (:meth:`BrokerConnection.identified`).
 
     Raises:
         ProtocolError: the connection is refused; the code says why.
+        AuthenticationError: the credentials are wrong, or there is no right in that namespace.
     """
-    _, version, namespace, user, password, client_id, heartbeat, agent, resume, options = command
-    services, settings = connection.services, connection.settings
+    _, version, _, user, password, *_ = command
     if version < OLDEST_VERSION:
         raise ProtocolError(
             f"protocol version {version} is not spoken here; versions {OLDEST_VERSION} to {PROTOCOL_VERSION} are",
             ErrorCode.UNSUPPORTED_VERSION,
         )
+    identity = connection.services.authenticate(connection, user, password)
+    if identity is None:
+        connection.hello = (*command[:4], None, *command[5:])  # the password is needed no more
+    else:
+        welcome(connection, identity, command, now)
+
+
+def welcome(connection: BrokerConnection, identity: Identity, command: tuple[Any, ...], now: int) -> None:
+    """Answer the HELLO of somebody who is known now.
+
+    Raises:
+        ProtocolError, AuthenticationError: as :func:`on_hello`.
+    """
+    _, version, namespace, _, _, client_id, heartbeat, agent, resume, options = command
+    services, settings = connection.services, connection.settings
     try:
-        connection.identity = services.authenticate(user, password)
         if namespace:
             check_identifier("a namespace", namespace)
+        if not identity.rights.enters(namespace):
+            raise AuthenticationError(
+                f"user {identity.user!r} has no right in namespace {namespace or 'default'!r}; "
+                "an administrator can grant one"
+            )
+        connection.entitle(identity)
         connection.namespace = connection.broker.namespace(namespace or "default")
         connection.agent = agent[:200]
         connection.keep = min(_number(options.get("keep")), settings.keep_ms)

@@ -99,8 +99,16 @@ class Services(ABC):
         """A new id, unique over all incarnations of the broker, without ``.`` and ``:`` (it is part of addresses)."""
 
     @abstractmethod
-    def authenticate(self, user: str | None, password: str | None) -> Identity:
+    def authenticate(self, connection: BrokerConnection, user: str | None, password: str | None) -> Identity | None:
         """Who this is.
+
+        Args:
+            connection: that has said HELLO.
+            user: as whom.
+            password: in clear.
+
+        Returns:
+            None if that takes a while: :meth:`BrokerConnection.identified` is told then, from the same thread.
 
         Raises:
             AuthenticationError: the credentials are not accepted.

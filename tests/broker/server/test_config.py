@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sievemq_broker.config import ConfigError, Settings, load, parse_users
+from sievemq_broker.config import ConfigError, Settings, load
 from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.server.users import User
+from sievemq_broker.server.users_file import parse_users
 
 
 def test_defaults_are_loopback_and_the_fixed_ports() -> None:
@@ -91,27 +93,33 @@ def test_empty_variable_means_not_set() -> None:
     assert load(environ={"SIEVEMQ_PORT": ""}).settings.port == 7672
 
 
-def test_users_from_text_file_and_table(tmp_path: Path) -> None:
-    secret = tmp_path / "users"
-    secret.write_text("anna:a:b\nben:two\n")
-    assert load(environ={"SIEVEMQ_USERS_FILE": str(secret)}).settings.users == {"anna": "a:b", "ben": "two"}
-    assert load(environ={"SIEVEMQ_USERS": "anna:a:b,ben:two"}).settings.users == {"anna": "a:b", "ben": "two"}
+def test_users_from_text_and_table(tmp_path: Path) -> None:
+    wanted = {"anna": User("anna", "a:b"), "ben": User("ben", "two")}
+    assert load(environ={"SIEVEMQ_USERS": "anna:a:b,ben:two"}).settings.users == wanted
     file = tmp_path / "broker.toml"
     file.write_text('[users]\nanna = "a:b"\nben = "two"\n')
-    assert load(config=file).settings.users == {"anna": "a:b", "ben": "two"}
+    assert load(config=file).settings.users == wanted
 
 
-def test_secret_and_its_file_exclude_each_other(tmp_path: Path) -> None:
+def test_users_file_asks_for_a_name_even_if_it_is_empty(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    file.touch()
+    settings = load({"host": "0.0.0.0"}, {"SIEVEMQ_USERS_FILE": str(file)}).settings
+    assert settings.secured
+    assert settings.users == {}
+
+
+def test_users_and_their_file_exclude_each_other(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="both set"):
         load(environ={"SIEVEMQ_USERS": "a:b", "SIEVEMQ_USERS_FILE": str(tmp_path / "users")})
 
 
-def test_secret_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="SIEVEMQ_USERS_FILE names"):
+def test_users_file_that_is_missing_is_named_with_the_command_that_makes_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"users_file: there is no users file .*users; `sievemq user add"):
         load(environ={"SIEVEMQ_USERS_FILE": str(tmp_path / "users")})
 
 
-def test_only_secrets_can_be_files() -> None:
+def test_settings_are_not_read_from_files_of_their_own() -> None:
     with pytest.raises(ConfigError, match="SIEVEMQ_HTTP_PORT_FILE"):
         load(environ={"SIEVEMQ_HTTP_PORT_FILE": "x"})
 
@@ -126,7 +134,9 @@ def test_passwords_are_not_in_errors() -> None:
 
 def test_user_with_a_broken_hash_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"'anna' begins like a hash"):
-        load({"users": "anna:scrypt$nonsense"})
+        load({"users": "anna:$argon2id$nonsense"})
+    with pytest.raises(ConfigError, match=r"'anna' is a scrypt hash"):
+        load({"users": "anna:scrypt$8192$8$1$x$y"})
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "broker.example"])

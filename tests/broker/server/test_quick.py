@@ -12,6 +12,7 @@ import pytest
 
 from sievemq_broker import cli, quick
 from sievemq_broker.config import Settings
+from sievemq_broker.server.users import User
 
 
 def test_values_and_flags_are_read() -> None:
@@ -78,7 +79,7 @@ def test_settings_reach_the_broker(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     ]
     assert quick.broker(arguments) == 0
     (settings,) = seen
-    assert (settings.port, settings.users, settings.json_logs) == (0, {"anna": "rosebud"}, True)
+    assert (settings.port, settings.users, settings.json_logs) == (0, {"anna": User("anna", "rosebud")}, True)
     assert (settings.drain_seconds, settings.max_body_bytes) == (7, 1024)
 
 

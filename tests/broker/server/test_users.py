@@ -1,83 +1,107 @@
-"""Credentials: clear, hashed, remembered, refused alike."""
+"""Users: what is remembered of them, and that nothing of it shows."""
 
 from __future__ import annotations
 
-import hashlib
-
 import pytest
 
-from sievemq_broker.server.users import Users, hash_password
-from sievemq_broker.session.services import AuthenticationError
-from sievemq_core.errors import ErrorCode
+from sievemq_broker.server.passwords import check_hash, hash_password, is_hash, verify
+from sievemq_broker.server.users import User, Users
+from sievemq_broker.session.rights import ALL_RIGHTS, Grant, Identity, Rights, Verb
+
+HASH = hash_password("rosebud")  # once: it takes its time
 
 
-def test_without_users_everybody_comes_in() -> None:
-    users = Users({})
-    assert not users.required
-    assert users.authenticate(None, None).user is None
-    assert users.authenticate("anna", "whatever").user == "anna"
+def users(**secrets: str) -> Users:
+    return Users({name: User(name, secret) for name, secret in secrets.items()})
 
 
-@pytest.mark.parametrize("secret", ["rosebud", hash_password("rosebud")], ids=["plain", "hashed"])
-def test_right_password_right_name(secret: str) -> None:
-    assert Users({"anna": secret}).authenticate("anna", "rosebud").user == "anna"
+def test_without_users_nobody_is_asked() -> None:
+    assert not users().required
+    assert users(anna="x").required
+    assert Users({}, required=True).required
 
 
-@pytest.mark.parametrize("secret", ["rosebud", hash_password("rosebud")], ids=["plain", "hashed"])
+def test_hash_is_argon2id_salted_and_says_nothing_of_the_password() -> None:
+    assert HASH.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+    assert "rosebud" not in HASH
+    assert hash_password("rosebud") != HASH
+    assert is_hash(HASH)
+    check_hash("anna", HASH)
+
+
+@pytest.mark.parametrize(("password", "right"), [("rosebud", True), ("Rosebud", False), ("", False), ("\ud800", False)])
+def test_password_against_its_hash(password: str, right: bool) -> None:
+    assert verify(HASH, password) is right
+    assert users(anna=HASH).check("anna", password) is right
+
+
+def test_wrong_name_is_hashed_like_a_wrong_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+
+    def note(secret: str, password: str) -> bool:
+        checked.append(secret)
+        return True  # even if the decoy's own password was guessed, nobody comes in
+
+    monkeypatch.setattr("sievemq_broker.server.users.verify", note)
+    store = users(anna=HASH, ben="clear")
+    assert not store.check("nobody", "rosebud")
+    assert not store.check("ben", "wrong")
+    assert store.check("anna", "rosebud")
+    assert checked == [HASH] * 3
+
+
+def test_right_password_is_remembered_as_a_digest_of_this_store_only() -> None:
+    store = users(anna=HASH)
+    digest = store.digest("anna", "rosebud")
+    assert store.remembered("anna", digest) is None
+    store.remember("anna", digest)
+    assert store.remembered("anna", digest) == User("anna", HASH)
+    assert store.remembered("ben", digest) is None
+    assert store.remembered("anna", store.digest("anna", "Rosebud")) is None
+    assert users(anna=HASH).digest("anna", "rosebud") != digest
+
+
+def test_clear_secrets_are_known_at_once() -> None:
+    store = users(anna="rosebud")
+    assert not store.hashed
+    assert store.remembered("anna", store.digest("anna", "rosebud")) == User("anna", "rosebud")
+    assert store.remembered("anna", store.digest("anna", "x")) is None
+
+
+def test_change_keeps_what_is_remembered_of_those_who_stay() -> None:
+    store = users(anna=HASH, ben="one")
+    digest = store.digest("anna", "rosebud")
+    store.remember("anna", digest)
+    after = Users({"anna": User("anna", HASH), "ben": User("ben", "two")}, before=store)
+    assert after.remembered("anna", digest) is not None
+    assert after.remembered("ben", store.digest("ben", "one")) is None
+    assert after.remembered("ben", store.digest("ben", "two")) is not None
+    other = Users({"anna": User("anna", HASH[:-1] + ("A" if HASH[-1] != "A" else "B"))}, before=after)
+    assert other.remembered("anna", digest) is None
+
+
 @pytest.mark.parametrize(
-    ("name", "password"),
+    ("secret", "why"),
     [
-        ("anna", "Rosebud"),
-        ("anna", ""),
-        ("anna", None),
-        ("Anna", "rosebud"),
-        ("", ""),
-        (None, None),
-        ("ben", "rosebud"),
+        ("$argon2id$", "no argon2id hash"),
+        ("$argon2i$v=19$m=65536,t=3,p=4$c29tZXNhbHQxMjM$" + "A" * 43, "no argon2id hash"),
+        ("$argon2id$v=19$m=9999999,t=2,p=1$c29tZXNhbHQxMjM$" + "A" * 43, "asks for 9999999 KiB"),
+        ("$argon2id$v=19$m=19456,t=999,p=1$c29tZXNhbHQxMjM$" + "A" * 43, "999 rounds"),
+        ("scrypt$8192$8$1$c2FsdA==$" + "A" * 43 + "=", "scrypt hash, which this version does not read"),
     ],
 )
-def test_anything_else_is_refused_without_a_hint(secret: str, name: str | None, password: str | None) -> None:
-    with pytest.raises(AuthenticationError) as caught:
-        Users({"anna": secret}).authenticate(name, password)
-    assert caught.value.code is ErrorCode.AUTHENTICATION
-    assert "anna" not in str(caught.value)
-    if name:
-        assert str(caught.value) == "user name or password is wrong"
+def test_hash_that_cannot_be_used_is_refused_at_once_and_not_shown(secret: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why) as caught:
+        users(anna=secret)
+    assert "'anna'" in str(caught.value)
+    assert secret not in str(caught.value)
 
 
-def test_hash_does_not_contain_the_password_and_is_salted() -> None:
-    one, two = hash_password("rosebud"), hash_password("rosebud")
-    assert one != two
-    assert "rosebud" not in one
+def test_no_secret_in_repr() -> None:
+    user = User("anna", "rosebud", Rights([Grant(frozenset({Verb.SEND}), "orders")]))
+    assert "rosebud" not in f"{user!r} {users(anna='rosebud')!r} {user.identity!r}"
 
 
-def test_hash_is_computed_once_per_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    users = Users({"anna": hash_password("rosebud")})
-    calls: list[int] = []
-    scrypt = hashlib.scrypt
-    monkeypatch.setattr(hashlib, "scrypt", lambda *args, **kwargs: calls.append(1) or scrypt(*args, **kwargs))
-    for _ in range(3):
-        users.authenticate("anna", "rosebud")
-    assert len(calls) == 1
-    with pytest.raises(AuthenticationError):
-        users.authenticate("anna", "wrong")
-    assert len(calls) == 2
-
-
-@pytest.mark.parametrize(
-    "secret",
-    [
-        "scrypt$",
-        "scrypt$8192$8$1$!!$!!",
-        "scrypt$8191$8$1$c2FsdA==$" + "A" * 43 + "=",
-        "scrypt$9999999999$8$1$c2FsdA==$eA==",
-    ],
-)
-def test_broken_hash_is_refused_at_once(secret: str) -> None:
-    with pytest.raises(ValueError, match="'anna' begins like a hash but is none"):
-        Users({"anna": secret})
-
-
-def test_password_with_a_lone_surrogate_is_only_wrong() -> None:
-    with pytest.raises(AuthenticationError):
-        Users({"anna": "rosebud"}).authenticate("anna", "\ud800")
+def test_identity_is_the_user_and_its_rights() -> None:
+    assert User("anna", "x").identity == Identity("anna")
+    assert User("anna", "x").identity.rights is ALL_RIGHTS

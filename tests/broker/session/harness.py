@@ -54,7 +54,7 @@ class MemoryServices(Services):
         self._ids += 1
         return f"c{self._ids}"
 
-    def authenticate(self, user: str | None, password: str | None) -> Identity:
+    def authenticate(self, connection: BrokerConnection, user: str | None, password: str | None) -> Identity:
         if self.users is not None and (user is None or self.users.get(user) != password):
             raise AuthenticationError(f"user {user!r} or the password is wrong")
         return Identity(user)

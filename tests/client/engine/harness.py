@@ -114,7 +114,7 @@ class MemoryServices(Services):
         self._ids += 1
         return f"c{self._ids}"
 
-    def authenticate(self, user: str | None, password: str | None) -> Identity:
+    def authenticate(self, connection: BrokerConnection, user: str | None, password: str | None) -> Identity:
         if self.password is not None and password != self.password:
             raise AuthenticationError("user name or password is wrong")
         return Identity(user)

@@ -158,7 +158,7 @@ class Rim(Services):
     def connection_id(self) -> str:
         return "c1"
 
-    def authenticate(self, user: str | None, password: str | None) -> Identity:
+    def authenticate(self, connection: BrokerConnection, user: str | None, password: str | None) -> Identity:
         return Identity(user)
 
     def now(self) -> int:

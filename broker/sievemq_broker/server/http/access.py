@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from sievemq_broker.server.users import Users
+    from sievemq_broker.server.server import Server
 
 __all__ = ["OPEN_PATHS", "Access", "caller", "require"]
 
@@ -77,12 +77,12 @@ class Access:
 
     Args:
         app: what it guards.
-        users: who may look; none: everybody who reaches the port.
+        server: the broker.
     """
 
-    def __init__(self, app: ASGIApp, users: Users) -> None:
+    def __init__(self, app: ASGIApp, server: Server) -> None:
         self._app = app
-        self._users = users
+        self._server = server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -100,7 +100,7 @@ class Access:
                     headers.setdefault(name, value)
             await send(message)
 
-        identity = self._identify(scope)
+        identity = await self._identify(scope)
         if identity is None:
             error = {"error": {"code": "unauthorized", "text": "a user name and a password are needed"}}
             challenge = {"WWW-Authenticate": 'Basic realm="SieveMQ", charset="UTF-8"'}
@@ -115,20 +115,20 @@ class Access:
             body = {"error": error.code.name, "text": error.text, "details": error.details}
             await JSONResponse(body, 403)(scope, receive, send_with_headers)
 
-    def _identify(self, scope: Scope) -> Identity | None:
-        if not self._users.required or scope["path"] in OPEN_PATHS:
+    async def _identify(self, scope: Scope) -> Identity | None:
+        if not self._server.authenticator.required or scope["path"] in OPEN_PATHS:
             return Identity()
         for name, value in scope["headers"]:
             if name == b"authorization":
-                return self._known(value)
+                return await self._known(value, (scope.get("client") or ("",))[0])
         return None
 
-    def _known(self, header: bytes) -> Identity | None:
+    async def _known(self, header: bytes, address: str) -> Identity | None:
         scheme, _, encoded = header.partition(b" ")
         if scheme.lower() != b"basic":
             return None
         try:
             user, _, password = b64decode(encoded, validate=True).decode("utf-8").partition(":")
-            return self._users.authenticate(user, password)
+            return await self._server.authenticator.check(user, password, address)
         except (ValueError, AuthenticationError):
             return None

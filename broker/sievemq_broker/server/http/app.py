@@ -74,7 +74,7 @@ def make_app(server: Server) -> Starlette:
             Route("/api/connections", api_connections),
             Route("/api/consumers", api_consumers),
         ],
-        middleware=[Middleware(Access, users=server.users)],
+        middleware=[Middleware(Access, server=server)],
         exception_handlers={HTTPException: _failure, 500: _failure},
     )
 

@@ -1,0 +1,146 @@
+"""Who is it? The one way in, for the wire and for HTTP: throttled, in constant time, never on the loop for long.
+
+begin(user, password, address) ──> Identity                      known at once: no users, or remembered, or clear
+                               ──> Future[Identity]              the hash is computed on a thread of its own
+                               ──> AuthenticationError           wrong, or too many wrong ones before
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from math import ceil
+
+from sievemq_broker import logs
+from sievemq_broker.server.passwords import MAX_PASSWORD_CHARS
+from sievemq_broker.server.throttle import Throttle
+from sievemq_broker.server.users import Users
+from sievemq_broker.session.rights import Identity
+from sievemq_broker.session.services import AuthenticationError
+
+__all__ = ["Authenticator", "TooManyAttemptsError"]
+
+#: Different passwords that may wait to be hashed, some 20 ms each: more would only wait past the handshake's time.
+MAX_WAITING = 64
+
+log = logs.get("security")
+
+
+class TooManyAttemptsError(AuthenticationError):
+    """Not looked at: there were too many wrong passwords, or too many are being checked.
+
+    Args:
+        text: for people.
+        retry_after: seconds until it is worth trying again.
+    """
+
+    def __init__(self, text: str, retry_after: int) -> None:
+        super().__init__(text, details={"retry_after": retry_after})
+        self.retry_after = retry_after
+
+
+class Authenticator:
+    """Checks credentials. Belongs to the loop's thread.
+
+    Args:
+        users: who may come in.
+        clock: seconds, never set.
+    """
+
+    def __init__(self, users: Users, clock: Callable[[], float] = time.monotonic) -> None:
+        #: Who may come in; replaced when they change.
+        self.users = users
+        self.throttle = Throttle()
+        self._clock = clock
+        self._checking: dict[bytes, asyncio.Future[Identity]] = {}
+        self._executor: ThreadPoolExecutor | None = None
+        #: Sign-ins that were wrong, or not looked at; for metrics.
+        self.failed = self.throttled = 0
+
+    @property
+    def required(self) -> bool:
+        """True if a name and a password are asked for."""
+        return self.users.required
+
+    def begin(self, user: str | None, password: str | None, address: str) -> Identity | asyncio.Future[Identity]:
+        """Check credentials.
+
+        Args:
+            user: the name that somebody gave.
+            password: the password.
+            address: where it came from, for the throttle.
+
+        Returns:
+            who it is, or a future of that. Several callers may be given the same one: do not cancel it.
+
+        Raises:
+            AuthenticationError: the same text whether the name or the password is wrong. The future raises it too.
+            TooManyAttemptsError: it was not looked at.
+        """
+        users = self.users
+        if not users.required:
+            return Identity(user or None)
+        if not user:
+            raise AuthenticationError("this broker asks for a user name and a password")
+        now = self._clock()
+        wait = self.throttle.wait(address, user, now)
+        if wait:
+            self.throttled += 1
+            seconds = ceil(wait)
+            raise TooManyAttemptsError(f"too many wrong passwords; try again in {seconds} s", seconds)
+        password = password or ""
+        digest = users.digest(user, password)
+        found = users.remembered(user, digest)
+        if found is not None:
+            self.throttle.know(address, user)
+            return found.identity
+        running = self._checking.get(digest)
+        if running is not None:
+            return running
+        if users.hashed and len(self._checking) >= MAX_WAITING:
+            self.throttled += 1
+            raise TooManyAttemptsError("too many passwords are being checked; try again in a moment", 1)
+        self.throttle.charge(address, user, now)
+        if not users.hashed or len(password) > MAX_PASSWORD_CHARS:
+            raise self._wrong(user, address)
+        checking = asyncio.get_running_loop().create_task(self._check(users, user, password, digest, address))
+        self._checking[digest] = checking
+        checking.add_done_callback(lambda done: self._done(digest, done))
+        return checking
+
+    async def check(self, user: str | None, password: str | None, address: str) -> Identity:
+        """:meth:`begin`, awaited."""
+        found = self.begin(user, password, address)
+        return found if isinstance(found, Identity) else await asyncio.shield(found)
+
+    def close(self) -> None:
+        """Check no more. What is being hashed is left alone: it ends in milliseconds."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None
+        for checking in tuple(self._checking.values()):
+            checking.cancel()
+
+    async def _check(self, users: Users, user: str, password: str, digest: bytes, address: str) -> Identity:
+        if self._executor is None:  # one thread: hashing must not take all processors from the loop
+            self._executor = ThreadPoolExecutor(1, "sievemq-passwords")
+        loop = asyncio.get_running_loop()
+        right = await loop.run_in_executor(self._executor, users.check, user, password)
+        found = users.remember(user, digest) if right else None
+        if found is None or self.users.find(user) != found:  # the users may have changed meanwhile
+            raise self._wrong(user, address)
+        self.throttle.refund(address, user)
+        return found.identity
+
+    def _wrong(self, user: str, address: str) -> AuthenticationError:
+        self.failed += 1
+        # Of a name that is nobody's only that: people type passwords into the wrong field.
+        log.warning("sign_in.failed", user=user if self.users.find(user) else None, address=address)
+        return AuthenticationError("user name or password is wrong")
+
+    def _done(self, digest: bytes, done: asyncio.Future[Identity]) -> None:
+        del self._checking[digest]
+        if not done.cancelled():
+            done.exception()  # whoever waited has it; if nobody did any more, it is not worth a warning

@@ -1,0 +1,158 @@
+"""How often somebody may be wrong: a delay that doubles with each wrong password, per address and per user.
+
+An attempt is *charged* before its password is checked and given back when it was right, so that a thousand attempts at
+once are not a thousand free ones. Memory is bounded whatever comes: the least lately seen are forgotten.
+
+Guessing at one user from many addresses makes that user wait, whoever asks; but an address from which the user has
+signed in before counts for itself, so that nobody can lock out the applications that run already.
+
+Pure: the time is an argument, in seconds of a clock that is never set.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+
+__all__ = ["FREE_PER_ADDRESS", "FREE_PER_USER", "MAX_DELAY", "Throttle"]
+
+#: Wrong passwords before the first delay. An address may be a whole office, or a fleet behind one gateway.
+FREE_PER_ADDRESS: Final = 20
+FREE_PER_USER: Final = 5
+
+#: Seconds: the first delay, the longest, and after how long without a wrong password all is forgotten.
+FIRST_DELAY: Final = 1.0
+MAX_DELAY: Final = 300.0
+FORGET: Final = 900.0
+
+#: Entries kept of each kind.
+CAPACITY: Final = 10_000
+
+
+class _Tally:
+    __slots__ = ("failures", "last", "until")
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.last = self.until = 0.0
+
+
+class _Tallies:
+    """Wrong passwords by key.
+
+    Args:
+        free: how many cost nothing.
+        capacity: keys kept.
+    """
+
+    __slots__ = ("_capacity", "_free", "_tallies")
+
+    def __init__(self, free: int, capacity: int) -> None:
+        self._free = free
+        self._capacity = capacity
+        self._tallies: OrderedDict[str, _Tally] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._tallies)
+
+    def wait(self, key: str, now: float) -> float:
+        tally = self._tallies.get(key)
+        return max(tally.until - now, 0.0) if tally is not None else 0.0
+
+    def charge(self, key: str, now: float) -> None:
+        tally = self._tallies.get(key)
+        if tally is None:
+            if len(self._tallies) >= self._capacity:
+                self._tallies.popitem(last=False)
+            tally = self._tallies[key] = _Tally()
+        self._tallies.move_to_end(key)
+        if now - tally.last > FORGET:
+            tally.failures = 0
+        tally.last = now
+        tally.failures += 1
+        beyond = tally.failures - self._free
+        if beyond > 0:
+            tally.until = now + min(FIRST_DELAY * 2 ** min(beyond - 1, 16), MAX_DELAY)
+
+    def refund(self, key: str) -> None:
+        tally = self._tallies.get(key)
+        if tally is not None:
+            tally.failures = max(tally.failures - 1, 0)
+            tally.until = 0.0
+            if not tally.failures:
+                del self._tallies[key]
+
+
+class Throttle:
+    """Who has to wait before the next attempt.
+
+    Args:
+        capacity: addresses, users, and pairs of both that are remembered.
+    """
+
+    __slots__ = ("_addresses", "_capacity", "_known", "_pairs", "_users")
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._addresses = _Tallies(FREE_PER_ADDRESS, capacity)
+        self._users = _Tallies(FREE_PER_USER, capacity)
+        self._pairs = _Tallies(FREE_PER_USER, capacity)
+        #: Pairs of user and address that were right before.
+        self._known: OrderedDict[str, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Entries held, of all kinds."""
+        return len(self._addresses) + len(self._users) + len(self._pairs) + len(self._known)
+
+    def wait(self, address: str, user: str, now: float) -> float:
+        """Seconds until the next attempt is looked at; 0 for now.
+
+        Args:
+            address: where from; an IP address, or whatever names the other end.
+            user: as whom, whether there is such a user or not.
+            now: seconds.
+        """
+        tallies, key = self._of(address, user)
+        return max(self._addresses.wait(network(address), now), tallies.wait(key, now))
+
+    def charge(self, address: str, user: str, now: float) -> None:
+        """An attempt begins: count it as wrong until :meth:`refund`."""
+        tallies, key = self._of(address, user)
+        tallies.charge(key, now)
+        self._addresses.charge(network(address), now)
+
+    def refund(self, address: str, user: str) -> None:
+        """The attempt was right."""
+        tallies, key = self._of(address, user)
+        tallies.refund(key)
+        self._addresses.refund(network(address))
+        self.know(address, user)
+
+    def know(self, address: str, user: str) -> None:
+        """The user has signed in from this address."""
+        pair = _pair(address, user)
+        if pair not in self._known and len(self._known) >= self._capacity:
+            self._known.popitem(last=False)
+        self._known[pair] = None
+        self._known.move_to_end(pair)
+
+    def _of(self, address: str, user: str) -> tuple[_Tallies, str]:
+        pair = _pair(address, user)
+        return (self._pairs, pair) if pair in self._known else (self._users, user)
+
+
+def network(address: str) -> str:
+    """What counts as one address: of IPv6 the network of 64 bits, since whoever has one address has them all."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, IPv6Address):
+        mapped = found.ipv4_mapped
+        return str(mapped) if mapped is not None else str(IPv6Address(int(found) >> 64 << 64))
+    return str(found)
+
+
+def _pair(address: str, user: str) -> str:
+    return f"{network(address)} {user}"
