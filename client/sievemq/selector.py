@@ -105,7 +105,8 @@ class Selector:
         return True if compiled is None else compiled.evaluate(ours._property_values(), ours._fields)
 
     def explain(self, message: object) -> Explanation:
-        """Why the message does or does not match: every condition with its value and the reason for it.
+        """Why the message does or does not match: every condition with its value and the reason for it, and which of
+        them decided.
 
         Args:
             message: as for :meth:`matches`.
@@ -120,7 +121,7 @@ class Selector:
         >>> print(Selector("region = 'EU' AND weight > 5").explain(Message(properties={"region": "EU"})))
         UNKNOWN region = 'EU' AND weight > 5  a part is UNKNOWN and none is FALSE
         TRUE      region = 'EU'               region is 'EU'
-        UNKNOWN   weight > 5                  weight is absent
+        UNKNOWN   weight > 5                  weight is absent  <- decides
         """
         compiled = self._compiled
         ours = adopt(message)

@@ -29,7 +29,7 @@ from sievemq_core.selector.dialect import Dialect
 from sievemq_core.selector.like import parse_pattern
 from sievemq_core.selector.names import HEADERS, Headers, read
 
-__all__ = ["Truth", "evaluate", "value_of"]
+__all__ = ["Truth", "evaluate", "gives_up", "value_of"]
 
 Truth = bool | None
 """True, False, or None for UNKNOWN."""
@@ -52,6 +52,18 @@ def evaluate(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValu
         return _Interpreter(dialect, properties, headers).condition(node)
     except _WholeSelectorIsFalse:
         return False
+
+
+def gives_up(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue], headers: Headers) -> bool:
+    """True if a condition makes the whole selector FALSE, wherever it stands (D-15, D-16).
+
+    Args: as for :func:`evaluate`.
+    """
+    try:
+        _Interpreter(dialect, properties, headers).condition(node)
+    except _WholeSelectorIsFalse:
+        return True
+    return False
 
 
 def value_of(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue], headers: Headers) -> PropertyValue:

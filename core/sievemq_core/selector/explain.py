@@ -1,16 +1,21 @@
-"""Why did this message (not) match: the truth value of every part, and the values that made it so."""
+"""Why did this message (not) match: the truth value of every part, the values that made it so, and what decided.
+
+What decided is the smallest set of conditions that alone keeps the verdict (match or no match) as it is, whatever the
+others were: of an AND that does not hold one part that is FALSE or UNKNOWN, of one that holds all of them; of several
+sets of the same size the leftmost. To change the verdict, one of these has to change.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from sievemq_core.message.values import PropertyValue, letter_of
 from sievemq_core.selector.arithmetic import comparable
 from sievemq_core.selector.ast import And, Between, Compare, Identifier, In, Like, Node, Not, Or, children, walk
 from sievemq_core.selector.dialect import Dialect
-from sievemq_core.selector.evaluate import Truth, conjunction, disjunction, evaluate, negation, value_of
+from sievemq_core.selector.evaluate import Truth, conjunction, disjunction, evaluate, gives_up, negation, value_of
 from sievemq_core.selector.names import HEADERS, Headers, read
 from sievemq_core.selector.printer import print_literal, print_selector
 from sievemq_core.selector.source import Span
@@ -33,6 +38,7 @@ class Step:
         span: where it stands in the selector.
         truth: True, False, or None for UNKNOWN.
         reason: the values in it and what they did; for AND, OR and NOT what their parts did.
+        decides: it is one of the conditions that make the message match, or keep it from matching.
     """
 
     depth: int
@@ -40,11 +46,13 @@ class Step:
     span: Span
     truth: Truth
     reason: str
+    decides: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The steps from the whole selector down to its comparisons, in the order of the text. ``str()`` is a table."""
+    """The steps from the whole selector down to its comparisons, in the order of the text. ``str()`` is a table, in
+    which ``<- decides`` marks what decided."""
 
     truth: Truth
     steps: tuple[Step, ...]
@@ -52,20 +60,20 @@ class Explanation:
     @classmethod
     def of_nothing(cls) -> Self:
         """For the absence of a condition, which every message meets."""
-        return cls(True, (Step(0, "", (0, 0), True, "no condition"),))
+        return cls(True, (Step(0, "", (0, 0), True, "no condition", decides=True),))
 
     def __str__(self) -> str:
         texts = ["  " * step.depth + step.text for step in self.steps]
         width = min(60, max(map(len, texts)))
         lines = [
-            f"{_WORDS[step.truth]:<8}{text:<{width}}  {step.reason}".rstrip()
+            f"{_WORDS[step.truth]:<8}{text:<{width}}  {step.reason}{'  <- decides' if step.decides else ''}".rstrip()
             for step, text in zip(self.steps, texts, strict=True)
         ]
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """The tree as plain data, for JSON: ``condition``, ``truth`` (TRUE, FALSE or UNKNOWN), ``reason``, ``position``
-        and ``length`` of the condition in the selector, and ``parts`` with the same of what is below."""
+        """The tree as plain data, for JSON: ``condition``, ``truth`` (TRUE, FALSE or UNKNOWN), ``reason``, ``decides``,
+        ``position`` and ``length`` of the condition in the selector, and ``parts`` with the same of what is below."""
         path: list[dict[str, Any]] = []
         for step in self.steps:
             start, end = step.span
@@ -73,6 +81,7 @@ class Explanation:
                 "condition": step.text,
                 "truth": _WORDS[step.truth],
                 "reason": step.reason,
+                "decides": step.decides,
                 "position": start,
                 "length": end - start,
                 "parts": [],
@@ -94,22 +103,68 @@ def explain(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue
         headers: its headers by position.
     """
     steps: list[Step] = []
+    fatal: list[int] = []  # conditions that give up for the whole selector (D-15, D-16)
 
-    def visit(part: Node, depth: int) -> None:
+    def visit(part: Node, depth: int) -> _Weighed:
         truth = evaluate(part, dialect, properties, headers)
         place = len(steps)
-        if not isinstance(part, And | Or | Not):
-            reason = _reason(part, dialect, properties, headers)
-            steps.append(Step(depth, print_selector(part), part.span, truth, reason))
-            return
         steps.append(Step(depth, print_selector(part), part.span, truth, ""))
-        for below in children(part):
-            visit(below, depth + 1)
-        parts = [step.truth for step in steps[place + 1 :] if step.depth == depth + 1]
-        steps[place] = replace(steps[place], reason=_joined(part, truth, parts))
+        if not isinstance(part, And | Or | Not):
+            steps[place] = replace(steps[place], reason=_reason(part, dialect, properties, headers))
+            if gives_up(part, dialect, properties, headers):
+                fatal.append(place)
+            alone = [place]
+            return _Weighed(truth, alone, alone)
+        below = [visit(child, depth + 1) for child in children(part)]
+        steps[place] = replace(steps[place], reason=_joined(part, truth, [each.truth for each in below]))
+        return _weighed(part, below)
 
-    visit(node, 0)
+    whole = visit(node, 0)
+    for place in fatal[:1] or whole.for_true:
+        steps[place] = replace(steps[place], decides=True)
     return Explanation(steps[0].truth, tuple(steps))
+
+
+class _Weighed(NamedTuple):
+    """What decided a condition.
+
+    Attributes:
+        truth: its value, by its parts alone.
+        for_true: the steps that decide whether it is TRUE.
+        for_false: the steps that decide whether it is FALSE.
+    """
+
+    truth: Truth
+    for_true: list[int]
+    for_false: list[int]
+
+
+def _weighed(node: And | Or | Not, parts: list[_Weighed]) -> _Weighed:
+    """AND is TRUE if all parts are, and not because of one that is not; it is FALSE because of one that is, and not if
+    none is. OR is its mirror image."""
+    match node:
+        case And():
+            truth = conjunction([part.truth for part in parts])
+            return _Weighed(truth, _needing_all(parts, True), _needing_one(parts, False))
+        case Or():
+            truth = disjunction([part.truth for part in parts])
+            return _Weighed(truth, _needing_one(parts, True), _needing_all(parts, False))
+        case _:
+            return _Weighed(negation(parts[0].truth), parts[0].for_false, parts[0].for_true)
+
+
+def _needing_all(parts: list[_Weighed], wanted: bool) -> list[int]:
+    against = [_deciders(part, wanted) for part in parts if part.truth is not wanted]
+    return min(against, key=len) if against else [place for part in parts for place in _deciders(part, wanted)]
+
+
+def _needing_one(parts: list[_Weighed], wanted: bool) -> list[int]:
+    enough = [_deciders(part, wanted) for part in parts if part.truth is wanted]
+    return min(enough, key=len) if enough else [place for part in parts for place in _deciders(part, wanted)]
+
+
+def _deciders(part: _Weighed, wanted: bool) -> list[int]:
+    return part.for_true if wanted else part.for_false
 
 
 def _joined(node: And | Or | Not, truth: Truth, parts: list[Truth]) -> str:

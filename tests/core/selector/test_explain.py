@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from itertools import combinations, product
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sievemq_core.message.values import Long
 from sievemq_core.selector import compile_selector
+from sievemq_core.selector.ast import And, Node, Not, Or
 from sievemq_core.selector.compiled import CompiledSelector
 
 HEADERS = ("ID:1", 5, 4, 2, 0, 0, None, None, "T")
@@ -49,7 +52,7 @@ def test_an_explanation_as_text() -> None:
         "UNKNOWN     NOT urgent                                              NOT UNKNOWN\n"
         "UNKNOWN       urgent                                                urgent is absent\n"
         "FALSE     size <> 5                                                 "
-        "size is '5', unlike types, so the operation is FALSE"
+        "size is '5', unlike types, so the operation is FALSE  <- decides"
     )
     assert explanation.truth is False
 
@@ -114,12 +117,14 @@ def test_an_explanation_as_data() -> None:
     assert (tree["truth"], tree["reason"]) == ("UNKNOWN", "a part is UNKNOWN and none is FALSE")
     first, second = tree["parts"]
     assert first == {
-        "condition": "a = 1", "truth": "TRUE", "reason": "a is 1 (int)", "position": 0, "length": 5, "parts": []
+        "condition": "a = 1", "truth": "TRUE", "reason": "a is 1 (int)", "decides": False, "position": 0, "length": 5,
+        "parts": [],
     }  # fmt: skip
     assert text[second["position"] :][: second["length"]].startswith("NOT (b OR c > 2")
     ((inner,),) = [part["parts"] for part in (second,)]
     assert [part["condition"] for part in inner["parts"]] == ["b", "c > 2"]
     assert [part["truth"] for part in inner["parts"]] == ["UNKNOWN", "FALSE"]
+    assert [part["decides"] for part in inner["parts"]] == [True, False]
 
 
 @given(SELECTORS, MESSAGES)
@@ -129,3 +134,70 @@ def test_an_explanation_agrees_with_the_interpreter(text: str, message: dict[str
     assert explanation.truth is selector.evaluate(message, HEADERS)
     assert all(step.reason for step in explanation.steps if step.text not in ("TRUE", "FALSE"))
     assert len(str(explanation).splitlines()) == len(explanation.steps)
+
+
+# -- what decided -----------------------------------------------------------------------------------------------------
+
+DECIDED = {
+    "a = 1 AND b = 1": ({"a": 1, "b": 2}, ["b = 1"]),
+    "a = 1 AND b = 1 AND c = 1": ({"b": 2, "c": 1}, ["a = 1"]),
+    "a = 1 AND c = 1": ({"a": 1, "c": 1}, ["a = 1", "c = 1"]),
+    "a = 1 OR b = 1": ({"a": 2, "b": 1}, ["b = 1"]),
+    "a = 1 OR b = 1 OR c = 3": ({"a": 2, "b": 2}, ["a = 1", "b = 1", "c = 3"]),
+    "(a = 1 OR b = 1) AND (c = 3 OR d) AND e IS NULL": ({"a": 2, "b": 1, "e": 5}, ["e IS NULL"]),
+    "(a = 1 AND b = 1) OR c = 3": ({"a": 1, "b": 1, "c": 3}, ["c = 3"]),
+    "NOT (a = 1 AND b = 1)": ({"a": 2}, ["a = 1"]),
+    "NOT (a = 1 OR b = 1)": ({"a": 2, "b": 1}, ["b = 1"]),
+    "NOT a = 1": ({}, ["a = 1"]),
+    "TRUE": ({}, ["TRUE"]),
+}
+
+
+def decided(selector: CompiledSelector, properties: dict[str, Any]) -> list[str]:
+    return [step.text for step in selector.explain(properties, HEADERS).steps if step.decides]
+
+
+@pytest.mark.parametrize("text", DECIDED)
+def test_what_decided_is_marked(text: str) -> None:
+    properties, expected = DECIDED[text]
+    assert decided(valid(text), properties) == expected
+
+
+def test_a_condition_that_gives_up_for_all_decides() -> None:
+    """D-15."""
+    assert decided(valid("b = 2 OR a = 1 OR a = 3", "ibm-mq"), {"a": "x", "b": 2}) == ["a = 1"]
+    assert decided(valid("b = 2 OR a + 1 = 1", "ibm-mq"), {"b": 2}) == ["a + 1 = 1"]
+    assert decided(valid("a = 5 AND b = 5.0", "mqe"), {"a": 5, "b": 5.0}) == ["a = 5"]
+
+
+def truth_of(node: Node, values: Iterator[bool | None]) -> bool | None:
+    """Kleene's logic over the given values of the comparisons, from left to right."""
+    order = {False: 0, None: 1, True: 2}
+    match node:
+        case And() | Or():
+            pick = min if isinstance(node, And) else max
+            return pick([truth_of(operand, values) for operand in node.operands], key=order.__getitem__)
+        case Not():
+            inner = truth_of(node.operand, values)
+            return None if inner is None else not inner
+    return next(values)
+
+
+@settings(max_examples=80)
+@given(SELECTORS.filter(lambda text: text.count("AND") + text.count("OR") < 5), MESSAGES)
+def test_what_decided_is_the_least_that_decides(text: str, message: dict[str, Any]) -> None:
+    """Whatever the others were, the verdict would be the same; and no smaller set of conditions can say that."""
+    selector = valid(text)
+    steps = selector.explain(message, HEADERS).steps
+    ends = [after is None or after.depth <= step.depth for step, after in zip(steps, (*steps[1:], None), strict=True)]
+    leaves = [step for step, is_leaf in zip(steps, ends, strict=True) if is_leaf]
+    matches = steps[0].truth is True
+
+    def forces(kept: tuple[int, ...]) -> bool:
+        choices = [[step.truth] if number in kept else [True, False, None] for number, step in enumerate(leaves)]
+        return all((truth_of(selector.ast, iter(values)) is True) is matches for values in product(*choices))
+
+    marked = tuple(number for number, step in enumerate(leaves) if step.decides)
+    assert all(step.decides is False for step, is_leaf in zip(steps, ends, strict=True) if not is_leaf)
+    assert forces(marked)
+    assert not any(forces(smaller) for smaller in combinations(range(len(leaves)), max(0, len(marked) - 1)))
