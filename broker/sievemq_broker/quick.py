@@ -16,7 +16,7 @@ from sievemq_broker.config import ConfigError, Settings, load
 __all__ = ["PACKAGES", "broker"]
 
 #: What the extra `broker` installs and a broker cannot do without.
-PACKAGES = ("structlog", "starlette", "uvicorn", "prometheus_client", "argon2")
+PACKAGES = ("structlog", "starlette", "uvicorn", "prometheus_client", "argon2", "msgspec")
 
 _NAMES = {"--" + f.name.replace("_", "-"): f.name for f in fields(Settings) if f.name not in ("users", "destinations")}
 _FLAGS = {

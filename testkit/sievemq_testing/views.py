@@ -16,6 +16,7 @@ from sievemq_broker.domain.dead_letters import ORIGIN, REASON, dead_letter_addre
 from sievemq_broker.domain.management import scheduled
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.steps import finish
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.message.destination import Address, Kind, parse_address
 from sievemq_core.message.envelope import Envelope
@@ -177,9 +178,10 @@ class QueueView(_View):
 
         def look(broker: Broker) -> list[Envelope]:
             queue = self._destination(broker)
-            return (
-                [] if queue is None else [e.envelope for e in scheduled(queue, condition, limit=len(queue.scheduled))]
-            )
+            if queue is None:
+                return []
+            steps = scheduled(queue, condition, (-1, -1), max(1, len(queue.scheduled)))
+            return [entry.envelope for entry in finish(steps, 0)[0]]
 
         return [self._message(envelope) for envelope in self._ask(look)]
 

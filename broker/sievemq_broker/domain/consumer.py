@@ -286,6 +286,16 @@ class Consumer:
             self.queue.remove_consumer(self)
             self.port.closed(self.id, code, text)
 
+    def expel(self, code: ErrorCode, text: str, now: int) -> None:
+        """An administrator closes it, and only it. What it was delivered stays held, as its application may be working
+        on it, until :meth:`acknowledge`, :meth:`recover` or the end of the session."""
+        if self.open:
+            self.stop(code, text)
+            if self.view.groups is not None:
+                self.view.groups.leave(self.queue, self, now)
+            recall.left(self, now)
+            self._left(now)
+
     # -- inside -------------------------------------------------------------------------------------------------
 
     def _give_back_all(self, handed: int, now: int, suspects: int | None) -> None:

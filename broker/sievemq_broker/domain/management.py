@@ -1,174 +1,352 @@
-"""What an administrator does to messages that wait: look, remove, move, copy, retry, cancel.
+"""What an administrator does to messages: remove, move, copy, retry, cancel, look one up.
 
-Every verb works through a queue in bounded steps: it looks at no more than a few thousand messages, and says where to
-go on. Whoever calls it (HTTP, a command) repeats with the cursor, and serves others in between.
+Each verb is a generator that works in slices (steps.py), so that a queue of a million messages keeps nobody waiting.
+It goes through what was in the queue when it began: what comes in meanwhile is not touched, so it ends, even if a moved
+message finds its way back. Messages in flight belong to their consumers and are never touched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from sievemq_broker.domain.candidates import Few, few, view_of
 from sievemq_broker.domain.dead_letters import CLIENT_ID, SUBSCRIPTION, origin_of, risen
-from sievemq_broker.domain.entry import Entry, key_of
-from sievemq_broker.domain.pages import page
+from sievemq_broker.domain.entry import DELAYED, HELD, STRAY, Entry, key_of
+from sievemq_broker.domain.locate import locate
+from sievemq_broker.domain.pages import matching
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.matching.condition import Condition, is_true
+from sievemq_broker.domain.steps import SLICE, Steps
+from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.walk import Walk
+from sievemq_broker.matching.condition import Condition
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 
-__all__ = ["Progress", "cancel", "copy", "move", "remove", "retry", "scheduled"]
+__all__ = ["Choice", "Outcome", "cancel", "copy", "held", "move", "purge", "remove", "retry", "scheduled", "waiting"]
+
+#: Messages that one slice moves: each is encoded, matched and perhaps delivered at its new place.
+TOUCHED = 100
+
+Act = Callable[[Entry, int], bool]
+"""Does something to an entry at a time; False if that cannot be done and the entry stays."""
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far one step came.
+class Choice:
+    """Which messages.
 
     Attributes:
-        messages: that were handled.
-        cursor: where the next step goes on; None if this was the last.
-        skipped: that matched and could not be handled; they stay.
+        condition: a selector; None for all.
+        ids: only these, by sequence in the queue or by JMSMessageID; None for no such restriction.
+        limit: at most so many; None for no limit.
+        dry_run: only count them.
     """
 
-    messages: int
-    cursor: int | None
+    condition: Condition | None = None
+    ids: frozenset[int | str] | None = None
+    limit: int | None = None
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of it.
+
+    Attributes:
+        matched: messages that were chosen.
+        touched: those of them that were handled.
+        skipped: those that could not be and stay.
+        more: there are others beyond the limit, or behind `stopped`.
+        stopped: why it ended early; what was handled before stays handled.
+    """
+
+    matched: int = 0
+    touched: int = 0
     skipped: int = 0
+    more: bool = False
+    stopped: SieveError | None = None
 
 
-def remove(
-    queue: Queue, condition: Condition | None, limit: int, now: int, *, cursor: int | None = None, dry_run: bool = False
-) -> Progress:
-    """Remove up to `limit` waiting messages that match, in order of delivery; with `dry_run` only count them."""
-    following, entries = _step(queue, condition, limit, now, cursor)
-    if not dry_run:
-        for entry in entries:
-            queue.remove(entry)
-    return Progress(len(entries), following)
+def remove(queue: Queue, choice: Choice) -> Steps[Outcome]:
+    """Remove waiting messages, in order of delivery."""
+    return _each(queue, choice, _remover(queue), waits=True)
 
 
-def copy(
-    queue: Queue, condition: Condition | None, target: str, limit: int, now: int, *, cursor: int | None = None
-) -> Progress:
-    """Send copies of up to `limit` waiting messages to another destination; they stay where they are.
-
-    Raises:
-        AddressError, RequestError: the target took none (Namespace.send).
-    """
-    return _send_each(queue, condition, limit, now, cursor, _to(queue, target, now), stay=True)
+def purge(queue: Queue, choice: Choice) -> Steps[Outcome]:
+    """Remove waiting and scheduled messages."""
+    return _each(queue, choice, _remover(queue), waits=True, delayed=True)
 
 
-def move(
-    queue: Queue, condition: Condition | None, target: str, limit: int, now: int, *, cursor: int | None = None
-) -> Progress:
-    """Move up to `limit` waiting messages to another destination; each leaves only when it has arrived there.
+def cancel(queue: Queue, choice: Choice) -> Steps[Outcome]:
+    """Remove scheduled messages."""
+    return _each(queue, choice, _remover(queue), delayed=True)
+
+
+def copy(queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
+    """Send copies of waiting messages to another destination; they stay where they are.
 
     Raises:
         AddressError, RequestError: the target took none (Namespace.send).
     """
-    return _send_each(queue, condition, limit, now, cursor, _to(queue, target, now))
+    namespace = queue.namespace
+
+    def act(entry: Entry, now: int) -> bool:
+        namespace.send(target, entry.envelope, now)
+        return True
+
+    _check_target(queue, target, choice)
+    return _each(queue, choice, act, waits=True)
 
 
-def retry(queue: Queue, condition: Condition | None, limit: int, now: int, *, cursor: int | None = None) -> Progress:
-    """Send up to `limit` dead letters back where they came from, without what was noted on them, attempts counted anew.
-    One that does not say where it came from, or whose subscription is gone, is skipped.
+def move(queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
+    """Move waiting messages to another queue; each leaves only when it has arrived there.
+
+    Raises:
+        AddressError, RequestError: the target took none (Namespace.send), or is a topic, where it might be lost.
+    """
+    namespace = queue.namespace
+    if isinstance(_check_target(queue, target, choice), Topic):
+        raise RequestError(
+            f"{target} is a topic: what none of its subscriptions takes would be lost; copy to it instead",
+            ErrorCode.INVALID_DESTINATION,
+        )
+
+    def act(entry: Entry, now: int) -> bool:
+        namespace.send(target, entry.envelope, now)
+        queue.remove(entry)
+        return True
+
+    return _each(queue, choice, act, waits=True)
+
+
+def retry(queue: Queue, choice: Choice) -> Steps[Outcome]:
+    """Send dead letters back where they came from, without what was noted on them, attempts counted anew. One that does
+    not say where it came from, or whose subscription is gone, is skipped.
 
     Raises:
         RequestError: its origin took none.
     """
     namespace = queue.namespace
 
-    def back(entry: Entry) -> bool:
+    def act(entry: Entry, now: int) -> bool:
         origin, envelope = risen(entry.envelope)
         if origin is None:
             return False
         name = origin_of(entry.envelope, SUBSCRIPTION)
         if name is None:
             namespace.send(origin, envelope, now)
-            return True
-        subscription = namespace.subscriptions.durable.get((origin_of(entry.envelope, CLIENT_ID), name))
-        if subscription is None or subscription.topic.label != origin:
-            return False
-        subscription.queue.check(1, len(envelope.packed))
-        subscription.queue.accept(envelope, now)
+        else:
+            subscription = namespace.subscriptions.durable.get((origin_of(entry.envelope, CLIENT_ID), name))
+            if subscription is None or subscription.topic.label != origin:
+                return False
+            subscription.queue.check(1, len(envelope.packed))
+            subscription.queue.accept(envelope, now)
+        queue.remove(entry)
         return True
 
-    return _send_each(queue, condition, limit, now, cursor, back)
+    return _each(queue, choice, act, waits=True)
 
 
-def scheduled(queue: Queue, condition: Condition | None, after: int = 0, limit: int = 1_000) -> list[Entry]:
-    """Messages that wait for their moment, by the sequence under which :func:`cancel` knows them."""
-    found: list[Entry] = []
-    for sequence in sorted(number for number in queue.scheduled if number > after):
-        entry = queue.scheduled[sequence]
-        try:
-            fits = condition is None or is_true(condition, entry.envelope)
-        except SieveError:
-            fits = False
-        entry.envelope.compact()
-        if fits:
-            found.append(entry)
-            if len(found) == limit:
-                break
+def _remover(queue: Queue) -> Act:
+    def act(entry: Entry, now: int) -> bool:
+        queue.remove(entry)
+        return True
+
+    return act
+
+
+def _check_target(queue: Queue, target: str, choice: Choice) -> Queue | Topic | None:
+    """The target, if it exists; made if it does not, unless it is a dry run."""
+    namespace = queue.namespace
+    found = namespace.find(target) if choice.dry_run else namespace.declare(target)
+    if found is queue:
+        raise RequestError(f"{target} is where the messages are", ErrorCode.INVALID_DESTINATION)
     return found
 
 
-def cancel(queue: Queue, sequences: Iterable[int]) -> int:
-    """Remove scheduled messages; those that are not scheduled any more are passed over.
-
-    Returns:
-        How many were removed.
-    """
-    cancelled = 0
-    for sequence in sequences:
-        entry = queue.scheduled.get(sequence)
-        if entry is not None:
-            queue.remove(entry)
-            cancelled += 1
-    return cancelled
+# -- going through a queue ------------------------------------------------------------------------------------------
 
 
-def _step(
-    queue: Queue, condition: Condition | None, limit: int, now: int, cursor: int | None
-) -> tuple[int | None, list[Entry]]:
-    return page(queue, condition, -1 if cursor is None else cursor, limit, now)
+@dataclass(slots=True)
+class _Run:
+    """One verb at work: decides about one entry after the other."""
 
+    queue: Queue
+    choice: Choice
+    act: Act
+    latest: int
+    outcome: Outcome = field(default_factory=Outcome)
 
-def _to(queue: Queue, target: str, now: int) -> Callable[[Entry], bool]:
-    namespace = queue.namespace
-    if namespace.declare(target) is queue:
-        raise RequestError(f"{target} is where the messages are", ErrorCode.INVALID_DESTINATION)
-
-    def send(entry: Entry) -> bool:
-        namespace.send(target, entry.envelope, now)
+    def handle(self, entry: Entry, now: int) -> bool:
+        """Do to an entry what is to be done; False if no other follows."""
+        choice, outcome = self.choice, self.outcome
+        envelope = entry.envelope
+        if entry.sequence > self.latest or (envelope.expiration and envelope.expiration <= now):
+            return True
+        if choice.condition is not None and not matching(self.queue, choice.condition, entry):
+            return True
+        if choice.limit is not None and outcome.matched >= choice.limit:
+            outcome.more = True
+            return False
+        outcome.matched += 1
+        if choice.dry_run:
+            return True
+        try:
+            done = self.act(entry, now)
+        except SieveError as error:
+            if not outcome.touched:
+                raise
+            outcome.matched -= 1
+            outcome.more = True
+            outcome.stopped = error
+            return False
+        if done:
+            outcome.touched += 1
+        else:
+            outcome.skipped += 1
         return True
 
-    return send
+
+def _each(queue: Queue, choice: Choice, act: Act, *, waits: bool = False, delayed: bool = False) -> Steps[Outcome]:
+    run = _Run(queue, choice, act, queue.sequence)
+    return _chosen(run, waits, delayed) if choice.ids is not None else _all(run, waits, delayed)
 
 
-def _send_each(
+def _chosen(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
+    """Those whose ids were given."""
+    queue = run.queue
+    assert run.choice.ids is not None
+    entries = yield from locate(queue, run.choice.ids, held=False)
+    now = yield
+    for number, entry in enumerate(entries, 1):
+        stands = (waits and entry.state <= STRAY) or (delayed and entry.state == DELAYED)
+        if stands and not run.handle(entry, now):
+            break
+        if number % TOUCHED == 0:
+            now = yield
+    return run.outcome
+
+
+def _all(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
+    """All of them, what waits in order of delivery."""
+    queue, outcome = run.queue, run.outcome
+    now = yield
+    if waits:
+        walk = _walk(queue, run.choice.condition)
+        for _ in walk.gather():
+            now = yield
+        while not walk.done:
+            before = outcome.touched
+            for entry in walk.take(TOUCHED if outcome.touched else SLICE):
+                if entry.state <= STRAY and not run.handle(entry, now):
+                    return outcome
+            if outcome.touched > before:
+                queue.main.first()  # drops the tombstones that this has left at the front
+            now = yield
+    if delayed:
+        entries = list(queue.scheduled.values())
+        for start in range(0, len(entries), SLICE):
+            for entry in entries[start : start + SLICE]:
+                if entry.state == DELAYED and not run.handle(entry, now):
+                    return outcome
+            now = yield
+    return outcome
+
+
+def _walk(queue: Queue, condition: Condition | None, after: int = -1) -> Walk | Few:
+    """Where to look: at the few that a lookup or a consumer's view leads to, otherwise at all (candidates.py)."""
+    entries = few(queue, condition, after)
+    return Walk(view_of(queue, condition), after) if entries is None else Few(entries)
+
+
+# -- looking ----------------------------------------------------------------------------------------------------------
+
+
+def waiting(queue: Queue, condition: Condition | None, after: int, limit: int) -> Steps[tuple[list[Entry], int | None]]:
+    """A page of what waits, in order of delivery, with the cursor for the next; None at the end.
+
+    Args:
+        queue: whose.
+        condition: only what matches.
+        after: cursor of the page before; -1 for the first.
+        limit: entries of the page, which is full unless it is the last.
+    """
+    found: list[Entry] = []
+    last = after
+    now = yield
+    walk = _walk(queue, condition, after)
+    for _ in walk.gather():
+        now = yield
+    while not walk.done:
+        for entry in walk.take(min(SLICE, limit - len(found) + 1) if condition is None else SLICE):
+            if entry.state > STRAY:
+                continue
+            envelope = entry.envelope
+            if envelope.expiration and envelope.expiration <= now:
+                continue
+            if condition is not None and not matching(queue, condition, entry):
+                continue
+            if len(found) == limit:
+                return [entry for entry in found if entry.state <= STRAY], last
+            last = key_of(entry)
+            found.append(entry)
+        now = yield
+    return [entry for entry in found if entry.state <= STRAY], None
+
+
+def scheduled(
+    queue: Queue, condition: Condition | None, after: tuple[int, int], limit: int
+) -> Steps[tuple[list[Entry], tuple[int, int] | None]]:
+    """A page of what waits for its moment, earliest first, with the cursor for the next; None at the end.
+
+    Args:
+        queue: whose.
+        condition: only what matches.
+        after: cursor of the page before: delivery time and sequence of its last; (-1, -1) for the first.
+        limit: entries of the page.
+    """
+    yield
+    return (yield from _smallest(queue, list(queue.scheduled.values()), condition, DELAYED, after, limit))
+
+
+def held(
+    queue: Queue, condition: Condition | None, after: tuple[int, int], limit: int
+) -> Steps[tuple[list[Entry], tuple[int, int] | None]]:
+    """A page of what consumers have and have not acknowledged, as :func:`scheduled`, in order of arrival."""
+    yield
+    entries: list[Entry] = []
+    for consumer in (*queue.consumers, *queue.holders):
+        entries += filter(None, consumer.window)
+        if len(entries) > SLICE:
+            yield
+    return (yield from _smallest(queue, entries, condition, HELD, after, limit))
+
+
+def _smallest(
     queue: Queue,
+    entries: Iterable[Entry],
     condition: Condition | None,
+    state: int,
+    after: tuple[int, int],
     limit: int,
-    now: int,
-    cursor: int | None,
-    send: Callable[[Entry], bool],
-    *,
-    stay: bool = False,
-) -> Progress:
-    following, entries = _step(queue, condition, limit, now, cursor)
-    done = skipped = 0
+) -> Steps[tuple[list[Entry], tuple[int, int] | None]]:
+    """The first of many entries in an order that nothing keeps, a slice at a time."""
+    best: list[tuple[tuple[int, int], Entry]] = []
+    chunk: list[tuple[tuple[int, int], Entry]] = []
+    looked = 0
     for entry in entries:
-        key = key_of(entry)
-        try:
-            sent = send(entry)
-        except RequestError:
-            if not done:
-                raise
-            return Progress(done, cursor, skipped)  # the next step goes on with this one, and says what is wrong
-        cursor = key
-        if not sent:
-            skipped += 1
+        looked += 1
+        if looked % SLICE == 0:
+            yield
+        if entry.state != state:
             continue
-        done += 1
-        if not stay:
-            queue.remove(entry)
-    return Progress(done, following, skipped)
+        place = (entry.envelope.delivery_time if state == DELAYED else 0, entry.sequence)
+        if place <= after or (condition is not None and not matching(queue, condition, entry)):
+            continue
+        chunk.append((place, entry))
+        if len(chunk) > SLICE:
+            best = sorted([*best, *chunk])[: limit + 1]
+            chunk.clear()
+    best = sorted([*best, *chunk])[: limit + 1]
+    page = [entry for _, entry in best[:limit] if entry.state == state]
+    return page, best[limit - 1][0] if len(best) > limit else None

@@ -61,6 +61,7 @@ class Queue:
         "dead_lettered",
         "deleted",
         "depth",
+        "examined",
         "expired",
         "holders",
         "index",
@@ -110,6 +111,8 @@ class Queue:
         self.dead_lettered = 0
         self.removed = 0
         self.unreadable = 0
+        #: Messages that selectors were asked about on arrival; only counted while there are some.
+        self.examined = 0
         self._again = 0  # sequences given a second time, to messages that were scheduled
         self._delivered_before = 0
         self._turn = 0
@@ -283,6 +286,9 @@ class Queue:
     def _match(self, entry: Entry) -> list[View]:
         index = self.index
         matched = index.match(entry.envelope)
+        self.examined += 1
+        for view in matched:
+            view.matched += 1
         if index.error is not None:
             error, index.error = index.error, None
             self.unreadable += 1
@@ -614,6 +620,7 @@ class Queue:
         if view is not None:
             return view
         view = self.views[key] = View(condition)
+        view.since = self.examined - self.depth
     def add_tap(self, tap: CopyTap) -> None:
         """From now on it is told what arrives."""
         self.taps = (*self.taps, tap)

@@ -31,9 +31,21 @@ class Subscription:
         no_local: not what `connection` publishes; for a durable one, what any connection with its client id publishes.
         connection: of the consumer, for no_local of a non-durable one.
         queue: what it has collected, and its consumers.
+        since: messages that had been published before it was made.
     """
 
-    __slots__ = ("client_id", "condition", "connection", "durable", "name", "no_local", "queue", "shared", "topic")
+    __slots__ = (
+        "client_id",
+        "condition",
+        "connection",
+        "durable",
+        "name",
+        "no_local",
+        "queue",
+        "shared",
+        "since",
+        "topic",
+    )
 
     def __init__(
         self,
@@ -55,6 +67,7 @@ class Subscription:
         self.shared = shared
         self.no_local = no_local
         self.connection = connection
+        self.since = topic.published
         label = topic.label if name is None else f"{topic.label}/{name}"
         self.queue = Queue(label, topic.policy, topic.namespace)
         self.queue.subscription = self

@@ -69,6 +69,8 @@ class View:
         scanning: the highest priority whose backlog has not been looked through to its end; ALL_SCANNED if none. An
             arrival of at most this priority is left for the scan to find, so that order is kept.
         scanned: key up to which the backlog has been looked through.
+        matched: messages that the selector matched, in the backlog and since.
+        since: what the queue's `examined` was when the view was made, less the backlog that it was to look through.
     """
 
     __slots__ = (
@@ -79,17 +81,19 @@ class View:
         "heap",
         "lanes",
         "mask",
+        "matched",
         "passed",
         "ready",
         "scanned",
         "scanning",
+        "since",
         "strays",
         "waiting",
     )
 
     def __init__(self, condition: Condition | None) -> None:
         self.condition = condition
-        self.evaluations = 0
+        self.evaluations = self.matched = self.since = 0
         self.groups: Groups | None = None
         #: Entries that wait, but were passed over for the owner of their group: in no lane or heap here any more.
         self.passed: dict[Entry, None] = {}
@@ -129,9 +133,12 @@ class View:
             return True
         self.evaluations += 1
         try:
-            return is_true(self.condition, entry.envelope)
+            if not is_true(self.condition, entry.envelope):
+                return False
         except Exception:
             return False  # reported when the message arrived
+        self.matched += 1
+        return True
 
     # -- looking ------------------------------------------------------------------------------------------------
 
@@ -212,6 +219,28 @@ class View:
                 return found[:limit]
         found.extend(entry for _, entry in strays[merged : merged + limit - len(found)])
         return found
+
+    def arrivals(self, after: int, limit: int) -> tuple[list[Entry], int | None]:
+        """Up to `limit` entries (READY only) with a key above `after`, in order, and the key up to which there are no
+        others; None for the last. Bounded however many tombstones lie between: it may be fewer, or none."""
+        found: list[Entry] = []
+        looked = PIECE
+        for priority in range(9, -1, -1):
+            lane = self.lanes[priority]
+            if lane is None:
+                continue
+            first_key = ((9 - priority) << 1 | 1) << 48
+            if after >= first_key + (1 << 48):
+                continue
+            items = lane.items
+            for index in range(lane.after(after - first_key) if after > first_key else lane.head, len(items)):
+                entry = items[index]
+                looked -= 1
+                if not entry.state:
+                    found.append(entry)
+                if len(found) == limit or not looked:
+                    return found, first_key + entry.sequence
+        return found, None
 
     def _lane_entries(self, after: int) -> Iterator[Entry]:
         for priority in range(9, -1, -1):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sievemq_broker.domain import Consumer, DestinationPolicy, management
+from sievemq_broker.domain.management import Choice
+from sievemq_broker.domain.steps import finish
 from sievemq_broker.domain.dead_letters import (
     ATTEMPTS,
     CLIENT_ID,
@@ -77,7 +79,7 @@ def test_the_dead_letters_of_a_subscription_say_whose() -> None:
     (letter,) = letters(world, "queue:DLQ.t")
     assert [letter.properties[name] for name in (ORIGIN, SUBSCRIPTION, CLIENT_ID)] == ["topic:t", "s", "id"]
     assert world.got(other) == ["a"]
-    assert management.retry(world.namespace.queue("queue:DLQ.t"), None, 10, world.now).messages == 1
+    assert finish(management.retry(world.namespace.queue("queue:DLQ.t"), Choice()), world.now).touched == 1
     assert world.counts(consumer) == [("a", 1), ("a", 1)]
     assert world.got(other) == ["a"]  # the others have had it
 
@@ -114,8 +116,8 @@ def test_undecodable_properties_are_kept_as_they_are() -> None:
     fail(world, consumer, 1)
     (letter,) = letters(world, "queue:DLQ.q")
     assert letter.fields[9] == b"\xc1"
-    step = management.retry(world.namespace.queue("queue:DLQ.q"), None, 10, world.now)
-    assert (step.messages, step.skipped) == (0, 1)
+    outcome = finish(management.retry(world.namespace.queue("queue:DLQ.q"), Choice()), world.now)
+    assert (outcome.matched, outcome.touched, outcome.skipped) == (1, 0, 1)
 
 
 def test_expired_messages_may_be_dead_lettered() -> None:
@@ -143,13 +145,13 @@ def test_retry_sends_back_without_what_was_noted() -> None:
     fail(world, consumer, 1)
     world.clear(consumer)
     dlq = world.namespace.queue("queue:DLQ.q")
-    step = management.retry(dlq, selector("n > 0"), 2, world.now)
-    assert step.messages == 2
+    outcome = finish(management.retry(dlq, Choice(selector("n > 0"), limit=2)), world.now)
+    assert (outcome.touched, outcome.more) == (2, True)
     assert world.counts(consumer) == [("m1", 1), ("m2", 1)]
     assert [entry.envelope.properties for entry in consumer.window if entry is not None] == [{"n": 1}, {"n": 2}]
     assert world.browse("queue:DLQ.q") == ["m0", "m3"]
     world.send("queue:DLQ.q", "stranger")
-    assert management.retry(dlq, None, 10, world.now).skipped == 1
+    assert finish(management.retry(dlq, Choice()), world.now).skipped == 1
     assert world.browse("queue:DLQ.q") == ["stranger"]
 
 
@@ -163,13 +165,13 @@ class TestManagement:
     def test_remove_by_selector_up_to_a_limit(self) -> None:
         world = self.world()
         queue = world.namespace.queue("queue:q")
-        assert management.remove(queue, selector("n < 5"), 3, NOW, dry_run=True).messages == 3
-        assert queue.depth == 10
-        step = management.remove(queue, selector("n < 5"), 3, NOW)
-        assert (step.messages, queue.removed) == (3, 3)
+        counted = finish(management.remove(queue, Choice(selector("n < 5"), limit=3, dry_run=True)), NOW)
+        assert (counted.matched, counted.touched, counted.more, queue.depth) == (3, 0, True, 10)
+        outcome = finish(management.remove(queue, Choice(selector("n < 5"), limit=3)), NOW)
+        assert (outcome.touched, outcome.more, queue.removed) == (3, True, 3)
         assert world.browse("queue:q") == ["m5", "m7", "m9", "m2", "m4", "m6", "m8"]
-        while step.cursor is not None:
-            step = management.remove(queue, selector("n < 5"), 1, NOW, cursor=step.cursor)
+        outcome = finish(management.remove(queue, Choice(selector("n < 5"), limit=9)), NOW)
+        assert (outcome.touched, outcome.more) == (2, False)
         assert world.browse("queue:q", "n < 5") == []
         assert world.got(world.consumer("queue:q")) == ["m5", "m7", "m9", "m6", "m8"]
 
@@ -187,43 +189,53 @@ class TestManagement:
     def test_move_leaves_nothing_behind_and_copy_everything(self) -> None:
         world = self.world()
         queue = world.namespace.queue("queue:q")
-        assert management.copy(queue, selector("n = 3"), "queue:r", 10, NOW).messages == 1
-        assert management.move(queue, selector("n > 7"), "queue:r", 10, NOW).messages == 2
+        assert finish(management.copy(queue, "queue:r", Choice(selector("n = 3"))), NOW).touched == 1
+        assert finish(management.move(queue, "queue:r", Choice(selector("n > 7"))), NOW).touched == 2
         assert world.browse("queue:r") == ["m3", "m9", "m8"]
         assert world.browse("queue:q", "n = 3 OR n > 7") == ["m3"]
         with pytest.raises(RequestError, match="where the messages are"):
-            management.move(queue, None, "q", 10, NOW)
+            management.move(queue, "q", Choice())
+        with pytest.raises(RequestError, match="would be lost"):
+            management.move(queue, "topic:t", Choice())
 
     def test_a_target_that_is_full_stops_it_and_nothing_is_lost(self) -> None:
         world = self.world(max_messages=2)
         queue = world.namespace.queue("queue:q")
-        step = management.move(queue, None, "queue:small", 10, NOW)
-        assert step.messages == 2
+        outcome = finish(management.move(queue, "queue:small", Choice()), NOW)
+        assert (outcome.matched, outcome.touched, outcome.more) == (2, 2, True)
+        assert outcome.stopped is not None
+        assert "max_messages" in outcome.stopped.text
         assert (len(world.browse("queue:small")), len(world.browse("queue:q"))) == (2, 8)
         with pytest.raises(RequestError, match="max_messages"):
-            management.move(queue, None, "queue:small", 10, NOW, cursor=step.cursor)
+            finish(management.move(queue, "queue:small", Choice()), NOW)
+        assert len(world.browse("queue:q")) == 8
 
     def test_scheduled_messages_are_listed_and_cancelled(self) -> None:
         world = self.world(0)
         world.send("queue:q", *(message(f"m{n}", at=NOW + 5, properties={"n": n}) for n in range(4)))
         queue = world.namespace.queue("queue:q")
-        found = management.scheduled(queue, selector("n > 1"))
+        found, more = finish(management.scheduled(queue, selector("n > 1"), (-1, -1), 10), NOW)
         assert [entry.envelope.fields[0] for entry in found] == ["m2", "m3"]
-        assert [entry.sequence for entry in management.scheduled(queue, None, limit=2)] == [1, 2]
-        assert management.cancel(queue, [found[0].sequence, 99]) == 1
+        assert more is None
+        first, more = finish(management.scheduled(queue, None, (-1, -1), 3), NOW)
+        assert more is not None
+        rest, end = finish(management.scheduled(queue, None, more, 3), NOW)
+        assert [entry.sequence for entry in first + rest] == [1, 2, 3, 4]
+        assert end is None
+        assert finish(management.cancel(queue, Choice(ids=frozenset({found[0].sequence, 99}))), NOW).touched == 1
         world.advance(5)
         assert world.browse("queue:q") == ["m0", "m1", "m3"]
         assert queue.bytes == sum(len(message(f"m{n}", at=NOW + 5, properties={"n": n})) for n in (0, 1, 3))
 
-    def test_a_step_is_bounded(self) -> None:
+    def test_a_slice_is_bounded(self) -> None:
         world = self.world(12_000)
         queue = world.namespace.queue("queue:q")
-        step = management.remove(queue, selector("n = 11999"), 10, NOW)
-        steps = 1
-        removed = step.messages
-        while step.cursor is not None:
-            step = management.remove(queue, selector("n = 11999"), 10, NOW, cursor=step.cursor)
-            removed += step.messages
-            steps += 1
-        assert removed == 1
-        assert steps >= 3
+        steps = management.remove(queue, Choice(selector("n = 11999")))
+        next(steps)
+        slices = 1
+        with pytest.raises(StopIteration) as end:
+            while True:
+                steps.send(NOW)
+                slices += 1
+        assert end.value.value.touched == 1
+        assert slices >= 24

@@ -248,7 +248,7 @@ def test_passwords_never_reach_the_log(processes: list[Process], tmp_path: Path)
         client.open_session().send("queue:q", b"the body").confirmed()
     with WireClient(port, user="anna", password="wrongpassword") as client:
         assert client.welcome[2] == ErrorCode.AUTHENTICATION
-    assert get(http_url, "/api/broker")[0] == 401
+    assert get(http_url, "/api/v1/broker")[0] == 401
     process.signal()
     assert process.end() == 0
     log = "".join(process.lines)

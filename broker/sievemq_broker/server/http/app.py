@@ -1,9 +1,7 @@
-"""The routes of the management port. All read; what changes the broker will be routes of its own beside these."""
+"""The routes of the management port."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -11,10 +9,10 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
-from sievemq_broker.server.http import overview
 from sievemq_broker.server.http.access import Access
+from sievemq_broker.server.http.api.lazy import LazyApi
 from sievemq_broker.server.http.console import console_routes
 from sievemq_broker.server.http.health import liveness, readiness
 
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
     from sievemq_broker.server.server import Server
 
 __all__ = ["make_app"]
-
-#: Rows of a list answered at once; more are a page further (`offset`).
-MAX_ROWS = 1_000
 
 
 def make_app(server: Server) -> Starlette:
@@ -46,65 +41,33 @@ def make_app(server: Server) -> Starlette:
 
         return Response(exposition(server), media_type=CONTENT_TYPE)
 
-    async def api_broker(_: Request) -> Response:
-        return JSONResponse(overview.broker(server))
+    api = LazyApi(server)
 
-    async def api_namespaces(request: Request) -> Response:
-        return _list(request, overview.namespaces(server))
+    async def openapi(_: Request) -> Response:
+        return Response((await api.ready()).document(), media_type="application/json")
 
-    async def api_destinations(request: Request) -> Response:
-        return _list(request, overview.destinations(server), ("namespace", "kind", "destination"))
-
-    async def api_connections(request: Request) -> Response:
-        return _list(request, overview.connections(server), ("namespace", "user", "client_id"))
-
-    async def api_consumers(request: Request) -> Response:
-        return _list(request, overview.consumers(server), ("namespace", "destination", "connection"))
-
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/livez", livez),
             Route("/readyz", readyz),
             Route("/healthz", readyz),
             Route("/metrics", metrics),
             *console_routes(),
-            Route("/api/broker", api_broker),
-            Route("/api/namespaces", api_namespaces),
-            Route("/api/destinations", api_destinations),
-            Route("/api/connections", api_connections),
-            Route("/api/consumers", api_consumers),
+            Route("/openapi.json", openapi),
+            Mount("/api/v1", app=api),
         ],
         middleware=[Middleware(Access, server=server)],
         exception_handlers={HTTPException: _failure, 500: _failure},
     )
-
-
-def _list(request: Request, rows: Iterable[overview.Row], filters: Iterable[str] = ()) -> Response:
-    """A page of rows: exact filters by name, `offset`, `limit`; `total` counts what the filters let through."""
-    query = request.query_params
-    known = {*filters, "offset", "limit"}
-    for name in query:
-        if name not in known:
-            raise HTTPException(400, f"{name!r} is not a parameter here; {', '.join(sorted(known))} are")
-    wanted = {name: query[name] for name in filters if name in query}
-    chosen = [row for row in rows if all(str(row[name]) == value for name, value in wanted.items())]
-    offset, limit = _number(query.get("offset"), 0, "offset"), _number(query.get("limit"), MAX_ROWS, "limit")
-    items = list(islice(chosen, offset, offset + min(limit, MAX_ROWS)))
-    return JSONResponse({"items": items, "total": len(chosen), "offset": offset})
-
-
-def _number(text: str | None, default: int, name: str) -> int:
-    if text is None:
-        return default
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise HTTPException(400, f"{name} must be a whole number, not {text[:40]!r}")
-    return int(text)
+    app.state.api = api
+    return app
 
 
 async def _failure(_: Request, error: Exception) -> Response:
     """Errors are JSON of one form, without a traceback."""
     if isinstance(error, HTTPException):
-        code = {400: "bad_request", 404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "error")
-        body = {"error": {"code": code, "text": error.detail}}
+        name = {400: "BAD_REQUEST", 404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "ERROR")
+        body = {"error": name, "text": error.detail, "details": {}}
         return JSONResponse(body, error.status_code, error.headers)
-    return JSONResponse({"error": {"code": "internal", "text": "a fault of the broker; its log says more"}}, 500)
+    text = "a fault of the broker; its log says more"
+    return JSONResponse({"error": "INTERNAL", "text": text, "details": {}}, 500)

@@ -98,10 +98,12 @@ class HttpServer:
             ready.cancel()
             self._task.result()
             raise RuntimeError("the HTTP server ended before it was ready")
+        self._app.state.api.start()
 
     async def stop(self) -> None:
         """Finish open requests, for GRACE_SECONDS at most, and end."""
         if self._uvicorn is not None and self._task is not None:
+            await self._app.state.api.stop()  # streams end by themselves, not by being cut
             self._uvicorn.should_exit = True
             self._uvicorn.leaving.set()
             await self._task

@@ -1,0 +1,13 @@
+"""The management API: `/api/v1`, JSON over HTTP, described by an OpenAPI document made from the same declarations.
+
+    declare     what an endpoint is: path, parameters, bodies, the right it asks for
+    requests    what may be asked, as types; answers  what is said, as types
+    router      bytes to a call and back: routing, checks, errors
+    openapi     the declarations as a document
+    slices      long work in pieces, so that nobody else waits
+
+and one module per noun with its endpoints: broker, namespaces, destinations, messages, actions, consumers,
+subscriptions, dead_letters, connections, selectors, events. ``series`` counts along in the background.
+
+Imported at the first request to the API: nothing here makes a broker start later.
+"""

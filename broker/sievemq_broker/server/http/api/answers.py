@@ -1,0 +1,432 @@
+"""What is said, as types. Times are ms since 1970-01-01 UTC by the broker's clock; 0 where there is none."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+__all__ = [
+    "Advice",
+    "Body",
+    "BrokerInfo",
+    "CheckedSelector",
+    "Connection",
+    "Connections",
+    "Consumer",
+    "Consumers",
+    "Counters",
+    "DeadLetterGroup",
+    "DeadLetters",
+    "Destination",
+    "DestinationDetails",
+    "Destinations",
+    "Error",
+    "ExplainedSelector",
+    "Message",
+    "MessageDetails",
+    "Messages",
+    "Namespace",
+    "Namespaces",
+    "PortabilityNote",
+    "Rates",
+    "Sent",
+    "Series",
+    "Subscription",
+    "Subscriptions",
+    "Touched",
+    "Value",
+]
+
+
+class _Answer(msgspec.Struct, kw_only=True):
+    """Base of all: every field is always there."""
+
+
+class Error(_Answer, kw_only=True):
+    """What went wrong."""
+
+    error: Annotated[str, Meta(description="Its name, such as INVALID_SELECTOR.")]
+    text: Annotated[str, Meta(description="What is wrong, where, and what to do.")]
+    details: dict[str, Any]
+
+
+class Rates(_Answer, kw_only=True):
+    """Messages per second, lately."""
+
+    in_rate: float
+    out_rate: float
+
+
+class Counters(_Answer, kw_only=True):
+    """What has happened since the destination was made."""
+
+    enqueued: int
+    delivered: int
+    acknowledged: int
+    redelivered: int
+    expired: int
+    dead_lettered: int
+    removed: int
+    published: Annotated[int, Meta(description="Messages sent to a topic; 0 for queues.")]
+
+
+class Holdings(_Answer, kw_only=True):
+    """Messages held, by what they wait for."""
+
+    ready: int
+    in_flight: int
+    scheduled: int
+    bytes: int
+
+
+class Memory(_Answer, kw_only=True):
+    """What messages take, estimated, and where producers are made to wait (0: nowhere)."""
+
+    bytes: int
+    limit: int
+
+
+class BrokerInfo(_Answer, kw_only=True):
+    """The broker and its totals."""
+
+    version: str
+    incarnation: str
+    phase: str
+    url: str
+    http_url: str | None
+    durable: bool
+    now: int
+    uptime_seconds: float
+    clock_offset_ms: int
+    blocked: Annotated[str | None, Meta(description="Why producers are held back; null while they are not.")]
+    memory: Memory
+    namespaces: int
+    destinations: int
+    connections: int
+    consumers: int
+    messages: Holdings
+    totals: Counters
+    rates: Rates
+    user: Annotated[str | None, Meta(description="Who asks; null where nobody has to say.")]
+
+
+class Namespace(_Answer, kw_only=True):
+    """A namespace."""
+
+    name: str
+    destinations: int
+    connections: int
+    depth: int
+    in_flight: int
+    scheduled: int
+
+
+class Namespaces(_Answer, kw_only=True):
+    """A page of namespaces."""
+
+    namespaces: list[Namespace]
+    total: int
+    next: str | None
+
+
+class Destination(_Answer, kw_only=True):
+    """A queue or topic. For a topic, messages are those of all its subscriptions together."""
+
+    namespace: str
+    address: str
+    kind: Literal["queue", "topic", "temporary-queue", "temporary-topic"]
+    name: str
+    depth: int
+    in_flight: int
+    scheduled: int
+    bytes: int
+    consumers: int
+    subscriptions: int
+    paused: bool
+    dead_letter_queue: Annotated[bool, Meta(description="Others' dead letters end here.")]
+    in_rate: float
+    out_rate: float
+    counters: Counters
+
+
+class Destinations(_Answer, kw_only=True):
+    """A page of destinations."""
+
+    destinations: list[Destination]
+    total: Annotated[int, Meta(description="How many there are on all pages.")]
+    next: str | None
+
+
+class DestinationDetails(Destination, kw_only=True):
+    """A destination with its rules."""
+
+    policy: Annotated[dict[str, Any], Meta(description="The rules that the administrator set for it.")]
+    dead_letters: Annotated[str | None, Meta(description="Where its dead letters go.")]
+    owner: Annotated[str | None, Meta(description="The connection of a temporary destination.")]
+    selectors: Annotated[int, Meta(description="Distinct selectors in use on it.")]
+    evaluations: Annotated[int, Meta(description="Selectors that were asked about arriving messages.")]
+    matches: Annotated[int, Meta(description="Those that said yes.")]
+
+
+class Subscription(_Answer, kw_only=True):
+    """A subscription to a topic."""
+
+    namespace: str
+    topic: str
+    name: str | None
+    client_id: str | None
+    durable: bool
+    shared: bool
+    no_local: bool
+    active: Annotated[bool, Meta(description="It has a consumer.")]
+    selector: str | None
+    dialect: str | None
+    depth: int
+    in_flight: int
+    scheduled: int
+    bytes: int
+    consumers: int
+    paused: bool
+    counters: Counters
+
+
+class Subscriptions(_Answer, kw_only=True):
+    """A page of subscriptions."""
+
+    subscriptions: list[Subscription]
+    total: int
+    next: str | None
+
+
+class Consumer(_Answer, kw_only=True):
+    """A consumer. `id` names it in the path that closes it."""
+
+    id: str
+    connection: str
+    consumer: int
+    namespace: str
+    address: str
+    subscription: str | None
+    client_id: str | None
+    user: str | None
+    peer: str
+    selector: str | None
+    dialect: str | None
+    credit: int
+    in_flight: int
+    delivered: int
+    acknowledged: int
+    waiting: Annotated[bool, Meta(description="It asked for a message and has none.")]
+    congested: Annotated[bool, Meta(description="Its connection reads too slowly.")]
+    matched: Annotated[int, Meta(description="Messages that its selector matched.")]
+    examined: Annotated[int, Meta(description="Messages that came by since this selector is in use here.")]
+    match_ratio: Annotated[float | None, Meta(description="matched / examined; null before the first message.")]
+
+
+class Consumers(_Answer, kw_only=True):
+    """A page of consumers."""
+
+    consumers: list[Consumer]
+    total: int
+    next: str | None
+
+
+class Connection(_Answer, kw_only=True):
+    """A connection of a client."""
+
+    id: str
+    peer: str
+    namespace: str
+    user: str | None
+    client_id: str | None
+    agent: Annotated[str, Meta(description="What the client says it is.")]
+    sessions: int
+    consumers: int
+    unacknowledged: int
+    congested: Annotated[bool, Meta(description="It reads too slowly; nothing is delivered to it for now.")]
+    staged_bytes: Annotated[int, Meta(description="Held by its open transactions.")]
+    temporary_destinations: int
+    bytes_in: int
+    bytes_out: int
+
+
+class Connections(_Answer, kw_only=True):
+    """A page of connections, oldest first."""
+
+    connections: list[Connection]
+    total: int
+    next: str | None
+
+
+# -- messages ---------------------------------------------------------------------------------------------------------
+
+
+class Value(_Answer, kw_only=True):
+    """A typed value. A long beyond 2^53, an infinity and NaN are text; bytes are base64."""
+
+    type: Literal["boolean", "byte", "short", "int", "long", "float", "double", "string", "char", "bytes"]
+    value: bool | int | float | str | None
+
+
+class Message(_Answer, kw_only=True):
+    """A message without its body."""
+
+    id: Annotated[str, Meta(description="Names it in its queue.")]
+    state: Literal["ready", "in_flight", "scheduled"]
+    message_id: str | None
+    timestamp: int
+    priority: int
+    delivery_mode: str
+    expiration: int
+    delivery_time: int
+    correlation_id: str | None
+    correlation_id_bytes: Annotated[str | None, Meta(description="Base64, where the id is bytes.")]
+    reply_to: str | None
+    type: str | None
+    redelivered: bool
+    delivery_count: int
+    size: Annotated[int, Meta(description="Bytes of the packed message.")]
+    body_type: Literal["NONE", "TEXT", "BYTES", "MAP", "STREAM", "OBJECT", "UNKNOWN"]
+    body_size: int
+    properties: dict[str, Value]
+    unreadable: Annotated[str | None, Meta(description="Why its properties cannot be shown.")]
+
+
+class Messages(_Answer, kw_only=True):
+    """A page of messages."""
+
+    messages: list[Message]
+    next: Annotated[str | None, Meta(description="Cursor of the next page; null at the end.")]
+
+
+class Body(_Answer, kw_only=True):
+    """A body by its type; what does not apply is null."""
+
+    type: Literal["NONE", "TEXT", "BYTES", "MAP", "STREAM", "OBJECT", "UNKNOWN"]
+    size: int
+    truncated: Annotated[bool, Meta(description="Only its beginning is shown; `body_limit` raises how much.")]
+    text: str | None = None
+    map: dict[str, Value] | None = None
+    stream: list[Value] | None = None
+    base64: str | None = None
+    hex: Annotated[str | None, Meta(description="The first bytes, sixteen a line.")] = None
+    object: Annotated[Any, Meta(description="An outline of an object; nothing is ever unpickled.")] = None
+    unreadable: Annotated[str | None, Meta(description="Why it cannot be decoded.")] = None
+
+
+class MessageDetails(Message, kw_only=True):
+    """A message with its body."""
+
+    destination: str
+    body: Body
+
+
+class Sent(_Answer, kw_only=True):
+    """What became of a message that was sent here."""
+
+    message_id: str
+    address: str
+    timestamp: int
+    expiration: int
+    delivery_time: int
+
+
+class Touched(_Answer, kw_only=True):
+    """How many something was done to."""
+
+    matched: Annotated[int, Meta(description="Chosen by selector, ids and limit.")]
+    touched: Annotated[int, Meta(description="Handled; 0 in a dry run.")]
+    dry_run: bool
+    more: Annotated[bool, Meta(description="Others that would have been chosen are left.")]
+    skipped: Annotated[int, Meta(description="Matched and could not be handled; they stay.")] = 0
+    stopped: Annotated[
+        Error | None, Meta(description="Why it ended early; what was handled before stays handled.")
+    ] = None  # fmt: skip
+
+
+class DeadLetterGroup(_Answer, kw_only=True):
+    """Dead letters of one origin that died of one reason."""
+
+    origin: str | None
+    subscription: str | None
+    reason: str | None
+    messages: int
+    first_failure: int
+    last_failure: int
+
+
+class DeadLetterQueue(_Answer, kw_only=True):
+    """A dead-letter queue."""
+
+    address: str
+    depth: int
+    examined: Annotated[int, Meta(description="Messages that were looked at for the groups.")]
+    groups: list[DeadLetterGroup]
+
+
+class DeadLetters(_Answer, kw_only=True):
+    """A page of dead-letter queues that hold something."""
+
+    queues: list[DeadLetterQueue]
+    total: int
+    next: str | None
+
+
+class Series(_Answer, kw_only=True):
+    """Samples at equal steps, oldest first; all lists are as long as `times`."""
+
+    times: list[int]
+    depth: list[int]
+    in_rate: list[float]
+    out_rate: list[float]
+    step_seconds: float
+
+
+# -- selectors --------------------------------------------------------------------------------------------------------
+
+
+class Advice(_Answer, kw_only=True):
+    """What is legal and hardly meant."""
+
+    code: str
+    message: str
+    position: int
+    length: int
+
+
+class PortabilityNote(_Answer, kw_only=True):
+    """Where other providers refuse a selector or answer differently."""
+
+    providers: list[str]
+    code: str
+    message: str
+    rewrite: str | None
+    position: int
+    length: int
+
+
+class CheckedSelector(_Answer, kw_only=True):
+    """A selector that is valid."""
+
+    selector: str
+    dialect: str
+    canonical: str
+    names: Annotated[list[str], Meta(description="The properties and headers in it.")]
+    index: Annotated[list[str], Meta(description="What an index can answer of it.")]
+    plan: list[str]
+    advice: list[Advice]
+    portability: list[PortabilityNote]
+
+
+class ExplainedSelector(_Answer, kw_only=True):
+    """Why a message does or does not match."""
+
+    selector: str
+    dialect: str
+    canonical: str
+    matches: bool
+    truth: Literal["TRUE", "FALSE", "UNKNOWN"]
+    explanation: dict[str, Any]
+    text: Annotated[str, Meta(description="The same as a table, for people.")]

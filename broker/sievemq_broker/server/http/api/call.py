@@ -1,0 +1,129 @@
+"""One call of an endpoint: who asks what of whom, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from sievemq_broker.domain.namespace import Destination, Namespace
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.topic import Topic
+from sievemq_broker.server.http.api.errors import ApiError, not_found
+from sievemq_core.errors import AddressError
+from sievemq_core.message.destination import Address, parse_address
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from sievemq_broker.server.http.api.router import Api
+    from sievemq_broker.server.server import Server
+
+__all__ = ["Call"]
+
+Q = TypeVar("Q")
+B = TypeVar("B")
+
+
+@dataclass(slots=True)
+class Call(Generic[Q, B]):
+    """What a handler is given.
+
+    Attributes:
+        api: the API it came to.
+        scope, receive, send: of ASGI; for streams.
+        path: the parameters of the path, decoded.
+        query: the parameters behind the question mark.
+        body: the JSON.
+        status: of the answer; the first that the endpoint declares unless the handler sets another.
+    """
+
+    api: Api
+    scope: Scope
+    receive: Receive
+    send: Send
+    path: Mapping[str, str]
+    query: Q
+    body: B
+    status: int
+
+    @property
+    def server(self) -> Server:
+        """The broker."""
+        return self.api.server
+
+    @property
+    def now(self) -> int:
+        """The broker's time, ms since 1970."""
+        return self.api.server.clock.now()
+
+    def namespace(self) -> Namespace:
+        """The namespace of the path.
+
+        Raises:
+            ApiError: 404, there is none.
+        """
+        name = self.path["ns"]
+        found = self.server.broker.namespaces.get(name)
+        if found is None:
+            raise not_found(f"there is no namespace {name!r}", namespace=name)
+        return found
+
+    def address(self) -> Address:
+        """The address of the path.
+
+        Raises:
+            ApiError: 422, it is none.
+        """
+        try:
+            return parse_address(self.path["address"])
+        except AddressError as error:
+            raise ApiError(422, error.code.name, error.text, {"address": self.path["address"][:600]}) from None
+
+    def destination(self) -> Destination:
+        """The destination of the path.
+
+        Raises:
+            ApiError: 404, there is none.
+        """
+        namespace, address = self.namespace(), self.address()
+        found = namespace.find(address)
+        if found is None:
+            raise not_found(
+                f"there is no {address} in namespace {namespace.name!r}",
+                namespace=namespace.name,
+                address=str(address),
+            )
+        return found
+
+    def queue(self, subscription: str | None = None, client_id: str | None = None) -> Queue:
+        """The queue of the path, or that of a subscription to the topic of the path.
+
+        Raises:
+            ApiError: 404, there is none; 409, a topic without the name of a subscription.
+        """
+        destination = self.destination()
+        if not isinstance(destination, Topic):
+            if subscription is not None:
+                raise ApiError(409, "ILLEGAL_STATE", f"{destination.label} is a queue; it has no subscriptions")
+            return destination
+        if subscription is None:
+            raise ApiError(
+                409,
+                "ILLEGAL_STATE",
+                f"{destination.label} is a topic and holds no messages itself; name one of its subscriptions with "
+                "`subscription` (and `client_id`)",
+                {"address": destination.label},
+            )
+        for found in destination.subscriptions:
+            if found.name == subscription and found.client_id == client_id:
+                return found.queue
+        raise not_found(
+            f"{destination.label} has no subscription {subscription!r} of client id {client_id!r}",
+            subscription=subscription,
+            client_id=client_id,
+        )
+
+    def context(self) -> dict[str, Any]:
+        """What the path names, for logs."""
+        return dict(self.path)

@@ -1,0 +1,77 @@
+"""Connections of clients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sievemq_broker.server.http.api import answers, requests
+from sievemq_broker.server.http.api.call import Call
+from sievemq_broker.server.http.api.declare import Routes
+from sievemq_broker.server.http.api.errors import not_found
+from sievemq_broker.server.http.api.pages import decode_cursor, encode_cursor, page_of
+from sievemq_broker.server.http.api.rights import may, require
+from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.session.rights import Verb
+from sievemq_core.errors import ErrorCode
+
+__all__ = ["routes"]
+
+routes = Routes("Connections")
+
+
+@routes.add("GET", "/connections", None, answers.Connections, query=requests.Connections)
+async def list_connections(call: Call[requests.Connections, Any]) -> answers.Connections:
+    """Connections, oldest first, of the namespaces that the caller may view as a whole."""
+    query = call.query
+    rows = [
+        (age, connection)
+        for age, connection in enumerate(call.server.services.connections.values())
+        if query.namespace in (None, connection.namespace.name) and may(call, Verb.VIEW, connection.namespace.name, "*")
+    ]
+    place = decode_cursor(query.cursor, str)
+    if place is not None:
+        # The row may be gone by now: whatever is older than it was is left out by number, see _number.
+        rows = [row for row in rows if _number(row[1].id) > _number(place)]
+    chosen, total, _ = await page_of(rows, lambda row: row[0], None, query.limit)
+    more = encode_cursor(chosen[-1][1].id) if total > len(chosen) else None
+    return answers.Connections(connections=[_show(call, row[1]) for row in chosen], total=total, next=more)
+
+
+@routes.add("DELETE", "/connections/{id}", None, answers.Touched, query=requests.DryRun)
+async def close_connection(call: Call[requests.DryRun, Any]) -> answers.Touched:
+    """Close a connection; its client is told why. What it held goes back and may be delivered again."""
+    identifier, dry_run = call.path["id"], call.query.dry_run
+    connection = call.server.services.connections.get(identifier)
+    if connection is None or not may(call, Verb.VIEW, connection.namespace.name, "*"):
+        raise not_found(f"there is no connection {identifier[:200]!r}", id=identifier[:300])
+    require(call, Verb.MANAGE, connection.namespace.name, "*")
+    if not dry_run:
+        connection.close(ErrorCode.CLOSED_BY_ADMINISTRATOR, "closed by an administrator", call.now)
+        call.server.turn.worked()
+    return answers.Touched(matched=1, touched=int(not dry_run), dry_run=dry_run, more=False)
+
+
+def _number(identifier: str) -> int:
+    """The counter in a connection's id: ids are given in order."""
+    digits = identifier.rpartition("-")[2]
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else 0
+
+
+def _show(call: Call[Any, Any], connection: BrokerConnection) -> answers.Connection:
+    link = call.server.links.of(connection)
+    return answers.Connection(
+        id=connection.id,
+        peer=connection.peer,
+        namespace=connection.namespace.name,
+        user=connection.identity.user,
+        client_id=connection.client_id,
+        agent=connection.agent,
+        sessions=len(connection.sessions),
+        consumers=len(connection.consumers) - len(connection.retired),
+        unacknowledged=sum(consumer.unacknowledged for consumer in connection.consumers.values()),
+        congested=connection.outbox.paused,
+        staged_bytes=connection.staged.used,
+        temporary_destinations=connection.temporaries,
+        bytes_in=0 if link is None else link.bytes_in,
+        bytes_out=0 if link is None else link.bytes_out,
+    )

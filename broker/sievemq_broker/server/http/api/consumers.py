@@ -1,0 +1,104 @@
+"""Consumers of a destination, with their selectors and what those let through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.namespace import Destination
+from sievemq_broker.server.http.api import answers, requests
+from sievemq_broker.server.http.api.call import Call
+from sievemq_broker.server.http.api.declare import Routes
+from sievemq_broker.server.http.api.errors import not_found
+from sievemq_broker.server.http.api.pages import decode_cursor, page_of
+from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.session.rights import Verb
+from sievemq_core.errors import ErrorCode
+
+__all__ = ["routes"]
+
+routes = Routes("Consumers")
+
+_PATH = "/namespaces/{ns}/destinations/{address}/consumers"
+
+_Row = tuple[int, BrokerConnection, Consumer]
+
+
+@routes.add("GET", _PATH, Verb.VIEW, answers.Consumers, query=requests.Consumers)
+async def list_consumers(call: Call[requests.Consumers, Any]) -> answers.Consumers:
+    """Consumers of a queue, or of a topic's subscriptions, by age of their connections.
+
+    `matched` of `examined` messages met the selector since it came into use there.
+    """
+    rows = _rows(call, call.destination())
+    after = decode_cursor(call.query.cursor, tuple[int, int])
+    chosen, total, more = await page_of(rows, lambda row: (row[0], row[2].id), after, call.query.limit)
+    shown = [_show(connection, consumer) for _, connection, consumer in chosen]
+    return answers.Consumers(consumers=shown, total=total, next=more)
+
+
+@routes.add("DELETE", _PATH + "/{id}", Verb.MANAGE, answers.Touched, query=requests.DryRun)
+async def close_consumer(call: Call[requests.DryRun, Any]) -> answers.Touched:
+    """Close a consumer; its client is told. What it holds stays with its session until that acknowledges or ends."""
+    destination = call.destination()
+    dry_run = call.query.dry_run
+    for _, connection, consumer in _rows(call, destination):
+        if _identifier(connection, consumer) == call.path["id"]:
+            if not dry_run:
+                consumer.expel(ErrorCode.CLOSED_BY_ADMINISTRATOR, "closed by an administrator", call.now)
+                call.server.turn.worked()
+            return answers.Touched(matched=1, touched=int(not dry_run), dry_run=dry_run, more=False)
+    raise not_found(f"{destination.label} has no consumer {call.path['id'][:200]!r}", id=call.path["id"][:300])
+
+
+def _identifier(connection: BrokerConnection, consumer: Consumer) -> str:
+    return f"{connection.id}.{consumer.id}"
+
+
+def _rows(call: Call[Any, Any], destination: Destination) -> list[_Row]:
+    return [
+        (age, connection, consumer)
+        for age, connection in enumerate(call.server.services.connections.values())
+        if connection.namespace is destination.namespace
+        for number, consumer in connection.consumers.items()
+        if number not in connection.retired and _of(consumer) is destination
+    ]
+
+
+def _of(consumer: Consumer) -> Destination:
+    subscription = consumer.subscription
+    return consumer.queue if subscription is None else subscription.topic
+
+
+def _show(connection: BrokerConnection, consumer: Consumer) -> answers.Consumer:
+    subscription = consumer.subscription
+    if subscription is None:
+        condition = consumer.view.condition
+        matched, examined = consumer.view.matched, consumer.queue.examined - consumer.view.since
+        if condition is None:
+            matched = examined = consumer.queue.enqueued
+    else:
+        condition = subscription.condition
+        matched, examined = subscription.queue.enqueued, subscription.topic.published - subscription.since
+    return answers.Consumer(
+        id=_identifier(connection, consumer),
+        connection=connection.id,
+        consumer=consumer.id,
+        namespace=connection.namespace.name,
+        address=_of(consumer).label,
+        subscription=None if subscription is None else subscription.name,
+        client_id=connection.client_id,
+        user=connection.identity.user,
+        peer=connection.peer,
+        selector=None if condition is None else condition.text,
+        dialect=None if condition is None else str(condition.dialect),
+        credit=consumer.credit,
+        in_flight=consumer.unacknowledged,
+        delivered=consumer.tag,
+        acknowledged=consumer.acknowledged,
+        waiting=consumer.waiting,
+        congested=connection.outbox.paused,
+        matched=matched,
+        examined=examined,
+        match_ratio=round(matched / examined, 4) if examined else None,
+    )

@@ -1,0 +1,84 @@
+"""Dead letters of a namespace: which queues hold some, where from, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sievemq_broker.domain import dead_letters as notes
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.steps import SLICE, Steps
+from sievemq_broker.domain.walk import Walk
+from sievemq_broker.server.http.api import answers, requests
+from sievemq_broker.server.http.api.call import Call
+from sievemq_broker.server.http.api.declare import Routes
+from sievemq_broker.server.http.api.pages import decode_cursor, page_of
+from sievemq_broker.server.http.api.rights import may
+from sievemq_broker.server.http.api.slices import run
+from sievemq_broker.session.rights import Verb
+from sievemq_core.errors import SieveError
+
+__all__ = ["routes"]
+
+routes = Routes("Dead letters")
+
+
+@routes.add("GET", "/namespaces/{ns}/dead-letters", None, answers.DeadLetters, query=requests.DeadLetters)
+async def list_dead_letters(call: Call[requests.DeadLetters, Any]) -> answers.DeadLetters:
+    """Dead-letter queues that hold something, their messages grouped by origin and reason.
+
+    Of each queue the first `examine` messages are looked at.
+    """
+    query, space = call.query, call.namespace()
+    found = [
+        destination
+        for label, destination in space.destinations.items()
+        if label.startswith(f"queue:{notes.PREFIX}")
+        and isinstance(destination, Queue)
+        and destination.depth
+        and may(call, Verb.BROWSE, space.name, label)
+    ]
+    chosen, total, more = await page_of(found, lambda queue: queue.label, decode_cursor(query.cursor, str), query.limit)
+    queues = [await run(call.server, _groups(queue, query.examine)) for queue in chosen]
+    return answers.DeadLetters(queues=queues, total=total, next=more)
+
+
+def _groups(queue: Queue, examine: int) -> Steps[answers.DeadLetterQueue]:
+    groups: dict[tuple[Any, ...], answers.DeadLetterGroup] = {}
+    examined = 0
+    yield
+    walk = Walk(queue.main)
+    for _ in walk.gather():
+        yield
+    while not walk.done and examined < examine:
+        for entry in walk.take(min(SLICE, examine - examined)):
+            examined += 1
+            try:
+                properties = entry.envelope.properties
+            except SieveError:
+                properties = {}
+            origin, reason = properties.get(notes.ORIGIN), properties.get(notes.REASON)
+            subscription = properties.get(notes.SUBSCRIPTION)
+            first, last = properties.get(notes.FIRST_FAILURE), properties.get(notes.LAST_FAILURE)
+            entry.envelope.compact()
+            key = (origin, subscription, reason)
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = answers.DeadLetterGroup(
+                    origin=_text(origin),
+                    subscription=_text(subscription),
+                    reason=_text(reason),
+                    messages=0,
+                    first_failure=0,
+                    last_failure=0,
+                )
+            group.messages += 1
+            if isinstance(first, int) and isinstance(last, int):
+                group.first_failure = min(group.first_failure or int(first), int(first))
+                group.last_failure = max(group.last_failure, int(last))
+        yield
+    ordered = sorted(groups.values(), key=lambda group: -group.messages)
+    return answers.DeadLetterQueue(address=queue.label, depth=queue.depth, examined=examined, groups=ordered)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

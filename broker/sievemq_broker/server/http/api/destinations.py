@@ -1,0 +1,226 @@
+"""Queues and topics: what they hold, their rules, making and deleting them, their series."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from sievemq_broker.domain import management
+from sievemq_broker.domain.dead_letters import PREFIX, dead_letter_address
+from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.topic import Topic
+from sievemq_broker.server.counts import Counts
+from sievemq_broker.server.http.api import answers, requests
+from sievemq_broker.server.http.api.brokers import counters_of
+from sievemq_broker.server.http.api.call import Call
+from sievemq_broker.server.http.api.declare import Routes
+from sievemq_broker.server.http.api.errors import ApiError
+from sievemq_broker.server.http.api.pages import decode_cursor, fits, page_of
+from sievemq_broker.server.http.api.rights import caller
+from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
+from sievemq_broker.server.http.api.slices import run
+from sievemq_broker.session.rights import Verb
+from sievemq_core.message.destination import parse_address
+
+__all__ = ["empty", "routes"]
+
+routes = Routes("Destinations")
+
+_PATH = "/namespaces/{ns}/destinations"
+
+#: Messages that deleting a destination drops in one go; more are removed in slices first.
+_AT_ONCE = 1_000
+
+_RULES = tuple(field.name for field in fields(DestinationPolicy) if field.init)
+
+
+@routes.add("GET", _PATH, None, answers.Destinations, query=requests.Find)
+async def list_destinations(call: Call[requests.Find, Any]) -> answers.Destinations:
+    """Queues and topics with what they hold and how fast they go."""
+    query, space = call.query, call.namespace()
+    identity = caller(call.scope)
+    everything = identity.may(Verb.VIEW, space.name, "*")
+    after = decode_cursor(query.cursor, tuple[float, str])
+    chosen = [
+        destination
+        for label, destination in space.destinations.items()
+        if (query.kind is None or label.startswith(f"{query.kind}:"))
+        and fits(query.like, label)
+        and (everything or identity.may(Verb.VIEW, space.name, label))
+    ]
+    name = query.sort.removeprefix("-")
+    sign = -1.0 if query.sort.startswith("-") else 1.0
+
+    def place(destination: Queue | Topic) -> tuple[float, str]:
+        return (0.0 if name == "address" else sign * _figure(call, destination, name), destination.label)
+
+    rows, total, more = await page_of(chosen, place, after, query.limit)
+    return answers.Destinations(destinations=[_row(call, row) for row in rows], total=total, next=more)
+
+
+@routes.add("GET", _PATH + "/{address}", Verb.VIEW, answers.DestinationDetails)
+async def get_destination(call: Call[Any, Any]) -> answers.DestinationDetails:
+    """A queue or topic with its rules."""
+    return _details(call, call.destination())
+
+
+@routes.add(
+    "PUT",
+    _PATH + "/{address}",
+    Verb.MANAGE,
+    answers.DestinationDetails,
+    body=requests.Nothing,
+    body_optional=True,
+    status=(201, 200),
+)
+async def put_destination(call: Call[Any, Any]) -> answers.DestinationDetails:
+    """Make a queue or topic; 200 if it is there already.
+
+    Its rules are those of the configuration's pattern that fits it.
+    """
+    space, address = call.namespace(), call.address()
+    if space.find(address) is not None:
+        call.status = 200
+    elif address.kind.is_temporary:
+        raise ApiError(409, "ILLEGAL_STATE", f"{address} is temporary: only a client's connection can make it")
+    return _details(call, space.create(address))
+
+
+@routes.add("DELETE", _PATH + "/{address}", Verb.MANAGE, answers.Touched, query=requests.DryRun)
+async def delete_destination(call: Call[requests.DryRun, Any]) -> answers.Touched:
+    """Delete a queue or topic with its messages and subscriptions; consumers are told. Counts are those of messages."""
+    space, destination = call.namespace(), call.destination()
+    messages = await empty(call, destination, dry_run=call.query.dry_run)
+    if not call.query.dry_run:
+        if space.destinations.get(destination.label) is destination:
+            space.delete(destination.label)
+        call.server.turn.worked()
+    touched = 0 if call.query.dry_run else messages
+    return answers.Touched(matched=messages, touched=touched, dry_run=call.query.dry_run, more=False)
+
+
+@routes.add("GET", _PATH + "/{address}/series", Verb.VIEW, answers.Series, query=requests.Samples)
+async def get_series(call: Call[requests.Samples, Any]) -> answers.Series:
+    """How deep it was and how fast it went: samples of the last minutes, for charts."""
+    destination = call.destination()
+    sampler = call.api.sampler
+    times = list(sampler.times)
+    track = sampler.tracks.get(destination)
+    if track is None:
+        held = destination.depth if isinstance(destination, Queue) else _sum(destination, "depth")
+        still = [0.0] * len(times)
+        return _since(call.query.since, times, [held] * len(times), still, still)
+    return _since(call.query.since, *_aligned(times, track))
+
+
+@routes.add("GET", "/series", Verb.VIEW, answers.Series, query=requests.Samples)
+async def get_total_series(call: Call[requests.Samples, Any]) -> answers.Series:
+    """The same for all destinations together."""
+    sums = list(call.api.sampler.sums)
+    return _since(
+        call.query.since,
+        [sum_.time for sum_ in sums],
+        [sum_.depth for sum_ in sums],
+        [sum_.in_rate for sum_ in sums],
+        [sum_.out_rate for sum_ in sums],
+    )
+
+
+def _aligned(times: list[int], track: Track) -> tuple[list[int], list[int], list[float], list[float]]:
+    """A track that began later than the times has nothing to say about those before."""
+    count = min(len(times), len(track.depth))
+    first = len(times) - count
+    return (
+        times[first:],
+        *(list(ring[len(ring) - count :]) for ring in (track.depth, track.in_rate, track.out_rate)),
+    )  # type: ignore[return-value]
+
+
+def _since(
+    since: int, times: list[int], depth: list[int], in_rate: list[float], out_rate: list[float]
+) -> answers.Series:
+    first = next((index for index, time in enumerate(times) if time > since), len(times))
+    return answers.Series(
+        times=times[first:],
+        depth=depth[first:],
+        in_rate=[round(rate, 2) for rate in in_rate[first:]],
+        out_rate=[round(rate, 2) for rate in out_rate[first:]],
+        step_seconds=STEP_SECONDS,
+    )
+
+
+async def empty(call: Call[Any, Any], destination: Queue | Topic, *, dry_run: bool) -> int:
+    """How many messages it holds; they are removed, in slices, down to what deleting it can drop in one go."""
+    queues = [destination] if isinstance(destination, Queue) else [s.queue for s in list(destination.subscriptions)]
+    messages = 0
+    for queue in queues:
+        held = queue.depth + len(queue.scheduled)
+        messages += held + queue.in_flight
+        if held > _AT_ONCE and not dry_run:
+            await run(call.server, management.purge(queue, management.Choice()))
+    return messages
+
+
+def _queues(destination: Queue | Topic) -> list[Queue]:
+    return [destination] if isinstance(destination, Queue) else [s.queue for s in destination.subscriptions]
+
+
+def _sum(destination: Queue | Topic, name: str) -> int:
+    return sum(getattr(queue, name) for queue in _queues(destination))
+
+
+def _figure(call: Call[Any, Any], destination: Queue | Topic, name: str) -> float:
+    match name:
+        case "scheduled" | "consumers":
+            return sum(len(getattr(queue, name)) for queue in _queues(destination))
+        case "in_rate":
+            return round(call.api.sampler.rates(destination)[0], 2)
+        case "out_rate":
+            return round(call.api.sampler.rates(destination)[1], 2)
+    return _sum(destination, name)
+
+
+def _facts(call: Call[Any, Any], destination: Queue | Topic) -> dict[str, Any]:
+    address = parse_address(destination.label)
+    counts = Counts()
+    counts.add(destination)
+    queues = _queues(destination)
+    for queue in queues:
+        if queue is not destination:
+            counts.add(queue)
+    in_rate, out_rate = call.api.sampler.rates(destination)
+    return {
+        "namespace": destination.namespace.name,
+        "address": destination.label,
+        "kind": address.kind.value,
+        "name": address.name,
+        "depth": sum(queue.depth for queue in queues),
+        "in_flight": sum(queue.in_flight for queue in queues),
+        "scheduled": sum(len(queue.scheduled) for queue in queues),
+        "bytes": sum(queue.bytes for queue in queues),
+        "consumers": sum(len(queue.consumers) for queue in queues),
+        "subscriptions": len(destination.subscriptions) if isinstance(destination, Topic) else 0,
+        "paused": destination.paused,
+        "dead_letter_queue": address.name.startswith(PREFIX) and isinstance(destination, Queue),
+        "in_rate": round(in_rate, 2),
+        "out_rate": round(out_rate, 2),
+        "counters": counters_of(counts),
+    }
+
+
+def _row(call: Call[Any, Any], destination: Queue | Topic) -> answers.Destination:
+    return answers.Destination(**_facts(call, destination))
+
+
+def _details(call: Call[Any, Any], destination: Queue | Topic) -> answers.DestinationDetails:
+    index = destination.index
+    return answers.DestinationDetails(
+        **_facts(call, destination),
+        policy={name: getattr(destination.policy, name) for name in _RULES},
+        dead_letters=dead_letter_address(destination.label),
+        owner=parse_address(destination.label).owner,
+        selectors=len(index),
+        evaluations=index.evaluations,
+        matches=index.matches,
+    )

@@ -1,0 +1,70 @@
+"""What goes wrong, as an answer: a status, a name for programs, a sentence for people, details for both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sievemq_core.errors import ErrorCode, SieveError
+
+__all__ = ["ApiError", "answer_to", "bad_request", "not_found"]
+
+
+class ApiError(Exception):
+    """An answer that is an error.
+
+    Args:
+        status: of HTTP.
+        error: its name, in capitals.
+        text: what is wrong, where, and what to do.
+        details: the same for programs.
+        headers: of the answer.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        error: str,
+        text: str,
+        details: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.status = status
+        self.error = error
+        self.text = text
+        self.details = dict(details or {})
+        self.headers = dict(headers or {})
+
+
+def bad_request(text: str, **details: Any) -> ApiError:
+    """400: the request cannot be understood."""
+    return ApiError(400, "BAD_REQUEST", text, details)
+
+
+def not_found(text: str, **details: Any) -> ApiError:
+    """404: what the path names is not there."""
+    return ApiError(404, "NOT_FOUND", text, details)
+
+
+_STATUS = {
+    ErrorCode.INTERNAL: 500,
+    ErrorCode.ILLEGAL_STATE: 409,
+    ErrorCode.INVALID_CLIENT_ID: 409,
+    ErrorCode.INVALID_DESTINATION: 422,
+    ErrorCode.INVALID_SELECTOR: 422,
+    ErrorCode.SECURITY: 403,
+    ErrorCode.RESOURCE_ALLOCATION: 409,
+    ErrorCode.MESSAGE_FORMAT: 422,
+    ErrorCode.NOT_FOUND: 404,
+    ErrorCode.SUBSCRIPTION_IN_USE: 409,
+    ErrorCode.MESSAGE_TOO_LARGE: 413,
+    ErrorCode.MALFORMED_FRAME: 422,
+    ErrorCode.AUTHENTICATION: 401,
+    ErrorCode.SHUTTING_DOWN: 503,
+}
+
+
+def answer_to(error: SieveError) -> ApiError:
+    """The answer where the broker's body refuses."""
+    return ApiError(_STATUS.get(error.code, 409), error.code.name, error.text, error.details)

@@ -1,0 +1,150 @@
+"""Messages of a queue: browsing, looking at one, sending."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sievemq_broker.domain import management
+from sievemq_broker.domain.locate import locate
+from sievemq_broker.server.http.api import answers, requests
+from sievemq_broker.server.http.api.call import Call
+from sievemq_broker.server.http.api.compose import compose
+from sievemq_broker.server.http.api.declare import Routes
+from sievemq_broker.server.http.api.errors import ApiError, not_found
+from sievemq_broker.server.http.api.pages import decode_cursor, encode_cursor
+from sievemq_broker.server.http.api.shown import show_details, show_message
+from sievemq_broker.server.http.api.slices import run
+from sievemq_broker.session.rights import Verb
+from sievemq_core.message.envelope import BODY, DELIVERY_TIME, EXPIRATION, TIMESTAMP
+from sievemq_core.selector import CompiledSelector, compile_selector
+
+__all__ = ["MESSAGES", "number_or_name", "refuse_while_blocked", "routes", "selector_of"]
+
+routes = Routes("Messages")
+
+MESSAGES = "/namespaces/{ns}/destinations/{address}/messages"
+
+#: Bytes of the JSON of a message to be sent: decoding more would keep others waiting. Larger ones are a client's.
+SEND_BYTES = 4 * 1024 * 1024
+
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+def selector_of(call: Call[Any, Any], text: str | None, dialect: str | None) -> CompiledSelector | None:
+    """A selector, verified.
+
+    Raises:
+        SelectorError: with the position.
+    """
+    return compile_selector(text, dialect or call.server.settings.dialect)
+
+
+def number_or_name(text: str) -> int | str:
+    """What names a message: its number in the queue, or its JMSMessageID."""
+    return int(text) if _NUMBER.fullmatch(text) else text
+
+
+def refuse_while_blocked(call: Call[Any, Any]) -> None:
+    """Producers are held back: so is who sends here.
+
+    Raises:
+        ApiError: 503.
+    """
+    blocked = call.server.services.blocked
+    if blocked is not None:
+        text = f"producers are held back: {blocked}"
+        raise ApiError(503, "RESOURCE_ALLOCATION", text, {"blocked": blocked}, {"Retry-After": "1"})
+
+
+@routes.add("GET", MESSAGES, Verb.BROWSE, answers.Messages, query=requests.Browse)
+async def browse_messages(call: Call[requests.Browse, Any]) -> answers.Messages:
+    """Messages in the order in which they would be delivered, without taking them.
+
+    A page is full unless it is the last, however few of a million match the selector.
+    """
+    query = call.query
+    queue = call.queue(query.subscription, query.client_id)
+    condition = selector_of(call, query.selector, query.dialect)
+    more: str | None
+    if query.state == "ready":
+        after = decode_cursor(query.cursor, int)
+        steps = management.waiting(queue, condition, -1 if after is None else after, query.limit)
+        entries, following = await run(call.server, steps)
+        more = None if following is None else encode_cursor(following)
+    else:
+        verb = management.scheduled if query.state == "scheduled" else management.held
+        place = decode_cursor(query.cursor, tuple[int, int])
+        entries, last = await run(call.server, verb(queue, condition, place or (-1, -1), query.limit))
+        more = None if last is None else encode_cursor(last)
+    rows = [show_message(entry) for entry in entries]
+    for entry in entries:
+        entry.envelope.compact()
+    return answers.Messages(messages=rows, next=more)
+
+
+@routes.add(
+    "GET",
+    "/namespaces/{ns}/destinations/{address}/scheduled",
+    Verb.BROWSE,
+    answers.Messages,
+    query=requests.Scheduled,
+)
+async def list_scheduled(call: Call[requests.Scheduled, Any]) -> answers.Messages:
+    """Messages that wait for their delivery time or the end of a redelivery delay, earliest first."""
+    query = call.query
+    condition = selector_of(call, query.selector, query.dialect)
+    place = decode_cursor(query.cursor, tuple[int, int])
+    steps = management.scheduled(
+        call.queue(query.subscription, query.client_id), condition, place or (-1, -1), query.limit
+    )
+    entries, last = await run(call.server, steps)
+    rows = [show_message(entry) for entry in entries]
+    for entry in entries:
+        entry.envelope.compact()
+    return answers.Messages(messages=rows, next=None if last is None else encode_cursor(last))
+
+
+@routes.add("GET", MESSAGES + "/{id}", Verb.BROWSE, answers.MessageDetails, query=requests.Whole)
+async def get_message(call: Call[requests.Whole, Any]) -> answers.MessageDetails:
+    """One message whole: headers, typed properties, body by its type.
+
+    It is looked for among waiting and scheduled messages and those in flight, by `id` or by JMSMessageID.
+    """
+    query = call.query
+    queue = call.queue(query.subscription, query.client_id)
+    name = call.path["id"]
+    found = await run(call.server, locate(queue, [number_or_name(name)], held=True))
+    if not found:
+        raise not_found(f"{queue.label} has no message {name[:200]!r} any more", id=name[:1_000])
+    shown = show_details(found[0], queue.label, query.body_limit)
+    found[0].envelope.compact()
+    return shown
+
+
+@routes.add(
+    "POST", MESSAGES, Verb.SEND, answers.Sent, body=requests.Send, status=(201,), body_limit=SEND_BYTES
+)  # fmt: skip
+async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
+    """Send a message, as a producer would.
+
+    The destination is made if it is not there and the broker makes destinations on first use.
+    """
+    refuse_while_blocked(call)
+    space, address = call.namespace(), call.address()
+    now = call.now
+    message_id = call.api.message_id()
+    envelope = compose(call.body, message_id, now)
+    limit = call.server.services.settings.body_bytes
+    if len(envelope.fields[BODY] or b"") > limit:
+        raise ApiError(413, "MESSAGE_TOO_LARGE", f"a body may have {limit} bytes here", {"limit": limit})
+    space.send(address, envelope, now)
+    call.server.turn.worked()
+    fields = envelope.fields
+    return answers.Sent(
+        message_id=message_id,
+        address=str(address),
+        timestamp=fields[TIMESTAMP],
+        expiration=fields[EXPIRATION],
+        delivery_time=fields[DELIVERY_TIME],
+    )

@@ -1,0 +1,94 @@
+"""Namespaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.domain.topic import Topic
+from sievemq_broker.server.http.api import answers, requests
+from sievemq_broker.server.http.api.call import Call
+from sievemq_broker.server.http.api.declare import Routes
+from sievemq_broker.server.http.api.destinations import empty
+from sievemq_broker.server.http.api.errors import ApiError, not_found
+from sievemq_broker.server.http.api.pages import decode_cursor, fits, page_of
+from sievemq_broker.server.http.api.rights import caller, require
+from sievemq_broker.server.http.api.slices import in_slices
+from sievemq_broker.session.checks import check_identifier
+from sievemq_broker.session.rights import Verb
+
+__all__ = ["routes"]
+
+routes = Routes("Namespaces")
+
+
+@routes.add("GET", "/namespaces", None, answers.Namespaces, query=requests.List)
+async def list_namespaces(call: Call[requests.List, Any]) -> answers.Namespaces:
+    """Namespaces by name."""
+    query = call.query
+    rights = caller(call.scope).rights
+    names = [name for name in call.server.broker.namespaces if fits(query.like, name) and rights.enters(name)]
+    chosen, total, more = await page_of(names, str, decode_cursor(query.cursor, str), query.limit)
+    clients = [connection.namespace.name for connection in call.server.services.connections.values()]
+    rows = []
+    for name in chosen:
+        space = call.server.broker.namespaces.get(name)
+        if space is not None:
+            rows.append(await _row(call, space, clients.count(name)))
+    return answers.Namespaces(namespaces=rows, total=total, next=more)
+
+
+@routes.add(
+    "POST", "/namespaces", None, answers.Namespace, body=requests.Space, status=(201, 200)
+)  # fmt: skip
+async def create_namespace(call: Call[Any, requests.Space]) -> answers.Namespace:
+    """Make a namespace; 200 if it is there already."""
+    name = call.body.name
+    require(call, Verb.MANAGE, name, "*")
+    check_identifier("the name of a namespace", name)
+    if name in call.server.broker.namespaces:
+        call.status = 200
+    return await _row(call, call.server.broker.namespace(name), 0)
+
+
+@routes.add("DELETE", "/namespaces/{ns}", Verb.MANAGE, answers.Touched, query=requests.DryRun)
+async def delete_namespace(call: Call[requests.DryRun, Any]) -> answers.Touched:
+    """Delete a namespace with everything in it; counts are those of its messages.
+
+    Refused while clients are connected to it.
+    """
+    space = call.namespace()
+    connected = sum(connection.namespace is space for connection in call.server.services.connections.values())
+    if connected:
+        raise ApiError(
+            409,
+            "ILLEGAL_STATE",
+            f"{connected} connections are in namespace {space.name!r}; close them first",
+            {"namespace": space.name, "connections": connected},
+        )
+    messages = 0
+    for destination in list(space.destinations.values()):
+        messages += await empty(call, destination, dry_run=call.query.dry_run)
+    if not call.query.dry_run and not call.server.broker.delete_namespace(space.name):
+        raise not_found(f"there is no namespace {space.name!r} any more", namespace=space.name)
+    call.server.turn.worked()
+    touched = 0 if call.query.dry_run else messages
+    return answers.Touched(matched=messages, touched=touched, dry_run=call.query.dry_run, more=False)
+
+
+async def _row(call: Call[Any, Any], space: Namespace, connections: int) -> answers.Namespace:
+    row = answers.Namespace(
+        name=space.name,
+        destinations=len(space.destinations),
+        connections=connections,
+        depth=0,
+        in_flight=0,
+        scheduled=0,
+    )
+    async for destination in in_slices(list(space.destinations.values())):
+        queues = [s.queue for s in destination.subscriptions] if isinstance(destination, Topic) else [destination]
+        for queue in queues:
+            row.depth += queue.depth
+            row.in_flight += queue.in_flight
+            row.scheduled += len(queue.scheduled)
+    return row

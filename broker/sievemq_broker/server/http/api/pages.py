@@ -1,0 +1,76 @@
+"""Pages of lists: a cursor is the place of the last row, so that rows which come and go in between neither repeat the
+others nor hide them."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from heapq import nsmallest
+from typing import Any, TypeVar
+
+import msgspec
+
+from sievemq_broker.server.http.api.errors import bad_request
+from sievemq_broker.server.http.api.slices import in_slices
+
+__all__ = ["decode_cursor", "encode_cursor", "fits", "page_of"]
+
+T = TypeVar("T")
+
+#: Rows that are ordered in one go.
+_CHUNK = 2_000
+
+
+def encode_cursor(place: object) -> str:
+    """A cursor in text."""
+    return urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+
+
+def decode_cursor(text: str | None, kind: type[T]) -> T | None:
+    """The place that a cursor says; None for the first page.
+
+    Raises:
+        ApiError: 400, it is none of ours.
+    """
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=kind)
+    except (ValueError, msgspec.MsgspecError):
+        raise bad_request("a cursor is what the page before answered as `next`", parameter="cursor") from None
+
+
+def fits(like: str | None, name: str) -> bool:
+    """True if a name is asked for: it has the text in it; `*` stands for any text."""
+    return like is None or fnmatchcase(name.lower(), f"*{like.lower().replace('[', '[[]').replace('?', '[?]')}*")
+
+
+async def page_of(
+    items: Iterable[T], place: Callable[[T], Any], after: Any, limit: int
+) -> tuple[list[T], int, str | None]:
+    """The rows of a page out of many in no order.
+
+    Args:
+        items: a snapshot of what is asked for.
+        place: the order; no two have the same.
+        after: place of the last row of the page before; None for the first page.
+        limit: rows.
+
+    Returns:
+        The rows in order, how many there are on all pages, and the cursor of the next page.
+    """
+    best: list[tuple[Any, int, T]] = []
+    chunk: list[tuple[Any, int, T]] = []
+    total = 0
+    async for item in in_slices(items):
+        total += 1
+        key = place(item)
+        if after is None or key > after:
+            chunk.append((key, total, item))
+            if len(chunk) >= _CHUNK:
+                best = nsmallest(limit + 1, [*best, *chunk])
+                chunk.clear()
+    best = nsmallest(limit + 1, [*best, *chunk])
+    more = encode_cursor(best[limit - 1][0]) if len(best) > limit else None
+    return [item for _, _, item in best[:limit]], total, more

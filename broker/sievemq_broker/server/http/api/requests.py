@@ -1,0 +1,282 @@
+"""What may be asked: parameters and bodies, as types. Whatever is not named here is refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from sievemq_core.limits import MAX_IDENTIFIER_CHARS, MAX_SELECTOR_CHARS
+
+__all__ = [
+    "Browse",
+    "Change",
+    "Check",
+    "Choose",
+    "Connections",
+    "Consumers",
+    "DeadLetters",
+    "DryRun",
+    "Explain",
+    "Find",
+    "List",
+    "Nothing",
+    "Relocate",
+    "Samples",
+    "Scheduled",
+    "Send",
+    "Space",
+    "Subscriptions",
+    "TryOn",
+    "Watch",
+    "Whole",
+]
+
+#: Rows of a page unless asked otherwise, and at most.
+ROWS, MAX_ROWS = 100, 1_000
+
+Limit = Annotated[int, Meta(ge=1, le=MAX_ROWS, description="Rows of a page.")]
+Cursor = Annotated[str, Meta(max_length=2_048, description="`next` of the page before; none for the first.")]
+SelectorText = Annotated[str, Meta(max_length=MAX_SELECTOR_CHARS, description="Only messages that this matches.")]
+Dialect = Annotated[
+    Literal["jakarta", "ibm-mq", "mqe"],
+    Meta(description="Language of the selector; the broker's own unless said otherwise."),
+]
+SubscriptionName = Annotated[str, Meta(description="Where the address is a topic: the name of the subscription meant.")]
+ClientId = Annotated[str, Meta(description="The client id of that subscription, if it has one.")]
+
+
+class _Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Base of all: unknown fields are errors."""
+
+
+class Nothing(_Request, kw_only=True):
+    """No fields."""
+
+
+class DryRun(_Request, kw_only=True):
+    """Parameters of what deletes."""
+
+    dry_run: Annotated[bool, Meta(description="Only say what would be touched.")] = False
+
+
+class List(_Request, kw_only=True):
+    """Parameters of a list."""
+
+    like: (
+        Annotated[str, Meta(max_length=600, description="Only names with this text in them; `*` stands for any text.")]
+        | None
+    ) = None
+    cursor: Cursor | None = None
+    limit: Limit = ROWS
+
+
+class Find(List, kw_only=True):
+    """Parameters of the list of destinations."""
+
+    kind: (
+        Annotated[Literal["queue", "topic", "temporary-queue", "temporary-topic"], Meta(description="Only these.")]
+        | None
+    ) = None
+    sort: Annotated[
+        Literal[
+            "address",
+            "-depth",
+            "depth",
+            "-in_flight",
+            "-scheduled",
+            "-bytes",
+            "-consumers",
+            "-in_rate",
+            "-out_rate",
+            "-dead_lettered",
+        ],
+        Meta(description="Order: by address, or largest (-) or smallest first."),
+    ] = "address"
+
+
+class Consumers(_Request, kw_only=True):
+    """Parameters of a list of consumers or connections."""
+
+    cursor: Cursor | None = None
+    limit: Limit = ROWS
+
+
+class Connections(_Request, kw_only=True):
+    """Parameters of the list of connections."""
+
+    namespace: Annotated[str, Meta(max_length=600, description="Only those in this one.")] | None = None
+    cursor: Cursor | None = None
+    limit: Limit = ROWS
+
+
+class Subscriptions(List, kw_only=True):
+    """Parameters of the list of subscriptions."""
+
+    topic: Annotated[str, Meta(max_length=600, description="Only those to this topic.")] | None = None
+    durable: Annotated[bool, Meta(description="Only durable ones, or only the others.")] | None = None
+
+
+class DeadLetters(_Request, kw_only=True):
+    """Parameters of the list of dead-letter queues."""
+
+    examine: Annotated[int, Meta(ge=1, le=1_000_000, description="Messages of each queue that are looked at.")] = 10_000
+    cursor: Cursor | None = None
+    limit: Limit = ROWS
+
+
+class Browse(_Request, kw_only=True):
+    """Parameters of browsing."""
+
+    selector: SelectorText | None = None
+    dialect: Dialect | None = None
+    state: Annotated[
+        Literal["ready", "in_flight", "scheduled"], Meta(description="Messages that wait, are with consumers, or wait "
+                                                         "for their moment.")
+    ] = "ready"  # fmt: skip
+    cursor: Cursor | None = None
+    limit: Limit = ROWS
+    subscription: SubscriptionName | None = None
+    client_id: ClientId | None = None
+
+
+class Scheduled(_Request, kw_only=True):
+    """Parameters of the list of scheduled messages."""
+
+    selector: SelectorText | None = None
+    dialect: Dialect | None = None
+    cursor: Cursor | None = None
+    limit: Limit = ROWS
+    subscription: SubscriptionName | None = None
+    client_id: ClientId | None = None
+
+
+class Whole(_Request, kw_only=True):
+    """Parameters of looking at one message."""
+
+    body_limit: Annotated[
+        int, Meta(ge=0, le=4_194_304, description="A body of more bytes than this is shown in part, and says so.")
+    ] = 262_144
+    subscription: SubscriptionName | None = None
+    client_id: ClientId | None = None
+
+
+class Watch(_Request, kw_only=True):
+    """Parameters of the event stream."""
+
+    namespace: Annotated[str, Meta(description="Only events of this namespace.")] | None = None
+
+
+class Samples(_Request, kw_only=True):
+    """Parameters of a series."""
+
+    since: Annotated[
+        int, Meta(ge=0, le=2**53, description="Only samples after this time, ms since 1970.")
+    ] = 0  # fmt: skip
+
+
+# -- bodies -----------------------------------------------------------------------------------------------------------
+
+
+class Space(_Request, kw_only=True):
+    """A namespace to be made."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_IDENTIFIER_CHARS)]
+
+
+class Choose(_Request, kw_only=True):
+    """Which messages something is done to."""
+
+    selector: SelectorText | None = None
+    dialect: Dialect | None = None
+    ids: (
+        Annotated[
+            list[Annotated[str, Meta(min_length=1, max_length=32_768)]],
+            Meta(min_length=1, max_length=10_000, description="Only these: `id` or JMSMessageID of each."),
+        ]
+        | None
+    ) = None
+    limit: (
+        Annotated[int, Meta(ge=1, le=2**53, description="At most so many; `more` says whether others follow.")] | None
+    ) = None
+    dry_run: Annotated[bool, Meta(description="Only count.")] = False
+    subscription: SubscriptionName | None = None
+    client_id: ClientId | None = None
+
+
+class Relocate(Choose, kw_only=True):
+    """Which messages go where."""
+
+    to: Annotated[str, Meta(min_length=1, max_length=600, description="Address in the same namespace.")]
+
+
+class Change(_Request, kw_only=True):
+    """A change of a destination as a whole."""
+
+    dry_run: Annotated[bool, Meta(description="Only say what would change.")] = False
+
+
+Mode = Literal["PERSISTENT", "NON_PERSISTENT"]
+Typed = Annotated[
+    Any,
+    Meta(
+        description='A plain JSON value (text, number, boolean, null), or `{"type": …, "value": …}` with type '
+        "boolean, byte, short, int, long, float, double, string, or in bodies char or bytes (base64)."
+    ),
+]
+
+
+class Send(_Request, kw_only=True):
+    """A message to be sent. What a producer may set may be set."""
+
+    body: Annotated[
+        Any, Meta(description="Text; an object (MAP) or array (STREAM) of typed values; base64 with `body_type` BYTES.")
+    ] = None
+    body_type: (
+        Annotated[
+            Literal["NONE", "TEXT", "BYTES", "MAP", "STREAM"],
+            Meta(description="By the form of `body` unless said otherwise."),
+        ]
+        | None
+    ) = None
+    properties: Annotated[dict[str, Typed], Meta(max_length=1_000)] = {}
+    type: Annotated[str, Meta(max_length=32_768, description="JMSType")] | None = None
+    correlation_id: Annotated[str, Meta(max_length=32_768, description="JMSCorrelationID")] | None = None
+    reply_to: Annotated[str, Meta(max_length=600, description="JMSReplyTo: an address")] | None = None
+    priority: Annotated[int, Meta(ge=0, le=9, description="JMSPriority")] = 4
+    delivery_mode: Annotated[Mode, Meta(description="JMSDeliveryMode")] = "PERSISTENT"
+    time_to_live: Annotated[int, Meta(ge=0, le=2**52, description="Milliseconds; 0: never expires.")] = 0
+    delivery_delay: Annotated[int, Meta(ge=0, le=2**52, description="Milliseconds; 0: at once.")] = 0
+
+
+class Check(_Request, kw_only=True):
+    """A selector to be checked."""
+
+    selector: Annotated[str, Meta(max_length=MAX_SELECTOR_CHARS)]
+    dialect: Dialect | None = None
+
+
+class TryOn(_Request, kw_only=True):
+    """A message that exists only for a selector to be tried on."""
+
+    properties: Annotated[dict[str, Typed], Meta(max_length=1_000)] = {}
+    message_id: str | None = None
+    type: str | None = None
+    correlation_id: str | None = None
+    priority: Annotated[int, Meta(ge=0, le=9)] = 4
+    delivery_mode: Mode = "PERSISTENT"
+    timestamp: Annotated[int, Meta(ge=0, le=2**53)] = 0
+
+
+class Explain(_Request, kw_only=True):
+    """A selector and a message: one that is given, or one that is in a queue."""
+
+    selector: Annotated[str, Meta(max_length=MAX_SELECTOR_CHARS)]
+    dialect: Dialect | None = None
+    message: TryOn | UnsetType = UNSET
+    namespace: str | UnsetType = UNSET
+    destination: str | UnsetType = UNSET
+    id: Annotated[str, Meta(min_length=1, max_length=32_768)] | UnsetType = UNSET
+    subscription: SubscriptionName | None = None
+    client_id: ClientId | None = None

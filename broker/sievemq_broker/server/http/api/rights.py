@@ -1,0 +1,50 @@
+"""May the caller do this? The one place where the API asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from sievemq_broker.server.http.api.errors import not_found
+from sievemq_broker.session.rights import EVERYTHING, Identity, Verb
+
+if TYPE_CHECKING:
+    from sievemq_broker.server.http.api.call import Call
+    from sievemq_broker.server.http.api.declare import Endpoint
+
+__all__ = ["caller", "check", "may", "require"]
+
+
+def caller(scope: Mapping[str, Any]) -> Identity:
+    """Who asks, as the middleware found."""
+    return cast("Identity", scope["state"]["identity"])
+
+
+def check(scope: Mapping[str, Any], endpoint: Endpoint, path: Mapping[str, str]) -> None:
+    """Ask for the right that an endpoint declares, on what its path names.
+
+    Raises:
+        RequestError: SECURITY, the caller must not.
+        ApiError: 404, a namespace in which the caller has no right at all: for them it does not exist.
+    """
+    identity = caller(scope)
+    namespace = path.get("ns")
+    if endpoint.verb is None:
+        if namespace is not None and not identity.rights.enters(namespace):
+            raise not_found(f"there is no namespace {namespace!r}", namespace=namespace)
+        return
+    identity.require(endpoint.verb, EVERYTHING if namespace is None else namespace, path.get("address", EVERYTHING))
+
+
+def require(call: Call[Any, Any], verb: Verb, namespace: str, address: str) -> None:
+    """Go on only if the caller may do this.
+
+    Raises:
+        RequestError: SECURITY.
+    """
+    caller(call.scope).require(verb, namespace, address)
+
+
+def may(call: Call[Any, Any], verb: Verb, namespace: str, address: str) -> bool:
+    """True if the caller may do this; for what is left out of lists."""
+    return caller(call.scope).may(verb, namespace, address)

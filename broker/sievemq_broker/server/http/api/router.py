@@ -1,0 +1,258 @@
+"""From a request to a handler and back: the path, the right, the parameters, the body, the answer, the error.
+
+Paths are matched before they are decoded, so that a name with a slash in it (as `%2F`) stays one name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from sievemq_broker import logs
+from sievemq_broker.server.http.api import openapi
+from sievemq_broker.server.http.api.answers import Error
+from sievemq_broker.server.http.api.call import Call
+from sievemq_broker.server.http.api.declare import PREFIX, Endpoint
+from sievemq_broker.server.http.api.errors import ApiError, answer_to, bad_request, not_found
+from sievemq_broker.server.http.api.requests import Nothing
+from sievemq_broker.server.http.api.rights import check
+from sievemq_core.errors import SieveError
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from sievemq_broker.server.http.api.hub import Hub
+    from sievemq_broker.server.http.api.series import Sampler
+    from sievemq_broker.server.server import Server
+
+__all__ = ["Api"]
+
+#: Seconds that a body may take to arrive.
+BODY_SECONDS = 10.0
+
+#: Parameters of one request, and characters of one.
+_MAX_PARAMETERS = 32
+
+log = logs.get("http")
+
+_encoder = msgspec.json.Encoder(order=None)
+
+
+class Api:
+    """The management API of one server, as an ASGI application.
+
+    Args:
+        server: the broker.
+        endpoints: all of them.
+        sampler: counts along.
+        hub: gives events to those who listen.
+    """
+
+    def __init__(self, server: Server, endpoints: Iterable[Endpoint], sampler: Sampler, hub: Hub) -> None:
+        self.server = server
+        self.sampler = sampler
+        self.hub = hub
+        self.endpoints = tuple(endpoints)
+        #: Actions on messages that are at work.
+        self.at_work = 0
+        self._sent = 0
+        self._sender: str | None = None
+        self._by_length: defaultdict[int, list[Endpoint]] = defaultdict(list)
+        self._document: bytes | None = None
+        for endpoint in self.endpoints:
+            self._by_length[len(endpoint.parts)].append(endpoint)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request below PREFIX."""
+        headers: dict[str, str] = {}
+        media = "application/json"
+        try:
+            endpoint, path = self._find(scope)
+            check(scope, endpoint, path)
+            query = _query(endpoint, scope["query_string"])
+            body = await _body(endpoint, scope, receive)
+            call: Call[Any, Any] = Call(self, scope, receive, send, path, query, body, endpoint.status[0])
+            answer = await endpoint.handler(call)
+            if answer is None and endpoint.answer is None:
+                return  # it has answered itself
+            status, content, media = call.status, _encode(answer), endpoint.media
+        except ApiError as error:
+            status, content, headers = _failure(error)
+        except SieveError as error:
+            status, content, headers = _failure(answer_to(error))
+        except Exception as error:
+            log.fault("http.failed", error, path=scope["path"], method=scope["method"])
+            text = "a fault of the broker; its log says more"
+            status, content, headers = _failure(ApiError(500, "INTERNAL", text))
+        await respond(scope, send, status, content, media, headers)
+
+    def message_id(self) -> str:
+        """The next id of a message that is sent here."""
+        if self._sender is None:
+            self._sender = self.server.services.connection_id()
+        self._sent += 1
+        return f"ID:{self._sender}:{self._sent}"
+
+    def document(self) -> bytes:
+        """The OpenAPI document."""
+        if self._document is None:
+            self._document = _encode(openapi.document(self.endpoints))
+        return self._document
+
+    def _find(self, scope: Scope) -> tuple[Endpoint, dict[str, str]]:
+        raw = scope.get("raw_path") or scope["path"].encode()
+        parts = raw.decode("latin-1").partition("?")[0][len(PREFIX) + 1 :].split("/")
+        allowed: list[str] = []
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        for endpoint in self._by_length.get(len(parts), ()):
+            pairs = zip(endpoint.parts, parts, strict=True)
+            if all(want == got or (want.startswith("{") and got) for want, got in pairs):
+                if endpoint.method == method:
+                    return endpoint, _parameters(endpoint, parts)
+                allowed.append(endpoint.method)
+        if not allowed:
+            raise not_found(f"there is nothing at {scope['path'][:300]}; /openapi.json says what there is")
+        names = ", ".join(sorted(allowed))
+        text = f"{scope['method'][:20]} is not possible here; {names} is"
+        raise ApiError(405, "METHOD_NOT_ALLOWED", text, headers={"Allow": names})
+
+
+def _parameters(endpoint: Endpoint, parts: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for want, got in zip(endpoint.parts, parts, strict=True):
+        if want.startswith("{"):
+            try:
+                found[want[1:-1]] = unquote(got, errors="strict")
+            except UnicodeDecodeError:
+                raise bad_request(f"{want[1:-1]} in the path is not UTF-8", parameter=want[1:-1]) from None
+    return found
+
+
+def _query(endpoint: Endpoint, raw: bytes) -> Any:
+    kind = endpoint.query or Nothing
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    given: dict[str, str] = {}
+    try:
+        pairs = parse_qsl(
+            raw.decode("latin-1"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS
+        )
+    except UnicodeDecodeError:
+        raise bad_request("the parameters are not UTF-8") from None
+    except ValueError:
+        raise bad_request(f"there are more than {_MAX_PARAMETERS} parameters") from None
+    for name, value in pairs:
+        if name not in known:
+            takes = f"{', '.join(known)} are" if known else "there are none"
+            raise bad_request(f"{name[:100]!r} is not a parameter here; {takes}", parameter=name[:100], known=known)
+        if name in given:
+            raise bad_request(f"the parameter {name!r} is given twice", parameter=name)
+        given[name] = value
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$.")
+        name = place.rstrip("`")
+        raise bad_request(f"the parameter {name}: {text}" if name else text, parameter=name) from None
+
+
+async def _body(endpoint: Endpoint, scope: Scope, receive: Receive) -> Any:
+    headers = {name: value for name, value in scope["headers"] if name in (b"content-type", b"content-length")}
+    length = headers.get(b"content-length", b"")
+    limit = endpoint.body_limit if endpoint.body is not None else 0
+    if length.isdigit() and int(length[:20]) > limit:
+        raise _too_large(limit)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            data = await _read(receive, limit)
+    except TimeoutError:
+        text = f"the body did not arrive within {BODY_SECONDS:g} seconds"
+        raise ApiError(408, "REQUEST_TIMEOUT", text, headers={"Connection": "close"}) from None
+    if endpoint.body is None:
+        return None
+    if not data:
+        if endpoint.body_optional:
+            return endpoint.body()
+        raise bad_request("this needs a body of JSON")
+    content_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if content_type != b"application/json":
+        # Also what keeps a form on another site from doing anything here with a browser's credentials.
+        raise ApiError(
+            415, "UNSUPPORTED_MEDIA_TYPE", "a body is sent as Content-Type: application/json",
+            {"content_type": content_type.decode("latin-1")[:100]},
+        )  # fmt: skip
+    try:
+        return msgspec.json.decode(data, type=endpoint.body)
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$.")
+        known = [field.encode_name for field in msgspec.structs.fields(endpoint.body)]
+        where = place.rstrip("`")
+        raise bad_request(f"{where}: {text}" if where else text, field=where, known=known) from None
+    except msgspec.DecodeError as error:
+        raise bad_request(f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise bad_request("the body is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise bad_request("the body is not UTF-8") from None
+
+
+async def _read(receive: Receive, limit: int) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise bad_request("the connection ended in the middle of the body")
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError(
+        413,
+        "REQUEST_TOO_LARGE",
+        f"a body may have {limit} bytes here" + ("" if limit else ": none is expected"),
+        {"limit": limit},
+        {"Connection": "close"},
+    )
+
+
+def _encode(answer: object) -> bytes:
+    try:
+        return _encoder.encode(answer)
+    except UnicodeEncodeError:  # a lone surrogate somewhere; JMS allows any text, JSON does not
+        return _encoder.encode(_without_surrogates(msgspec.to_builtins(answer)))
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(name): _without_surrogates(item) for name, item in value.items()}
+    return value
+
+
+def _failure(error: ApiError) -> tuple[int, bytes, dict[str, str]]:
+    body = Error(error=error.error, text=error.text, details=error.details)
+    return error.status, _encode(body), error.headers
+
+
+async def respond(
+    scope: Scope, send: Send, status: int, content: bytes, media: str, headers: Mapping[str, str]
+) -> None:
+    """Send an answer that is complete."""
+    head = [(b"content-type", media.encode()), (b"content-length", str(len(content)).encode())]
+    head += [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})

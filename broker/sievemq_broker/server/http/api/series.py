@@ -1,0 +1,224 @@
+"""Figures over time, for charts: how deep every destination is and how fast it goes, a few minutes back.
+
+Nothing is counted on the data path. About once a second this goes through all destinations, in slices, and notes what
+has changed. Only destinations at which something happened are remembered, the latest MAX_TRACKS of them; the others
+have not changed, which is all there is to say about them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from sievemq_broker import logs
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.topic import Topic
+from sievemq_broker.server.http.api.slices import SLICE_SECONDS
+
+if TYPE_CHECKING:
+    from sievemq_broker.server.server import Server
+
+__all__ = ["MAX_TRACKS", "SAMPLES", "STEP_SECONDS", "Sampler", "Sums", "Track"]
+
+STEP_SECONDS: Final = 1.0
+
+#: Samples kept: five minutes at a second each.
+SAMPLES: Final = 300
+
+#: Destinations whose samples are kept, the latest active ones: 12 bytes a sample, so 15 MB at most.
+MAX_TRACKS: Final = 4_000
+
+#: The longest share of the time that going through all destinations may take; with very many it is done less often.
+_COST: Final = 0.01
+
+log = logs.get("http")
+
+
+class Track:
+    """The samples of one destination; as many as the sampler has times, counted from the end.
+
+    Attributes:
+        depth, in_rate, out_rate: rings of samples, oldest first.
+        taken, given: what had come in and gone out at the last look.
+    """
+
+    __slots__ = ("depth", "given", "in_rate", "out_rate", "taken")
+
+    def __init__(self, taken: int, given: int) -> None:
+        self.depth: array[int] = array("L")
+        self.in_rate: array[float] = array("f")
+        self.out_rate: array[float] = array("f")
+        self.taken = taken
+        self.given = given
+
+    def add(self, depth: int, in_rate: float, out_rate: float) -> None:
+        """Note a sample."""
+        for ring, value in ((self.depth, depth), (self.in_rate, in_rate), (self.out_rate, out_rate)):
+            ring.append(value)  # type: ignore[arg-type]
+            if len(ring) > 2 * SAMPLES:
+                del ring[:SAMPLES]  # now and then, instead of moving all of it each time
+
+
+@dataclass(slots=True)
+class Sums:
+    """All destinations together at one look."""
+
+    time: int = 0
+    destinations: int = 0
+    consumers: int = 0
+    depth: int = 0
+    in_flight: int = 0
+    scheduled: int = 0
+    bytes: int = 0
+    taken: int = 0
+    given: int = 0
+    dead_lettered: int = 0
+    expired: int = 0
+    in_rate: float = 0.0
+    out_rate: float = 0.0
+
+
+class Sampler:
+    """Looks at everything about once a second.
+
+    Args:
+        server: the broker.
+
+    Attributes:
+        times: of the looks, ms since 1970 by the broker's clock.
+        sums: of all destinations, by look.
+        tracks: samples by destination, longest idle first.
+        latest: of the last look.
+        on_look: called after each look.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._task: asyncio.Task[None] | None = None
+        self._last = 0.0
+        #: What had come in and gone out at the last look, for destinations without a track: their absence says no rate.
+        self._seen: dict[Queue | Topic, tuple[int, int]] = {}
+        self.times: deque[int] = deque(maxlen=SAMPLES)
+        self.sums: deque[Sums] = deque(maxlen=SAMPLES)
+        self.tracks: OrderedDict[Queue | Topic, Track] = OrderedDict()
+        self.latest = Sums()
+        self.on_look: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Begin."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def rates(self, destination: Queue | Topic) -> tuple[float, float]:
+        """What came in and went out per second at the last look."""
+        track = self.tracks.get(destination)
+        return (track.in_rate[-1], track.out_rate[-1]) if track is not None and len(track.depth) else (0.0, 0.0)
+
+    async def _run(self) -> None:
+        while True:
+            begin = perf_counter()
+            try:
+                busy = await self.look()
+                self.on_look()
+            except Exception as error:  # a fault of ours: charts stand still, the broker goes on
+                log.fault("series.failed", error)
+                busy = 0.0
+            await asyncio.sleep(max(STEP_SECONDS - (perf_counter() - begin), busy / _COST, 0.01))
+
+    async def look(self) -> float:
+        """Look at every destination once.
+
+        Returns:
+            Seconds of the loop's time that this took.
+        """
+        begin = perf_counter()
+        elapsed = begin - self._last if self._last else STEP_SECONDS
+        self._last = begin
+        sums = Sums(time=self._server.clock.now())
+        seen: dict[Queue | Topic, tuple[int, int]] = {}
+        busy = 0.0
+        slice_begin = begin
+        for count, destination in enumerate(self._destinations()):
+            if count % 32 == 0 and perf_counter() - slice_begin > SLICE_SECONDS:
+                busy += perf_counter() - slice_begin
+                await asyncio.sleep(0)
+                slice_begin = perf_counter()
+            seen[destination] = self._sample(destination, sums, elapsed)
+        self._seen = seen
+        self._drop(seen)
+        for counts in self._server.ended.counts.values():
+            sums.taken += counts.published if counts.published else counts.enqueued
+            sums.given += counts.acknowledged
+            sums.dead_lettered += counts.dead_lettered
+            sums.expired += counts.expired
+        before = self.sums[-1] if self.sums else sums
+        sums.in_rate = max(0, sums.taken - before.taken) / elapsed
+        sums.out_rate = max(0, sums.given - before.given) / elapsed
+        self.times.append(sums.time)
+        self.sums.append(sums)
+        self.latest = sums
+        return busy + perf_counter() - slice_begin
+
+    def _destinations(self) -> list[Queue | Topic]:
+        return [
+            destination
+            for space in self._server.broker.namespaces.values()
+            for destination in space.destinations.values()
+        ]
+
+    def _sample(self, destination: Queue | Topic, sums: Sums, elapsed: float) -> tuple[int, int]:
+        if isinstance(destination, Topic):
+            taken, given, depth = destination.published, 0, 0
+            for subscription in destination.subscriptions:
+                queue = subscription.queue
+                given += queue.acknowledged
+                depth += queue.depth
+                _hold(sums, queue)
+        else:
+            taken, given, depth = destination.enqueued, destination.acknowledged, destination.depth
+            _hold(sums, destination)
+        sums.destinations += 1
+        sums.taken += taken
+        sums.given += given
+        track = self.tracks.get(destination)
+        if track is None:
+            before = self._seen.get(destination)
+            if before == (taken, given) or (before is None and not self.times):
+                return taken, given
+            track = self.tracks[destination] = Track(*(before or (0, 0)))
+        moved = taken != track.taken or given != track.given
+        track.add(depth, max(0, taken - track.taken) / elapsed, max(0, given - track.given) / elapsed)
+        if moved:
+            track.taken, track.given = taken, given
+            self.tracks.move_to_end(destination)
+        return taken, given
+
+    def _drop(self, seen: dict[Queue | Topic, tuple[int, int]]) -> None:
+        """Forget what is deleted, and the longest idle of too many."""
+        for destination in [destination for destination in self.tracks if destination not in seen]:
+            del self.tracks[destination]
+        while len(self.tracks) > MAX_TRACKS:
+            self.tracks.popitem(last=False)
+
+
+def _hold(sums: Sums, queue: Queue) -> None:
+    sums.depth += queue.depth
+    sums.bytes += queue.bytes
+    sums.scheduled += len(queue.scheduled)
+    sums.dead_lettered += queue.dead_lettered
+    sums.expired += queue.expired
+    if queue.consumers or queue.holders:
+        sums.consumers += len(queue.consumers)
+        sums.in_flight += queue.in_flight

@@ -1,0 +1,187 @@
+"""Messages as they are shown: headers, typed properties, the body by its type."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any, Final
+
+import msgpack
+
+from sievemq_broker.domain.entry import DELAYED, HELD, Entry
+from sievemq_broker.server.http.api import answers
+from sievemq_broker.server.http.api.values import show_value
+from sievemq_core.errors import FormatError, SieveError
+from sievemq_core.message.body import decode_map, decode_stream, decode_text
+from sievemq_core.message.envelope import (
+    BODY,
+    BODY_KIND,
+    CORRELATION_ID,
+    DELIVERY_MODE,
+    DELIVERY_TIME,
+    EXPIRATION,
+    MESSAGE_ID,
+    PRIORITY,
+    REPLY_TO,
+    TIMESTAMP,
+    TYPE,
+    BodyKind,
+)
+
+__all__ = ["show_body", "show_details", "show_message"]
+
+_MODES: Final = {1: "NON_PERSISTENT", 2: "PERSISTENT"}
+_STATES: Final = {HELD: "in_flight", DELAYED: "scheduled"}
+
+#: Bytes of a hex preview.
+_HEX_BYTES: Final = 512
+
+#: Values in the outline of an object, and levels.
+_MAX_VALUES, _MAX_DEPTH = 2_000, 32
+
+#: What an object's extensions are (docs/protocol.md, ObjectMessage).
+_EXTENSIONS: Final = {
+    1: "tuple", 2: "set", 3: "frozenset", 4: "int", 5: "datetime", 6: "date", 7: "time", 8: "timedelta", 9: "Decimal",
+    10: "UUID", 11: "registered", 12: "wrapper", 13: "complex",
+}  # fmt: skip
+
+
+def show_message(entry: Entry) -> answers.Message:
+    """A message without its body."""
+    return answers.Message(**_headers(entry))
+
+
+def show_details(entry: Entry, destination: str, body_limit: int) -> answers.MessageDetails:
+    """A message with its body, or the first `body_limit` bytes of it."""
+    fields = entry.envelope.fields
+    body = show_body(fields[BODY_KIND], fields[BODY], body_limit)
+    return answers.MessageDetails(**_headers(entry), destination=destination, body=body)
+
+
+def _headers(entry: Entry) -> dict[str, Any]:
+    envelope = entry.envelope
+    fields = envelope.fields
+    unreadable = None
+    properties: dict[str, answers.Value] = {}
+    try:
+        properties = {name: show_value(value) for name, value in envelope.properties.items()}
+    except SieveError as error:
+        unreadable = error.text
+    correlation_id = fields[CORRELATION_ID]
+    as_bytes = isinstance(correlation_id, bytes)
+    return {
+        "id": str(entry.sequence),
+        "state": _STATES.get(entry.state, "ready"),
+        "message_id": fields[MESSAGE_ID],
+        "timestamp": fields[TIMESTAMP],
+        "priority": fields[PRIORITY],
+        "delivery_mode": _MODES.get(fields[DELIVERY_MODE], str(fields[DELIVERY_MODE])),
+        "expiration": fields[EXPIRATION],
+        "delivery_time": fields[DELIVERY_TIME],
+        "correlation_id": None if as_bytes else correlation_id,
+        "correlation_id_bytes": b64encode(correlation_id).decode() if as_bytes else None,
+        "reply_to": fields[REPLY_TO],
+        "type": fields[TYPE],
+        "redelivered": entry.count > 0,
+        "delivery_count": entry.count + (entry.state == HELD),
+        "size": len(envelope.packed),
+        "body_type": _kind(fields[BODY_KIND]),
+        "body_size": len(fields[BODY] or b""),
+        "properties": properties,
+        "unreadable": unreadable,
+    }
+
+
+def _kind(number: int) -> str:
+    try:
+        return BodyKind(number).name
+    except ValueError:
+        return "UNKNOWN"
+
+
+def show_body(kind: int, body: bytes | None, limit: int) -> answers.Body:
+    """A body by its type.
+
+    Args:
+        kind: BodyKind.
+        body: as in the envelope.
+        limit: bytes of it that are shown; a MAP, STREAM or OBJECT of more is shown as bytes.
+    """
+    content = body or b""
+    shown = answers.Body(type=_kind(kind), size=len(content), truncated=len(content) > limit)  # type: ignore[arg-type]
+    try:
+        if kind == BodyKind.TEXT and body is not None:
+            shown.text = _text(content[:limit], cut=shown.truncated)
+            return shown
+        if not shown.truncated and body is not None:
+            if kind == BodyKind.MAP:
+                shown.map = {name: show_value(value) for name, value in decode_map(content).items()}
+                return shown
+            if kind == BodyKind.STREAM:
+                shown.stream = [show_value(value) for value in decode_stream(content)]
+                return shown
+            if kind == BodyKind.OBJECT:
+                shown.object = _outline(content)
+    except FormatError as error:
+        shown.unreadable = error.text
+    if body is not None:
+        shown.base64 = b64encode(content[:limit]).decode()
+        shown.hex = _hex(content[: min(limit, _HEX_BYTES)])
+    return shown
+
+
+def _text(content: bytes, *, cut: bool) -> str:
+    if cut:
+        end = len(content)  # not in the middle of a character
+        while end and len(content) - end < 4 and content[end - 1] & 0xC0 == 0x80:
+            end -= 1
+        if end and content[end - 1] >= 0xC0:
+            try:
+                return decode_text(content)
+            except FormatError:
+                content = content[: end - 1]
+    return decode_text(content)
+
+
+def _hex(content: bytes) -> str:
+    """Lines of sixteen bytes: place, bytes, what is printable."""
+    lines = []
+    for start in range(0, len(content), 16):
+        piece = content[start : start + 16]
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in piece)
+        lines.append(f"{start:08x}  {piece.hex(' '):<47}  {text}")
+    return "\n".join(lines)
+
+
+def _outline(content: bytes) -> Any:
+    """What an object holds, as plain data: types that JSON has not are named with `$type`. Nothing is made of them."""
+    left = [_MAX_VALUES]
+
+    def show(value: Any, depth: int) -> Any:
+        left[0] -= 1
+        if left[0] < 0 or depth > _MAX_DEPTH:
+            return {"$type": "…"}
+        if isinstance(value, msgpack.ExtType):
+            name = _EXTENSIONS.get(value.code, f"extension {value.code}")
+            return {"$type": name, "value": show(_unpack(value.data), depth + 1) if value.code in _EXTENSIONS else None}
+        if isinstance(value, bytes):
+            return {"$type": "bytes", "value": b64encode(value).decode()}
+        if isinstance(value, list):
+            return [show(item, depth + 1) for item in value[:_MAX_VALUES]]
+        if isinstance(value, dict):
+            if all(isinstance(key, str) for key in value):
+                return {key: show(item, depth + 1) for key, item in value.items()}
+            return {"$type": "dict", "value": [[show(k, depth + 1), show(v, depth + 1)] for k, v in value.items()]}
+        if isinstance(value, float) and value - value != 0:
+            return {"$type": "float", "value": str(value)}
+        if isinstance(value, msgpack.Timestamp):
+            return {"$type": "timestamp", "value": str(value)}
+        return value
+
+    return show(_unpack(content), 0)
+
+
+def _unpack(content: bytes) -> Any:
+    try:
+        return msgpack.unpackb(content, strict_map_key=False, unicode_errors="surrogatepass")
+    except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
+        raise FormatError(f"the body of an ObjectMessage cannot be decoded: {error or type(error).__name__}") from None

@@ -1,0 +1,62 @@
+"""Long work in pieces: between two of them the loop serves everybody else.
+
+The domain's long verbs are generators: each ``yield`` ends a slice of a millisecond or two, and is sent the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from time import perf_counter
+from typing import TYPE_CHECKING, TypeVar
+
+from sievemq_broker.domain.steps import Steps
+
+if TYPE_CHECKING:
+    from sievemq_broker.server.server import Server
+
+__all__ = ["SLICE_SECONDS", "in_slices", "run"]
+
+#: How long the loop may be kept before others have their turn.
+SLICE_SECONDS = 0.002
+
+T = TypeVar("T")
+
+
+async def run(server: Server, steps: Steps[T]) -> T:
+    """Carry a verb of the domain to its end and return what it returns.
+
+    Args:
+        server: whose clock and turns.
+        steps: from :mod:`sievemq_broker.domain`.
+    """
+    try:
+        next(steps)
+        begin = perf_counter()
+        while True:
+            steps.send(server.clock.now())
+            if perf_counter() - begin > SLICE_SECONDS:
+                server.turn.worked()
+                await asyncio.sleep(0)
+                begin = perf_counter()
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        steps.close()
+        server.turn.worked()
+
+
+async def in_slices(items: Iterable[T], every: int = 64) -> AsyncIterator[T]:
+    """Go through many things, letting others have their turn in between.
+
+    Args:
+        items: a snapshot: what it was made from may change meanwhile.
+        every: how many items are gone through between two looks at the time.
+    """
+    begin = perf_counter()
+    for number, item in enumerate(items):
+        if number % every == 0 and perf_counter() - begin > SLICE_SECONDS:
+            await asyncio.sleep(0)
+            begin = perf_counter()
+        yield item

@@ -1,0 +1,97 @@
+"""Subscriptions of a namespace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sievemq_broker.domain import management
+from sievemq_broker.domain.subscription import Subscription
+from sievemq_broker.domain.topic import Topic
+from sievemq_broker.server.counts import Counts
+from sievemq_broker.server.http.api import answers, requests
+from sievemq_broker.server.http.api.brokers import counters_of
+from sievemq_broker.server.http.api.call import Call
+from sievemq_broker.server.http.api.declare import Routes
+from sievemq_broker.server.http.api.errors import not_found
+from sievemq_broker.server.http.api.pages import decode_cursor, fits, page_of
+from sievemq_broker.server.http.api.rights import may, require
+from sievemq_broker.server.http.api.slices import run
+from sievemq_broker.session.rights import Verb
+
+__all__ = ["routes"]
+
+routes = Routes("Subscriptions")
+
+_PATH = "/namespaces/{ns}/subscriptions"
+
+
+@routes.add("GET", _PATH, None, answers.Subscriptions, query=requests.Subscriptions)
+async def list_subscriptions(call: Call[requests.Subscriptions, Any]) -> answers.Subscriptions:
+    """Subscriptions by topic, client id and name. Those without a name come first, one for each consumer."""
+    query, space = call.query, call.namespace()
+    rows: list[tuple[tuple[str, str, str, int], Subscription]] = []
+    for label, destination in space.destinations.items():
+        if isinstance(destination, Topic) and may(call, Verb.VIEW, space.name, label):
+            for number, found in enumerate(destination.subscriptions):
+                if (query.topic is None or label in (query.topic, f"topic:{query.topic}")) and (
+                    fits(query.like, found.name or "") and (query.durable is None or found.durable == query.durable)
+                ):
+                    number = 0 if found.name is not None else number
+                    rows.append(((label, found.client_id or "", found.name or "", number * 2 + found.durable), found))
+    after = decode_cursor(query.cursor, tuple[str, str, str, int])
+    chosen, total, more = await page_of(rows, lambda row: row[0], after, query.limit)
+    return answers.Subscriptions(subscriptions=[_show(found) for _, found in chosen], total=total, next=more)
+
+
+@routes.add("DELETE", _PATH + "/{client_id}/{name}", None, answers.Touched, query=requests.DryRun)
+async def delete_subscription(call: Call[requests.DryRun, Any]) -> answers.Touched:
+    """Delete a durable subscription with what it has collected; counts are those of its messages.
+
+    Refused while it has a consumer or messages that are not acknowledged.
+    """
+    space = call.namespace()
+    client_id, name = call.path["client_id"], call.path["name"]
+    durable = space.subscriptions.durable
+    found = durable.get((client_id, name))
+    if found is None and client_id == "-":
+        found = durable.get((None, name))
+    if found is None or not may(call, Verb.VIEW, space.name, found.topic.label):
+        raise not_found(
+            f"namespace {space.name!r} has no durable subscription {name[:200]!r} of client id {client_id[:200]!r}",
+            client_id=client_id[:300],
+            name=name[:300],
+        )
+    require(call, Verb.MANAGE, space.name, found.topic.label)
+    messages = found.queue.depth + len(found.queue.scheduled)
+    if not call.query.dry_run:
+        if messages > 1_000 and not found.active and not found.queue.in_flight:
+            await run(call.server, management.purge(found.queue, management.Choice()))
+        space.unsubscribe(found.client_id, name)
+        call.server.turn.worked()
+    touched = 0 if call.query.dry_run else messages
+    return answers.Touched(matched=messages, touched=touched, dry_run=call.query.dry_run, more=False)
+
+
+def _show(found: Subscription) -> answers.Subscription:
+    queue, condition = found.queue, found.condition
+    counts = Counts()
+    counts.add(queue)
+    return answers.Subscription(
+        namespace=found.topic.namespace.name,
+        topic=found.topic.label,
+        name=found.name,
+        client_id=found.client_id,
+        durable=found.durable,
+        shared=found.shared,
+        no_local=found.no_local,
+        active=found.active,
+        selector=None if condition is None else condition.text,
+        dialect=None if condition is None else str(condition.dialect),
+        depth=queue.depth,
+        in_flight=queue.in_flight,
+        scheduled=len(queue.scheduled),
+        bytes=queue.bytes,
+        consumers=len(queue.consumers),
+        paused=queue.paused,
+        counters=counters_of(counts),
+    )
