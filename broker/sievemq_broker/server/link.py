@@ -1,7 +1,5 @@
 """One accepted connection: bytes from the socket into the session layer, and its output back, in one write per turn.
 
-A durable broker holds output back until what it tells of is on disk (commits.py).
-
 Back-pressure, in this order: above HIGH_WATER unsent bytes the session layer stops delivering (`pause`), which takes
 away all that grows without the peer's doing. A peer that goes on asking without reading the answers is no longer read
 from above READ_PAUSE. So a connection's memory is bounded by READ_PAUSE plus the answers to one read.
@@ -31,9 +29,6 @@ LOW_WATER = 64 * 1024
 #: Unsent bytes above which a connection is not read from. Far above HIGH_WATER: a client that writes without reading
 #: for a moment must not find both directions closed, since confirms are small and deliveries have stopped already.
 READ_PAUSE = 4 * 1024 * 1024
-
-#: Bytes held back for the disk above which nothing is delivered to a connection: what a sync of 5 ms takes at full speed.
-HELD_HIGH = 1024 * 1024
 
 #: Seconds that a peer may take to close its side after ours is closed.
 LINGER_SECONDS = 5.0
@@ -112,13 +107,11 @@ class Link(asyncio.Protocol):
         "_links",
         "_reading",
         "_refuse",
-        "_stalled",
         "_turn",
         "bytes_in",
         "bytes_out",
         "connection",
         "dirty",
-        "held",
         "peer",
         "transport",
     )
@@ -142,10 +135,7 @@ class Link(asyncio.Protocol):
         self._closing = False
         self._linger: asyncio.TimerHandle | None = None
         self._reading = True
-        self._stalled = False
         self.dirty = False
-        #: Bytes that wait for the disk.
-        self.held = 0
         self.peer = ""
         self.bytes_in = self.bytes_out = 0
 
@@ -212,8 +202,6 @@ class Link(asyncio.Protocol):
         if not self._reading:
             self._reading = True
             self.transport.resume_reading()
-        if self._stalled:  # by the disk, which says so itself
-            return
         try:
             self.connection.resume(self._clock.now())
         except Exception as error:
@@ -240,35 +228,12 @@ class Link(asyncio.Protocol):
                 size = len(data)
                 self.bytes_out += size
                 self._links.bytes_out += size
-                commits = self._turn.commits
-                if commits is None or not commits.hold(self, data):
-                    transport.write(data)
-                elif self.held > HELD_HIGH and not self._stalled:
-                    self._stalled = True
-                    connection.pause()
-            if self._reading and transport.get_write_buffer_size() + self.held > READ_PAUSE:
+                transport.write(data)
+            if self._reading and transport.get_write_buffer_size() > READ_PAUSE:
                 self._reading = False
                 transport.pause_reading()
-        if connection.closing and not self.held:
+        if connection.closing:
             self._close()
-
-    def release(self, data: bytes) -> None:
-        """Output that was held back for the disk goes out."""
-        self.held -= len(data)
-        if self._closing:
-            return
-        transport = self.transport
-        transport.write(data)
-        if self.connection.closing:
-            if not self.held:
-                self._close()
-            return
-        unsent = transport.get_write_buffer_size()
-        if unsent > HIGH_WATER:  # resume_writing comes
-            self._stalled = self._stalled and self.held > HELD_HIGH
-        elif (self._stalled or not self._reading) and self.held <= HELD_HIGH:
-            self._stalled = False
-            self.resume_writing()
 
     def _close(self) -> None:
         """End in order. Only our side is closed, and what the peer still sends is read and dropped: closing the socket
