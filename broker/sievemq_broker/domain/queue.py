@@ -77,8 +77,8 @@ class Queue:
         "scheduled",
         "sequence",
         "subscription",
-        "unreadable",
         "taps",
+        "unreadable",
         "upkeep",
         "views",
     )
@@ -100,9 +100,9 @@ class Queue:
         self.scheduled: dict[int, Entry] = {}
         self.paused = False
         self.deleted = False
-        self.depth = 0
         #: Those that keep a copy of what arrives.
         self.taps: tuple[CopyTap, ...] = ()
+        self.depth = 0
         self.bytes = 0
         self.sequence = 0
         self.acknowledged = 0
@@ -224,20 +224,20 @@ class Queue:
     def _expire_new(self, entry: Entry, now: int) -> None:
         if self.observer is not None:
             self.observer.accepted(self, entry)
+        for tap in self.taps:
+            tap.copy(entry.envelope, now)
         self._expire(entry, now)
 
     def _schedule_new(self, envelope: Envelope, now: int) -> None:
-        for tap in self.taps:
-            tap.copy(entry.envelope, now)
         sequence = self.sequence = self.sequence + 1
         entry = Entry(sequence, envelope, DELAYED)
         if self.observer is not None:
             self.observer.accepted(self, entry)
+        for tap in self.taps:
+            tap.copy(envelope, now)
         self._schedule(entry, envelope.delivery_time)
 
     def _schedule(self, entry: Entry, when: int) -> None:
-        for tap in self.taps:
-            tap.copy(envelope, now)
         """Let an entry wait for a moment. It expires before if it must (EXP-10)."""
         entry.state = DELAYED
         envelope = entry.envelope
@@ -603,6 +603,16 @@ class Queue:
         if not consumer.window:
             self.holders.discard(consumer)
 
+    def add_tap(self, tap: CopyTap) -> None:
+        """From now on it is told what arrives."""
+        self.taps = (*self.taps, tap)
+        self._set_direct()
+
+    def remove_tap(self, tap: CopyTap) -> None:
+        """It is told nothing any more."""
+        self.taps = tuple(each for each in self.taps if each is not tap)
+        self._set_direct()
+
     def observe(self, observer: Observer) -> None:
         """From now on it is told what becomes of messages."""
         self.observer = observer
@@ -621,16 +631,6 @@ class Queue:
             return view
         view = self.views[key] = View(condition)
         view.since = self.examined - self.depth
-    def add_tap(self, tap: CopyTap) -> None:
-        """From now on it is told what arrives."""
-        self.taps = (*self.taps, tap)
-        self._set_direct()
-
-    def remove_tap(self, tap: CopyTap) -> None:
-        """It is told nothing any more."""
-        self.taps = tuple(each for each in self.taps if each is not tap)
-        self._set_direct()
-
         self.index.add(condition, view)
         self._set_direct()
         self.upkeep.fill(self, view)
