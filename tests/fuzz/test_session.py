@@ -108,6 +108,19 @@ COMMANDS = [
     command(Number.COMMIT, request, session_ids, handed),
     command(Number.ROLLBACK, request, session_ids, handed),
     command(Number.CLOCK_SEEN, anything),
+    command(
+        Number.OPEN_TAP, request, names.map(str), addresses, st.sampled_from(["copy", "drain", "drain", ""]), selectors,
+        dialects, st.dictionaries(st.sampled_from(["start", "lease", "retain_messages", "x"]), st.one_of(
+            st.sampled_from(["earliest", 1, 1000]), anything), max_size=2),
+    ),
+    command(Number.LOOK_TAP, request, names.map(str), addresses, numbers, numbers, numbers),
+    command(Number.FETCH_TAP, request, names.map(str), addresses, st.sampled_from(["c2.1", "c2.2", ""]), numbers,
+            numbers, numbers),
+    command(Number.ACKNOWLEDGE_TAP, request, names.map(str), addresses, st.sampled_from(["c2.1", "c2.2", ""]), numbers),
+    command(Number.DELETE_TAP, request, names.map(str), addresses),
+    command(Number.STAGE, request, session_ids, names.map(str), small, st.sampled_from([0, 1000, 2**40])),
+    command(Number.PUBLISH, request, names.map(str), small, st.one_of(anything, st.just(("c2.1",)))),
+    command(Number.DISCARD, request, names.map(str), small),
     command(Number.GOODBYE, request, handed),
 ]  # fmt: skip
 #: Who begins like this gets further than by chance alone.
@@ -116,6 +129,7 @@ OPENING = [
     (Number.OPEN_CONSUMER, 2, 1, 1, "queue:q", None, None, False, None, False, False, 3),
     (Number.OPEN_SESSION, 3, 2, 0),
     (Number.OPEN_CONSUMER, 4, 2, 2, "topic:t", None, None, False, "s", False, True, 3),
+    (Number.OPEN_TAP, 5, "s", "queue:q", "drain", None, None, {}),
 ]
 
 

@@ -89,7 +89,7 @@ class Stages:
 
     def stage(
         self,
-        stage_id: str,
+        maker: str,
         key: str,
         batch: int,
         sends: list[tuple[str, Envelope]],
@@ -97,17 +97,20 @@ class Stages:
         owner: str | None,
         lease: int,
         now: int,
-    ) -> None:
+    ) -> str:
         """Keep sends for :meth:`publish`.
 
         Args:
-            stage_id: nothing else ever has it.
+            maker: id of the connection, which no other ever has.
             key: who publishes, 1 to 255 characters.
             batch: of the key.
             sends: address and message, checked.
             owner: the user; only the same may publish them.
             lease: ms after which they are forgotten.
             now: ms epoch.
+
+        Returns:
+            Its name; no other stage ever has it.
 
         Raises:
             RequestError: ILLEGAL_STATE for a key or lease that cannot be; RESOURCE_ALLOCATION, no room.
@@ -123,6 +126,7 @@ class Stages:
                 ErrorCode.ILLEGAL_STATE,
             )
         self._made += 1
+        stage_id = f"{maker}.{self._made}"
         stage = _Stage(stage_id, key, batch, owner, sends, self._made)
         if self.bytes + stage.bytes > MAX_STAGED_BYTES:
             raise RequestError(
@@ -134,6 +138,7 @@ class Stages:
         self._stages[stage_id] = stage
         self.bytes += stage.bytes
         self._namespace.broker.deadlines.push(now + lease, self, stage)
+        return stage_id
 
     def publish(
         self, key: str, batch: int, ids: Sequence[str], *, owner: str | None, now: int, connection: str | None = None

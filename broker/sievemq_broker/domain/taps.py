@@ -57,12 +57,16 @@ class Taps:
 
     Args:
         namespace: whose.
+
+    Attributes:
+        made: how many there ever were.
     """
 
-    __slots__ = ("_namespace", "_taps")
+    __slots__ = ("_namespace", "_taps", "made")
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
+        self.made = 0
         self._taps: dict[tuple[str, str], CopyTap | DrainTap] = {}
 
     def __iter__(self) -> Iterator[CopyTap | DrainTap]:
@@ -97,7 +101,7 @@ class Taps:
 
     def open(
         self,
-        tap_id: str,
+        maker: str,
         name: str,
         address: str,
         mode: str,
@@ -108,7 +112,7 @@ class Taps:
         """The tap with this name on this destination, with these terms from now on; made if there is none.
 
         Args:
-            tap_id: of a new one; nothing else ever has it.
+            maker: id of the connection, which no other ever has: begins the id of a new tap.
             name: 1 to 255 characters.
             address: of a queue or topic; made if it does not exist.
             mode: ``copy`` or ``drain``.
@@ -158,6 +162,7 @@ class Taps:
                 ErrorCode.RESOURCE_ALLOCATION,
                 {"limit": "taps"},
             )
+        tap_id = f"{maker}.{self.made + 1}"
         made: CopyTap | DrainTap
         if mode == "drain":
             if not isinstance(destination, Queue):
@@ -172,6 +177,7 @@ class Taps:
             if start == "earliest" and isinstance(destination, Queue):
                 waiting = destination.main.waits(-1, destination.depth)
                 made.take_backlog([entry.envelope for entry in waiting])
+        self.made += 1
         self._taps[destination.label, name] = made
         return made
 

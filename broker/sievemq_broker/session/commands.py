@@ -28,6 +28,16 @@ from sievemq_broker.session.checks import (
 from sievemq_broker.session.handshake import on_hello
 from sievemq_broker.session.page import pack_page
 from sievemq_broker.session.session import Session, SessionMode
+from sievemq_broker.session.taps import (
+    on_acknowledge_tap,
+    on_delete_tap,
+    on_discard,
+    on_fetch_tap,
+    on_look_tap,
+    on_open_tap,
+    on_publish,
+    on_stage,
+)
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT, MAX_HEADER_CHARS
 from sievemq_core.message.envelope import BODY_KIND, TIMESTAMP, BodyKind, Envelope
@@ -453,4 +463,12 @@ HANDLERS: dict[int, Handler] = {
     _C.COMMIT: on_commit,
     _C.ROLLBACK: on_rollback,
     _C.CLOCK_SEEN: on_clock_seen,
+    _C.OPEN_TAP: on_open_tap,
+    _C.LOOK_TAP: on_look_tap,
+    _C.FETCH_TAP: on_fetch_tap,
+    _C.ACKNOWLEDGE_TAP: on_acknowledge_tap,
+    _C.DELETE_TAP: on_delete_tap,
+    _C.STAGE: on_stage,
+    _C.PUBLISH: on_publish,
+    _C.DISCARD: on_discard,
 }

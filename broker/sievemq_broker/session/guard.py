@@ -48,6 +48,15 @@ OPEN = frozenset(
         Command.COMMIT,  # what is staged was checked when it was sent
         Command.ROLLBACK,
         Command.CLOCK_SEEN,
+        # Which right a tap needs depends on its mode: session/taps.py asks.
+        Command.OPEN_TAP,
+        Command.LOOK_TAP,
+        Command.FETCH_TAP,
+        Command.ACKNOWLEDGE_TAP,
+        Command.DELETE_TAP,
+        Command.STAGE,  # what is staged was checked when it was sent
+        Command.PUBLISH,
+        Command.DISCARD,
     }
 )
 

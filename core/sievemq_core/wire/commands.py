@@ -51,6 +51,16 @@ class Command:
     COMMIT: Final = 31
     ROLLBACK: Final = 32
     CLOCK_SEEN: Final = 33
+    # -- client to broker: taps
+    OPEN_TAP: Final = 40
+    LOOK_TAP: Final = 41
+    FETCH_TAP: Final = 42
+    ACKNOWLEDGE_TAP: Final = 43
+    DELETE_TAP: Final = 44
+    # -- client to broker: sends that become visible together
+    STAGE: Final = 48
+    PUBLISH: Final = 49
+    DISCARD: Final = 50
     # -- broker to client
     WELCOME: Final = 64
     OK: Final = 65
@@ -111,6 +121,11 @@ _HANDED = _f(
     "pairs consumer, tag: the last message of each consumer that the application has seen; what lies behind it was "
     "only buffered and goes back unmarked",
 )
+_TAP = _f("tap", "str", "its name; unique on its destination")
+_TAP_DESTINATION = _f("destination", "str", "address of the queue or topic that it is on")
+_TAP_ID = _f("id", "str", "as OPEN_TAP answered; another tap of the same name has another one")
+_KEY = _f("key", "str", "who publishes, such as a query: 1 to 255 characters")
+_BATCH = _f("batch", "uint", "of this key; numbers ascend")
 
 COMMANDS: Final[dict[int, CommandSpec]] = {
     spec.number: spec
@@ -322,6 +337,101 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             "client",
             "from here on the client's times include this offset (test clocks only)",
             (_f("offset", "any", "milliseconds, as the CLOCK said"),),
+        ),
+        CommandSpec(
+            Command.OPEN_TAP,
+            "OPEN_TAP",
+            "client",
+            "makes a tap, a named cursor on a destination, or finds it again and gives it new terms. Answer: a map "
+            "with id, made, mode, first, last, acknowledged, lost, missed, bytes",
+            (
+                _REQUEST,
+                _TAP,
+                _TAP_DESTINATION,
+                _f("mode", "str", "copy: what arrives is kept for it as well; drain: it takes what waits in a queue"),
+                _f("selector", "str?", "condition; nil or empty for none"),
+                _f("dialect", "str?", "selector dialect; nil for the broker's default"),
+                _f("options", "map", "start, retain_messages, retain_bytes, retain_age, lease; section 12"),
+            ),
+        ),
+        CommandSpec(
+            Command.LOOK_TAP,
+            "LOOK_TAP",
+            "client",
+            "how far may a reader read that has read up to a sequence? A drain takes from its queue what is needed for "
+            "that. Answer: as for OPEN_TAP, and upto, the sequence, and more: there is more to be had, ask again",
+            (
+                _REQUEST,
+                _TAP,
+                _TAP_DESTINATION,
+                _f("after", "uint", "the reader has read up to this sequence"),
+                _f("messages", "uint", "it wants at most; 0 for all"),
+                _f("bytes", "uint", "it wants at most, counted with 160 for each message; 0 for all"),
+            ),
+        ),
+        CommandSpec(
+            Command.FETCH_TAP,
+            "FETCH_TAP",
+            "client",
+            "reads messages of a tap, any number of times until they are acknowledged. Answer: [first, times, counts, "
+            "column, …], a column for each field of the envelope; first is the sequence of the first one",
+            (
+                _REQUEST,
+                _TAP,
+                _TAP_DESTINATION,
+                _TAP_ID,
+                _f("after", "uint", "begin behind this sequence"),
+                _f("upto", "uint", "end with this one"),
+                _f("limit", "uint", "messages of the answer at most; it may have fewer"),
+            ),
+        ),
+        CommandSpec(
+            Command.ACKNOWLEDGE_TAP,
+            "ACKNOWLEDGE_TAP",
+            "client",
+            "the reader is done with everything up to a sequence. Answer: as for OPEN_TAP",
+            (_REQUEST, _TAP, _TAP_DESTINATION, _TAP_ID, _f("upto", "uint", "the sequence")),
+        ),
+        CommandSpec(
+            Command.DELETE_TAP,
+            "DELETE_TAP",
+            "client",
+            "ends a tap; what a drain has not acknowledged goes back, marked. Answer: true if there was one",
+            (_REQUEST, _TAP, _TAP_DESTINATION),
+        ),
+        CommandSpec(
+            Command.STAGE,
+            "STAGE",
+            "client",
+            "takes what a transacted session has sent since its last commit out of the session and keeps it until it "
+            "is published. Answer: the name of what is staged",
+            (
+                _REQUEST,
+                _SESSION,
+                _KEY,
+                _BATCH,
+                _f("lease", "uint", "milliseconds after which it is forgotten, 1000 to 86400000"),
+            ),
+        ),
+        CommandSpec(
+            Command.PUBLISH,
+            "PUBLISH",
+            "client",
+            "sends what was staged, by whatever connection, all or nothing; what else was staged for the batch is "
+            "forgotten. Answer: how many messages; nil if this batch or a later one of the key was published before",
+            (
+                _REQUEST,
+                _KEY,
+                _BATCH,
+                _f("stages", "any", "array of names that STAGE answered, in the order of sending"),
+            ),
+        ),
+        CommandSpec(
+            Command.DISCARD,
+            "DISCARD",
+            "client",
+            "forgets what was staged for a batch and not published. Answer: how many messages",
+            (_REQUEST, _KEY, _BATCH),
         ),
         CommandSpec(
             Command.WELCOME,

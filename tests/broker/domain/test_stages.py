@@ -11,14 +11,20 @@ from sievemq_core.errors import ErrorCode, RequestError
 
 
 class Staging(World):
+    def __init__(self, *policies: tuple[str, DestinationPolicy]) -> None:
+        super().__init__(*policies)
+        self.names: dict[str, str] = {}
+
     def stage(
         self, stage_id: str, *names: str, key: str = "k", batch: int = 0, owner: str | None = None, lease: int = 60_000
     ) -> None:
         sends = [("queue:q", message(name)) for name in names]
-        self.namespace.stages.stage(stage_id, key, batch, sends, owner=owner, lease=lease, now=self.now)
+        made = self.namespace.stages.stage("c1", key, batch, sends, owner=owner, lease=lease, now=self.now)
+        self.names[stage_id] = made
 
     def publish(self, *ids: str, key: str = "k", batch: int = 0, owner: str | None = None) -> int | None:
-        return self.namespace.stages.publish(key, batch, ids, owner=owner, now=self.now)
+        names = [self.names.get(stage_id, stage_id) for stage_id in ids]
+        return self.namespace.stages.publish(key, batch, names, owner=owner, now=self.now)
 
 
 def test_nobody_sees_them_before_they_are_published() -> None:

@@ -20,13 +20,10 @@ from sievemq_core.wire.codec import unpack_value
 class Tapped(World):
     """A world whose taps are opened in one line."""
 
-    ids = 0
-
     def tap(
         self, address: str, text: str | None = None, mode: str = "copy", name: str = "t", **options: Any
     ) -> CopyTap | DrainTap:
-        self.ids += 1
-        return self.namespace.taps.open(f"id{self.ids}", name, address, mode, selector(text), options, self.now)
+        return self.namespace.taps.open("maker", name, address, mode, selector(text), options, self.now)
 
     def read(self, tap: Tap, after: int = 0, upto: int | None = None, limit: int = 1_000) -> list[str]:
         """Names behind `after`; as far as the tap has come if `upto` is not given."""

@@ -30,6 +30,7 @@ from sievemq_core.message.values import Byte, Char, Float, Long, Short
 from sievemq_core.wire.codec import Decoder, pack
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_core.wire.connection import State, WireConnection
+from sievemq_core.wire.form import examine
 from sievemq_core.wire.framing import FrameReader, pack_frames
 
 from .make_vectors import FILES, render
@@ -78,12 +79,13 @@ def test_frames(vector: dict[str, Any], speaker: str) -> None:
     commands = [tuple(value_of(command)) for command in vector["commands"]]
     # hearing it
     listener = wire_in(State(vector["state"]), "broker" if speaker == "client" else "client")
-    assert listener.receive_data(data) == commands
+    heard = [examine(command) for command in commands]  # with the fields that may be left out
+    assert listener.receive_data(data) == heard
     # saying it
     said = b"".join(pack_frames([pack(command) for command in commands]))
     assert (said == data) is (vector["form"] == "shortest")
     again = wire_in(State(vector["state"]), "broker" if speaker == "client" else "client")
-    assert again.receive_data(said) == commands
+    assert again.receive_data(said) == heard
     # saying it through the state machine
     speaking = wire_in(State(vector["state"]), speaker)
     for command in commands:

@@ -1,0 +1,160 @@
+"""What the broker does for the commands about taps and staged sends; one function each, as in commands.py.
+
+A tap that copies shows messages and takes none away, so it needs the right to browse; one that drains, the right to
+consume. Staged sends were allowed one by one when they were sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sievemq_broker.domain.tap import CopyTap, DrainTap
+from sievemq_broker.session.checks import the_selector, the_session
+from sievemq_broker.session.rights import Verb
+from sievemq_core.errors import ErrorCode, ProtocolError, RequestError
+from sievemq_core.limits import MAX_ARRAY
+from sievemq_core.message.destination import parse_address
+from sievemq_core.wire.codec import unpack_value
+
+if TYPE_CHECKING:
+    from sievemq_broker.session.connection import BrokerConnection
+
+__all__ = [
+    "on_acknowledge_tap",
+    "on_delete_tap",
+    "on_discard",
+    "on_fetch_tap",
+    "on_look_tap",
+    "on_open_tap",
+    "on_publish",
+    "on_stage",
+]
+
+#: Messages and bytes of one FETCH_TAP: a few milliseconds of a loop turn.
+FETCH_MESSAGES = 2_000
+FETCH_BYTES = 1024 * 1024
+
+#: Bytes of answers that may wait to be written before more are refused.
+_UNREAD = 64 * 1024 * 1024
+
+
+def on_open_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+    """Make a tap, or find it; selector and rights are verified before anything is made."""
+    _, request, name, destination, mode, selector, dialect, options = command
+    _allow(connection, mode, destination)
+    compiled = the_selector(connection, selector, dialect)
+    taps = connection.namespace.taps
+    made = taps.made
+    tap = taps.open(connection.id, name, destination, mode, compiled, options, now)
+    connection.answer(request, {"made": taps.made > made, **_state(tap)})
+
+
+def on_look_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+    """How far may be read; a drain takes what is needed for that."""
+    _, request, name, destination, after, messages, size = command
+    tap = _the_tap(connection, name, destination)
+    upto, more = tap.look(after, messages, size, now)
+    connection.answer(request, {**_state(tap), "upto": upto, "more": more})
+
+
+def on_fetch_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+    """Messages, as columns: whoever reads them by the thousand wants them so."""
+    _, request, name, destination, tap_id, after, upto, limit = command
+    if connection.wire.pending_bytes > _UNREAD:
+        raise RequestError(
+            f"{connection.wire.pending_bytes} bytes of answers wait to be written to this connection; "
+            "read them before fetching on",
+            ErrorCode.RESOURCE_ALLOCATION,
+        )
+    tap = _the_tap(connection, name, destination)
+    limit = max(1, min(limit, FETCH_MESSAGES))
+    found = tap.fetch(tap_id, after, upto, limit, FETCH_BYTES, now)
+    first = max(after + 1, tap.log.first)
+    columns = zip(*[unpack_value(item.packed) for item in found], strict=False)  # fields of newer versions may differ
+    times, counts = [item.time for item in found], [item.delivery for item in found]
+    connection.answer(request, (first, times, counts, *columns))
+
+
+def on_acknowledge_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+    """The reader is done with everything up to a sequence."""
+    _, request, name, destination, tap_id, upto = command
+    tap = _the_tap(connection, name, destination)
+    tap.acknowledge(tap_id, upto, now)
+    connection.answer(request, _state(tap))
+
+
+def on_delete_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+    """End a tap."""
+    _, request, name, destination = command
+    try:
+        tap = _the_tap(connection, name, destination)
+    except RequestError as error:
+        if error.code is not ErrorCode.NOT_FOUND:
+            raise
+        connection.answer(request, False)
+        return
+    connection.namespace.taps.drop(tap, now)
+    connection.answer(request, True)
+
+
+def on_stage(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+    """What a session has sent waits for whoever publishes it, on whatever connection."""
+    _, request, session_id, key, batch, lease = command
+    session = the_session(connection, session_id)
+    transaction = session.transaction
+    if transaction is None:
+        raise RequestError("only a transacted session can stage what it has sent", ErrorCode.ILLEGAL_STATE)
+    connection.confirm(session, session.sent)
+    doom = transaction.doom
+    sends = transaction.staged
+    transaction.clear()
+    if doom is not None:
+        raise RequestError(
+            f"nothing was staged: {doom.text}",
+            ErrorCode.TRANSACTION_ROLLED_BACK,
+            {**doom.details, "code": int(doom.code)},
+        )
+    stages = connection.namespace.stages
+    stage = stages.stage(connection.id, key, batch, sends, owner=connection.identity.user, lease=lease, now=now)
+    connection.answer(request, stage)
+
+
+def on_publish(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+    """All that is staged for a batch, once."""
+    _, request, key, batch, names = command
+    if type(names) is not tuple or len(names) > MAX_ARRAY or not {str}.issuperset(map(type, names)):
+        raise ProtocolError(f"PUBLISH.stages must be an array of names, not {str(names)[:40]!r}")
+    stages = connection.namespace.stages
+    owner = connection.identity.user
+    connection.answer(request, stages.publish(key, batch, names, owner=owner, now=now, connection=connection.id))
+
+
+def on_discard(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+    """Forget what was staged for a batch."""
+    _, request, key, batch = command
+    connection.answer(request, connection.namespace.stages.discard(key, batch, owner=connection.identity.user))
+
+
+def _the_tap(connection: BrokerConnection, name: str, destination: str) -> CopyTap | DrainTap:
+    tap = connection.namespace.taps.find(name, destination)
+    _allow(connection, tap.mode, destination)
+    return tap
+
+
+def _allow(connection: BrokerConnection, mode: str, destination: str) -> None:
+    verb = Verb.CONSUME if mode == "drain" else Verb.BROWSE
+    address = str(parse_address(destination))
+    connection.identity.require(verb, connection.namespace.name, address)
+
+
+def _state(tap: CopyTap | DrainTap) -> dict[str, Any]:
+    return {
+        "id": tap.id,
+        "mode": tap.mode,
+        "first": tap.log.first,
+        "last": tap.log.last,
+        "acknowledged": tap.acknowledged,
+        "lost": tap.lost,
+        "missed": tap.missed,
+        "bytes": tap.held_bytes,
+    }
