@@ -24,7 +24,14 @@ const ACTIONS = {
     words: "They leave this queue once they have arrived.",
   },
   copy: { title: "Copy messages", verb: "Copy", done: "Copied", target: true, words: "They stay here as well." },
-  delete: { title: "Delete messages", verb: "Delete", done: "Deleted", danger: true, words: "This cannot be undone." },
+  delete: {
+    title: "Delete messages",
+    verb: "Delete",
+    done: "Deleted",
+    danger: true,
+    chosen: true,
+    words: "This cannot be undone.",
+  },
   purge: {
     title: "Purge the queue",
     verb: "Delete",
@@ -53,10 +60,10 @@ const ACTIONS = {
  * @param {string} namespace @param {string} address of the queue. @param {keyof ACTIONS} action
  * @param {object} [given]
  * @param {string} [given.selector] @param {string[]} [given.ids] only these messages.
- * @param {string} [given.origin] more words about what is touched.
+ * @param {object} [given.whose] the subscription, where the address is a topic.
  * @returns {Promise<boolean>} whether it was done.
  */
-export function act(namespace, address, action, { selector = "", ids = null } = {}) {
+export function act(namespace, address, action, { selector = "", ids = null, whose = {} } = {}) {
   const kind = ACTIONS[action];
   const path = api.destination(namespace, address, "actions", action);
   const target = h("input", {
@@ -74,7 +81,7 @@ export function act(namespace, address, action, { selector = "", ids = null } = 
       : new SelectorBox({
           value: selector,
           label: "Only messages that match",
-          oncheck: (answer) => answer && counted(),
+          oncheck: (answer) => (answer ? counted() : wait()),
         });
   let timer = 0;
   let turn = 0;
@@ -85,6 +92,7 @@ export function act(namespace, address, action, { selector = "", ids = null } = 
     limit: limit.value ? Number(limit.value) : undefined,
     to: kind.target ? target.value.trim() : undefined,
     dry_run: dry,
+    ...whose,
   });
 
   // The button says how many, and cannot be pressed before that is known.
@@ -92,29 +100,35 @@ export function act(namespace, address, action, { selector = "", ids = null } = 
     turn += 1;
     const mine = turn;
     dialog.button.disabled = true;
-    if (kind.target && !target.value.trim()) {
-      put(sentence, "Say where to, to see how many messages it would be.");
+    const missing =
+      kind.target && !target.value.trim()
+        ? "Say where to, to see how many messages it would be."
+        : kind.chosen && box && !box.value
+          ? "Say which. To remove everything, purge the queue."
+          : "";
+    if (missing) {
+      put(sentence, missing);
+      put(dialog.button, kind.verb);
       return;
     }
-    put(sentence, "Counting…");
     try {
-      const answer = await api.post(path, order(true));
+      const { matched, more } = await api.post(path, order(true));
       if (mine !== turn) return;
-      const [matched, more] = [answer.matched, answer.more];
-      const messages = count(matched, "message");
-      put(
-        sentence,
-        h("b", more ? `At least ${messages}` : messages),
-        matched === 1 && !more ? " matches. " : " match. ",
-        matched ? kind.words : "",
-      );
-      put(dialog.button, `${kind.verb} ${more ? `${messages} or more` : messages}`);
+      const words = more ? ["the first that match. "] : matched === 1 ? ["matches. "] : ["match. "];
+      put(sentence, h("b", count(matched, "message")), more ? ": " : " ", words, matched > 0 && kind.words);
+      put(dialog.button, `${kind.verb} ${count(matched, "message")}`);
       dialog.button.disabled = matched === 0;
     } catch (error) {
       if (mine !== turn) return;
       if (error.code === "INVALID_SELECTOR" && box) box.refuse(error);
       put(sentence, h("span", { class: "mistake" }, error.message.split("\n")[0]));
     }
+  }
+
+  function wait() {
+    turn += 1;
+    dialog.button.disabled = true;
+    put(sentence, "The selector has a mistake.");
   }
 
   function soon() {
@@ -141,18 +155,12 @@ export function act(namespace, address, action, { selector = "", ids = null } = 
   return dialog.open();
 }
 
-// One request touches no more than a step's worth; `more` says that there is more to do.
 async function perform(path, order, sentence, kind) {
-  let touched = 0;
-  let left = order.limit ?? Infinity;
-  for (;;) {
-    const answer = await api.post(path, { ...order, limit: Number.isFinite(left) ? left : undefined });
-    touched += answer.touched;
-    left -= answer.touched;
-    put(sentence, h("b", `${kind.done} ${count(touched, "message")}…`));
-    if (!answer.more || answer.touched === 0 || left <= 0) break;
-  }
-  notice(`${kind.done} ${count(touched, "message")}.`);
+  put(sentence, h("b", "At work…"));
+  const { touched, skipped, stopped } = await api.post(path, order);
+  const rest = skipped ? ` ${count(skipped, "message")} could not be and stayed.` : "";
+  if (stopped) throw new Error(`${kind.done} ${count(touched, "message")}, then: ${stopped.text}`);
+  notice(`${kind.done} ${count(touched, "message")}.${rest}`);
 }
 
 /** Pauses or resumes the delivery of a queue; asks nothing, because it can be taken back. */
@@ -177,24 +185,29 @@ export function declare(namespace, kind) {
     body: field("Name", name),
     run: async () => {
       const address = `${kind}:${name.value.trim()}`;
-      await api.put(api.destination(namespace, address));
+      await api.within(namespace, () => api.put(api.destination(namespace, address)));
       notice(`${address} is there.`);
       go([namespace, "destination", address]);
     },
   });
 }
 
-/** Deletes a destination with all that is in it. */
-export function removeDestination(namespace, address, depth) {
+/** Deletes a destination with all that is in it; says first how much that is. */
+export async function removeDestination(namespace, address) {
+  const { matched } = await api.remove(api.destination(namespace, address), { dry_run: true });
   return ask({
     title: `Delete ${address}?`,
     action: "Delete it",
     danger: true,
-    body: h("p", depth ? `${count(depth, "message")} in it will be lost. ` : "It is empty. ", "This cannot be undone."),
+    body: h(
+      "p",
+      matched ? [h("b", count(matched, "message")), " in it will be lost. "] : "It is empty. ",
+      "Its consumers will be closed. This cannot be undone.",
+    ),
     run: async () => {
       await api.remove(api.destination(namespace, address));
       notice(`${address} is deleted.`);
-      go([namespace, address.includes("topic:") ? "topics" : "queues"]);
+      go([namespace, /topic:/.test(address) ? "topics" : "queues"]);
     },
   });
 }

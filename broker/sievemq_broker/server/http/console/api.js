@@ -1,4 +1,4 @@
-// Requests to the management API, the same that `curl` and the command line use: nothing here is known to the console alone.
+// Requests to the management API: the same that `curl` and the command line use, nothing is for the console alone.
 
 const BASE = "/api/v1";
 
@@ -43,6 +43,33 @@ export const get = (to, query, signal) => call("GET", to, { query, signal });
 export const post = (to, body = {}, signal = undefined) => call("POST", to, { body, signal });
 export const put = (to, body = {}) => call("PUT", to, { body });
 export const remove = (to, query) => call("DELETE", to, { query });
+
+/**
+ * Reads a list of a namespace. The namespace that nobody has used yet is not there, and has nothing in it.
+ * @param {string} name of the list in the answer.
+ */
+export async function list(namespace, name, query, signal) {
+  try {
+    return await get(path("namespaces", namespace, name), query, signal);
+  } catch (error) {
+    if (!isMissing(error, namespace)) throw error;
+    return { [name]: [], queues: [], total: 0, next: null };
+  }
+}
+
+/** Does something in a namespace, which is made if it is not there. */
+export async function within(namespace, change) {
+  try {
+    return await change();
+  } catch (error) {
+    if (!isMissing(error, namespace)) throw error;
+    await post("/namespaces", { name: namespace });
+    return change();
+  }
+}
+
+const isMissing = (error, namespace) =>
+  error.status === 404 && error.details?.namespace === namespace && !("address" in error.details);
 
 async function call(method, to, { query = {}, body, signal }) {
   const pairs = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);

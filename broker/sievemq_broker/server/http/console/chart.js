@@ -141,13 +141,15 @@ export class Chart {
   #curves(x, y) {
     if (this.samples.length < 2) return null;
     return this.lines.map(({ key }, i) => {
-      const points = this.samples.map((sample) => `${x(sample.time).toFixed(1)},${y(sample[key] ?? 0).toFixed(1)}`);
-      const area = `${x(this.#from)},${y(0)} ${points.join(" ")} ${x(this.#until)},${y(0)}`;
+      const known = this.samples.filter((sample) => Number.isFinite(sample[key]));
+      if (known.length < 2) return null;
+      const points = known.map((sample) => `${x(sample.time).toFixed(1)},${y(sample[key]).toFixed(1)}`).join(" ");
+      const area = `${x(known[0].time)},${y(0)} ${points} ${x(known.at(-1).time)},${y(0)}`;
       return svg(
         "g",
         { class: `series${i}` },
         svg("polygon", { class: "area", points: area }),
-        svg("polyline", { class: "line", points: points.join(" ") }),
+        svg("polyline", { class: "line", points }),
       );
     });
   }

@@ -8,7 +8,7 @@ const SVG = "http://www.w3.org/2000/svg";
  * An HTML element.
  * @param {string} tag name of the element.
  * @param parts in any order and nesting: text and numbers (text nodes), nodes, and objects of attributes, in which a
- *   function is a listener: `h("button", { type: "button", click: save }, "Save")`. null, undefined and false are nothing.
+ *   function is a listener: `h("button", { type: "button", click: save }, "Save")`. null and false are nothing.
  */
 export function h(tag, ...parts) {
   return fill(document.createElement(tag), parts);

@@ -42,6 +42,14 @@ export function listen(listener) {
   return () => listeners.delete(listener);
 }
 
+/** Takes what was before the first tick: the samples of the totals, as the API keeps them. */
+export function begin({ times, depth, in_rate: incoming, out_rate: outgoing }) {
+  const first = samples[0]?.time ?? Infinity;
+  const past = times.map((time, i) => ({ time, depth: depth[i], in_rate: incoming[i], out_rate: outgoing[i] }));
+  samples.unshift(...past.filter(({ time }) => time < first));
+  samples.splice(0, Math.max(0, samples.length - KEEP));
+}
+
 /** Begins to listen to the broker, and never gives up. */
 export function connect() {
   clearTimeout(retry);
@@ -54,7 +62,7 @@ export function connect() {
   expect();
 }
 
-/** Ends it: nobody is signed in. */
+/** Stops listening: nobody is signed in, or nobody looks. A browser opens six connections to a host, for all its tabs. */
 export function disconnect() {
   clearTimeout(watch);
   clearTimeout(retry);

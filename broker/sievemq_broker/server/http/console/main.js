@@ -109,7 +109,9 @@ function changeNamespace(name) {
   go([name, place]);
 }
 
-function drawPlaces(current) {
+function drawPlaces() {
+  const { path } = here();
+  const current = path[1] === "destination" ? (/^(temporary-)?topic:/.test(path[2]) ? "topics" : "queues") : (path[1] ?? "overview");
   put(
     nav,
     PLACES.map(([id, name, key]) =>
@@ -141,7 +143,7 @@ async function readBroker() {
       session.node(),
     ),
   );
-  drawPlaces(here().path[1]);
+  drawPlaces();
 }
 
 const keyPlaces = () => PLACES.map(([id, name, key]) => ({ key, name, go: () => go([namespace, id]) }));
@@ -152,7 +154,7 @@ function route() {
   const [space = namespace, place = "overview", ...rest] = path;
   namespace = space;
   const key = JSON.stringify([space, place, rest]);
-  drawPlaces(place === "destination" ? (rest[0]?.startsWith("topic:") ? "topics" : "queues") : place);
+  drawPlaces();
   fold(true);
   if (shown?.key === key) {
     shown.view.query?.(query);
@@ -255,10 +257,19 @@ function heard(what) {
   if (what === "tick" && ticks % 10 === 0) readBroker().catch(() => {});
 }
 
+// Somebody looks again: at what is there now.
+function look() {
+  live.connect();
+  read();
+}
+
 async function start() {
   frame();
   listenToKeys(keyPlaces());
   addEventListener("hashchange", route);
+  addEventListener("pagehide", live.disconnect);
+  addEventListener("pageshow", ({ persisted }) => persisted && look());
+  document.addEventListener("visibilitychange", () => (document.hidden ? live.disconnect() : look()));
   addEventListener("signed-out", () => session.signIn(start));
   await session.resume();
   live.connect();

@@ -108,4 +108,5 @@ export class Table {
 function show(cell, content) {
   if (typeof content === "string" && cell.childElementCount === 0) say(cell, content);
   else put(cell, content);
+  cell.classList.toggle("zero", content === "0" || content === "0/s" || content === "0 B");
 }

@@ -28,7 +28,7 @@ export default function deadLetters({ namespace, read: reread }) {
   const node = h("div", head("Dead letters"), place);
 
   async function read(signal) {
-    const { queues } = await api.get(api.path("namespaces", namespace, "dead-letters"), {}, signal);
+    const { queues } = await api.list(namespace, "dead-letters", {}, signal);
     const parts = queues.map((queue) => {
       const part = tables.get(queue.address) ?? groups(queue.address);
       tables.set(queue.address, part);

@@ -2,100 +2,100 @@
 
 import { link } from "../address.js";
 import * as api from "../api.js";
-import { h, put } from "../dom.js";
-import { badge, head, tabs } from "../parts.js";
 import { act, pause, removeDestination } from "../actions.js";
-import { button, linkButton } from "../parts.js";
+import { h, put } from "../dom.js";
 import { failure } from "../notice.js";
+import { badge, button, tabs } from "../parts.js";
 import message from "./message.js";
 import messages from "./messages.js";
+import { scheduledOf } from "./scheduled.js";
 import send from "./send.js";
 import summary from "./summary.js";
-import { scheduledOf } from "./scheduled.js";
 
 const PARTS = { "": summary, messages, scheduled: scheduledOf, send };
+
+const VERBS = { move: "Move messages…", copy: "Copy messages…", delete: "Delete messages…", purge: "Purge…" };
 
 export default function destination(context) {
   const { namespace, rest, read: reread } = context;
   const [address = "", part = "", id] = rest;
-  const isQueue = !address.includes("topic:");
-  const inner = { ...context, address, isQueue, id };
-  const below = id !== undefined && part === "messages" ? message(inner) : (PARTS[part] ?? summary)(inner);
-  const title = h("span", { class: "address" }, address);
+  const isQueue = !/^(temporary-)?topic:/.test(address);
+  const given = { ...context, address, isQueue, id };
+  const below = id !== undefined && part === "messages" ? message(given) : (PARTS[part] ?? summary)(given);
   const badges = h("span", { class: "badges" });
   const buttons = h("div", { class: "buttons" });
   const at = (...more) => link([namespace, "destination", address, ...more]);
-  const items = [
-    ["", isQueue ? "Overview" : "Subscriptions", at()],
+  const places = [
+    ["", "Overview", at()],
     isQueue && ["messages", "Messages", at("messages")],
     isQueue && ["scheduled", "Scheduled", at("scheduled")],
     ["send", "Send", at("send")],
   ].filter(Boolean);
-  const place = h("a", { href: link([namespace, isQueue ? "queues" : "topics"]) }, isQueue ? "Queues" : "Topics");
+  const up = h("a", { href: link([namespace, isQueue ? "queues" : "topics"]) }, isQueue ? "Queues" : "Topics");
+  const title = h("h1", h("span", { class: "address" }, address), " ", badges);
   const node = h(
     "div",
-    h("div", { class: "head" }, h("div", h("p", { class: "lead" }, place), h("h1", title, " ", badges)), buttons),
-    tabs(address, items, part),
+    h("div", { class: "head" }, h("div", h("p", { class: "lead" }, up), title), buttons),
+    tabs(address, places, part),
     below.node,
   );
+  let latest = null;
 
-  const again = (promise) => promise.then(() => reread()).catch(failure);
+  const then = async (promise) => {
+    try {
+      await promise;
+      reread();
+    } catch (error) {
+      failure(error);
+    }
+  };
 
-  function drawButtons(state) {
-    put(
-      badges,
-      state.paused && badge("paused", "warn"),
-      !isQueue && badge("topic"),
-      address.startsWith("temporary-") && badge("temporary"),
+  function drawButtons({ paused }) {
+    put(badges, paused && badge("paused", "warn"), address.startsWith("temporary-") && badge("temporary"));
+    if (buttons.dataset.paused === String(paused)) return;
+    buttons.dataset.paused = String(paused);
+    const retry =
+      address.startsWith("queue:DLQ.") && button("Retry…", () => then(act(namespace, address, "retry")), "primary");
+    const stop = button(
+      paused ? "Resume" : "Pause",
+      () => then(pause(namespace, address, !paused)),
+      paused ? "primary" : "",
     );
-    if (buttons.dataset.state === `${state.paused}`) return;
-    buttons.dataset.state = `${state.paused}`;
-    const menu = h(
-      "details",
-      { class: "actions" },
-      h("summary", "More"),
-      h(
-        "div",
-        { class: "menu-list" },
-        isQueue &&
-          ["move", "copy", "delete", "purge"].map((action) =>
-            button(
-              { move: "Move messages…", copy: "Copy messages…", delete: "Delete messages…", purge: "Purge…" }[action],
-              () => {
-                menu.open = false;
-                again(act(namespace, address, action));
-              },
-              action === "purge" || action === "delete" ? "risky" : "",
-            ),
-          ),
-        button(
-          isQueue ? "Delete the queue…" : "Delete the topic…",
-          () => {
-            menu.open = false;
-            again(removeDestination(namespace, address, latest?.depth ?? 0));
-          },
-          "risky",
-        ),
-      ),
-    );
-    put(
-      buttons,
-      isQueue &&
-        address.startsWith("queue:DLQ.") &&
-        button("Retry…", () => again(act(namespace, address, "retry")), "primary"),
-      isQueue &&
-        button(
-          state.paused ? "Resume" : "Pause",
-          () => again(pause(namespace, address, !state.paused)),
-          state.paused ? "primary" : "",
-        ),
-      menu,
-    );
+    put(buttons, retry, stop, menu());
   }
 
-  let latest = null;
+  function menu() {
+    const items = h("div", { class: "menu-list" });
+    const list = h("details", { class: "actions" }, h("summary", "More"), items);
+    const item = (text, run, kind) =>
+      button(
+        text,
+        () => {
+          list.open = false;
+          then(run());
+        },
+        kind,
+      );
+    if (isQueue) {
+      for (const [verb, text] of Object.entries(VERBS)) {
+        items.append(item(text, () => act(namespace, address, verb), /delete|purge/.test(verb) ? "risky" : ""));
+      }
+    }
+    const whole = isQueue ? "Delete the queue…" : "Delete the topic…";
+    items.append(item(whole, () => removeDestination(namespace, address), "risky"));
+    list.addEventListener("focusout", (event) => {
+      if (!list.contains(event.relatedTarget)) list.open = false;
+    });
+    return list;
+  }
+
   async function read(signal) {
-    latest = await api.get(api.destination(namespace, address), {}, signal);
+    try {
+      latest = await api.get(api.destination(namespace, address), {}, signal);
+    } catch (error) {
+      if (part !== "send" || error.status !== 404) throw error;
+      return; // sending makes it
+    }
     drawButtons(latest);
     await below.read?.(signal, latest);
   }

@@ -106,8 +106,9 @@ function destinations({ namespace, query, read: reread }, { kind, title, columns
   }
 
   async function read(signal) {
-    const answer = await api.get(
-      api.path("namespaces", namespace, "destinations"),
+    const answer = await api.list(
+      namespace,
+      "destinations",
       {
         kind: asked.get("kind") || kind,
         like: asked.get("like"),

@@ -8,14 +8,16 @@ import { h, put } from "../dom.js";
 import { ago, bytes, count, number, time } from "../format.js";
 import { failure } from "../notice.js";
 import { button, facts, linkButton, section } from "../parts.js";
+import { subscriptionOf } from "./messages.js";
 
-export default function message({ namespace, address, id }) {
+export default function message({ namespace, address, id, query }) {
+  const whose = subscriptionOf(query);
   const list = [namespace, "destination", address, "messages"];
   const content = h("div");
   const title = h("h2", h("code", id));
   const leave = async (action) => {
     try {
-      if (await act(namespace, address, action, { ids: [id] })) go(list);
+      if (await act(namespace, address, action, { ids: [id], whose })) go(list);
     } catch (error) {
       failure(error);
     }
@@ -24,7 +26,7 @@ export default function message({ namespace, address, id }) {
     "div",
     { class: "buttons" },
     linkButton("Send like this", link([namespace, "destination", address, "send"], { like: id })),
-    linkButton("Try a selector", link([namespace, "workbench"], { destination: address, id })),
+    linkButton("Try a selector", link([namespace, "workbench"], { destination: address, id, ...whose })),
     address.startsWith("queue:DLQ.") && button("Retry…", () => leave("retry"), "primary"),
     button("Move…", () => leave("move")),
     button("Delete…", () => leave("delete"), "risky"),
@@ -33,7 +35,7 @@ export default function message({ namespace, address, id }) {
 
   async function read(signal) {
     if (whole) return; // a message does not change
-    whole = await api.get(api.destination(namespace, address, "messages", id), {}, signal);
+    whole = await api.get(api.destination(namespace, address, "messages", id), whose, signal);
     put(title, h("code", whole.message_id ?? id));
     put(
       content,

@@ -1,4 +1,4 @@
-// The messages that wait in a queue, page by page, chosen by a selector; nothing is consumed by looking.
+// The messages of a queue, or of a subscription to a topic, page by page, chosen by a selector; looking takes nothing.
 
 import { link, requery } from "../address.js";
 import * as api from "../api.js";
@@ -6,102 +6,97 @@ import { act } from "../actions.js";
 import { h } from "../dom.js";
 import { bytes, count, number, time } from "../format.js";
 import { failure } from "../notice.js";
-import { Pager, badge, button, nothing } from "../parts.js";
+import { Pager, badge, button, choice, field, nothing } from "../parts.js";
 import { SelectorBox } from "../selectorbox.js";
 import { Table } from "../table.js";
 
 const PAGE = 50;
 const SHOWN = 4; // properties of a row
 
+const STATES = [
+  ["ready", "Waiting"],
+  ["in_flight", "In flight"],
+  ["scheduled", "Scheduled"],
+];
+
+const VERBS = { retry: "Retry…", move: "Move…", copy: "Copy…", delete: "Delete…" };
+
+/** Which subscription is meant, where the destination is a topic: as the API is asked. */
+export const subscriptionOf = (query) =>
+  query.get("subscription")
+    ? { subscription: query.get("subscription"), client_id: query.get("client_id") || undefined }
+    : {};
+
 export default function messages({ namespace, address, query, read: reread }) {
   let asked = query;
+  const whose = subscriptionOf(query);
   const chosen = new Set();
   const box = new SelectorBox({
     value: query.get("selector") ?? "",
     search: true,
     onapply: (selector) => change({ selector, cursor: "" }),
   });
-  const apply = button(
-    "Show",
-    async () => (await box.check().catch(failure)) && change({ selector: box.value, cursor: "" }),
-    "primary",
+  const state = choice(STATES, query.get("state") || "ready", (value) =>
+    change({ state: value === "ready" ? "" : value, cursor: "" }),
   );
-  const clear = button("Clear", () => {
-    box.value = "";
-    change({ selector: "", cursor: "" });
-  });
   const workbench = h("a", { href: link([namespace, "workbench"]) }, "Workbench");
-  const onChosen = h("div", { class: "chosen", hidden: true });
   const words = h("span");
-  onChosen.append(
+  const verbs = Object.entries(VERBS).filter(([verb]) => verb !== "retry" || address.startsWith("queue:DLQ."));
+  const onChosen = h(
+    "div",
+    { class: "chosen", hidden: true },
     words,
-    ...["move", "copy", "delete", "retry"]
-      .filter((action) => action !== "retry" || address.startsWith("queue:DLQ."))
-      .map((action) =>
-        button(
-          { move: "Move…", copy: "Copy…", delete: "Delete…", retry: "Retry…" }[action],
-          () => acted(action),
-          action === "delete" ? "risky" : "",
-        ),
-      ),
+    verbs.map(([verb, text]) => button(text, () => acted(verb), verb === "delete" ? "risky" : "")),
   );
   const table = new Table({
     label: "Messages",
     key: (row) => row.id,
-    empty: nothing(
-      "No message here.",
-      "Nothing waits that matches. Messages in flight, delayed or expired are not shown.",
-    ),
-    columns: [
-      {
-        label: "Choose",
-        kind: "check",
-        cell: (row) => h("input", { type: "checkbox", "aria-label": `choose ${row.id}`, "data-id": row.id }),
-      },
-      {
-        label: "Message",
-        kind: "main code",
-        cell: (row) => h("a", { href: link([namespace, "destination", address, "messages", row.id]) }, row.id),
-      },
-      { label: "Type", cell: (row) => row.type ?? "" },
-      { label: "Properties", kind: "properties", cell: (row) => properties(row) },
-      { label: "Body", cell: (row) => row.body_type.toLowerCase() },
-      { label: "Size", kind: "number", cell: (row) => bytes(row.size) },
-      { label: "Priority", kind: "number", cell: (row) => number(row.priority) },
-      { label: "Sent", kind: "when", cell: (row) => time(row.timestamp) },
-      {
-        label: "Attempts",
-        kind: "number",
-        cell: (row) => (row.delivery_count ? badge(String(row.delivery_count), "warn") : "0"),
-      },
-    ],
+    empty: nothing("No messages.", "Nothing here matches. Waiting messages that have expired are not shown."),
+    columns: columns(namespace, address, whose),
   });
-  table.body.addEventListener("change", (event) => {
-    const id = event.target.dataset.id;
-    if (event.target.checked) chosen.add(id);
-    else chosen.delete(id);
+  table.body.addEventListener("change", ({ target }) => {
+    if (target.checked) chosen.add(target.dataset.id);
+    else chosen.delete(target.dataset.id);
     drawChosen();
   });
   const pager = new Pager((cursor) => change({ cursor }));
   const node = h(
     "div",
-    h("div", { class: "tools top" }, box.node, h("div", { class: "buttons" }, apply, clear, workbench)),
+    whose.subscription && h("p", { class: "note" }, "Of the subscription ", h("b", whose.subscription), "."),
+    h(
+      "div",
+      { class: "tools top" },
+      box.node,
+      field("State", state),
+      h("div", { class: "buttons" }, button("Show", show, "primary"), button("Clear", clear), workbench),
+    ),
     onChosen,
     table.node,
     pager.node,
   );
 
+  async function show() {
+    try {
+      if (await box.check()) change({ selector: box.value, cursor: "" });
+    } catch (error) {
+      failure(error);
+    }
+  }
+
+  function clear() {
+    box.value = "";
+    change({ selector: "", cursor: "" });
+  }
+
   function drawChosen() {
-    onChosen.hidden = chosen.size === 0;
+    onChosen.hidden = chosen.size === 0 || state.value !== "ready";
     words.textContent = `${count(chosen.size, "message")} chosen`;
   }
 
-  async function acted(action) {
-    if (await act(namespace, address, action, { ids: [...chosen] })) {
-      chosen.clear();
-      drawChosen();
-      reread();
-    }
+  async function acted(verb) {
+    if (!(await act(namespace, address, verb, { ids: [...chosen], whose }))) return;
+    chosen.clear();
+    reread();
   }
 
   function change(changes) {
@@ -112,13 +107,11 @@ export default function messages({ namespace, address, query, read: reread }) {
 
   async function read(signal) {
     workbench.href = link([namespace, "workbench"], { selector: asked.get("selector") ?? "", destination: address });
+    const wanted = ["selector", "state", "cursor"].map((name) => [name, asked.get(name)]);
     let answer;
     try {
-      answer = await api.get(
-        api.destination(namespace, address, "messages"),
-        { selector: asked.get("selector"), cursor: asked.get("cursor"), limit: PAGE },
-        signal,
-      );
+      const given = { ...Object.fromEntries(wanted), limit: PAGE, ...whose };
+      answer = await api.get(api.destination(namespace, address, "messages"), given, signal);
     } catch (error) {
       if (error.code !== "INVALID_SELECTOR") throw error;
       box.refuse(error);
@@ -127,22 +120,43 @@ export default function messages({ namespace, address, query, read: reread }) {
     table.update(answer.messages);
     for (const id of chosen) if (!table.rows.has(id)) chosen.delete(id);
     drawChosen();
-    pager.update(
-      answer.next,
-      Boolean(asked.get("cursor")),
-      answer.messages.length ? `${count(answer.messages.length, "message")} on this page` : "",
-    );
+    const shown = answer.messages.length;
+    pager.update(answer.next, Boolean(asked.get("cursor")), shown ? `${count(shown, "message")} on this page` : "");
   }
 
-  return {
-    node,
-    read,
-    query: (fresh) => {
-      asked = fresh;
-      if (box.value !== (fresh.get("selector") ?? "")) box.value = fresh.get("selector") ?? "";
-    },
-  };
+  function requeried(fresh) {
+    asked = fresh;
+    state.value = fresh.get("state") || "ready";
+    if (box.value !== (fresh.get("selector") ?? "")) box.value = fresh.get("selector") ?? "";
+  }
+
+  return { node, read, query: requeried };
 }
+
+function columns(namespace, address, whose) {
+  const at = (row) => link([namespace, "destination", address, "messages", row.id], whose);
+  return [
+    {
+      label: "Choose",
+      kind: "check",
+      cell: (row) => h("input", { type: "checkbox", "aria-label": `Choose ${nameOf(row)}`, "data-id": row.id }),
+    },
+    { label: "Message", kind: "main code", cell: (row) => h("a", { href: at(row) }, nameOf(row)) },
+    { label: "Type", cell: (row) => row.type ?? "" },
+    { label: "Properties", kind: "properties", cell: properties },
+    { label: "Body", cell: (row) => row.body_type.toLowerCase() },
+    { label: "Size", kind: "number", cell: (row) => bytes(row.size) },
+    { label: "Priority", kind: "number", cell: (row) => number(row.priority) },
+    { label: "Sent", kind: "when", cell: (row) => time(row.timestamp) },
+    {
+      label: "Attempts",
+      kind: "number",
+      cell: (row) => (row.delivery_count ? badge(String(row.delivery_count), "warn") : "0"),
+    },
+  ];
+}
+
+const nameOf = (row) => row.message_id ?? row.id;
 
 function properties(row) {
   if (row.unreadable) return badge("unreadable", "bad");
@@ -153,7 +167,7 @@ function properties(row) {
   return [shown, all.length > SHOWN && h("span", { class: "dim" }, `and ${all.length - SHOWN} more`)];
 }
 
-const cut = (value) => {
-  const text = value === null ? "null" : String(value);
+function cut(value) {
+  const text = String(value);
   return text.length > 32 ? `${text.slice(0, 31)}…` : text;
-};
+}

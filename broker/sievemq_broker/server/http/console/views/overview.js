@@ -1,7 +1,7 @@
 // The broker at a glance: what flows, what waits, what is wrong.
 
 import { link } from "../address.js";
-import { get, path } from "../api.js";
+import { get, list } from "../api.js";
 import { Chart } from "../chart.js";
 import { h, put, say } from "../dom.js";
 import { ago, bytes, compact, number, rate } from "../format.js";
@@ -19,12 +19,13 @@ const TILES = [
   ["out_rate", "Messages out", rate],
   ["depth", "Ready", number],
   ["in_flight", "In flight", number],
+  ["scheduled", "Scheduled", number],
   ["memory_bytes", "Memory", bytes],
   ["connections", "Connections", number],
   ["consumers", "Consumers", number],
 ];
 
-export default function overview({ namespace }) {
+export default function overview({ namespace, signal: gone }) {
   const alarms = h("ul", { class: "alarms", "aria-label": "Alarms" });
   const tiles = TILES.map(([key, name, format]) => tile(key, name, format));
   const rates = new Chart({
@@ -81,12 +82,12 @@ export default function overview({ namespace }) {
   }
 
   async function read(signal) {
-    const [broker, list] = await Promise.all([
+    const [broker, deepest] = await Promise.all([
       get("/broker", {}, signal),
-      get(path("namespaces", namespace, "destinations"), { kind: "queue", sort: "-depth", limit: BUSY }, signal),
+      list(namespace, "destinations", { kind: "queue", sort: "-depth", limit: BUSY }, signal),
     ]);
-    await note(list.destinations, signal);
-    busiest.update(list.destinations);
+    await note(deepest.destinations, signal);
+    busiest.update(deepest.destinations);
     put(
       alarms,
       alarmsOf(broker).map(([kind, text]) => h("li", { class: kind }, text)),
@@ -97,6 +98,12 @@ export default function overview({ namespace }) {
       .share(limit ? broker.memory.bytes / limit : null, limit ? `of ${bytes(limit)}` : "no limit");
   }
 
+  // Samples from before this page was opened; who may not see all destinations sees totals from now on.
+  if (live.samples.length < 2) {
+    get("/series", {}, gone)
+      .then(live.begin)
+      .then(draw, () => {});
+  }
   draw();
   return { title: "Overview", node, read, heard: draw };
 }

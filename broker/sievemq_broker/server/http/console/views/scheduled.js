@@ -9,6 +9,7 @@ import { Pager, button, destinationLink, head, nothing } from "../parts.js";
 import { Table } from "../table.js";
 
 const PAGE = 50;
+const MOST = 20; // queues that are shown together
 
 /** Of one queue. */
 export function scheduledOf({ namespace, address, query, read: reread }) {
@@ -48,11 +49,7 @@ export default function scheduled({ namespace, read: reread }) {
   const node = h("div", head("Scheduled"), place);
 
   async function read(signal) {
-    const list = await api.get(
-      api.path("namespaces", namespace, "destinations"),
-      { sort: "-scheduled", limit: 20 },
-      signal,
-    );
+    const list = await api.list(namespace, "destinations", { sort: "-scheduled", limit: MOST }, signal);
     const queues = list.destinations.filter((row) => row.scheduled > 0 && !row.kind.endsWith("topic"));
     const pages = await Promise.all(
       queues.map((row) => api.get(api.destination(namespace, row.address, "scheduled"), { limit: 10 }, signal)),

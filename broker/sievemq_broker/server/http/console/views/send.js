@@ -82,7 +82,8 @@ export default function send({ namespace, address, query, signal: gone }) {
     try {
       const order = message();
       const times = Number(copies.value);
-      for (let i = 0; i < times; i += 1) await api.post(api.destination(namespace, address, "messages"), order, gone);
+      const to = api.destination(namespace, address, "messages");
+      for (let i = 0; i < times; i += 1) await api.within(namespace, () => api.post(to, order, gone));
       notice(`Sent ${count(times, "message")} to ${address}.`);
     } catch (error) {
       if (error.name !== "AbortError") put(trouble, error.message);

@@ -1,6 +1,6 @@
 // Who has subscribed to topics, what waits for them, and whether anybody is there to take it.
 
-import { requery } from "../address.js";
+import { link, requery } from "../address.js";
 import * as api from "../api.js";
 import { ask } from "../dialog.js";
 import { h } from "../dom.js";
@@ -31,7 +31,7 @@ export function subscriptionColumns(namespace, reread) {
       ],
     },
     { label: "Selector", kind: "code", cell: (row) => selectorLink(namespace, row) },
-    { label: "Waiting", kind: "number", cell: (row) => number(row.depth) },
+    { label: "Waiting", kind: "number", cell: (row) => waiting(namespace, row) },
     { label: "In flight", kind: "number", cell: (row) => number(row.in_flight) },
     { label: "Size", kind: "number", cell: (row) => bytes(row.bytes) },
     { label: "Consumers", kind: "number", cell: (row) => number(row.consumers) },
@@ -41,6 +41,12 @@ export function subscriptionColumns(namespace, reread) {
       cell: (row) => row.durable && button("Remove…", () => removeSubscription(namespace, row, reread), "small risky"),
     },
   ];
+}
+
+function waiting(namespace, row) {
+  if (!row.name || !row.depth) return number(row.depth);
+  const whose = { subscription: row.name, client_id: row.client_id };
+  return h("a", { href: link([namespace, "destination", row.topic, "messages"], whose) }, number(row.depth));
 }
 
 async function removeSubscription(namespace, row, reread) {
@@ -76,9 +82,10 @@ export default function subscriptions({ namespace, query, read: reread }) {
   const node = h("div", head("Subscriptions"), table.node, pager.node);
 
   async function read(signal) {
-    const answer = await api.get(
-      api.path("namespaces", namespace, "subscriptions"),
-      { cursor: asked.get("cursor"), limit: PAGE },
+    const answer = await api.list(
+      namespace,
+      "subscriptions",
+      { cursor: asked.get("cursor"), like: asked.get("like"), limit: PAGE },
       signal,
     );
     table.update(answer.subscriptions);

@@ -55,14 +55,14 @@ export default function summary({ namespace, address, isQueue, read: reread }) {
     const [series, list, subscribed] = await Promise.all([
       api.get(api.destination(namespace, address, "series"), {}, signal),
       api.get(api.destination(namespace, address, "consumers"), { cursor, limit: PAGE }, signal),
-      isQueue ? null : subscriptionsOf(namespace, address, signal),
+      isQueue ? null : api.list(namespace, "subscriptions", { topic: address, limit: PAGE }, signal),
     ]);
     const samples = samplesOf(series);
     depth.update(samples);
     rates.update(samples);
     consumers.update(list.consumers);
     pager.update(list.next, Boolean(cursor), list.next || cursor ? `${count(list.total, "consumer")} in all` : "");
-    if (subscribed) subscriptions.update(subscribed);
+    if (subscribed) subscriptions.update(subscribed.subscriptions);
   }
 
   return { node, read };
@@ -75,18 +75,6 @@ const samplesOf = (series) =>
     in_rate: series.in_rate[i],
     out_rate: series.out_rate[i],
   }));
-
-// The API lists the subscriptions of a namespace.
-async function subscriptionsOf(namespace, address, signal) {
-  const found = [];
-  let cursor = null;
-  do {
-    const page = await api.get(api.path("namespaces", namespace, "subscriptions"), { cursor, limit: 1000 }, signal);
-    found.push(...page.subscriptions.filter(({ topic }) => topic === address));
-    cursor = page.next;
-  } while (cursor !== null);
-  return found;
-}
 
 function figuresOf(state, isQueue) {
   const { counters } = state;
