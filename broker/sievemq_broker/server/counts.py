@@ -9,7 +9,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 
-__all__ = ["Counts", "Ended", "kind_of", "queues_of"]
+__all__ = ["Counts", "Ended", "held_bytes", "kind_of", "queues_of"]
 
 
 @dataclass(slots=True)
@@ -75,3 +75,8 @@ def queues_of(broker: Broker) -> Iterator[Queue]:
                     yield subscription.queue
             else:
                 yield destination
+
+
+def held_bytes(broker: Broker) -> int:
+    """What the broker holds beside its queues: taps, and sends that are staged for a publisher."""
+    return sum(space.taps.held_bytes + space.stages.bytes for space in broker.namespaces.values())

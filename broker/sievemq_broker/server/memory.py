@@ -40,16 +40,18 @@ class Memory:
         limit: bytes; 0 for none.
         queues: gives every queue of the broker.
         flow: makes the broker hold back confirms for a reason, or with None go on.
+        held: bytes that are held for others than consumers: by taps, and staged for a publisher.
         clock: seconds, for how long adding up takes.
     """
 
-    __slots__ = ("_clock", "_flow", "_next", "_queues", "blocked", "bytes", "limit")
+    __slots__ = ("_clock", "_flow", "_held", "_next", "_queues", "blocked", "bytes", "limit")
 
     def __init__(
         self,
         limit: int,
         queues: Callable[[], Iterable[Queue]],
         flow: Callable[[str | None], None],
+        held: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.limit = limit
@@ -57,12 +59,13 @@ class Memory:
         self.blocked = False
         self._queues = queues
         self._flow = flow
+        self._held = held
         self._clock = clock
         self._next = 0.0
 
     def measure(self) -> int:
         """Bytes that all messages take now."""
-        total = 0
+        total = self._held()
         for queue in self._queues():
             total += queue.bytes + OVERHEAD_BYTES * (queue.depth + len(queue.scheduled))
         self.bytes = total

@@ -15,7 +15,7 @@ from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.server.authenticator import Authenticator
-from sievemq_broker.server.counts import Ended, queues_of
+from sievemq_broker.server.counts import Ended, held_bytes, queues_of
 from sievemq_broker.server.link import Link, Links
 from sievemq_broker.server.listener import bind, listen, make_tls_context
 from sievemq_broker.server.memory import SHARE, Memory, machine_limit
@@ -164,6 +164,7 @@ class Server:
 
     def _connect(self, peer: str) -> BrokerConnection:
         return BrokerConnection(self.broker, self.services, peer=peer)
+            lambda: held_bytes(self.broker),
 
     def _refuse(self, connection: BrokerConnection, now: int) -> None:
         limit = self.links.limit
@@ -295,6 +296,10 @@ def _is_busy(connection: BrokerConnection) -> bool:
         session.transaction is not None and session.transaction.staged for session in connection.sessions.values()
     )
 
+        if self.opened is not None and self.turn.commits is not None:
+            await asyncio.sleep(0)  # connections that were cut give back what they held in the next turn
+            await self.turn.commits.close()
+            self.opened = self.turn.commits = None
 
 def _make_http(server: Server) -> HttpServer:
     from sievemq_broker.server.http.serve import HttpServer  # see start_http
