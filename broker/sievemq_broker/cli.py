@@ -35,7 +35,7 @@ def broker(
     http_port: Annotated[int | None, _option("--http-port", text="HTTP port, 0 for a free one; 7680.")] = None,
     data_dir: Annotated[
         str | None,
-        _option("--data-dir", text="Directory for PERSISTENT messages; refused, this version has no journal."),
+        _option("--data-dir", text="Directory to keep PERSISTENT messages in; without, in memory only."),
     ] = None,
     config_file: Annotated[
         Path | None, typer.Option("--config", help="TOML file with settings. [SIEVEMQ_CONFIG]", dir_okay=False)

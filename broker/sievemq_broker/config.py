@@ -218,7 +218,9 @@ class Settings:
         "PEM file of the CA that client certificates must come from; none for no client certificates",
         _optional_text,
     )
-    data_dir: str | None = _setting(None, "directory to keep PERSISTENT messages in", _optional_text)
+    data_dir: str | None = _setting(
+        None, "directory to keep PERSISTENT messages in; none: in memory only", _optional_text
+    )
     log_level: str = _setting("info", f"lowest level to log: {', '.join(LEVELS)}", _level)
     json_logs: bool | None = _setting(None, "log JSON lines; auto: unless the output is a terminal", _auto_flag)
     destinations: Mapping[str, DestinationPolicy] = _setting(
@@ -318,11 +320,8 @@ def check(settings: Settings) -> None:
     Raises:
         ConfigError: they cannot be used together.
     """
-    if settings.data_dir is not None:
-        raise ConfigError(
-            "data_dir: this version keeps messages in memory only and would not keep them there; "
-            "leave data_dir (SIEVEMQ_DATA_DIR, --data-dir) out"
-        )
+    if settings.data_dir is not None and Path(settings.data_dir).exists() and not Path(settings.data_dir).is_dir():
+        raise ConfigError(f"data_dir: {settings.data_dir} is a file; name a directory, it is made if it does not exist")
     if 0 < settings.heartbeat_seconds < MIN_HEARTBEAT_MS / 1000:
         raise ConfigError(f"heartbeat_seconds must be 0 or at least {MIN_HEARTBEAT_MS / 1000}")
     if settings.tls_cert is None and (settings.tls_key or settings.tls_client_ca):

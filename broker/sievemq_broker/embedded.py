@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
+from os import PathLike, fspath
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -46,6 +47,8 @@ class EmbeddedBroker:
         http_port: 0 for a free one.
         namespace: that :attr:`url` leads to.
         users: name -> password; nobody else gets in (D-38). None lets everybody in.
+        data_dir: directory to keep PERSISTENT messages in, so that they are there after a restart (D-18); in memory
+            only if not given.
         clock: the broker's time; an adjustable clock if not given.
         settings: everything else by name (:class:`~sievemq_broker.config.Settings`), such as
             ``{"destinations": {"queue:orders": {"max_attempts": 3}}}``; the arguments above go before it.
@@ -64,6 +67,7 @@ class EmbeddedBroker:
         http_port: int = 0,
         namespace: str = "",
         users: Mapping[str, str] | None = None,
+        data_dir: str | PathLike[str] | None = None,
         clock: AdjustableClock | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:
@@ -71,6 +75,8 @@ class EmbeddedBroker:
         given |= {"host": host, "port": port, "http": http, "http_port": http_port}
         if users is not None:
             given["users"] = dict(users)
+        if data_dir is not None:
+            given["data_dir"] = fspath(data_dir)
         self._settings = load(given, given_by="EmbeddedBroker").settings
         self._namespace = namespace
         self._adjustable = clock or AdjustableClock()

@@ -1,5 +1,7 @@
 """One accepted connection: bytes from the socket into the session layer, and its output back, in one write per turn.
 
+A durable broker holds output back until what it tells of is on disk (commits.py).
+
 Back-pressure, in this order: above HIGH_WATER unsent bytes the session layer stops delivering (`pause`), which takes
 away all that grows without the peer's doing. A peer that goes on asking without reading the answers is no longer read
 from above READ_PAUSE. So a connection's memory is bounded by READ_PAUSE plus the answers to one read.
@@ -29,6 +31,9 @@ LOW_WATER = 64 * 1024
 #: Unsent bytes above which a connection is not read from. Far above HIGH_WATER: a client that writes without reading
 #: for a moment must not find both directions closed, since confirms are small and deliveries have stopped already.
 READ_PAUSE = 4 * 1024 * 1024
+
+#: Bytes held back for the disk above which nothing is delivered to a connection: as much as comes in a sync of 5 ms.
+HELD_HIGH = 1024 * 1024
 
 #: Seconds that a peer may take to close its side after ours is closed.
 LINGER_SECONDS = 5.0
@@ -107,11 +112,13 @@ class Link(asyncio.Protocol):
         "_links",
         "_reading",
         "_refuse",
+        "_stalled",
         "_turn",
         "bytes_in",
         "bytes_out",
         "connection",
         "dirty",
+        "held",
         "peer",
         "transport",
     )
@@ -135,7 +142,10 @@ class Link(asyncio.Protocol):
         self._closing = False
         self._linger: asyncio.TimerHandle | None = None
         self._reading = True
+        self._stalled = False
         self.dirty = False
+        #: Bytes that wait for the disk.
+        self.held = 0
         self.peer = ""
         self.bytes_in = self.bytes_out = 0
 
@@ -202,6 +212,8 @@ class Link(asyncio.Protocol):
         if not self._reading:
             self._reading = True
             self.transport.resume_reading()
+        if self._stalled:  # by the disk, which says so itself
+            return
         try:
             self.connection.resume(self._clock.now())
         except Exception as error:
@@ -228,12 +240,35 @@ class Link(asyncio.Protocol):
                 size = len(data)
                 self.bytes_out += size
                 self._links.bytes_out += size
-                transport.write(data)
-            if self._reading and transport.get_write_buffer_size() > READ_PAUSE:
+                commits = self._turn.commits
+                if commits is None or not commits.hold(self, data):
+                    transport.write(data)
+                elif self.held > HELD_HIGH and not self._stalled:
+                    self._stalled = True
+                    connection.pause()
+            if self._reading and transport.get_write_buffer_size() + self.held > READ_PAUSE:
                 self._reading = False
                 transport.pause_reading()
-        if connection.closing:
+        if connection.closing and not self.held:
             self._close()
+
+    def release(self, data: bytes) -> None:
+        """Output that was held back for the disk goes out."""
+        self.held -= len(data)
+        if self._closing:
+            return
+        transport = self.transport
+        transport.write(data)
+        if self.connection.closing:
+            if not self.held:
+                self._close()
+            return
+        unsent = transport.get_write_buffer_size()
+        if unsent > HIGH_WATER:  # resume_writing comes
+            self._stalled = self._stalled and self.held > HELD_HIGH
+        elif (self._stalled or not self._reading) and self.held <= HELD_HIGH:
+            self._stalled = False
+            self.resume_writing()
 
     def _close(self) -> None:
         """End in order. Only our side is closed, and what the peer still sends is read and dropped: closing the socket

@@ -56,12 +56,19 @@ async def _serve(server: Server) -> int:
     settings = server.settings
     stopping = asyncio.Event()
     _on_signals(stopping, server)
-    await server.start()
+    server.on_failure = stopping.set
+    try:
+        await server.start()
+    except Exception as error:
+        if not _is_store_error(error):
+            raise
+        await server.stop()
+        return _not_started(settings, str(error))
     # Clients may come from here on; what imports for longer than all before it follows now.
     logs.configure(settings.log_level, json=settings.json_logs)
     _raise_file_limit(settings.max_connections)
     log.info("broker.ready", url=server.url, http_url=server.http_url, version=version(), python=sys.version.split()[0])
-    log.info("broker.in_memory", note="PERSISTENT messages do not survive a restart of this broker")
+    _say_what_is_kept(server)
     if not is_loopback(settings.host):
         if not settings.secured:
             log.warning(
@@ -73,15 +80,35 @@ async def _serve(server: Server) -> int:
     http.add_done_callback(lambda task: stopping.set() if not task.cancelled() and task.exception() else None)
     http.add_done_callback(lambda _: _tune_garbage_collection())
     await stopping.wait()
-    failed = http.done() and not http.cancelled() and http.exception() is not None
-    if failed:
+    failed = server.failure is not None
+    if http.done() and not http.cancelled() and http.exception() is not None:
+        failed = True
         log.fault("http.failed", http.exception())
     elif not http.done():
         http.cancel()
     log.info("broker.stopping", connections=len(server.links.open), drain_seconds=settings.drain_seconds)
-    await server.stop(settings.drain_seconds)
+    await server.stop(0.0 if server.failure is not None else settings.drain_seconds)
     log.info("broker.stopped")
     return 1 if failed else 0
+
+
+def _is_store_error(error: Exception) -> bool:
+    store = sys.modules.get("sievemq_broker.store")  # not imported by a broker in memory
+    return store is not None and isinstance(error, store.StoreError)
+
+
+def _say_what_is_kept(server: Server) -> None:
+    opened = server.opened
+    if opened is None:
+        log.info("broker.in_memory", note="PERSISTENT messages do not survive a restart of this broker")
+    else:
+        log.info(
+            "broker.durable",
+            directory=str(opened.store.directory),
+            messages=opened.messages,
+            seconds=round(opened.seconds, 3),
+            epoch=opened.store.epoch,
+        )
 
 
 def _on_signals(stopping: asyncio.Event, server: Server) -> None:

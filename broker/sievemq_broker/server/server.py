@@ -7,6 +7,7 @@ import contextlib
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from sievemq_broker.version import broker_name
 from sievemq_core.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from sievemq_broker.server.durable import Opened
     from sievemq_broker.server.http.serve import HttpServer
     from sievemq_broker.server.users import Users
 
@@ -65,6 +67,8 @@ class Server:
         broker: the domain. Only the loop's thread may touch it.
         services: what connections share.
         links: the open connections' transports.
+        opened: the store of the data directory, None if there is none.
+        failure: what made the store unusable: nothing leaves this broker any more, and it must end.
         started_at: when it became ready, seconds since 1970; 0 before.
     """
 
@@ -87,6 +91,10 @@ class Server:
         self._hurry = asyncio.Event()
         self._announced = 0
         self._http: HttpServer | None = None
+        self.opened: Opened | None = None
+        self.failure: Exception | None = None
+        #: Called when there is a failure.
+        self.on_failure: Callable[[], None] = lambda: None
 
     # -- addresses ------------------------------------------------------------------------------------------------
 
@@ -125,19 +133,29 @@ class Server:
             raise
 
     async def start(self) -> None:
-        """Serve the wire port. :meth:`start_http` follows when there is time for its imports."""
+        """Serve the wire port. :meth:`start_http` follows when there is time for its imports.
+
+        Raises:
+            StoreError: the data directory cannot be used.
+        """
         loop = asyncio.get_running_loop()
         settings = self.settings
         self.turn = Turn(loop)
+        incarnation = new_incarnation()
+        if settings.data_dir is not None:
+            incarnation = self._open_store(settings.data_dir, incarnation)
         session_settings = SessionSettings(
             broker=broker_name(),
-            incarnation=new_incarnation(),
+            incarnation=incarnation,
+            durable=self.opened is not None,
             dialect=settings.dialect,
             body_bytes=settings.max_body_bytes,
             heartbeat_ms=int(settings.heartbeat_seconds * 1000),
             handshake_ms=int(settings.handshake_seconds * 1000),
         )
         self.services = ServerServices(session_settings, self.clock, self.authenticator, self.links, self.turn)
+        if self.opened is not None:
+            self.services.run = f"-{self.opened.store.epoch}"
         # A clock that was moved before: the first client must learn it, too.
         self._announced = self.services.clock_offset = self.clock.offset
         self.broker.on_deleted = self.ended.add
@@ -158,6 +176,35 @@ class Server:
         """At each tick: is there memory left, and which lost connections have not come back in time?"""
         self.memory.look()
         self.services.lost.expire(self.broker, self.clock.now() - self.services.clock_offset)
+
+    def _open_store(self, directory: str, incarnation: str) -> str:
+        """Open the store and fill the broker from it; returns the broker's name, which the store keeps."""
+        from sievemq_broker.server.commits import Commits  # in memory nobody needs a database
+        from sievemq_broker.server.durable import open_store
+
+        opened = self.opened = open_store(directory, self.broker, incarnation, self.clock.now())
+        assert self.broker.journal is not None
+        self.turn.commits = Commits(
+            asyncio.get_running_loop(),
+            self.clock,
+            self.broker.journal,
+            opened.store,
+            self.broker.refuse_persistent,
+            self._store_failed,
+        )
+        if not opened.store.has_reserve:
+            self.turn.commits.start_refusing(f"the disk of {directory} is full")
+        return opened.store.incarnation
+
+    def _store_failed(self, error: Exception) -> None:
+        self.failure = error
+        self.links.abort_all()  # nobody is told anything that is not on disk
+        self.on_failure()
+
+    async def synced(self) -> None:
+        """Returns when all that has happened so far is on disk; at once in memory."""
+        if self.turn.commits is not None:
+            await self.turn.commits.synced()
 
     def _link(self) -> Link:
         return Link(self.links, self.turn, self.clock, self._connect, self._refuse)
@@ -249,6 +296,10 @@ class Server:
         if self._http is not None:
             await self._http.stop()
         self._close_sockets()
+        if self.opened is not None and self.turn.commits is not None:
+            await asyncio.sleep(0)  # connections that were cut give back what they held in the next turn
+            await self.turn.commits.close()
+            self.opened = self.turn.commits = None
         self.user_store.close()
         self.authenticator.close()
         self.phase = Phase.STOPPED

@@ -52,12 +52,14 @@ class ServerServices(Services):
         self._links = links
         self._turn = turn
         self._last_id = 0
+        #: Which run of a broker that keeps its name this is.
+        self.run = ""
         self._advised: set[str] = set()  # canonical selectors whose warnings were looked at
 
     def connection_id(self) -> str:
-        """Incarnation and a counter: short, since every message id carries it."""
+        """Incarnation, run and a counter: short, since every message id carries it."""
         self._last_id += 1
-        return f"{self.settings.incarnation}-{self._last_id}"
+        return f"{self.settings.incarnation}{self.run}-{self._last_id}"
 
     def authenticate(self, connection: BrokerConnection, user: str | None, password: str | None) -> Identity | None:
         """Who this is; see :class:`~sievemq_broker.server.authenticator.Authenticator`."""

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from sievemq_broker.server.commits import Commits
 
 __all__ = ["Turn"]
 
@@ -30,13 +33,15 @@ class Turn:
         loop: the loop whose turns are meant.
     """
 
-    __slots__ = ("_dirty", "_loop", "_scheduled", "timers", "watchers")
+    __slots__ = ("_dirty", "_loop", "_scheduled", "commits", "timers", "watchers")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._dirty: list[_Writer] = []
         self._scheduled = False
         self.timers: _Timers | None = None
+        #: Of a durable broker: holds output back until what it tells of is on disk.
+        self.commits: Commits | None = None
         #: Called at the end of each turn; for who waits for a state that any command may bring about.
         self.watchers: list[Callable[[], None]] = []
 
@@ -66,5 +71,7 @@ class Turn:
             dirty, self._dirty = self._dirty, []
             for link in dirty:
                 link.flush()
+            if self.commits is not None:
+                self.commits.end_turn()
         for look in tuple(self.watchers):
             look()

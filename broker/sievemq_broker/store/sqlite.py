@@ -260,7 +260,10 @@ class SqliteStore:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def write(self, batch: Batch, now: int) -> None:
-        """Keep a batch; see :meth:`Store.write`."""
+        """Keep a batch; see :meth:`Store.write`. One that is kept already, though an error was answered, is passed
+        over."""
+        if batch.id < self._next_batch:
+            return
         execute = self._execute
         begun = False
         try:
@@ -448,6 +451,10 @@ class SqliteStore:
             self._execute("PRAGMA synchronous = FULL")
             self._execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             self._load_head()
+            # What was written when the sync failed may be in the log, and on no disk: written anew it is, or it fails.
+            busy, *_ = self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                raise StoreError(f"{path}: its log cannot be copied, another process uses it")
         except Exception as error:
             raise self._translated(error, "be opened again") from error
         if self.epoch != epoch:

@@ -158,9 +158,11 @@ def test_loopback_needs_no_users(host: str) -> None:
     assert load({"host": host}).settings.host == host
 
 
-def test_data_directory_is_refused_as_long_as_nothing_is_kept() -> None:
-    with pytest.raises(ConfigError, match="memory only"):
-        load({"data_dir": "/somewhere"})
+def test_data_directory_may_be_made_but_is_no_file(tmp_path: Path) -> None:
+    assert load({"data_dir": str(tmp_path / "new")}).settings.data_dir == str(tmp_path / "new")
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="is a file"):
+        load({"data_dir": str(tmp_path / "file")})
 
 
 def test_tls_key_without_certificate_is_refused() -> None:

@@ -1,0 +1,298 @@
+"""Group commit: what a turn has changed is on disk before anybody hears of it.
+
+    turn ends ─► links flush ─► hold(link, bytes)          nothing to wait for: written at once
+             └─► end_turn ─► cut the batch ─► writer thread: Store.write, one sync
+                                 turns go on, and gather the next batch
+             release ◄── the batch is on disk: its turns' bytes go out, in order; the next batch follows at once
+
+Everything that a link says in a turn waits, confirms and deliveries alike: a message that was seen before it was kept
+would come again as new after a crash. One sync serves all links of all turns that came together while the last one
+was under way. Where only acknowledgements have come and nobody waits for an answer, they wait for company.
+
+A full disk: the store gives up its reserve, so that this batch and what follows from consumers can be written, and
+PERSISTENT messages are refused until there is room again. Any other error is tried again for RETRY_SECONDS; then the
+broker ends without having said anything that is not on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from sievemq_broker import logs
+from sievemq_broker.store.errors import DamagedError, FencedError, StoreError, StoreFullError
+
+if TYPE_CHECKING:
+    from sievemq_broker.clock import Clock
+    from sievemq_broker.domain.journal import Batch, Journal
+
+__all__ = ["LAZY_SECONDS", "RETRY_SECONDS", "Commits", "DurableStore"]
+
+#: How long changes that nobody waits for may wait for others.
+LAZY_SECONDS = 0.005
+
+#: Between two tries to write, and for how long they are made.
+PAUSE_SECONDS = 0.25
+RETRY_SECONDS = 10.0
+
+#: Between two looks for room on a full disk.
+LOOK_SECONDS = 1.0
+
+log = logs.get("store")
+
+
+class DurableStore(Protocol):
+    """A store that knows what to do about a full or failing disk."""
+
+    def write(self, batch: Batch, now: int) -> None:
+        """Keep a batch."""
+
+    def relieve(self) -> None:
+        """Give up the reserve."""
+
+    def restock(self) -> bool:
+        """Take the reserve again; False if there is no room."""
+
+    def reopen(self) -> None:
+        """Begin again after an error."""
+
+    def close(self) -> None:
+        """Give it up."""
+
+
+class Holder(Protocol):
+    """A link."""
+
+    held: int
+
+    def release(self, data: bytes) -> None:
+        """Bytes that were held may go out."""
+
+
+class Commits:
+    """Writes batches one after the other on a thread of its own, and holds back what waits for them.
+
+    Args:
+        loop: the running loop.
+        clock: the broker's time.
+        journal: gathers the batches.
+        store: keeps them.
+        refuse: makes the broker refuse PERSISTENT messages for a reason, or with None take them again.
+        failed: the store cannot be used any more: the broker must end.
+
+    Attributes:
+        writes: batches written.
+        messages: in them.
+        seconds: that writing took.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        journal: Journal,
+        store: DurableStore,
+        refuse: Callable[[str | None], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._journal = journal
+        self._store = store
+        self._refuse = refuse
+        self._failed = failed
+        self._held: dict[Holder, list[bytes]] = {}
+        self._flying: dict[Holder, list[bytes]] = {}
+        self._asked: list[asyncio.Future[None]] = []
+        self._owed: list[asyncio.Future[None]] = []
+        self._busy = False
+        self._dead = False
+        self._since = 0.0
+        self._lazy: asyncio.TimerHandle | None = None
+        self._later: asyncio.TimerHandle | None = None
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="sievemq-store", daemon=True)
+        self._thread.start()
+        self.writes = self.messages = 0
+        self.seconds = 0.0
+
+    # -- what a turn does -----------------------------------------------------------------------------------------
+
+    def hold(self, link: Holder, data: bytes) -> bool:
+        """Keep `data` until what it may tell of is on disk; False if it is already."""
+        if self._held or self._journal.batch:
+            waiting = self._held
+        elif self._busy:
+            waiting = self._flying
+        else:
+            return self._dead  # nothing goes out any more
+        parts = waiting.get(link)
+        if parts is None:
+            waiting[link] = [data]
+        else:
+            parts.append(data)
+        link.held += len(data)
+        return True
+
+    def end_turn(self) -> None:
+        """All links have said what they had to say: write, unless a write is under way."""
+        if self._busy:
+            return
+        if self._held or self._asked:
+            self._begin()
+        elif self._lazy is None and self._journal.batch:
+            self._lazy = self._loop.call_later(LAZY_SECONDS, self._begin_lazily)
+
+    def synced(self) -> asyncio.Future[None]:
+        """Done when everything that has happened so far is on disk."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self._journal.batch or self._held:
+            self._asked.append(future)
+            self.end_turn()
+        elif self._busy:
+            self._owed.append(future)
+        else:
+            future.set_result(None)
+        return future
+
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    def _begin_lazily(self) -> None:
+        self._lazy = None
+        if not self._busy and self._journal.batch:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._dead:
+            return
+        if self._lazy is not None:
+            self._lazy.cancel()
+            self._lazy = None
+        self._busy = True
+        self._flying, self._held = self._held, {}
+        self._owed, self._asked = self._asked, []
+        self._since = self._loop.time()
+        batch = self._journal.cut()
+        if batch:
+            self._submit(batch, self._clock.now())
+        else:  # the journal was cut by a failed start of this one's like; there is nothing to write
+            self._done(batch, 0, None)
+
+    def _submit(self, batch: Batch, now: int) -> None:
+        store, loop, done = self._store, self._loop, self._done
+
+        def write() -> None:
+            error: Exception | None = None
+            try:
+                store.write(batch, now)
+            except Exception as found:
+                error = found
+            loop.call_soon_threadsafe(done, batch, now, error)
+
+        self._jobs.put(write)
+
+    def _done(self, batch: Batch, now: int, error: Exception | None) -> None:
+        if error is not None:
+            self._on_error(batch, now, error)
+            return
+        self._busy = False
+        self.writes += 1
+        self.messages += len(batch.accepted)
+        self.seconds += self._loop.time() - self._since
+        flying, self._flying = self._flying, {}
+        owed, self._owed = self._owed, []
+        if self._held or self._asked:
+            self._begin()  # first: the writer works while this thread writes to sockets
+        for link, parts in flying.items():
+            link.release(parts[0] if len(parts) == 1 else b"".join(parts))
+        for future in owed:
+            if not future.done():
+                future.set_result(None)
+        self.end_turn()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+    # -- a full or failing disk -----------------------------------------------------------------------------------
+
+    def _on_error(self, batch: Batch, now: int, error: Exception) -> None:
+        waited = self._loop.time() - self._since
+        if isinstance(error, StoreFullError):
+            if self._journal.refusing is None:
+                self._jobs.put(self._store.relieve)
+                self._full(str(error))
+                self._submit(batch, now)
+                return
+        elif isinstance(error, (FencedError, DamagedError)) or waited >= RETRY_SECONDS:
+            self._end(error)
+            return
+        else:
+            log.warning("store.write_failed", reason=str(error), note="trying again")
+            self._jobs.put(self._reopen)
+        self._later = self._loop.call_later(PAUSE_SECONDS, self._submit, batch, now)
+
+    def _reopen(self) -> None:
+        try:
+            self._store.reopen()
+        except Exception as error:
+            # The write that follows meets the same, and says it.
+            log.warning("store.reopen_failed", reason=str(error))
+
+    def _end(self, error: Exception) -> None:
+        self._dead = True
+        if isinstance(error, StoreError):
+            log.error("store.failed", reason=str(error), note="the broker ends; what was confirmed is on disk")
+        else:
+            log.fault("store.failed", error)
+        for future in (*self._owed, *self._asked):
+            future.cancel()
+        self._failed(error)
+
+    def start_refusing(self, reason: str) -> None:
+        """Take no PERSISTENT messages until there is room on the disk."""
+        self._full(reason)
+
+    def _full(self, reason: str) -> None:
+        log.error("store.full", reason=reason, note="PERSISTENT messages are refused until there is room")
+        self._refuse(reason)
+        self._loop.call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Is there room again?"""
+        if self._dead or self._journal.refusing is None or not self._thread.is_alive():
+            return
+
+        def look() -> None:
+            room = self._store.restock()
+            self._loop.call_soon_threadsafe(self._looked, room)
+
+        self._jobs.put(look)
+
+    def _looked(self, room: bool) -> None:
+        if room:
+            log.info("store.has_room", note="PERSISTENT messages are taken again")
+            self._refuse(None)
+        elif not self._dead:
+            self._loop.call_later(LOOK_SECONDS, self._look)
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Write what there is, and give the store up."""
+        if not self._dead:
+            try:
+                await self.synced()
+            except asyncio.CancelledError:
+                if not self._dead:
+                    raise
+        for handle in (self._lazy, self._later):
+            if handle is not None:
+                handle.cancel()
+        self._dead = True
+        self._jobs.put(None)
+        await self._loop.run_in_executor(None, self._thread.join)
+        self._store.close()

@@ -1,0 +1,61 @@
+"""Makes a broker durable: opens the store of its data directory and fills the broker with what is there."""
+
+from __future__ import annotations
+
+import gc
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sievemq_broker.domain.restore import RestoreError, restore
+from sievemq_broker.store import SqliteStore, StoreError
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.broker import Broker
+
+__all__ = ["Opened", "open_store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An open store, and what it had.
+
+    Attributes:
+        store: open.
+        messages: that were restored.
+        seconds: that took.
+    """
+
+    store: SqliteStore
+    messages: int
+    seconds: float
+
+
+def open_store(directory: str, broker: Broker, incarnation: str, now: int) -> Opened:
+    """Open the store in a directory and fill an empty broker from it.
+
+    Args:
+        directory: made if it does not exist.
+        broker: without namespaces; it has a journal afterwards.
+        incarnation: the broker's name, if the store is new.
+        now: ms epoch.
+
+    Raises:
+        StoreError: the store cannot be used, or does not fit the settings.
+    """
+    begin = time.perf_counter()
+    store = SqliteStore(Path(directory), incarnation)
+    collecting = gc.isenabled()
+    gc.disable()  # a million messages are some millions of objects, none of them garbage
+    try:
+        messages = restore(broker, store, now)
+    except BaseException as error:
+        store.abandon()
+        if isinstance(error, RestoreError):
+            raise StoreError(f"the store in {directory}: {error}") from error
+        raise
+    finally:
+        if collecting:
+            gc.enable()
+    return Opened(store, messages, time.perf_counter() - begin)
