@@ -296,10 +296,6 @@ class Server:
         if self._http is not None:
             await self._http.stop()
         self._close_sockets()
-        if self.opened is not None and self.turn.commits is not None:
-            await asyncio.sleep(0)  # connections that were cut give back what they held in the next turn
-            await self.turn.commits.close()
-            self.opened = self.turn.commits = None
         self.user_store.close()
         self.authenticator.close()
         self.phase = Phase.STOPPED
@@ -347,10 +343,6 @@ def _is_busy(connection: BrokerConnection) -> bool:
         session.transaction is not None and session.transaction.staged for session in connection.sessions.values()
     )
 
-        if self.opened is not None and self.turn.commits is not None:
-            await asyncio.sleep(0)  # connections that were cut give back what they held in the next turn
-            await self.turn.commits.close()
-            self.opened = self.turn.commits = None
 
 def _make_http(server: Server) -> HttpServer:
     from sievemq_broker.server.http.serve import HttpServer  # see start_http
