@@ -82,8 +82,11 @@ class Server:
         self.user_store = UserStore(settings)
         self.authenticator = Authenticator(self.user_store.users)
         self._tls: ssl.SSLContext | None = None
+        self._http_tls: ssl.SSLContext | None = None
         if settings.tls_cert is not None:
-            self._tls = make_tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+            files = settings.tls_cert, settings.tls_key, settings.tls_client_ca
+            self._tls = make_tls_context(*files)
+            self._http_tls = make_tls_context(*files, for_http=True)
         self._sockets: dict[str, socket.socket] = {}
         self._addresses: dict[str, tuple[str, int]] = {}
         self._acceptor: asyncio.AbstractServer | None = None
@@ -111,7 +114,9 @@ class Server:
     @property
     def http_url(self) -> str | None:
         """Where people and scrapers look; None without HTTP."""
-        return f"http://{_join(*self._addresses['HTTP'])}" if "HTTP" in self._addresses else None
+        if "HTTP" not in self._addresses:
+            return None
+        return f"http{'s' if self._http_tls else ''}://{_join(*self._addresses['HTTP'])}"
 
     # -- start ----------------------------------------------------------------------------------------------------
 
@@ -164,6 +169,7 @@ class Server:
             int(machine_limit() * SHARE) if limit is None else limit,
             lambda: queues_of(self.broker),
             self.services.flow,
+            lambda: held_bytes(self.broker),
         )
         self.timers = self.turn.timers = Timers(loop, self.clock, self.broker, self.links, self.turn.mark, self._look)
         self._acceptor = await listen(self._sockets["wire"], self._link, self._tls, settings.handshake_seconds)
@@ -211,7 +217,6 @@ class Server:
 
     def _connect(self, peer: str) -> BrokerConnection:
         return BrokerConnection(self.broker, self.services, peer=peer)
-            lambda: held_bytes(self.broker),
 
     def _refuse(self, connection: BrokerConnection, now: int) -> None:
         limit = self.links.limit
@@ -227,7 +232,7 @@ class Server:
             return
         loop = asyncio.get_running_loop()
         self._http = await loop.run_in_executor(None, _make_http, self)
-        await self._http.start(self._sockets["HTTP"])
+        await self._http.start(self._sockets["HTTP"], self._http_tls)
 
     # -- who may come in --------------------------------------------------------------------------------------------
 
@@ -296,6 +301,10 @@ class Server:
         if self._http is not None:
             await self._http.stop()
         self._close_sockets()
+        if self.opened is not None and self.turn.commits is not None:
+            await asyncio.sleep(0)  # connections that were cut give back what they held in the next turn
+            await self.turn.commits.close()
+            self.opened = self.turn.commits = None
         self.user_store.close()
         self.authenticator.close()
         self.phase = Phase.STOPPED
