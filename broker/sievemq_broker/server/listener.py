@@ -65,13 +65,14 @@ def _why(what: str, host: str, port: int, error: OSError) -> str:
     return f"the {what} port {port} on {host} cannot be opened: {error.strerror or error}"
 
 
-def make_tls_context(cert: str, key: str | None, client_ca: str | None) -> ssl.SSLContext:
-    """What the wire port speaks TLS with.
+def make_tls_context(cert: str, key: str | None, client_ca: str | None, *, for_http: bool = False) -> ssl.SSLContext:
+    """What a port speaks TLS with.
 
     Args:
         cert: PEM file of the certificate chain.
         key: PEM file of its key; None if it is in `cert`.
         client_ca: PEM file of the CA that client certificates must come from; None asks for none.
+        for_http: a client may come without one; HTTP then answers it about health only, since probes have none.
 
     Raises:
         ListenError: a file cannot be read or does not fit.
@@ -87,7 +88,9 @@ def make_tls_context(cert: str, key: str | None, client_ca: str | None) -> ssl.S
             context.load_verify_locations(client_ca)
         except (OSError, ssl.SSLError) as error:
             raise ListenError(f"the CA of client certificates {client_ca}: {error}") from error
-        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_mode = ssl.CERT_OPTIONAL if for_http else ssl.CERT_REQUIRED
+    if for_http:
+        context.set_alpn_protocols(["http/1.1"])
     return context
 
 

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import socket
+import ssl
 import sys
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -45,8 +46,16 @@ def probe(url: str | None, timeout: float) -> tuple[str, bool]:
     """
     if url is None and os.environ.get("SIEVEMQ_HTTP", "").lower() in _OFF:
         return _ask_wire(_local_host("SIEVEMQ_HOST"), os.environ.get("SIEVEMQ_PORT") or _WIRE_PORT, timeout)
+    if url is not None:
+        return _ask_http(url, timeout, None)
     host = _local_host("SIEVEMQ_HTTP_HOST", "SIEVEMQ_HOST")
-    return _ask_http(url or f"http://{host}:{os.environ.get('SIEVEMQ_HTTP_PORT') or _HTTP_PORT}/readyz", timeout)
+    port = os.environ.get("SIEVEMQ_HTTP_PORT") or _HTTP_PORT
+    if not os.environ.get("SIEVEMQ_TLS_CERT"):
+        return _ask_http(f"http://{host}:{port}/readyz", timeout, None)
+    # The broker on this machine, by its address: its certificate names it otherwise, and nothing secret is said.
+    blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
+    return _ask_http(f"https://{host}:{port}/readyz", timeout, blind)
 
 
 def _local_host(*variables: str) -> str:
@@ -57,16 +66,20 @@ def _local_host(*variables: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _ask_http(url: str, timeout: float) -> tuple[str, bool]:
+def _ask_http(url: str, timeout: float, tls: ssl.SSLContext | None) -> tuple[str, bool]:
     parts = urlsplit(url)
     try:
         port = parts.port
     except ValueError:
         port = -1
-    if parts.scheme != "http" or not parts.hostname or port == -1:
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
         raise ValueError(f"{url!r} is not of the form http://host:port/path")
     # http.client and not urllib: a proxy of the environment has no business between a broker and its probe.
-    connection = http.client.HTTPConnection(parts.hostname, port, timeout=timeout)
+    connection = (
+        http.client.HTTPConnection(parts.hostname, port, timeout=timeout)
+        if parts.scheme == "http"
+        else http.client.HTTPSConnection(parts.hostname, port, timeout=timeout, context=tls)
+    )
     try:
         connection.request("GET", parts.path or "/readyz")
         response = connection.getresponse()

@@ -17,35 +17,66 @@
 
 `require` raises ``RequestError`` with code SECURITY; whatever handles errors may turn it into its 403, and if nothing
 does, the middleware here does: ``{"error": "SECURITY", "text": …, "details": {user, verb, destination, namespace}}``.
+
+What a request has to pass, in this order; the answer to one that does not is JSON of that form:
+
+1. the Host header is a name that this port answers to (`hosts.py`), else 421;
+2. health needs nothing more;
+3. what changes something does not come from another site (Origin, Sec-Fetch-Site), else 403, security on or off: a page
+   in somebody's browser must not reach the broker on their machine;
+4. with users: HTTP Basic, for programs, or the cookie of a browser's session (`sign_in.py`), else 401, or the way to
+   the sign-in page for a browser that wants a page; 429 after too many wrong passwords;
+5. what changes something and came with the cookie carries the session's token in ``X-CSRF-Token``, else 403.
+
+For scripts of the console: ``GET /session`` answers ``{"secured", "user", "csrf", "expires_in"}`` (null where nobody
+has signed in), ``DELETE /session`` signs out, and after a 401 the way is ``/sign-in?next=<path and query>``.
 """
 
 from __future__ import annotations
 
+import time
 from base64 import b64decode
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import quote
 
-from starlette.datastructures import MutableHeaders
-from starlette.responses import JSONResponse
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from sievemq_broker.session.rights import Identity, Verb
+from sievemq_broker.server.authenticator import TooManyAttemptsError
+from sievemq_broker.server.http.hosts import Hosts, is_same_site
+from sievemq_broker.server.http.sessions import Session, Sessions
+from sievemq_broker.session.rights import Identity, Rights, Verb
 from sievemq_broker.session.services import AuthenticationError
 from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
-    from starlette.requests import HTTPConnection
+    from collections.abc import Callable
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from sievemq_broker.server.server import Server
 
-__all__ = ["OPEN_PATHS", "Access", "caller", "require"]
+__all__ = ["HEALTH", "MAX_REQUEST_BYTES", "OPEN", "Access", "caller", "cookie_name", "require"]
 
-OPEN_PATHS = frozenset({"/livez", "/readyz", "/healthz", "/metrics"})
+#: Answered to anybody who reaches the port: probes have no credentials, and the answers say nothing worth hiding.
+HEALTH = frozenset({"/livez", "/readyz", "/healthz"})
+#: What it takes to sign in.
+OPEN = HEALTH | {"/sign-in", "/sign-in.css", "/session"}
+
+#: Bytes of a request's body. A message of the largest size fits in base64, and text around it.
+MAX_REQUEST_BYTES: Final = 96 * 1024 * 1024
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
@@ -72,17 +103,39 @@ def require(request: HTTPConnection, verb: Verb | str, namespace: str, address: 
     return identity
 
 
+def cookie_name(scheme: str) -> str:
+    """Name of the session's cookie. Under TLS with the prefix that makes browsers insist on Secure and on this host."""
+    return "__Host-sievemq" if scheme == "https" else "sievemq"
+
+
+class _RefusedError(Exception):
+    """The answer to a request that goes no further."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.status_code)
+        self.response = response
+
+
+class _EndedError(Exception):
+    """The right to go on reading an answer has ended."""
+
+
 class Access:
     """ASGI middleware.
 
     Args:
         app: what it guards.
         server: the broker.
+        clock: seconds, for the sessions.
     """
 
-    def __init__(self, app: ASGIApp, server: Server) -> None:
+    def __init__(self, app: ASGIApp, server: Server, clock: Callable[[], float] = time.monotonic) -> None:
         self._app = app
         self._server = server
+        settings = server.settings
+        self._hosts = Hosts({settings.http_address, *settings.http_hosts})
+        self._sessions = Sessions(settings.session_seconds, clock)
+        self._certificates = settings.tls_client_ca is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -90,45 +143,144 @@ class Access:
             await self._app(scope, receive, send)
             return
         started = False
+        lasts: Callable[[], bool] = _always
 
-        async def send_with_headers(message: Message) -> None:
+        async def send_on(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+            elif not lasts():  # a stream outlives the session, or the user, that it was opened for
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                raise _EndedError
             await send(message)
 
-        identity = await self._identify(scope)
-        if identity is None:
-            error = {"error": {"code": "unauthorized", "text": "a user name and a password are needed"}}
-            challenge = {"WWW-Authenticate": 'Basic realm="SieveMQ", charset="UTF-8"'}
-            await JSONResponse(error, 401, challenge)(scope, receive, send_with_headers)
-            return
-        scope.setdefault("state", {})["identity"] = identity
+        received = 0
+
+        async def receive_on() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > MAX_REQUEST_BYTES:
+                raise _RefusedError(_too_large())
+            return message
+
+        state = scope.setdefault("state", {})
+        state["sessions"] = self._sessions
         try:
-            await self._app(scope, receive, send_with_headers)
+            identity, lasts = await self._admit(scope, Headers(scope=scope))
+            state["identity"] = identity
+            await self._app(scope, receive_on, send_on)
+        except _RefusedError as refused:
+            lasts = _always
+            if not started:
+                await refused.response(scope, receive, send_on)
+        except _EndedError:
+            pass
         except RequestError as error:
             if started or error.code is not ErrorCode.SECURITY:
                 raise
-            body = {"error": error.code.name, "text": error.text, "details": error.details}
-            await JSONResponse(body, 403)(scope, receive, send_with_headers)
+            await _answer(403, error.code.name, error.text, error.details)(scope, receive, send_on)
 
-    async def _identify(self, scope: Scope) -> Identity | None:
-        if not self._server.authenticator.required or scope["path"] in OPEN_PATHS:
-            return Identity()
-        for name, value in scope["headers"]:
-            if name == b"authorization":
-                return await self._known(value, (scope.get("client") or ("",))[0])
-        return None
+    async def _admit(self, scope: Scope, headers: Headers) -> tuple[Identity, Callable[[], bool]]:
+        """Who asks, and whether that still holds later on; the steps of the module's text."""
+        host, path = headers.get("host", ""), scope["path"]
+        if host and not self._hosts.allow(host):
+            text = f"this broker does not answer to the name {host[:200]!r}; if it is yours, add it to http_hosts"
+            raise _RefusedError(_answer(421, "MISDIRECTED", text))
+        if path in HEALTH:
+            return _NOBODY, _always
+        if self._certificates and not scope["state"].get("client_certificate"):
+            text = "a client certificate is needed here (tls_client_ca)"
+            raise _RefusedError(_answer(403, "CERTIFICATE", text))
+        if (
+            headers.get("content-length", "0").isdecimal()
+            and int(headers.get("content-length", "0")) > MAX_REQUEST_BYTES
+        ):
+            raise _RefusedError(_too_large())
+        changing = scope["method"] not in _SAFE
+        same = is_same_site(host, headers.get("origin"), headers.get("sec-fetch-site"))
+        if changing and not same:
+            text = "a page of another site must not change anything here (Origin, Sec-Fetch-Site)"
+            raise _RefusedError(_answer(403, "CROSS_SITE", text))
+        authenticator = self._server.authenticator
+        if not authenticator.required:
+            return Identity(), _always
+        if path in OPEN and not (path == "/session" and scope["method"] != "POST"):
+            return _NOBODY, _always
+        authorization = headers.get("authorization")
+        if authorization is not None:
+            if not same:  # a browser that remembers the password for some page of ours
+                raise _RefusedError(_answer(403, "CROSS_SITE", "a page of another site must not ask with a password"))
+            identity = await self._basic(scope, authorization)
+            user = authenticator.users.find(identity.user or "")
+            return identity, lambda: authenticator.users.find(identity.user or "") == user
+        session = self._session(scope)
+        if session is None:
+            if path == "/session":  # asks who is signed in: nobody
+                return _NOBODY, _always
+            raise _RefusedError(_challenge(scope, headers))
+        if changing and headers.get("x-csrf-token") != session.csrf:
+            text = "the header X-CSRF-Token must carry what GET /session answers as `csrf`"
+            raise _RefusedError(_answer(403, "CSRF", text))
+        scope["state"]["session"] = session
+        return session.user.identity, lambda: self._sessions.alive(session, authenticator.users)
 
-    async def _known(self, header: bytes, address: str) -> Identity | None:
-        scheme, _, encoded = header.partition(b" ")
-        if scheme.lower() != b"basic":
-            return None
+    async def _basic(self, scope: Scope, header: str) -> Identity:
+        scheme, _, encoded = header.partition(" ")
+        address = (scope.get("client") or ("",))[0]
         try:
+            if scheme.lower() != "basic":
+                raise AuthenticationError("HTTP Basic is what is understood here")
             user, _, password = b64decode(encoded, validate=True).decode("utf-8").partition(":")
             return await self._server.authenticator.check(user, password, address)
-        except (ValueError, AuthenticationError):
-            return None
+        except TooManyAttemptsError as error:
+            raise _RefusedError(_throttled(error)) from None
+        except (ValueError, AuthenticationError) as error:
+            text = str(error) if isinstance(error, AuthenticationError) else "the header Authorization is malformed"
+            raise _RefusedError(_answer(401, "AUTHENTICATION", text, headers=_CHALLENGE)) from None
+
+    def _session(self, scope: Scope) -> Session | None:
+        token = HTTPConnection(scope).cookies.get(cookie_name(scope["scheme"]))
+        return None if token is None else self._sessions.find(token, self._server.authenticator.users)
+
+
+_NOBODY = Identity(None, Rights([]))
+_CHALLENGE = {"WWW-Authenticate": 'Basic realm="SieveMQ", charset="UTF-8"'}
+
+
+def _always() -> bool:
+    return True
+
+
+def _answer(
+    status: int,
+    error: str,
+    text: str,
+    details: dict[str, object] | None = None,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    return JSONResponse({"error": error, "text": text, "details": details or {}}, status, headers)
+
+
+def _too_large() -> Response:
+    return _answer(413, "TOO_LARGE", f"a request may have {MAX_REQUEST_BYTES} bytes")
+
+
+def _throttled(error: TooManyAttemptsError) -> Response:
+    headers = {"Retry-After": str(error.retry_after)}
+    return _answer(429, "TOO_MANY_ATTEMPTS", error.text, error.details, headers)
+
+
+def _challenge(scope: Scope, headers: Headers) -> Response:
+    """Nobody has signed in. A browser is never asked for Basic: it would remember the password and send it along with
+    whatever any page asks of this port."""
+    if scope["method"] in ("GET", "HEAD") and "text/html" in headers.get("accept", ""):
+        query = scope["query_string"].decode("latin-1")
+        there = scope["path"] + (f"?{query}" if query else "")
+        return RedirectResponse(f"/sign-in?next={quote(there, safe='/')}", 303)
+    asked = None if "sec-fetch-mode" in headers else _CHALLENGE
+    asked = asked or {"WWW-Authenticate": 'Session realm="SieveMQ"'}
+    return _answer(401, "AUTHENTICATION", "a user name and a password are needed", headers=asked)

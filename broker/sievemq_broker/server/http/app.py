@@ -11,10 +11,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
-from sievemq_broker.server.http.access import Access
+from sievemq_broker.server.http.access import Access, require
 from sievemq_broker.server.http.api.lazy import LazyApi
 from sievemq_broker.server.http.console import console_routes
 from sievemq_broker.server.http.health import liveness, readiness
+from sievemq_broker.server.http.sign_in import sign_in_routes
+from sievemq_broker.session.rights import EVERYTHING, Verb
 
 if TYPE_CHECKING:
     from sievemq_broker.server.server import Server
@@ -36,7 +38,8 @@ def make_app(server: Server) -> Starlette:
         ready, answer = readiness(server)
         return JSONResponse(answer, 200 if ready else 503)
 
-    async def metrics(_: Request) -> Response:
+    async def metrics(request: Request) -> Response:
+        require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
         from sievemq_broker.metrics import CONTENT_TYPE, exposition  # at the first scrape: many brokers never see one
 
         return Response(exposition(server), media_type=CONTENT_TYPE)
@@ -52,6 +55,7 @@ def make_app(server: Server) -> Starlette:
             Route("/readyz", readyz),
             Route("/healthz", readyz),
             Route("/metrics", metrics),
+            *sign_in_routes(server),
             *console_routes(),
             Route("/openapi.json", openapi),
             Mount("/api/v1", app=api),

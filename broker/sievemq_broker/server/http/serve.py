@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from sievemq_broker.server.http.app import make_app
+from sievemq_broker.server.http.protocol import PatientProtocol
 
 if TYPE_CHECKING:
     from sievemq_broker.server.server import Server
@@ -73,23 +75,30 @@ class HttpServer:
         self._uvicorn: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self, sock: socket.socket) -> None:
+    async def start(self, sock: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         """Answer requests on a bound socket; returns once it does.
+
+        Args:
+            sock: listens already.
+            tls: None for clear text.
 
         Raises:
             RuntimeError: uvicorn ended instead.
         """
         config = uvicorn.Config(
             self._app,
-            http="h11",
+            http=PatientProtocol,
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # whoever sends X-Forwarded-For would choose the address that the throttle sees
             h11_max_incomplete_event_size=16 * 1024,
             limit_concurrency=256,
         )
+        config.load()
+        config.ssl = tls
         self._uvicorn = _Uvicorn(config)
         self._task = asyncio.create_task(self._uvicorn.serve(sockets=[sock]))
         ready = asyncio.create_task(self._uvicorn.ready.wait())

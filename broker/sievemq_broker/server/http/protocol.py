@@ -1,0 +1,59 @@
+"""uvicorn's connection with what it lacks against slow peers, and with what it knows about TLS."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+__all__ = ["BODY_SECONDS", "HEAD_SECONDS", "PatientProtocol"]
+
+#: Seconds that a request's head may take from the connection's start or its first byte on, and its body after that.
+#: uvicorn itself waits for ever: some hundred connections that say a byte a minute would take the port away.
+HEAD_SECONDS: Final = 10.0
+BODY_SECONDS: Final = 60.0
+
+
+class PatientProtocol(H11Protocol):
+    """One connection to the management port, patient for a while only.
+
+    Its requests carry in their state whether the peer has shown a certificate that was found good.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+    _reading: object = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """The connection is open; behind TLS, its handshake is done."""
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, "client_certificate": bool(transport.get_extra_info("peercert"))}
+        self._await(h11.IDLE, HEAD_SECONDS)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came; is a request still coming after them?"""
+        super().data_received(data)
+        state = self.conn.their_state
+        if state is h11.SEND_BODY:
+            self._await(state, BODY_SECONDS)
+        elif state is h11.IDLE and self.conn.trailing_data[0]:
+            self._await(state, HEAD_SECONDS)
+        else:
+            self._await(None, 0.0)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._await(None, 0.0)
+        super().connection_lost(exc)
+
+    def _await(self, state: object, seconds: float) -> None:
+        """Give the peer time for the rest of what it is saying; as long as it says the same, that is not renewed."""
+        if state is self._reading and self._deadline is not None:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._reading = state
+        if state is not None:
+            self._deadline = self.loop.call_later(seconds, self.transport.abort)

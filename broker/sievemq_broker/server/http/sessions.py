@@ -1,0 +1,106 @@
+"""Browsers that have signed in. A session is in memory only: a restart of the broker signs everybody out."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sievemq_broker.server.users import User, Users
+
+__all__ = ["MAX_SESSIONS", "MAX_SESSION_SECONDS", "Session", "Sessions"]
+
+#: Sessions at a time; the least lately used ends first. A handful of people, with some browsers each.
+MAX_SESSIONS: Final = 1_000
+#: Seconds after which one ends however much it is used.
+MAX_SESSION_SECONDS: Final = 12 * 3600.0
+
+
+class Session:
+    """One browser that has signed in.
+
+    Args:
+        user: as whom.
+        now: seconds.
+
+    Attributes:
+        csrf: what requests that change something carry, which other sites cannot know.
+    """
+
+    __slots__ = ("began", "csrf", "seen", "user")
+
+    def __init__(self, user: User, now: float) -> None:
+        self.user = user
+        self.csrf = secrets.token_urlsafe(24)
+        self.began = self.seen = now
+
+
+class Sessions:
+    """All of them.
+
+    Args:
+        idle_seconds: without a request after which one ends.
+        clock: seconds, never set.
+    """
+
+    def __init__(self, idle_seconds: float, clock: Callable[[], float]) -> None:
+        self._idle = idle_seconds
+        self._clock = clock
+        self._sessions: dict[bytes, Session] = {}  # by digest of the token, the least lately used first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, user: User) -> tuple[str, Session]:
+        """A new session: its token, for the cookie, and itself. The token is kept nowhere."""
+        now = self._clock()
+        for digest in [digest for digest, session in self._sessions.items() if not self._lasts(session, now)]:
+            del self._sessions[digest]
+        while len(self._sessions) >= MAX_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        token = secrets.token_urlsafe(32)
+        session = self._sessions[_digest(token)] = Session(user, now)
+        return token, session
+
+    def find(self, token: str, users: Users) -> Session | None:
+        """The session of a token, used now.
+
+        Args:
+            token: from a cookie.
+            users: as they are now: a session ends with its user, and with its user's password.
+        """
+        digest = _digest(token)
+        session = self._sessions.get(digest)
+        if session is None:
+            return None
+        del self._sessions[digest]
+        if not self.alive(session, users):
+            return None
+        session.user = users.find(session.user.name) or session.user  # its rights may be others now
+        session.seen = self._clock()
+        self._sessions[digest] = session
+        return session
+
+    def alive(self, session: Session, users: Users) -> bool:
+        """True while it has not ended; looking does not count as use."""
+        user = users.find(session.user.name)
+        return user is not None and user.secret == session.user.secret and self._lasts(session, self._clock())
+
+    def expires_in(self, session: Session) -> float:
+        """Seconds until it ends, if it is not used."""
+        return min(session.seen + self._idle, session.began + MAX_SESSION_SECONDS) - self._clock()
+
+    def close(self, token: str) -> None:
+        """End one."""
+        self._sessions.pop(_digest(token), None)
+
+    def _lasts(self, session: Session, now: float) -> bool:
+        return now < session.seen + self._idle and now < session.began + MAX_SESSION_SECONDS
+
+
+def _digest(token: str) -> bytes:
+    # What is looked up is a digest, so that the time a look-up takes says nothing about a token.
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

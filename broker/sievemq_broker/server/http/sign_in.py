@@ -1,0 +1,184 @@
+"""Signing in with a browser: a form that works without scripts, a cookie that scripts cannot read.
+
+    GET /sign-in?next=/…     the form              GET /session       who has signed in, and the token for changes
+    POST /session            from the form         DELETE /session    sign out
+
+The cookie is HttpOnly and SameSite=Strict, and Secure under TLS. `access.py` decides what it is good for.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, cast
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from sievemq_broker.server.authenticator import TooManyAttemptsError
+from sievemq_broker.server.http.access import caller, cookie_name
+from sievemq_broker.session.services import AuthenticationError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from sievemq_broker.server.http.sessions import Session, Sessions
+    from sievemq_broker.server.server import Server
+
+__all__ = ["sign_in_routes"]
+
+#: Bytes of the form that are read before anybody is known.
+_MAX_FORM = 8 * 1024
+
+_PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Sign in · SieveMQ</title>
+<link rel="stylesheet" href="/sign-in.css">
+</head>
+<body>
+<main>
+<h1>SieveMQ</h1>
+{wrong}<form method="post" action="/session">
+<input type="hidden" name="next" value="{following}">
+<label for="user">User name</label>
+<input id="user" name="user" value="{user}" autocomplete="username" autocapitalize="none" required autofocus>
+<label for="password">Password</label>
+<input id="password" name="password" type="password" autocomplete="current-password" required>
+<button type="submit">Sign in</button>
+</form>
+</main>
+</body>
+</html>
+"""
+
+_STYLE = """\
+:root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
+body { display: grid; min-height: 100vh; margin: 0; place-items: center; }
+main { width: min(20rem, 90vw); }
+label, input, button { display: block; box-sizing: border-box; width: 100%; font: inherit; }
+input { margin: 0 0 1rem; padding: .5rem; }
+button { padding: .5rem; }
+[role=alert] { padding: .5rem; border-left: .25rem solid; color: light-dark(#a40000, #ff9d9d); }
+"""
+
+
+def sign_in_routes(server: Server) -> list[Route]:
+    """The routes.
+
+    Args:
+        server: the broker.
+    """
+
+    async def form(request: Request) -> Response:
+        if not server.authenticator.required:
+            return RedirectResponse("/", 303)
+        return _form(request.query_params.get("next"))
+
+    async def style(_: Request) -> Response:
+        return Response(_STYLE, media_type="text/css")
+
+    async def sign_in(request: Request) -> Response:
+        fields = await _fields(request)
+        if fields is None:
+            return _form(None, "The form could not be read.", status=400)
+        user, password, following = fields
+        if not server.authenticator.required:
+            return RedirectResponse(_local(following), 303)
+        try:
+            await server.authenticator.check(user, password, request.client.host if request.client else "")
+        except TooManyAttemptsError as error:
+            headers = {"Retry-After": str(error.retry_after)}
+            return _form(following, f"{error.text[:1].upper()}{error.text[1:]}.", user, 429, headers)
+        except AuthenticationError:
+            return _form(following, "User name or password is wrong.", user, 401)
+        found = server.authenticator.users.find(user)
+        if found is None:  # removed in this moment
+            return _form(following, "User name or password is wrong.", user, 401)
+        _end(request)
+        token, _ = _sessions(request).open(found)
+        response = RedirectResponse(_local(following), 303)
+        secure = request.url.scheme == "https"
+        response.set_cookie(
+            cookie_name(request.url.scheme), token, path="/", secure=secure, httponly=True, samesite="strict"
+        )
+        return response
+
+    async def who(request: Request) -> Response:
+        session: Session | None = getattr(request.state, "session", None)
+        return JSONResponse(
+            {
+                "secured": server.authenticator.required,
+                "user": caller(request).user,
+                "csrf": None if session is None else session.csrf,
+                "expires_in": None if session is None else round(_sessions(request).expires_in(session)),
+            }
+        )
+
+    async def sign_out(request: Request) -> Response:
+        _end(request)
+        response = Response(status_code=204)
+        name = cookie_name(request.url.scheme)
+        response.delete_cookie(name, path="/", secure=request.url.scheme == "https", httponly=True, samesite="strict")
+        return response
+
+    return [
+        Route("/sign-in", form),
+        Route("/sign-in.css", style),
+        Route("/session", who, methods=["GET"]),
+        Route("/session", sign_in, methods=["POST"]),
+        Route("/session", sign_out, methods=["DELETE"]),
+    ]
+
+
+def _sessions(request: Request) -> Sessions:
+    return cast("Sessions", request.state.sessions)
+
+
+def _end(request: Request) -> None:
+    """End the session that the browser has, if any: signing in always makes a new one."""
+    token = request.cookies.get(cookie_name(request.url.scheme))
+    if token is not None:
+        _sessions(request).close(token)
+
+
+async def _fields(request: Request) -> tuple[str, str, str | None] | None:
+    """User, password and where to go then; None if that is no form of ours."""
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        return None
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MAX_FORM:
+            return None
+    try:
+        found = parse_qs(body.decode("ascii"), strict_parsing=True, max_num_fields=10, errors="strict")
+        return found["user"][0], found["password"][0], found.get("next", [None])[0]
+    except (ValueError, KeyError):
+        return None
+
+
+def _form(
+    following: str | None,
+    wrong: str = "",
+    user: str = "",
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    alert = f'<p role="alert">{escape(wrong)}</p>\n' if wrong else ""
+    page = _PAGE.format(wrong=alert, following=escape(_local(following)), user=escape(user))
+    return HTMLResponse(page, status, headers)
+
+
+def _local(path: str | None) -> str:
+    """A path of this port, or the console: never the way to another site."""
+    if path is None or not path.startswith("/") or path.startswith(("//", "/\\")) or not path.isprintable():
+        return "/"
+    try:
+        parts = urlsplit(path)
+    except ValueError:
+        return "/"
+    return path if not parts.scheme and not parts.netloc and "\\" not in path else "/"
