@@ -336,7 +336,7 @@ class DrainTap(Tap):
                 f"tap {self.name!r} takes nothing more: {self._ended}. Delete it to give back what it holds",
                 ErrorCode.ILLEGAL_STATE,
             )
-        if room <= 0 or log.bytes >= terms.bytes:
+        if room <= 0 or after > log.last or log.bytes >= terms.bytes:
             return False
         self._now = now
         before = log.last

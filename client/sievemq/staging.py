@@ -1,0 +1,83 @@
+"""Sends that become visible together, and once: a transaction in two steps, over any number of connections.
+
+    name = stage(session, "query 5f2c", batch=7)      # instead of session.commit(); on each connection
+    publish(connection, "query 5f2c", 7, [name, …])   # once: the broker remembers that batch 7 was published
+
+What was staged and is not published within its lease is forgotten. See docs/protocol.md, section 13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sievemq.blocking.connection import Connection
+from sievemq.blocking.session import Session
+from sievemq.exceptions import IllegalStateException
+from sievemq_core.wire.commands import Command
+
+__all__ = ["LEASE", "discard", "publish", "stage"]
+
+#: Milliseconds that staged messages wait for their publisher unless it is said otherwise.
+LEASE: Final = 600_000
+
+
+def stage(session: Session, key: str, batch: int, lease: int = LEASE) -> str:
+    """Take what a transacted session has sent since its last commit out of it, and keep it until it is published.
+
+    The connection must not repair itself (URL option ``reconnect=0``): what was sent on one that is lost is lost, and
+    would be missing without a word.
+
+    Args:
+        session: transacted.
+        key: who publishes.
+        batch: of the key; ascending.
+        lease: ms.
+
+    Returns:
+        Its name, for :func:`publish`.
+
+    Raises:
+        IllegalStateException: the session is not transacted.
+        TransactionRolledBackException: a send had failed; nothing is staged.
+        ResourceAllocationException: no room.
+    """
+    engine = session._engine
+    engine.check_open()
+    if not engine.transacted:
+        raise IllegalStateException("only a transacted session can stage what it has sent")
+    connection = engine.connection
+    name: str = session._connection._transport.ask(
+        lambda: connection.request(Command.STAGE, engine.id, key, batch, lease)
+    )
+    return name
+
+
+def publish(connection: Connection, key: str, batch: int, names: Iterable[str]) -> int | None:
+    """Send what is staged under these names, in their order, all or nothing; forget what else the batch has staged.
+
+    Returns:
+        How many messages were sent; None if this batch or a later one of the key was published before.
+
+    Raises:
+        JMSException: one of the names is not there: its lease has ended, or the broker was started anew (error code
+            NOT_FOUND). Nothing was sent.
+        ResourceAllocationException: a destination has no room. Nothing was sent.
+    """
+    engine = connection._engine
+    engine.check_open()
+    stages = tuple(names)
+    answer: int | None = connection._transport.ask(lambda: engine.request(Command.PUBLISH, key, batch, stages))
+    return answer
+
+
+def discard(connection: Connection, key: str, batch: int) -> int:
+    """Forget what is staged for a batch and not published.
+
+    Returns:
+        How many messages that was.
+    """
+    engine = connection._engine
+    engine.check_open()
+    answer: int = connection._transport.ask(lambda: engine.request(Command.DISCARD, key, batch))
+    return answer

@@ -1,0 +1,224 @@
+"""Taps: named cursors in the broker, for programs that read what goes through a destination in ranges.
+
+    with ConnectionFactory(url).create_connection() as connection:
+        tap = open_tap(connection, "audit", Queue("orders"), start="earliest")
+        state = tap.look(after=0, messages=10_000)
+        for page in tap.pages(0, state.upto):
+            archive(page)
+        tap.acknowledge(state.upto)
+
+A range can be read again, by any connection and in any order, until it is acknowledged; that is what a consumer cannot
+offer and what a reader needs that may fail in the middle. What a tap is and promises: docs/protocol.md, section 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from sievemq.blocking.connection import Connection
+from sievemq.destinations import Destination
+from sievemq_core.wire.commands import Command
+
+__all__ = ["Tap", "TapPage", "TapState", "delete_tap", "find_tap", "open_tap"]
+
+#: Messages of one page; the broker gives no more than this at once.
+PAGE: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TapState:
+    """How a tap stands.
+
+    Attributes:
+        id: of the tap; one that was made anew under the same name has another.
+        mode: ``copy`` or ``drain``.
+        first: sequence of the oldest message that is there; one more than `last` if there is none.
+        last: sequence of the latest message that there ever was.
+        acknowledged: up to this sequence its readers are done.
+        lost: the last sequence that went before it was acknowledged: no room, too old, or given back to the queue.
+        missed: how many did.
+        bytes: what it holds at the broker.
+        made: the request made it.
+        upto: how far a reader may read now.
+        more: there is more to be had at once, ask again.
+    """
+
+    id: str
+    mode: str
+    first: int
+    last: int
+    acknowledged: int
+    lost: int
+    missed: int
+    bytes: int
+    made: bool = False
+    upto: int = 0
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TapPage:
+    """Some messages of a tap, column by column.
+
+    Attributes:
+        first: sequence of the first one; the others follow without holes.
+        times: ms since 1970 at which the tap saw each.
+        counts: JMSXDeliveryCount of each.
+        columns: for each field of the envelope (docs/protocol.md, section 5) the values of all; empty if there are no
+            messages.
+    """
+
+    first: int
+    times: Sequence[int]
+    counts: Sequence[int]
+    columns: Sequence[Sequence[Any]]
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+class Tap:
+    """A tap as one connection sees it. Made by :func:`open_tap` and :func:`find_tap`.
+
+    Args:
+        connection: over which it is asked.
+        name: of the tap.
+        destination: that it is on, in text.
+        tap_id: which one is meant; no other is read or acknowledged.
+    """
+
+    __slots__ = ("_connection", "destination", "id", "name")
+
+    def __init__(self, connection: Connection, name: str, destination: str, tap_id: str) -> None:
+        self._connection = connection
+        self.name = name
+        self.destination = destination
+        self.id = tap_id
+
+    def __repr__(self) -> str:
+        return f"<Tap {self.name!r} on {self.destination}>"
+
+    def look(self, after: int, *, messages: int = 0, size: int = 0) -> TapState:
+        """How far may be read, by who has read up to `after`? A drain takes from its queue what is needed for that.
+
+        Args:
+            after: a sequence.
+            messages: that are wanted at most; 0 for all.
+            size: bytes that are wanted at most, 160 for each message included; 0 for all.
+
+        Raises:
+            JMSException: there is no such tap (error code NOT_FOUND); the connection is lost.
+        """
+        asked = self._ask(Command.LOOK_TAP, after, messages, size)
+        return TapState(**_known(asked))
+
+    def fetch(self, after: int, upto: int, limit: int = PAGE) -> TapPage:
+        """Messages behind `after` up to `upto`, at most `limit` and at most what fits an answer.
+
+        Raises:
+            JMSException: there is no such tap, or it is another one (NOT_FOUND); the connection is lost.
+        """
+        first, times, counts, *columns = self._ask(Command.FETCH_TAP, self.id, after, upto, limit)
+        return TapPage(first, times, counts, columns)
+
+    def pages(self, after: int, upto: int, limit: int = PAGE) -> Iterator[TapPage]:
+        """All messages behind `after` up to `upto`, page by page. Those that are lost are not there: compare `first`.
+
+        Raises:
+            JMSException: as :meth:`fetch`.
+        """
+        while after < upto:
+            page = self.fetch(after, upto, limit)
+            if not page:
+                return
+            yield page
+            after = page.first + len(page) - 1
+
+    def acknowledge(self, upto: int) -> TapState:
+        """Everything up to a sequence is done with and may go. Once more does no harm.
+
+        Raises:
+            JMSException: as :meth:`fetch`.
+        """
+        return TapState(**_known(self._ask(Command.ACKNOWLEDGE_TAP, self.id, upto)))
+
+    def _ask(self, command: int, *fields: object) -> Any:
+        return _ask(self._connection, command, self.name, self.destination, *fields)
+
+
+def open_tap(
+    connection: Connection,
+    name: str,
+    destination: Destination,
+    mode: Literal["copy", "drain"] = "copy",
+    *,
+    selector: str | None = None,
+    start: Literal["earliest", "latest"] = "latest",
+    retain_messages: int | None = None,
+    retain_bytes: int | None = None,
+    retain_age: int | None = None,
+    lease: int | None = None,
+) -> tuple[Tap, TapState]:
+    """The tap with this name on a destination; made if there is none.
+
+    Args:
+        connection: over which it is asked.
+        name: 1 to 255 characters.
+        destination: a queue, a topic, or a dead-letter queue.
+        mode: ``copy`` keeps what arrives; ``drain`` takes what waits in a queue.
+        selector: only messages for which it is true.
+        start: of a new copy of a queue: ``earliest`` begins with what waits there.
+        retain_messages, retain_bytes: that it may hold; the broker's defaults if not given.
+        retain_age: ms that a copy is kept; 0 for no limit.
+        lease: ms without a word from its reader, after which a drain gives back what it holds and a copy ends.
+
+    Returns:
+        The tap and how it stands.
+
+    Raises:
+        InvalidSelectorException: the selector, with the place of the mistake.
+        JMSException: it exists with another mode or selector; no right; a limit.
+    """
+    given = {
+        "start": start,
+        "retain_messages": retain_messages,
+        "retain_bytes": retain_bytes,
+        "retain_age": retain_age,
+        "lease": lease,
+    }
+    options = {key: value for key, value in given.items() if value is not None}
+    dialect = connection._engine.options.dialect
+    text = connection._engine.check_selector(selector)
+    answer = _ask(connection, Command.OPEN_TAP, name, str(destination), mode, text, dialect, options)
+    state = TapState(**_known(answer))
+    return Tap(connection, name, str(destination), state.id), state
+
+
+def find_tap(connection: Connection, name: str, destination: Destination) -> tuple[Tap, TapState]:
+    """The tap with this name on a destination, and how it stands. Takes nothing from a queue.
+
+    Raises:
+        JMSException: there is none (error code NOT_FOUND).
+    """
+    # Who has read further than there is wants nothing.
+    answer = _ask(connection, Command.LOOK_TAP, name, str(destination), 2**62, 1, 0)
+    state = TapState(**_known(answer))
+    return Tap(connection, name, str(destination), state.id), state
+
+
+def delete_tap(connection: Connection, name: str, destination: Destination) -> bool:
+    """End a tap; what a drain has not acknowledged goes back, marked as redelivered. False if there was none."""
+    return bool(_ask(connection, Command.DELETE_TAP, name, str(destination)))
+
+
+def _ask(connection: Connection, command: int, *fields: object) -> Any:
+    engine = connection._engine
+    engine.check_open()
+    return connection._transport.ask(lambda: engine.request(command, *fields))
+
+
+def _known(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What this version knows of an answer."""
+    return {name: answer[name] for name in TapState.__slots__ if name in answer}
