@@ -9,6 +9,7 @@ A character is a Unicode code point: ``_`` stands for one emoji, where a Java pr
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -19,6 +20,12 @@ _PIECE = 32
 
 #: How many places a segment with ``_`` is tried one by one before the whole text is searched by bit sets.
 _TRIES = 32
+
+#: A character is frequent if more than one of so many is it.
+_FREQUENT = 24
+
+#: How many characters there are to an occurrence, at least, for occurrences to be searched for one by one.
+_DENSE = 256
 
 
 class PatternError(ValueError):
@@ -83,19 +90,48 @@ class Segment:
         return self._find_all(text, at, last, seen)
 
     def _find_all(self, text: str, start: int, last: int, seen: dict[str, int]) -> int:
-        """The same by sets of places held as the bits of an int: no product of text and pattern length."""
+        """The same where many places look right for long. Those of the rarest character are tried one by one, by an
+        expression that repeats nothing; if even that one is frequent there are few others, and sets of places held as
+        the bits of an int take no product of text and pattern length."""
         if last < start:
             return -1
+        number, offset = min((text.count(c, start), at) for c, at in self._characters())
+        if number * _FREQUENT < last - start:
+            return self._find_by(text, start, last, offset)
         places = (1 << (last + 1)) - (1 << start)
         for offset, run in self.runs:
             for cut in range(0, len(run), _PIECE):
                 piece = run[cut : cut + _PIECE]
-                if piece not in seen:
-                    seen[piece] = _occurrences(text, piece)
-                places &= seen[piece] >> (offset + cut)
+                places &= _occurrences(text, piece, seen) >> (offset + cut)
                 if not places:
                     return -1
         return (places & -places).bit_length() - 1
+
+    def _characters(self) -> Iterator[tuple[str, int]]:
+        """Each character of the runs, with one place of it."""
+        places = {c: offset + at for offset, run in self.runs for at, c in enumerate(run)}
+        return iter(places.items())
+
+    def _find_by(self, text: str, start: int, last: int, offset: int) -> int:
+        """The leftmost place, by way of the character that stands at an offset."""
+        parts: list[str] = []
+        end = 0
+        for begin, run in self.runs:
+            parts += f".{{{begin - end}}}", re.escape(run)
+            end = begin + len(run)
+        fits = re.compile("".join(parts), re.DOTALL).match
+        character = _text_at(self.runs, offset)
+        at = text.find(character, start + offset, last + offset + 1)
+        while at >= 0:
+            if fits(text, at - offset):
+                return at - offset
+            at = text.find(character, at + 1, last + offset + 1)
+        return -1
+
+
+def _text_at(runs: tuple[tuple[int, str], ...], offset: int) -> str:
+    """The character that a segment has at an offset."""
+    return next(run[offset - begin] for begin, run in runs if begin <= offset < begin + len(run))
 
 
 _PERCENTS = re.compile("%%+")  # %% is %
@@ -107,21 +143,37 @@ def _segment(text: str) -> Segment:
     return Segment(len(text), tuple((match.start(), match[0]) for match in _RUNS.finditer(text)))
 
 
-def _occurrences(text: str, run: str) -> int:
-    """Bit n is set if `run` stands at n."""
-    if len(run) == 1 and run <= "\xff" and text.isascii():
-        digits = bytearray(b"0" * 256)
-        digits[ord(run)] = 49
-        return int(text.encode("ascii")[::-1].translate(bytes(digits)) or b"0", 2)
-    bits = bytearray(len(text))
-    at = text.find(run)
-    while at >= 0:
-        bits[at] = 1
-        at = text.find(run, at + 1)
-    return int(bytes(bits[::-1]).translate(_DIGITS) or b"0", 2)
+def _occurrences(text: str, run: str, seen: dict[str, int]) -> int:
+    """Bit n is set if `run` stands at n. A search per occurrence while they are few, otherwise from the bits of its two
+    halves, down to single characters, for which Python's own loops do the work."""
+    bits = seen.get(run)
+    if bits is None:
+        if len(run) == 1:
+            bits = _bits_of(text, run)
+        elif text.count(run) * _DENSE * len(run) < len(text):  # those that overlap are not counted
+            places = bytearray(len(text))
+            at = text.find(run)
+            while at >= 0:
+                places[at] = 1
+                at = text.find(run, at + 1)
+            bits = int(bytes(places[::-1]).translate(_ONES) or b"0", 2)
+        else:
+            half = 1 << (len(run) - 1).bit_length() - 1
+            bits = _occurrences(text, run[:half], seen)
+            bits &= _occurrences(text, run[half:], seen) >> half
+        seen[run] = bits
+    return bits
 
 
-_DIGITS = bytes([48, 49]) + bytes(254)
+def _bits_of(text: str, character: str) -> int:
+    """Bit n is set if the character stands at n: it becomes the byte 1, every other character another one."""
+    if character != "\1":
+        text = text.replace("\1", "\0" if character != "\0" else "\2").replace(character, "\1")
+    return int(text.encode("ascii", "replace")[::-1].translate(_ONES) or b"0", 2)
+
+
+#: Digits for int(): the byte 1 is "1", every other one "0".
+_ONES = b"0" + b"1" + b"0" * 254
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +193,10 @@ class LikePattern:
 
     @property
     def wildcards(self) -> int:
-        """How many ``%`` and ``_`` count: ``%%`` is one, and so is a row of ``_``."""
-        return len(self.segments) - 1 + sum(segment.rows for segment in self.segments)
+        """How many ``%`` and ``_`` count: ``%%`` is one, and so is a row of ``_``. Long text beside a ``_`` between two
+        ``%`` costs like several, one for each piece."""
+        pieces = sum(len(run) // _PIECE for part in self.segments[1:-1] if part.plain is None for _, run in part.runs)
+        return len(self.segments) - 1 + sum(segment.rows for segment in self.segments) + pieces
 
     @property
     def prefix(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -43,13 +44,28 @@ def test_like_agrees_with_a_regular_expression(pattern: str, escape: str | None,
 
 
 @settings(max_examples=300)
-@given(st.text("ab%_", max_size=8), st.text("ab", min_size=40, max_size=120))
-def test_the_search_by_bit_sets_agrees_too(pattern: str, text: str) -> None:
-    tries, like._TRIES = like._TRIES, 0  # go there at once
-    try:
+@given(
+    st.text("aaab%_c", max_size=9),
+    st.text("aaaabc\1\2\0é", min_size=20, max_size=120),
+    st.sampled_from([0, 4, 10**6]),
+    st.sampled_from([1, 256]),
+)
+def test_every_way_to_search_agrees(pattern: str, text: str, frequent: int, dense: int) -> None:
+    """By the rarest character (0), by bit sets (10**6), or by what the text suggests."""
+    with (
+        patch.object(like, "_TRIES", 0),  # go there at once
+        patch.object(like, "_FREQUENT", frequent),
+        patch.object(like, "_DENSE", dense),
+    ):
         assert parse_pattern(pattern).matches(text) is by_regex(pattern, None, text)
-    finally:
-        like._TRIES = tries
+
+
+@given(st.text("ab\0\1\2é😀", max_size=40), st.sampled_from(["a", "\0", "\1", "\2", "é", "😀", "ab", "aab", "\1\2"]))
+def test_occurrences_are_where_they_are(text: str, run: str) -> None:
+    expected = sum(1 << at for at in range(len(text)) if text.startswith(run, at))
+    assert like._occurrences(text, run, {}) == expected
+    with patch.object(like, "_DENSE", 10**9):
+        assert like._occurrences(text, run, {}) == expected
 
 
 HOSTILE = {
