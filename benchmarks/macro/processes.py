@@ -34,16 +34,20 @@ def free_port() -> int:
 
 
 class Broker:
-    """``sievemq broker`` in its own process, ready when the constructor returns."""
+    """``sievemq broker`` in its own process, ready when the constructor returns.
 
-    def __init__(self) -> None:
+    Args:
+        options: further ones of its command line.
+    """
+
+    def __init__(self, *options: str) -> None:
         self.port = free_port()
         self.url = f"sievemq://127.0.0.1:{self.port}"
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop
         command = [str(Path(sys.executable).with_name("sievemq")), "broker", "--host", "127.0.0.1"]
         start = time.monotonic()
         self.process = subprocess.Popen(
-            [*command, "--port", str(self.port), "--http-port", str(free_port())],
+            [*command, "--port", str(self.port), "--http-port", str(free_port()), *options],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,

@@ -71,26 +71,30 @@ class Batch:
         id: 1, 2, 3, …
         accepted: new messages, by place: the queue's number, the message's packed envelope. The same bytes object
             several times in a row is one message of a topic.
-        states: what became of messages, by number; the last word about each.
+        held: numbers of messages that were handed out for the first time.
+        states: the last word about messages of which there is more to say, by number.
+        gone: numbers of messages that are gone; some may stand here twice.
         failures: when a message failed first (ms epoch), by number, for those that failed.
         definitions: by kind and key; None for one that is gone.
     """
 
-    __slots__ = ("accepted", "base", "definitions", "failures", "id", "states")
+    __slots__ = ("accepted", "base", "definitions", "failures", "gone", "held", "id", "states")
 
     def __init__(self, batch_id: int) -> None:
         self.id = batch_id
         self.base = batch_id << PLACE_BITS
         self.accepted: list[tuple[int, bytes]] = []
+        self.held: list[int] = []
         self.states: dict[int, int] = {}
+        self.gone: list[int] = []
         self.failures: dict[int, int] = {}
         self.definitions: dict[tuple[str, Key], tuple[Any, ...] | None] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.accepted or self.states or self.definitions)
+        return bool(self.accepted or self.held or self.gone or self.states or self.definitions)
 
     def __repr__(self) -> str:
-        return f"<Batch {self.id} accepted={len(self.accepted)} states={len(self.states)}>"
+        return f"<Batch {self.id} accepted={len(self.accepted)} gone={len(self.gone)}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +185,12 @@ class Ledger:
         """It is on its way to a consumer: from now on nobody can say that it was not seen."""
         stored = entry.stored
         if stored:
+            batch = self.journal.batch
             count = entry.count
-            self.journal.batch.states[stored] = (count if count < MAX_COUNT else MAX_COUNT) | HELD_FLAG
+            if count or (batch.states and stored in batch.states):
+                batch.states[stored] = (count if count < MAX_COUNT else MAX_COUNT) | HELD_FLAG
+            else:
+                batch.held.append(stored)
 
     def released(self, queue: Queue, entry: Entry) -> None:
         """It came back unseen."""
@@ -200,7 +208,7 @@ class Ledger:
         """It is gone."""
         stored = entry.stored
         if stored:
-            self.journal.batch.states[stored] = GONE_STATE
+            self.journal.batch.gone.append(stored)
 
     expired = removed = acknowledged
 

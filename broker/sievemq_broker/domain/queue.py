@@ -213,11 +213,28 @@ class Queue:
                 self._place(entry, ())
                 return
         else:
-            if self.observer is not None:
-                self.observer.accepted(self, entry)
+            observer = self.observer
+            if observer is not None:
+                observer.accepted(self, entry)
             if self.taps:
                 for tap in self.taps:
                     tap.copy(envelope, now)
+            consumer = self._sole
+            if (
+                observer is not None
+                and consumer is not None
+                and consumer.credit > 0
+                and not self.depth
+                and consumer.port.writable
+                and not consumer.waiting
+            ):  # as above: a durable queue is mostly such a one
+                tag = consumer.tag = consumer.tag + 1
+                consumer.credit -= 1
+                consumer.newest = sequence
+                consumer.window.append(entry)
+                observer.handed(self, entry)
+                consumer.port.deliver(consumer.id, tag, 1, envelope.packed)
+                return
         entry.state = READY
         self._arrive(entry)
 
@@ -619,8 +636,9 @@ class Queue:
         self._set_direct()
 
     def _set_direct(self) -> None:
-        self._direct = not self.views and not self.paused and self.observer is None and not self.taps
-        alone = self._direct and len(self.consumers) == 1 and self.main.groups is None
+        plain = not self.views and not self.paused
+        self._direct = plain and self.observer is None and not self.taps
+        alone = plain and len(self.consumers) == 1 and self.main.groups is None
         self._sole = self.consumers[0] if alone else None
 
     def _view(self, condition: Condition) -> View:

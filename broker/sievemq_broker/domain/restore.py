@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from sievemq_broker.domain.entry import DELAYED, READY, STRAY, Entry
 from sievemq_broker.domain.journal import (
     DESTINATION,
-    GONE_STATE,
     HELD_FLAG,
     MAX_COUNT,
     NAMESPACE,
@@ -63,7 +62,7 @@ def restore(broker: Broker, saved: Saved, now: int) -> int:
             waiting.setdefault(kept.owner, []).append(kept)
             count += 1
         else:  # its queue was deleted while a consumer held it
-            journal.batch.states[kept.number] = GONE_STATE
+            journal.batch.gone.append(kept.number)
             journal.numbers_from(kept.owner + 1)
     for number in list(waiting):
         _fill(queues[number], waiting.pop(number), journal, now)

@@ -19,12 +19,11 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import msgpack
 
-from sievemq_broker.domain.journal import GONE_STATE, PLACE_BITS, PLACE_MASK, SavedEntry
+from sievemq_broker.domain.journal import GONE_STATE, PLACE_BITS, SavedEntry
 from sievemq_broker.store.errors import DamagedError
 
 __all__ = ["Kept", "State", "pack_batch", "pack_value", "unpack_batch", "unpack_value"]
@@ -210,22 +209,20 @@ class Kept:
         return data
 
 
-def pack_batch(
-    batch_id: int, time: int, accepted: list[tuple[int, bytes]], changes: dict[int, int]
-) -> tuple[bytes, State]:
-    """The row of a new batch, and the state of its messages.
+def pack_batch(batch_id: int, time: int, accepted: list[tuple[int, bytes]], states: array[int]) -> bytes:
+    """The row of a new batch.
 
     Args:
         batch_id: of the batch.
         time: ms epoch.
         accepted: number of the queue and packed envelope of each; the same object several times in a row is kept once.
-        changes: what became of messages already, by number; those of other batches are passed over.
+        states: what became of them already.
     """
-    count = len(accepted)
-    owners = array("I", [owner for owner, _ in accepted])
-    envelopes: list[bytes] = [packed for _, packed in accepted]
+    numbers, packs = zip(*accepted, strict=True)
+    owners = array("I", numbers)
+    envelopes: list[bytes] = list(packs)
     messages: array[int] | None = None
-    if count > 1 and any(a is b for a, b in pairwise(envelopes)):
+    if len(set(map(id, envelopes))) < len(envelopes):
         messages = array("I")
         distinct: list[bytes] = []
         last: bytes | None = None
@@ -235,16 +232,7 @@ def pack_batch(
                 last = packed
             messages.append(len(distinct) - 1)
         envelopes = distinct
-    states: array[int] | None = None
-    for number, value in changes.items():
-        if number >> PLACE_BITS == batch_id:
-            if states is None:
-                states = array("H", bytes(2 * count))
-            states[number & PLACE_MASK] = value
-    data = _pack(batch_id, time, owners, envelopes, messages, None, states)
-    known = array("H", bytes(2 * count)) if states is None else states
-    live = count if states is None else count - states.count(GONE_STATE)
-    return data, State(live, count, len(data), known, {})
+    return _pack(batch_id, time, owners, envelopes, messages, None, states if any(states) else None)
 
 
 def _pack(

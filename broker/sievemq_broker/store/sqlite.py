@@ -15,11 +15,13 @@ A batch whose messages are all gone is deleted; one that has lost half of its by
 from __future__ import annotations
 
 import sqlite3
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from sievemq_broker.domain.journal import GONE_STATE, PLACE_BITS, PLACE_MASK, Batch, Key, SavedEntry
+from sievemq_broker.domain.journal import GONE_STATE, HELD_FLAG, PLACE_BITS, Batch, Key, SavedEntry
 from sievemq_broker.store.blob import State, pack_batch, pack_value, unpack_batch, unpack_value
 from sievemq_broker.store.errors import DamagedError, FencedError, StoreError, StoreFullError
 from sievemq_broker.store.files import Lock, Reserve, Witness, sync_directory
@@ -70,6 +72,37 @@ _REPAIR = (
     "Look with `sievemq store check`, save what can be read with `sievemq store export`, "
     "and set aside what is damaged with `sievemq store repair`"
 )
+
+
+def _ascending(numbers: list[int]) -> list[int]:
+    """Each number once, in order; they mostly are."""
+    distinct = set(numbers)
+    if len(distinct) < len(numbers):
+        return sorted(distinct)
+    numbers.sort()
+    return numbers
+
+
+def _set(states: array[int], numbers: list[int], first: int, end: int, value: int) -> None:
+    """Give messages their state.
+
+    Args:
+        states: by place.
+        numbers: ascending; those from `first` to before `end` are meant.
+        first: number of the message at place 0.
+        end: behind the last.
+        value: the state.
+    """
+    low = bisect_left(numbers, first)
+    high = bisect_left(numbers, end, low)
+    if low == high:
+        return
+    start = numbers[low] - first
+    if numbers[high - 1] - numbers[low] == high - low - 1:  # one after the other
+        states[start : start + high - low] = array("H", (value,)) * (high - low)
+        return
+    for number in numbers[low:high]:
+        states[number - first] = value
 
 
 def connect(path: Path) -> Any:
@@ -270,9 +303,11 @@ class SqliteStore:
             execute("BEGIN IMMEDIATE")
             begun = True
             self._check_owner()
+            batch.held = _ascending(batch.held)
+            batch.gone = _ascending(batch.gone)
             if batch.accepted:
                 self._append(batch, now)
-            if batch.states:
+            if batch.held or batch.gone or batch.states:
                 self._settle(batch)
             for (kind, key), value in batch.definitions.items():
                 self._define(kind, key, value)
@@ -297,57 +332,60 @@ class SqliteStore:
             )
 
     def _append(self, batch: Batch, now: int) -> None:
-        data, state = pack_batch(batch.id, now, batch.accepted, batch.states)
+        """The batch's own row, with what became of its messages before it was written."""
+        own = batch.id
+        count = len(batch.accepted)
+        states = array("H", bytes(2 * count))
+        state = State(count, count, 0, states, {})
+        self._apply(batch, batch.base, batch.base + count, state)
         if not state.live:
             return  # came and went between two writes
-        self._execute("INSERT INTO batch VALUES (?, ?)", (batch.id, data))
-        self._remember(batch.id, state)
+        data = pack_batch(own, now, batch.accepted, states)
+        state.size = len(data)
+        self._execute("INSERT INTO batch VALUES (?, ?)", (own, data))
+        if state.failures:
+            self._execute("INSERT INTO state VALUES (?, ?)", (own, state.pack(own)))
+        self._remember(own, state)
 
     def _settle(self, batch: Batch) -> None:
-        """Apply what became of messages, batch by batch: mostly a handful of them, in order."""
-        own = batch.id
-        failures = batch.failures
-        changed: dict[int, State | None] = {}
-        last = -1
-        state: State | None = None
-        for number, value in batch.states.items():
-            batch_id = number >> PLACE_BITS
-            if batch_id != last:
-                last = batch_id
-                if batch_id == own:
-                    state = None
-                elif batch_id in changed:
-                    state = changed[batch_id]
-                else:
-                    state = changed[batch_id] = self._state_of(batch_id)
+        """What became of messages of earlier batches: mostly a handful of them, and all that follow one another."""
+        base = batch.base
+        touched = {number >> PLACE_BITS for number in batch.states if number < base}
+        for numbers in (batch.held, batch.gone):
+            at, end = 0, bisect_left(numbers, base)
+            while at < end:
+                batch_id = numbers[at] >> PLACE_BITS
+                touched.add(batch_id)
+                at = bisect_left(numbers, (batch_id + 1) << PLACE_BITS, at, end)
+        for batch_id in touched:
+            state = self._state_of(batch_id)
             if state is None:
-                continue
-            place = number & PLACE_MASK
-            states = state.states
-            if states[place] != GONE_STATE:
-                states[place] = value
-                if value == GONE_STATE:
-                    state.live -= 1
-                    if state.failures:
-                        state.failures.pop(place, None)
-                elif failures and number in failures:
-                    state.failures[place] = failures[number]
-        if failures and own in self._states:
-            mine = self._states[own]
-            for number, when in failures.items():
-                if number >> PLACE_BITS == own:
-                    mine.failures[number & PLACE_MASK] = when
-            if mine.failures:
-                changed[own] = mine
-        for batch_id, found in changed.items():
-            if found is None:
-                continue
-            if not found.live:
+                continue  # all of it was gone before
+            first = batch_id << PLACE_BITS
+            self._apply(batch, first, first + len(state.states), state)
+            if not state.live:
                 self._drop(batch_id)
-            else:
-                self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (batch_id, found.pack(batch_id)))
-                if found.size >= _SPARSE_BYTES and found.live * 2 < found.kept:
-                    self._sparse[batch_id] = None
+                continue
+            self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (batch_id, state.pack(batch_id)))
+            if state.size >= _SPARSE_BYTES and state.live * 2 < state.kept:
+                self._sparse[batch_id] = None
+
+    @staticmethod
+    def _apply(batch: Batch, first: int, end: int, state: State) -> None:
+        """Note in a state what a batch says of the messages from number `first` to before `end`."""
+        states = state.states
+        _set(states, batch.held, first, end, HELD_FLAG)
+        if batch.states:
+            failures = batch.failures
+            for number, value in batch.states.items():
+                if first <= number < end and states[number - first] != GONE_STATE:
+                    states[number - first] = value
+                    if number in failures:
+                        state.failures[number - first] = failures[number]
+        _set(states, batch.gone, first, end, GONE_STATE)
+        state.live = len(states) - states.count(GONE_STATE)
+        if state.failures:
+            state.failures = {place: when for place, when in state.failures.items() if states[place] != GONE_STATE}
 
     def _state_of(self, batch_id: int) -> State | None:
         state = self._states.get(batch_id)
