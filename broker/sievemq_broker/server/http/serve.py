@@ -23,6 +23,9 @@ __all__ = ["HttpServer"]
 #: Seconds that open requests may take at the end. Probes and scrapes are short; a stuck one must not hold it up.
 GRACE_SECONDS = 1.0
 
+#: Bytes of a request's line and headers. A selector of MAX_QUERY_SELECTOR characters fits, however it is encoded.
+HEAD_BYTES = 64 * 1024
+
 
 class _Uvicorn(uvicorn.Server):
     """uvicorn without its hands on the process."""
@@ -94,7 +97,7 @@ class HttpServer:
             access_log=False,
             server_header=False,
             proxy_headers=False,  # whoever sends X-Forwarded-For would choose the address that the throttle sees
-            h11_max_incomplete_event_size=16 * 1024,
+            h11_max_incomplete_event_size=HEAD_BYTES,
             limit_concurrency=256,
         )
         config.load()

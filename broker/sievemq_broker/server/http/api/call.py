@@ -65,6 +65,8 @@ class Call(Generic[Q, B]):
         """
         name = self.path["ns"]
         found = self.server.broker.namespaces.get(name)
+        if found is None and name == "default":
+            return self.server.broker.namespace(name)  # it is always there; nobody has needed it yet
         if found is None:
             raise not_found(f"there is no namespace {name!r}", namespace=name)
         return found

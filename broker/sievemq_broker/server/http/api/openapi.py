@@ -84,7 +84,7 @@ def _operation(endpoint: Endpoint, of: dict[Any, Any], components: dict[str, Any
             "in": "path",
             "required": True,
             "description": _PARAMETERS[name],
-            "schema": {"type": "string", "minLength": 1},
+            "schema": {"type": "string", "minLength": 1, "maxLength": 1_000},
         }
         for name in endpoint.parameters
     ]

@@ -38,6 +38,10 @@ ROWS, MAX_ROWS = 100, 1_000
 
 Limit = Annotated[int, Meta(ge=1, le=MAX_ROWS, description="Rows of a page.")]
 Cursor = Annotated[str, Meta(max_length=2_048, description="`next` of the page before; none for the first.")]
+#: Characters of a selector among the parameters: what a line of a request can carry.
+MAX_QUERY_SELECTOR = 4_096
+
+QuerySelector = Annotated[str, Meta(max_length=MAX_QUERY_SELECTOR, description="Only messages that this matches.")]
 SelectorText = Annotated[str, Meta(max_length=MAX_SELECTOR_CHARS, description="Only messages that this matches.")]
 Dialect = Annotated[
     Literal["jakarta", "ibm-mq", "mqe"],
@@ -129,7 +133,7 @@ class DeadLetters(_Request, kw_only=True):
 class Browse(_Request, kw_only=True):
     """Parameters of browsing."""
 
-    selector: SelectorText | None = None
+    selector: QuerySelector | None = None
     dialect: Dialect | None = None
     state: Annotated[
         Literal["ready", "in_flight", "scheduled"], Meta(description="Messages that wait, are with consumers, or wait "
@@ -144,7 +148,7 @@ class Browse(_Request, kw_only=True):
 class Scheduled(_Request, kw_only=True):
     """Parameters of the list of scheduled messages."""
 
-    selector: SelectorText | None = None
+    selector: QuerySelector | None = None
     dialect: Dialect | None = None
     cursor: Cursor | None = None
     limit: Limit = ROWS
