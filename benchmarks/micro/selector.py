@@ -2,15 +2,17 @@
 
 Matching is timed with the generated function and compared with the reference interpreter and with the same condition
 written by hand in Python, which minds neither NULL nor types: what is left to gain. Making is compared with what Python
-itself takes for an expression of the same size.
+itself takes for an expression of the same size. What hostile clients can send is compared with a turn of the loop.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
+from itertools import count
 
 from benchmarks.micro.timing import Row, compare, time_us
-from sievemq_core.selector import CompiledSelector, cache, compile_selector
+from sievemq_core.selector import CompiledSelector, SelectorError, cache, compile_selector, verify_selector
 from sievemq_core.selector.dialect import JAKARTA
 from sievemq_core.selector.parser import parse
 
@@ -33,6 +35,13 @@ CASES = (
     ("header", "JMSCorrelationID = 'N14228'", "h[6] == 'N14228'"),
 )
 
+
+# what differs in its constants only
+SHAPES = (
+    ("by correlation id", "JMSCorrelationID = 'x{}'"),
+    ("equality and range", "symbol = 'S{}' AND price > 10"),
+    ("IN, LIKE, BETWEEN", "origin IN ('JFK','L{}') AND (dest LIKE 'S%' OR distance BETWEEN 2000 AND 3000)"),
+)
 
 # the largest that are allowed
 LARGE = (
@@ -78,30 +87,94 @@ def run(seconds: float) -> list[Row]:
         compare("compile, seen before", lambda: compiled(text), "Python's compile", rows[-1].baseline_us, 1, seconds)
     )
 
-    for name, large in LARGE:
-        rows.append(
-            compare(
-                f"compile, {name}",
-                lambda t=large: compiled(t, fresh=True),  # type: ignore[misc]
-                "10 ms, a turn's limit",
-                10_000.0,
-                1,
-                seconds,
-            )
-        )
-    hostile, harmless = compiled("a LIKE '%a%a%a%a%a%b'").function, compiled("a LIKE '%b'").function
-    many = {"a": "a" * 10_000}
+    for name, shape in SHAPES:
+        rows += of_shape(name, shape, seconds)
+    three = compiled("carrier = 'UA' AND dep_delay > 60 AND dest LIKE 'S%'").function
     rows.append(
         compare(
-            "LIKE '%a%a%a%a%a%b' on 10,000 'a'",
-            lambda: hostile(many, HEADERS),
-            "LIKE '%b'",
-            lambda: harmless(many, HEADERS),
+            "match, three terms",
+            lambda: three(FLIGHT, HEADERS),
+            "an empty Python call",
+            lambda: nothing(FLIGHT, HEADERS),
             1,
             seconds,
         )
     )
-    return rows
+    return rows + [compare(name, case, "a turn's limit", TURN, 1, seconds) for name, case in hostile()]
+
+
+def nothing(_properties: object, _headers: object) -> bool:
+    """What a call costs."""
+    return True
+
+
+def of_shape(name: str, shape: str, seconds: float) -> list[Row]:
+    """A text that was never seen, of a shape that was, beside the first of its shape."""
+    numbers = count()
+
+    def next_text() -> str:
+        return shape.format(next(numbers))
+
+    first = time_us(lambda: compiled(shape.format(1), fresh=True), 1, seconds)
+    for _ in range(2):  # the second teaches
+        compiled(next_text())
+        verify_selector(next_text(), JAKARTA)
+    return [
+        compare(f"compile, known shape, {name}", lambda: compiled(next_text()), "the first of it", first, 1, seconds),
+        compare(
+            f"verify, known shape, {name}",
+            lambda: verify_selector(next_text(), JAKARTA),
+            "the first compiled",
+            first,
+            1,
+            seconds,
+        ),
+    ]
+
+
+# -- hostile ------------------------------------------------------------------------------------------------------
+
+#: Microseconds that a turn of the loop may take.
+TURN = 10_000.0
+MEGABYTE = 1_000_000
+
+REFUSED = (
+    ("64 KB of ORs", " OR ".join(["a"] * 13_000)),
+    ("10,000 ORs of comparisons", "OR ".join(["a=1 "] * 10_000)),
+    ("5,000 parentheses", "(" * 5_000 + "a = 1" + ")" * 5_000),
+    ("LIKE with 513 wildcards", f"a LIKE '{'%a' * 513}'"),
+    ("65,536 characters of quotes", "a = " + "'" * 65_531),
+)
+
+# name, pattern, text
+PATTERNS = (
+    ("'%a%a%b'", "%a%a%b", "a" * MEGABYTE),
+    ("'%aa_b%'", "%aa_b%", "a" * MEGABYTE),
+    ("500 %", "%a" * 500 + "b", "a" * MEGABYTE),
+    ("200 _ in one piece", "%" + "_a" * 200 + "_b%", "a" * MEGABYTE),
+    ("a long run", "%" + "ab" * 2_000 + "_c%", "ab" * (MEGABYTE // 2)),
+)
+
+
+def hostile() -> list[tuple[str, Callable[[], object]]]:
+    """The worst that passes the limits, and what does not."""
+    cases: list[tuple[str, Callable[[], object]]] = []
+    for name, text in REFUSED:
+        cases.append((f"refused, {name}", lambda t=text: refused(t)))  # type: ignore[misc]
+    for name, text in LARGE:
+        cases.append((f"compile, {name}", lambda t=text: compiled(t, fresh=True)))  # type: ignore[misc]
+    for name, pattern, text in PATTERNS:
+        function = compiled(f"a LIKE '{pattern}'").function
+        cases.append((f"1 MB LIKE {name}", lambda f=function, t={"a": text}: f(t, HEADERS)))  # type: ignore[misc]
+    return cases
+
+
+def refused(text: str) -> None:
+    try:
+        compile_selector(text)
+    except SelectorError:
+        return
+    raise AssertionError(text[:80])
 
 
 def compiled(text: str, fresh: bool = False) -> CompiledSelector:
