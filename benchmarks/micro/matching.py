@@ -3,9 +3,9 @@
     python -m benchmarks.micro.matching             everything in this process, and the loop's lag over a socket
     python -m benchmarks.micro.matching --depth 100000
 
-A topic with 10,000 selective subscribers beside one with 10; a receive by correlation id from a queue of a million
-beside one of a thousand, in the domain and over the wire; the lag of a broker's loop while a selector that no index can
-answer is new on a million messages.
+A topic with 10,000 selective subscribers beside one with 10; a receive and a browse by correlation id from a queue of a
+million beside one of a thousand, in the domain and over the wire; the lag of a broker's loop while a selector that no
+index can answer is new on a million messages.
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ def memory_per_subscriber(count: int = 10_000) -> float:
 # -- a queue ------------------------------------------------------------------------------------------------------
 
 
-def deep(depth: int) -> Callable[[], None]:
-    """A receive by correlation id, each by a consumer of its own, from a queue of `depth` messages in the domain."""
+def deep(depth: int) -> tuple[Callable[[], None], Callable[[], None]]:
+    """A receive by correlation id, each by a consumer of its own, and a browse by one, from a queue of `depth` messages
+    in the domain."""
     namespace = Broker().namespace("")
     send = namespace.send
     plain = message(customer=0).fields
@@ -115,7 +116,18 @@ def deep(depth: int) -> Callable[[], None]:
         assert consumer.tag == 1
         consumer.close(0, NOW)  # not handed to anybody: it goes back, and the depth stays
 
-    return once
+    upkeep = namespace.queue("queue:q").upkeep
+
+    def browse() -> None:
+        nonlocal place
+        condition = compiled[place]
+        place = (place + 1) % len(compiled)
+        before = upkeep.examined
+        _, page = namespace.browse("queue:q", condition, None, 10, NOW)
+        assert len(page) == 1
+        assert upkeep.examined == before + 1  # not the queue
+
+    return once, browse
 
 
 def fill(context: JMSContext, depth: int, correlated: bool) -> None:
@@ -200,11 +212,14 @@ def lag_while_attaching(depth: int) -> tuple[list[dict[str, int]], list[float], 
 
 
 def run(seconds: float, depth: int = 100_000) -> list[Row]:
-    """The cases without a socket, about `seconds` per stretch; the baseline is the same with few."""
+    """The cases without a histogram, about `seconds` per stretch; the baseline is the same with few."""
     few = time_us(topic(10)[1], BATCH, seconds)
     rows = [compare("topic: 10,000 × symbol = … AND price > …", topic(10_000)[1], "10 of them", few, BATCH, seconds)]
-    shallow = time_us(deep(1_000), 1, seconds)
-    rows.append(compare(f"queue: by correlation id, {depth:,} deep", deep(depth), "1,000 deep", shallow, 1, seconds))
+    shallow, far = deep(1_000), deep(depth)
+    for name, near, distant in zip(("receive", "browse"), shallow, far, strict=True):
+        rows.append(
+            compare(f"queue: {name} by correlation id, {depth:,} deep", distant, "1,000 deep", near, 1, seconds)
+        )
     return rows
 
 
