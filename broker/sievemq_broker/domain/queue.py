@@ -406,12 +406,12 @@ class Queue:
             self._hand(consumer, entry)
 
     def arrive_again(self, entries: list[Entry]) -> None:
-        """Waiting entries that were put aside for a consumer may now go to anybody."""
+        """Waiting entries that were put aside for a consumer may now go to anybody: their view is to be served, so that
+        they do not overtake what waits there."""
         for entry in entries:
             self._unplace(entry)
             entry.state = STRAY
-        for entry in entries:
-            self._arrive(entry)
+            self._place(entry, self._match(entry) if self.views else ())
 
     # -- waiting ------------------------------------------------------------------------------------------------
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from sievemq_core.message.envelope import Envelope
-from sievemq_core.selector import CompiledSelector, plan
+from sievemq_core.selector import CompiledSelector
 from sievemq_core.selector.names import HEADERS as _HEADERS
 from sievemq_core.selector.names import MODES
+from sievemq_core.selector.printer import print_literal
 
 __all__ = ["HEADERS", "Condition", "group_key", "indexable", "is_lookup", "is_true", "mode_keys"]
 
@@ -17,9 +18,6 @@ Condition: TypeAlias = CompiledSelector
 HEADERS: dict[str, int] = {name: position for name, (position, _) in _HEADERS.items()}
 
 _MODE_NUMBERS = {name: number for number, name in MODES.items()}
-
-#: Its keys are numbers in the envelope, whatever the selector says (:func:`mode_keys`).
-_COARSE = frozenset({"JMSDeliveryMode"})
 
 _NO_PROPERTIES: dict[str, Any] = {}
 
@@ -38,12 +36,15 @@ def indexable(condition: Condition) -> list[tuple[str, frozenset[Any]]]:
 def is_lookup(condition: Condition) -> bool:
     """True if a selector says no more than that one name has one of some texts: whoever finds a message's value among
     its keys need not ask its function. Only texts: they are equal as keys exactly if they are to a selector."""
-    match condition.plan:
-        case plan.Relation(op="=", left=plan.Field(), right=plan.Constant(value=str()), holds=True):
-            return condition.facts.names.isdisjoint(_COARSE)
-        case plan.OneOf(negated=False, holds=True):
-            return condition.facts.names.isdisjoint(_COARSE)
-    return False
+    equalities = condition.facts.equalities
+    if len(equalities) != 1:
+        return False
+    name, keys = equalities[0]
+    texts = sorted(print_literal(key) for key in keys if isinstance(key, str))
+    if len(texts) < len(keys) or name == "JMSDeliveryMode":  # the mode is a number in the envelope
+        return False
+    whole = f"{name} = {texts[0]}" if len(texts) == 1 else f"{name} IN ({', '.join(texts)})"
+    return condition.canonical == whole
 
 
 def mode_keys(name: str, keys: frozenset[Any]) -> frozenset[Any]:

@@ -417,7 +417,7 @@ class ClientConnection:
     def open_consumer(self, consumer: EngineConsumer) -> None:
         """Say OPEN_CONSUMER for a consumer and route deliveries to it."""
         self._consumers[consumer.id] = self._routes[consumer.id] = consumer
-        credit = consumer.window.size if self.started else 0
+        credit = consumer.first_credit if self.started else 0
         consumer.granted = credit
         consumer.mark = consumer.window.half if credit else 0
         consumer.opened = self.request(
@@ -442,7 +442,7 @@ class ClientConnection:
                 consumer.session.consumers[consumer.id] = consumer
                 if consumer.session.shut:
                     consumer.shut_gate()
-                consumer.set_flowing(self.started)
+                consumer.set_flowing(self.started, top_up=not credit)
 
         consumer.opened.add_callback(opened)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sievemq import messages
 from sievemq._engine.completion import Completion
 from sievemq._engine.credit import PrefetchWindow
+from sievemq.destinations import Queue
 from sievemq_core.message.envelope import EXPIRATION
 from sievemq_core.wire.codec import CommandTuple, pack
 from sievemq_core.wire.commands import Command
@@ -55,6 +56,7 @@ class EngineConsumer:
             `close` begins.
         waker: called once, and forgotten, when there may be something to do for whoever waits at this consumer: a
             message arrived, it was closed, the connection started or was lost.
+        of_queue: its destination is a queue.
         mark: when `taken` reaches it, somebody should call :meth:`top_up` under the lock.
         shut: closing has begun, here or above: whoever waits returns None (CLO-06).
         gone: why the broker closed this consumer; None if it did not.
@@ -75,6 +77,7 @@ class EngineConsumer:
         "id",
         "mark",
         "no_local",
+        "of_queue",
         "opened",
         "ran_dry",
         "released",
@@ -106,6 +109,7 @@ class EngineConsumer:
         self.session = session
         self.id = number
         self.destination = destination
+        self.of_queue = isinstance(destination, Queue)
         self.address = address
         self.selector = selector
         self.no_local = no_local
@@ -185,6 +189,17 @@ class EngineConsumer:
             )
         return None
 
+    @property
+    def first_credit(self) -> int:
+        """What a consumer is opened with. Who selects from a queue often wants a certain message and is closed again:
+        it gets that one with the answer, and holds no other that would have to go back."""
+        return 1 if self.of_queue and self.selector is not None and self.window.adaptive else self.window.size
+
+    @property
+    def holds_nothing(self) -> bool:
+        """True if neither the buffer nor the way from the broker can have a message, nor will."""
+        return self.granted - self.taken - self.released <= 0 and not self.buffer
+
     def top_up(self) -> None:
         """Grant the credit that the window leaves, with the acknowledgement that is due if there is one."""
         if not self.flowing:
@@ -214,9 +229,12 @@ class EngineConsumer:
         # Half a window was taken since the last wait, without a wait: messages come as fast as the window lets them.
         self.ran_dry = self.ran_dry or self.taken - self.waited_at >= self.window.half
         self.waited_at = self.taken
-        if self.window.size + self.taken + self.released - self.granted >= self.window.half:
+        expected = self.granted - self.taken - self.released
+        # The first message comes alone (first_credit); whoever waits for a second one is here for more.
+        if self.window.size - expected >= self.window.half and (self.taken or expected <= 0):
             self.top_up()
-        return self.granted - self.taken - self.released <= 0
+            expected = self.granted - self.taken - self.released
+        return expected <= 0
 
     def want(self, answered: bool = False) -> Completion[Any] | None:
         """Somebody waits here and the buffer is empty: have the broker look everywhere (D-23, MCO-14).
@@ -271,11 +289,12 @@ class EngineConsumer:
         self.buffer.clear()
         self.taken = self.released = self.granted = self.mark = self.waited_at = 0
 
-    def set_flowing(self, flowing: bool) -> None:
-        """Open or shut the gate; opening grants credit and wakes whoever waits."""
+    def set_flowing(self, flowing: bool, top_up: bool = True) -> None:
+        """Open or shut the gate; opening grants credit, unless that was done, and wakes whoever waits."""
         self.flowing = flowing and not self.shut and self.opened.done
         if self.flowing:
-            self.top_up()
+            if top_up:
+                self.top_up()
             self.wake()
 
     def wake(self) -> None:

@@ -181,8 +181,12 @@ class EngineSession:
             done.succeed(None)
             return done
         self._keep_consumed(consumer)
+        # Nothing goes back to a queue, and nobody can tell when: the answer need not be waited for. What ends with the
+        # consumer of a topic, its subscription, others may ask about at once.
+        at_once = consumer.of_queue and consumer.holds_nothing
         consumer.buffer.clear()
-        return connection.request(Command.CLOSE_CONSUMER, consumer.id, consumer.handed)
+        completion = connection.request(Command.CLOSE_CONSUMER, consumer.id, consumer.handed)
+        return _nothing_to_do() if at_once else completion
 
     def consumer_is_gone(self, consumer: EngineConsumer, error: Exception) -> None:
         """The broker closed the consumer: its destination is deleted, or an administrator did it."""

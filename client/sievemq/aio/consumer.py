@@ -269,6 +269,7 @@ class MessageConsumer:
         self._session._delivery.set_listener(engine, None)
         try:
             await self._transport.ask(engine.close)
+            self._transport.flush_soon()  # where there was nothing to wait for
         except JMSException:
             if engine.session.connection.failure is None:
                 raise

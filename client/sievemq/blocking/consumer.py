@@ -277,6 +277,10 @@ class MessageConsumer:
         with transport.lock:
             self._session._delivery.set_listener(engine, None)
             completion = engine.close()
+        if completion.done:
+            if transport.asleep:
+                transport.nudge()
+            return
         try:
             transport.wait(completion)
         except JMSException:

@@ -59,6 +59,17 @@ def test_a_group_is_free_when_its_consumer_leaves() -> None:
     assert world.got(third) == ["a0", "a1", "a2", "a3"]
 
 
+def test_what_was_put_aside_does_not_overtake_what_its_owner_gives_back() -> None:
+    world = World()
+    owner = world.consumer("queue:q", credit=1)
+    world.send("queue:q", *(grouped(f"a{n}", "a") for n in range(3)))
+    other = world.consumer("queue:q", credit=9)
+    world.send("queue:q", grouped("a3", "a"))
+    owner.recover(1, NOW)
+    owner.close(1, NOW)
+    assert world.got(other) == ["a0", "a1", "a2", "a3"]
+
+
 def test_the_group_of_messages_delivered_before_the_second_consumer_came() -> None:
     world = World()
     owner = world.consumer("queue:q", credit=1)

@@ -390,3 +390,35 @@ def test_d_23_a_wait_begins_without_a_want_unless_there_is_no_credit() -> None:
     assert broker.heard() == [(Command.CREDIT, consumer.id, 2)]
     nothing = with_prefetch(0)
     assert nothing.consumer(nothing.session()).expect() is True
+
+
+# -- one message of a queue, and closed again -------------------------------------------------------------------------
+
+
+def test_who_selects_from_a_queue_is_opened_for_one_message(broker: FakeBroker) -> None:
+    session = broker.session()
+    consumer = broker.consumer(session, selector="JMSCorrelationID = 'c1'")
+    assert consumer.granted == 1
+    assert not consumer.expect()  # it is on its way, perhaps: nothing more is asked for
+    assert broker.heard() == []
+    broker.deliver(consumer, 1)
+    assert take(consumer) == "1"
+    assert consumer.expect() is False  # whoever waits for a second one is here for more
+    assert broker.heard() == [(Command.ACKNOWLEDGE, consumer.id, 1, FIRST_WINDOW)]
+    assert broker.consumer(session).granted == FIRST_WINDOW
+
+
+def test_mco_10_closing_waits_for_the_broker_only_if_something_may_go_back(broker: FakeBroker) -> None:
+    session = broker.session()
+    idle = broker.consumer(session, selector="a = 1")
+    assert not idle.close().done  # one message may be on its way
+    done = broker.consumer(session, selector="a = 1")
+    broker.deliver(done, 1)
+    assert take(done) == "1"
+    assert done.close().done
+    acknowledged, closed = broker.heard()[-2:]
+    assert acknowledged == (Command.ACKNOWLEDGE, done.id, 1, 0)
+    assert (closed[0], *closed[2:]) == (Command.CLOSE_CONSUMER, done.id, 1)
+    kept = broker.consumer(session, selector="a = 1")
+    broker.deliver(kept, 1)
+    assert not kept.close().done  # in the buffer: it goes back
