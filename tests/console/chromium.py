@@ -27,7 +27,7 @@ from typing import Any, Self
 
 __all__ = ["DEADLINE", "Chromium", "Page", "find_chromium"]
 
-DEADLINE = 15.0
+DEADLINE = 4.0
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _FLAGS = (
@@ -219,6 +219,11 @@ class Page:
             self.problems.append(" ".join(str(item.get("value", item.get("description"))) for item in about["args"]))
         elif method == "Log.entryAdded" and about["entry"]["level"] in ("error", "warning"):
             self.problems.append(f"{about['entry']['text']} {about['entry'].get('url', '')}")
+
+    @property
+    def complaints(self) -> list[str]:
+        """The problems without the browser's own notes on answers that are errors, which the page may have expected."""
+        return [problem for problem in self.problems if not problem.startswith("Failed to load resource")]
 
     # -- what is there ------------------------------------------------------------------------------------------------
 

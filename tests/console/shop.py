@@ -18,7 +18,6 @@ from sievemq import (
     StreamMessage,
     TextMessage,
 )
-
 from sievemq_broker import EmbeddedBroker
 
 __all__ = ["SETTINGS", "Shop"]

@@ -62,7 +62,7 @@ export function connect() {
   expect();
 }
 
-/** Stops listening: nobody is signed in, or nobody looks. A browser opens six connections to a host, for all its tabs. */
+/** Stops listening, while nobody looks: a browser opens six connections to a host, for all its tabs together. */
 export function disconnect() {
   clearTimeout(watch);
   clearTimeout(retry);

@@ -6,6 +6,7 @@ import { h, put, svg } from "./dom.js";
 import { duration } from "./format.js";
 import { help, listenToKeys } from "./keys.js";
 import * as live from "./live.js";
+import { failure } from "./notice.js";
 import { nothing } from "./parts.js";
 import * as session from "./session.js";
 import connections from "./views/connections.js";
@@ -111,7 +112,8 @@ function changeNamespace(name) {
 
 function drawPlaces() {
   const { path } = here();
-  const current = path[1] === "destination" ? (/^(temporary-)?topic:/.test(path[2]) ? "topics" : "queues") : (path[1] ?? "overview");
+  const current =
+    path[1] === "destination" ? (/^(temporary-)?topic:/.test(path[2]) ? "topics" : "queues") : (path[1] ?? "overview");
   put(
     nav,
     PLACES.map(([id, name, key]) =>
@@ -140,7 +142,7 @@ async function readBroker() {
       "div",
       { class: "buttons" },
       h("button", { type: "button", class: "plain", click: () => help(keyPlaces()) }, "Keys ?"),
-      session.node(),
+      session.node(failure),
     ),
   );
   drawPlaces();
@@ -243,6 +245,7 @@ function heard(what) {
   if (what === "lost") {
     if (live.state.tries > 1 || live.samples.length) unreachable();
     document.body.classList.add("lost");
+    session.resume(); // perhaps the session has ended, not the broker
     return;
   }
   if (what === "back") readBroker().catch(() => {});
@@ -270,8 +273,8 @@ async function start() {
   addEventListener("pagehide", live.disconnect);
   addEventListener("pageshow", ({ persisted }) => persisted && look());
   document.addEventListener("visibilitychange", () => (document.hidden ? live.disconnect() : look()));
-  addEventListener("signed-out", () => session.signIn(start));
-  await session.resume();
+  addEventListener("signed-out", session.signIn);
+  if (!(await session.resume())) return;
   live.connect();
   route();
   await readBroker();

@@ -1,9 +1,49 @@
-// Who is signed in. Without security on the broker there is nobody to sign in, and nothing of this shows.
+// Who has signed in. Where the broker asks nobody who they are, there is nothing to show.
 
+import { setToken } from "./api.js";
 import { h } from "./dom.js";
 
-export async function resume() {}
-export function node() {
-  return null;
+let user = null;
+let signedIn = false;
+
+/**
+ * Asks who has signed in, and takes the token that changes have to carry. Leads to the sign-in page where that is
+ * needed, and back to the view shown.
+ * @returns {Promise<boolean>} whether the console may go on.
+ */
+export async function resume() {
+  let found;
+  try {
+    const answer = await fetch("/session", { headers: { Accept: "application/json" } });
+    if (!answer.ok) return true; // what follows says what is wrong
+    found = await answer.json();
+  } catch {
+    return true; // nobody answers: the banner says so
+  }
+  if (found.secured && found.user === null) {
+    signIn();
+    return false;
+  }
+  user = found.user;
+  signedIn = found.csrf !== null;
+  setToken(found.csrf);
+  return true;
 }
-export function signIn() {}
+
+/** Goes to the sign-in page. */
+export function signIn() {
+  location.assign(`/sign-in?next=${encodeURIComponent(location.pathname + location.hash)}`);
+}
+
+/** Who it is, and the way out. */
+export function node(failed) {
+  if (user === null) return null;
+  const out =
+    signedIn && h("button", { type: "button", class: "plain", click: () => signOut().catch(failed) }, "Sign out");
+  return h("span", { class: "user" }, user, " ", out);
+}
+
+async function signOut() {
+  await fetch("/session", { method: "DELETE" });
+  location.assign("/sign-in");
+}

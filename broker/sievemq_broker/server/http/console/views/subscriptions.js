@@ -22,6 +22,7 @@ export function subscriptionColumns(namespace, reread) {
     { label: "Client id", cell: (row) => row.client_id ?? "" },
     {
       label: "Kind",
+      kind: "kinds",
       cell: (row) => [
         row.durable && badge("durable"),
         " ",

@@ -1,0 +1,65 @@
+"""A Chromium for all tests of the console, and brokers for it to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from sievemq import ConnectionFactory, JMSContext
+from sievemq_broker import EmbeddedBroker
+
+from .chromium import Chromium, Page, find_chromium
+from .shop import SETTINGS, Shop
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Chromium]:
+    """A browser, or the tests that want one are skipped."""
+    if find_chromium() is None:
+        pytest.skip("no Chromium here: apt-get install chromium, or name one in the variable CHROMIUM")
+    with Chromium() as chromium:
+        yield chromium
+
+
+@pytest.fixture
+def page(chromium: Chromium) -> Iterator[Page]:
+    """A page in a window of ordinary size. At the end nothing may have gone wrong in it."""
+    with chromium.page() as page:
+        yield page
+        assert page.complaints == []
+
+
+@pytest.fixture(scope="session")
+def shop_broker() -> Iterator[EmbeddedBroker]:
+    """A broker with something to see in every view. Tests only look at it."""
+    with EmbeddedBroker(http=True, settings=SETTINGS) as broker, Shop(broker):
+        yield broker
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    """An empty broker, for tests that change it."""
+    with EmbeddedBroker(http=True) as broker:
+        yield broker
+
+
+@pytest.fixture
+def client(broker: EmbeddedBroker) -> Iterator[JMSContext]:
+    """A client of the empty broker."""
+    with ConnectionFactory(broker.url).create_context() as context:
+        yield context
+
+
+@pytest.fixture
+def depth(broker: EmbeddedBroker) -> Callable[[str], int]:
+    """How many messages wait in a queue of the empty broker's default namespace."""
+
+    def count(address: str) -> int:
+        def look(domain: Any) -> int:
+            return domain.namespace("default").destinations[address].depth
+
+        return broker.call(look)
+
+    return count

@@ -1,0 +1,237 @@
+"""Every view shows what is really in the broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from sievemq_broker import EmbeddedBroker
+
+from .chromium import Page
+
+pytestmark = pytest.mark.slow
+
+ORDERS = "#/default/destination/queue%3Aorders"
+
+
+def open_view(page: Page, broker: EmbeddedBroker, view: str) -> None:
+    page.open(f"{broker.http_url}/{view}")
+    page.until("document.querySelector('main')?.getAttribute('aria-busy') === 'false'")
+
+
+def test_overview(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, "")
+    page.until("document.querySelectorAll('.tile .spark').length === 8")
+    shown = page.text(".tiles")
+    for word in ("Messages in", "Ready", "In flight", "Memory", "of 8.0 MiB"):
+        assert word in shown
+    rows = {row[0].splitlines()[0]: row for row in page.rows("Deepest queues")}
+    assert rows["orders"][1] == "204"
+    page.shows("SieveMQ 0.", ".foot")
+    page.until("document.querySelectorAll('.chart polyline').length >= 3")  # drawn, from ticks and the past
+    assert "Rates: in" in page.value("document.querySelector('.chart').getAttribute('aria-label')")
+    assert page.problems == []
+
+
+def test_queues_are_filtered_and_sorted_and_the_address_says_so(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, "#/default/queues")
+    page.shows("10 queues")
+    names = [row[0].splitlines()[0] for row in page.rows("Queues")]
+    assert names == sorted(names)
+    page.click("th button", "Ready")
+    page.until("document.querySelector('tbody tr').innerText.includes('orders')")
+    assert page.value("document.querySelector('th[aria-sort=descending]').innerText") == "Ready"
+    page.press("/")
+    page.send("Input.insertText", text="ship*us")
+    page.shows("1 queue")
+    assert [row[0] for row in page.rows("Queues")] == ["shipments.us"]
+    assert page.value("location.hash") == "#/default/queues?sort=-depth&like=ship*us"
+    assert page.problems == []
+
+
+def test_lists_come_in_pages(page: Page, broker: EmbeddedBroker) -> None:
+    def make(domain: object) -> None:
+        for number in range(120):
+            domain.namespace("default").declare(f"queue:q{number:03}")  # type: ignore[attr-defined]
+
+    broker.call(make)
+    open_view(page, broker, "#/default/queues")
+    page.shows("120 queues")
+    assert len(page.rows("Queues")) == 50
+    page.click("button", "Next page")
+    page.shows("q050")
+    page.click("button", "Next page")
+    page.shows("q119")
+    assert len(page.rows("Queues")) == 20
+    page.click("button", "First page")
+    page.shows("q000")
+
+
+def test_topics_with_their_subscriptions(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, "#/default/topics")
+    (row,) = page.rows("Topics")
+    assert (row[0], row[1], row[4]) == ("prices", "40", "3")
+    page.click("td a", "prices")
+    page.until("document.querySelectorAll('table[aria-label=Subscriptions] tbody tr').length === 3")
+    assert "board" in page.text("main")
+    open_view(page, shop_broker, "#/default/subscriptions")
+    page.until("document.querySelectorAll('.table[aria-label=Subscriptions] td.kinds').length === 3")
+    rows = {row[1]: row for row in page.rows("Subscriptions")}
+    assert rows["late"][3].split() == ["durable", "offline"]
+    assert rows["late"][4:6] == ["currency = 'EUR'", "20"]
+    assert rows["archive"][3].split() == ["durable", "shared", "offline"]
+    assert rows["unnamed"][4] == "change > 0.05"
+    page.click("td a", "20")  # the messages that wait for it
+    page.shows("Of the subscription late.")
+    page.shows("20 messages on this page")
+    assert page.problems == []
+
+
+def test_queue_with_charts_consumers_and_rules(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, ORDERS)
+    page.shows("Selectors in use")
+    assert len(page.value("Array.from(document.querySelectorAll('.chart'), c => c.getAttribute('aria-label'))")) == 2
+    rows = {row[0].split()[0]: row for row in page.rows("Consumers")}
+    assert rows["picker-1"][1] == "region = 'EU' AND amount > 400"
+    assert (rows["picker-2"][2], rows["picker-2"][4]) == ("9.7 %", "22")
+    assert rows["picker-3"][2] == "0 %"
+    shown = page.text()
+    for word in ("queue:DLQ.orders", "2 s, × 2 each time", "50,000 messages"):
+        assert word in shown
+    assert page.problems == []
+
+
+def test_messages_by_selector_and_cursor(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, f"{ORDERS}/messages")
+    page.shows("50 messages on this page")
+    page.click("button", "Next page")
+    page.until("location.hash.includes('cursor=')")
+    page.fill("input.selector", "region = 'APAC' AND items = 4")
+    page.press("Enter")
+    page.until("location.hash.includes('APAC') && !location.hash.includes('cursor=')")
+    page.until("Array.from(document.querySelectorAll('td.properties')).every(c => c.innerText.includes('APAC'))")
+    rows = page.rows("Messages")
+    assert rows[0][2] == "order"
+    assert "items 4" in rows[0][3].replace("\n", " ")
+    page.choose("select:not([aria-label])", "in_flight")
+    page.until("location.hash.includes('state=in_flight')")
+    page.fill("input.selector", "")
+    page.press("Enter")
+    page.shows("26 messages on this page")
+    assert page.problems == []
+
+
+def test_a_mistake_in_a_selector_is_marked_as_it_is_typed(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, f"{ORDERS}/messages")
+    page.fill("input.selector", "region = 'ΕΥ𝔘' ANDD 1")
+    page.until("document.querySelector('.caret mark')?.innerText === 'ANDD'")
+    line, carets = page.value("document.querySelector('.caret').textContent").split("\n")
+    assert carets == " " * line.index("ANDD") + "^^^^"
+    assert page.value("document.querySelector('input.selector').getAttribute('aria-invalid')") == "true"
+    page.fill("input.selector", "region = 'EU'")
+    page.until("document.querySelector('.caret') === null")
+
+
+@pytest.mark.parametrize(
+    ("kind", "view", "words"),
+    [
+        ("stock", "Map", ["weight", "double", "0.75", "fragile", "boolean", "digest", "bytes"]),
+        ("track", "Stream", ["Hamburg", "long", "1763700000000", "53.55"]),
+        ("label", "Hex", ["00000000  25 50 44 46 2d 31 2e 37  0a 00 01 02", "%PDF-1.7·"]),
+    ],
+)
+def test_bodies(page: Page, shop_broker: EmbeddedBroker, kind: str, view: str, words: list[str]) -> None:
+    where = f"#/default/destination/queue%3Ainventory/messages?selector=JMSType%20%3D%20%27{kind}%27"
+    open_view(page, shop_broker, where)
+    page.click("td.main a")
+    page.until("document.querySelector('.chip[aria-pressed=true]') !== null")
+    assert page.value("document.querySelector('.chip[aria-pressed=true]').innerText") == view
+    shown = page.text(".body-view")
+    for word in words:
+        assert word in shown
+
+
+def test_a_message_with_typed_properties_and_json(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, f"{ORDERS}/messages?selector=JMSCorrelationID%20%3D%20%27cart-00001%27")
+    page.click("td.main a")
+    page.shows("cart-00001")
+    cells = page.value("Array.from(document.querySelectorAll('.typed tbody tr'), r => r.innerText.split(/\\s+/))")
+    assert ["customer", "long", "4000000001"] in cells
+    assert ["express", "boolean", "false"] in cells
+    assert ["amount", "double", "49.5"] in cells
+    assert '\n  "order": 1,' in page.text(".body-view")
+    page.click("button.chip", "Text")
+    page.shows('{"order": 1, ', ".body-view")
+    assert page.problems == []
+
+
+def test_dead_letters_by_reason(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, "#/default/dead-letters")
+    (attempts,) = page.rows("Dead letters in queue:DLQ.payments")
+    assert attempts[:3] == ["failed too often", "queue:payments", "9"]
+    (expired,) = page.rows("Dead letters in queue:DLQ.carts")
+    assert expired[:3] == ["expired before anybody took it", "queue:carts", "1"]
+    page.click("section:has(table[aria-label$=payments]) a.button", "Browse")
+    page.shows("9 messages on this page")
+    assert page.problems == []
+
+
+def test_scheduled(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, "#/default/scheduled")
+    rows = page.rows("Scheduled in queue:emails")
+    assert len(rows) == 4
+    assert "in 59 m" in rows[0][1]
+    assert rows[0][2] == "reminder"
+    assert page.problems == []
+
+
+def test_connections(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, "#/default/connections")
+    rows = {row[0]: row for row in page.rows("Connections")}
+    assert {"back-office", "till", "desk-4", "board", "picker-1", "picker-2", "picker-3"} == set(rows)
+    assert (rows["picker-2"][2], rows["picker-2"][7]) == ("anonymous", "22")
+    assert rows["board"][6] == "1"
+
+
+def test_workbench_explains(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, "#/default/workbench?destination=queue%3Aorders")
+    page.fill("textarea.selector", "(region='EU') AND NOT amount <> 12.5")
+    page.shows("NOT amount <> 12.5 AND region = 'EU'", ".checked")
+    page.until("document.querySelectorAll('.sample details').length === 8")
+    page.until("document.querySelector('.sample .truth').innerText === 'TRUE'")
+    page.shows("1 of 204 waiting messages would match", ".card:has(.sample)")
+    page.click(".sample summary")
+    page.shows("region is 'EU'", ".sample details[open]")
+    page.shows("amount is 12.5 (double)", ".sample details[open]")
+    page.shows("NOT (amount <> 12.5)", ".notes")  # what to write so that all providers agree
+    for field, value in (("name", "region"), ("what", "US")):
+        page.fill(f".rows .row:last-child .{field}", value)
+    page.shows("region is 'US'", "section > .explanation")
+    assert page.text("section > .explanation .truth") == "FALSE"
+    assert page.problems == []
+
+
+def test_workbench_marks_mistakes(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, "#/default/workbench")
+    page.fill("textarea.selector", "amount > 'many'")
+    page.shows("Not valid", ".checked")
+    page.until("document.querySelector('.caret mark') !== null")
+    page.choose(".bench select", "mqe")
+    page.fill("textarea.selector", "a = 1 OR b = 2")
+    page.until("document.querySelector('.caret mark')?.innerText === 'a = 1 OR b = 2'")
+    page.choose(".bench select", "jakarta")
+    page.shows("a = 1 OR b = 2", ".checked")
+
+
+def test_figures_change_without_a_reload(page: Page, broker: EmbeddedBroker) -> None:
+    open_view(page, broker, "#/default/queues")
+    page.shows("No queues here.")
+    page.value("window.stays = true")
+
+    def send(domain: object) -> None:
+        domain.namespace("default").declare("queue:late")  # type: ignore[attr-defined]
+
+    broker.call(send)
+    page.shows("late")
+    page.open(f"{broker.http_url}/#/default/overview")
+    page.shows("Deepest queues")
+    assert page.value("window.stays") is True
