@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from sievemq_broker.server.http.api.errors import not_found
+from sievemq_broker.server.http.api.errors import ApiError, not_found
 from sievemq_broker.session.rights import EVERYTHING, Identity, Verb
+from sievemq_core.errors import AddressError
+from sievemq_core.message.destination import parse_address
 
 if TYPE_CHECKING:
     from sievemq_broker.server.http.api.call import Call
@@ -25,7 +27,8 @@ def check(scope: Mapping[str, Any], endpoint: Endpoint, path: Mapping[str, str])
 
     Raises:
         RequestError: SECURITY, the caller must not.
-        ApiError: 404, a namespace in which the caller has no right at all: for them it does not exist.
+        ApiError: 404, a namespace in which the caller has no right at all: for them it does not exist; 422, an address
+            that is none.
     """
     identity = caller(scope)
     namespace = path.get("ns")
@@ -33,7 +36,13 @@ def check(scope: Mapping[str, Any], endpoint: Endpoint, path: Mapping[str, str])
         if namespace is not None and not identity.rights.enters(namespace):
             raise not_found(f"there is no namespace {namespace!r}", namespace=namespace)
         return
-    identity.require(endpoint.verb, EVERYTHING if namespace is None else namespace, path.get("address", EVERYTHING))
+    address = path.get("address", EVERYTHING)
+    if "address" in path:
+        try:
+            address = str(parse_address(address))
+        except AddressError as error:
+            raise ApiError(422, error.code.name, error.text, {"address": address[:600]}) from None
+    identity.require(endpoint.verb, EVERYTHING if namespace is None else namespace, address)
 
 
 def require(call: Call[Any, Any], verb: Verb, namespace: str, address: str) -> None:
