@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sievemq_spark.errors import NoArchiveError, PipelineError
+from sievemq_spark.files import Files
 from sievemq_spark.schema import COLUMNS, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Archived", "archive", "read_archive", "read_queues", "require_messages"]
+__all__ = ["Archived", "archive", "read_archive", "read_queues", "require_archive", "require_messages"]
 
 #: Spark writes '' as a NULL partition; a name that no namespace has stands for the broker's default one.
 DEFAULT_NAMESPACE: Final = "(default)"
@@ -83,6 +83,8 @@ def archive(spark: SparkSession, messages: DataFrame, path: str) -> Archived:
     """
     from pyspark.sql import functions as f
 
+    from sievemq_spark.compaction import finish
+
     require_messages(messages)
     rows = messages.withColumn("namespace", f.coalesce(f.nullif("namespace", f.lit("")), f.lit(DEFAULT_NAMESPACE)))
     rows = rows.withColumn("date", f.date_format(f.timestamp_millis(f.col("timestamp")), "yyyy-MM-dd")).cache()
@@ -93,6 +95,7 @@ def archive(spark: SparkSession, messages: DataFrame, path: str) -> Archived:
         if rows.filter("message_id IS NOT NULL").select(*KEY).distinct().count() < with_id:
             new = rows.filter("message_id IS NOT NULL").dropDuplicates(list(KEY))
             new = new.unionByName(rows.filter("message_id IS NULL"))
+        finish(spark, path)
         if _exists(spark, path):
             known = _raw(spark, path).select(*KEY).filter("message_id IS NOT NULL")
             new = new.join(known, list(KEY), "left_anti").select(*rows.columns)
@@ -113,8 +116,10 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    if not _exists(spark, path):
-        raise NoArchiveError(f"there is no archive at {path}")
+    from sievemq_spark.compaction import finish
+
+    finish(spark, path)
+    require_archive(spark, path)
     frame = _raw(spark, path)
     default = f.when(f.col("namespace") == DEFAULT_NAMESPACE, "").otherwise(f.col("namespace"))
     return frame.withColumn("namespace", default).select(*COLUMNS, "date")
@@ -126,12 +131,17 @@ def _raw(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _exists(spark: SparkSession, path: str) -> bool:
-    if "://" not in path:
-        folder = Path(path)
-        return folder.is_dir() and any(folder.rglob("*.parquet"))
-    jvm = spark._jvm
-    where = jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]  # there is one as long as the session runs
-    return bool(where.getFileSystem(spark._jsc.hadoopConfiguration()).exists(where))
+    return next(Files(spark, path).parquet(), None) is not None
+
+
+def require_archive(spark: SparkSession, path: str) -> None:
+    """Raise unless there is an archive.
+
+    Raises:
+        NoArchiveError: there is none.
+    """
+    if not _exists(spark, path):
+        raise NoArchiveError(f"there is no archive at {path}")
 
 
 def require_messages(frame: DataFrame) -> None:

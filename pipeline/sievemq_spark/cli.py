@@ -7,18 +7,21 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from sievemq.cli.broker_access import DEFAULT_URL, SelectorOption, UrlOption, UserOption
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
+from sievemq.cli.values import parse_property
 from sievemq.exceptions import InvalidSelectorException, InvalidURLException, JMSException, JMSSecurityException
 from sievemq_spark.connect import connect
 from sievemq_spark.errors import MissingSparkError, NoArchiveError, PipelineError
 from sievemq_spark.failures import explain_failure
+from sievemq_spark.progress import progress
 from sievemq_spark.selector_column import checked
 from sievemq_spark.spark import require_spark, spark_session
 
@@ -37,6 +40,9 @@ MasterOption = Annotated[
 ]
 DialectOption = Annotated[str, typer.Option("--dialect", help="Selector dialect: jakarta, ibm-mq, mqe.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="The result as one JSON object.")]
+HtmlOption = Annotated[
+    Path | None, typer.Option("--html", help="Write a report with charts to this file as well.", dir_okay=False)
+]
 ArchiveArgument = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Folder of the archive.")]
 FromOption = Annotated[str | None, typer.Option("--from", help="First day, such as 2026-11-01 (UTC).")]
 ToOption = Annotated[str | None, typer.Option("--until", help="Last day, included.")]
@@ -119,18 +125,44 @@ def _day(text: str) -> str:
         raise PipelineError(f"{text!r} is no day; write it as 2026-11-01") from None
 
 
+def _renaming(text: str) -> tuple[str, str]:
+    old, equals, new = text.partition("=")
+    if not (old and equals and new):
+        raise typer.BadParameter(f"{text!r} is not of the form OLD=NEW")
+    return old, new
+
+
 def _password(user: str | None) -> str | None:
     return os.environ.get("SIEVEMQ_PASSWORD") if user is not None else None
 
 
-def _print(result: Any, as_json: bool, *tables: Table) -> None:
+def _print(result: Any, as_json: bool, html: Path | None = None, title: str = "", about: Sequence[str] = ()) -> None:
+    """A result on the terminal, or as JSON; and as an HTML file, if one is asked for."""
+    from sievemq_spark.report import Table, parts_of, write_html
+
+    if html is not None:
+        try:
+            write_html(html, title, parts_of(result), about)
+        except OSError as error:
+            raise PipelineError(f"the report cannot be written: {error}") from error
     if as_json:
         data = {field.name: _plain(getattr(result, field.name)) for field in dataclasses.fields(result)}
         typer.echo(json.dumps(data))
         return
     console = Console(highlight=False, markup=False)
-    for table in tables:
-        console.print(table)
+    for part in parts_of(result):
+        if isinstance(part, Table):
+            table = RichTable(title=part.title)
+            for number, column in enumerate(part.columns):
+                table.add_column(column, justify="left" if number == 0 else "right")
+            for row in part.rows:
+                table.add_row(*row)
+            console.print(table)
+
+
+def _about(path: str, first: str | None, last: str | None, destination: str | None) -> list[str]:
+    span = f", {first or 'the beginning'} to {last or 'the end'}" if first or last else ""
+    return [f"Archive {path}{span}" + (f", {destination}" if destination else "")]
 
 
 def _plain(value: Any) -> Any:
@@ -144,13 +176,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title)
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right")
-    return table
 
 
 @pipeline.command()
@@ -171,7 +196,8 @@ def archive(
         frame = job.read_queues(
             spark, url, destinations, user=user, password=_password(user), selector=selector, dialect=dialect
         )
-        done = job.archive(spark, frame, to)
+        with progress(spark, "archive"):
+            done = job.archive(spark, frame, to)
         if as_json:
             _print(done, as_json=True)
         else:
@@ -189,26 +215,16 @@ def backtest(
     sample: Annotated[int, typer.Option("--sample", min=0, help="Message ids to show of each.")] = 5,
     master: MasterOption = LOCAL,
     as_json: JsonOption = False,
+    html: HtmlOption = None,
 ) -> None:
     """What selectors would have matched in the archive, and which absent property made the answer UNKNOWN."""
     from sievemq_spark.backtest import backtest as job
 
     with _spark(master, selectors, dialect) as spark:
-        result = job(_messages(spark, archive, first, last, destination), selectors, dialect=dialect, sample=sample)
-        counts = _table(f"{result.messages:,} messages", "selector", "TRUE", "FALSE", "UNKNOWN", "UNKNOWN because of")
-        hours = _table("matches by hour (UTC)", "hour", *(f"{number}" for number in range(1, len(selectors) + 1)))
-        for line in result.results:
-            causes = "; ".join(f"{', '.join(names) or 'other types'}: {rows:,}" for names, rows in line.causes.items())
-            counts.add_row(line.selector, f"{line.matched:,}", f"{line.rejected:,}", f"{line.unknown:,}", causes)
-        for hour in sorted({hour for line in result.results for hour in line.hours}):
-            hours.add_row(hour, *(f"{line.hours.get(hour, 0):,}" for line in result.results))
-        tables = [counts, hours]
-        if result.only_first is not None:
-            differs = _table("the difference", "matched by", "messages", "such as")
-            differs.add_row("the first only", f"{result.only_first:,}", ", ".join(map(str, result.sample_first)))
-            differs.add_row("the second only", f"{result.only_second:,}", ", ".join(map(str, result.sample_second)))
-            tables.append(differs)
-        _print(result, as_json, *tables)
+        with progress(spark, "backtest"):
+            messages = _messages(spark, archive, first, last, destination)
+            result = job(messages, selectors, dialect=dialect, sample=sample)
+        _print(result, as_json, html, "Backtest", _about(archive, first, last, destination))
 
 
 @pipeline.command()
@@ -221,22 +237,15 @@ def coverage(
     destination: DestinationOption = None,
     master: MasterOption = LOCAL,
     as_json: JsonOption = False,
+    html: HtmlOption = None,
 ) -> None:
     """Which messages no selector matches, or several; which selectors overlap or shadow one another."""
     from sievemq_spark.backtest import coverage as job
 
     with _spark(master, selectors, dialect) as spark:
-        result = job(_messages(spark, archive, first, last, destination), selectors, dialect=dialect)
-        sizes = _table(f"{result.messages:,} messages", "matched by", "messages")
-        for name, rows in (("none", result.none), ("one", result.one), ("several", result.many)):
-            sizes.add_row(name, f"{rows:,}")
-        each = _table("selectors", "selector", "messages", "shadowed by")
-        for text, rows in result.matched.items():
-            each.add_row(text, f"{rows:,}", "; ".join(by for one, by in result.shadowed if one == text))
-        pairs = _table("overlaps", "pair", "messages")
-        for (one, other), rows in result.overlaps.items():
-            pairs.add_row(f"{one}  |  {other}", f"{rows:,}")
-        _print(result, as_json, sizes, each, pairs)
+        with progress(spark, "coverage"):
+            result = job(_messages(spark, archive, first, last, destination), selectors, dialect=dialect)
+        _print(result, as_json, html, "Coverage", _about(archive, first, last, destination))
 
 
 @pipeline.command()
@@ -247,18 +256,93 @@ def profile(
     destination: DestinationOption = None,
     master: MasterOption = LOCAL,
     as_json: JsonOption = False,
+    html: HtmlOption = None,
 ) -> None:
     """Property names with types and cardinality, sizes, messages by hour."""
     from sievemq_spark.profile import profile as job
 
     with _spark(master, [], "jakarta") as spark:
-        result = job(_messages(spark, archive, first, last, destination))
-        title = f"{result.messages:,} messages, {result.size_mean:,.0f} bytes on average, {result.size_max:,} at most"
-        table = _table(title, "property", "types", "missing", "about so many values")
-        for each in result.properties:
-            types = ", ".join(f"{name} {rows:,}" for name, rows in each.types.items())
-            table.add_row(each.name, types, f"{each.missing:,}", f"{each.distinct:,}")
-        _print(result, as_json, table)
+        with progress(spark, "profile"):
+            result = job(_messages(spark, archive, first, last, destination))
+        _print(result, as_json, html, "Profile", _about(archive, first, last, destination))
+
+
+@pipeline.command()
+def deadletters(
+    archive: ArchiveArgument,
+    first: FromOption = None,
+    last: ToOption = None,
+    destination: DestinationOption = None,
+    values: Annotated[int, typer.Option("--values", min=0, help="Property values to show at most.")] = 20,
+    master: MasterOption = LOCAL,
+    as_json: JsonOption = False,
+    html: HtmlOption = None,
+) -> None:
+    """Why messages became dead letters: reasons, origins, times, and what sets them apart from the other messages."""
+    from sievemq_spark.deadletters import deadletters as job
+
+    with _spark(master, [], "jakarta") as spark:
+        with progress(spark, "deadletters"):
+            normal = _messages(spark, archive, first, last, None)
+            result = job(_messages(spark, archive, first, last, destination), normal, values=values)
+        _print(result, as_json, html, "Dead letters", _about(archive, first, last, destination))
+
+
+@pipeline.command()
+def compact(
+    archive: ArchiveArgument,
+    files: Annotated[int, typer.Option("--files", min=2, help="Days with fewer files stay as they are.")] = 4,
+    master: MasterOption = LOCAL,
+    as_json: JsonOption = False,
+) -> None:
+    """Make few files of many in an archive. Nobody may use it meanwhile; killing it does no harm."""
+    from sievemq_spark.compaction import compact as job
+
+    with _spark(master, [], "jakarta") as spark:
+        with progress(spark, "compact"):
+            done = job(spark, archive, files=files)
+        if as_json:
+            _print(done, as_json=True)
+        else:
+            typer.echo(f"{done.before:,} files in {done.folders:,} folders became {done.after:,}")
+
+
+@pipeline.command()
+def expire(
+    archive: ArchiveArgument,
+    before: Annotated[str | None, typer.Option("--before", help="First day that stays, such as 2026-11-01.")] = None,
+    keep_days: Annotated[int | None, typer.Option("--keep-days", min=0, help="Days before today that stay.")] = None,
+    destination: DestinationOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, remove nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    master: MasterOption = LOCAL,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove old days from an archive (UTC). Messages without a timestamp stay."""
+    from datetime import UTC, date, datetime, timedelta
+
+    from sievemq.destinations import parse_destination
+    from sievemq_spark.retention import expire as job
+
+    if (before is None) == (keep_days is None):
+        raise typer.BadParameter("one of --before and --keep-days is needed")
+    with _spark(master, [], "jakarta") as spark:
+        if keep_days is not None:
+            limit = datetime.now(UTC).date() - timedelta(days=keep_days)
+        else:
+            limit = date.fromisoformat(_day(before or ""))
+        named = None if destination is None else str(parse_destination(destination))
+        gone = job(spark, archive, limit, destination=named, dry_run=True)
+        if not dry_run and gone.days:
+            what = f"{gone.files:,} files of {len(gone.days):,} folders ({gone.size:,} bytes)"
+            if not yes and not typer.confirm(f"Remove {what} from {archive}?", err=True):
+                raise typer.Exit(FAILED)
+            gone = job(spark, archive, limit, destination=named)
+        if as_json:
+            _print(gone, as_json=True)
+        else:
+            verb = "would be removed" if dry_run else "removed"
+            typer.echo(f"{gone.files:,} files of {len(gone.days):,} folders ({gone.size:,} bytes) {verb}")
 
 
 @pipeline.command()
@@ -273,24 +357,36 @@ def replay(
     rate: Annotated[float, typer.Option("--rate", min=0, help="Messages per second; 0 for no limit.")] = 0.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count and check, send nothing.")] = False,
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="Sent side by side, in order per group.")] = 1,
+    rename: Annotated[
+        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="Send to NEW what came from OLD.")
+    ] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE[:TYPE]", help="A property to set.")
+    ] = None,
+    unset: Annotated[list[str] | None, typer.Option("--unset", metavar="NAME", help="A property to leave out.")] = None,
     url: UrlOption = DEFAULT_URL,
     user: UserOption = None,
     master: MasterOption = LOCAL,
 ) -> None:
     """Send archived messages again. With one partition either all are sent or none."""
+    from sievemq_spark.mapping import Changes
     from sievemq_spark.replay import replay as job
 
+    changes = Changes(dict(map(_renaming, rename or ())), dict(map(parse_property, properties or ())), unset or ())
     with _spark(master, [selector], dialect, url, user) as spark:
-        count = job(
-            _messages(spark, archive, first, last, destination),
-            url,
-            destination=to,
-            selector=selector,
-            dialect=dialect,
-            user=user,
-            password=_password(user),
-            rate=rate,
-            dry_run=dry_run,
-            partitions=partitions,
-        )
+        changes.check()
+        with progress(spark, "replay"):
+            count = job(
+                _messages(spark, archive, first, last, destination),
+                url,
+                destination=to,
+                selector=selector,
+                dialect=dialect,
+                user=user,
+                password=_password(user),
+                rate=rate,
+                dry_run=dry_run,
+                partitions=partitions,
+                changes=changes,
+            )
         typer.echo(f"{count:,} messages {'would be sent' if dry_run else 'sent'}")

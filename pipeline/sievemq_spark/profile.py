@@ -23,12 +23,15 @@ class PropertyProfile:
         types: JMS type -> messages that have it so; more than one type is what breaks selectors.
         missing: messages that do not have it.
         distinct: about how many values it has (HyperLogLog, within some percent).
+        selects: the share of all messages that ``name = value`` selects on average, for the values of the traffic
+            itself; what an index over the property leaves to be looked at. 1.0 for one value that all have.
     """
 
     name: str
     types: dict[str, int]
     missing: int
     distinct: int
+    selects: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class Profile:
         size_mean, size_max: bytes of body and properties.
         hours: messages by hour, ``2013-01-01T05`` (UTC).
         properties: the most frequent ones first.
+        hints: names of properties by which an equality leaves the fewest messages, the best first: what to select by,
+            and what an index over a queue's backlog serves best (selectors.md).
     """
 
     messages: int
@@ -49,6 +54,7 @@ class Profile:
     size_max: int
     hours: dict[str, int]
     properties: list[PropertyProfile]
+    hints: list[str]
 
 
 def profile(messages: DataFrame) -> Profile:
@@ -77,14 +83,23 @@ def profile(messages: DataFrame) -> Profile:
         kinds[row["body_kind"]] = kinds.get(row["body_kind"], 0) + row["rows"]
         hours[row["hour"]] = hours.get(row["hour"], 0) + row["rows"]
     value = f.expr("coalesce(value.s, CAST(value.l AS STRING), CAST(value.d AS STRING), CAST(value.b AS STRING))")
-    found = (
-        messages.select(f.explode("properties"))
+    each = messages.select(f.explode("properties"))
+    # A message whose value occurs n times is one of n: that is what an equality with its value finds.
+    squares = (
+        each.groupBy("key", f.col("value.t"), value.alias("text"))
+        .agg(f.count(f.lit(1)).alias("rows"))
+        .filter("text IS NOT NULL")
         .groupBy("key")
+        .agg((f.sum(f.col("rows") * f.col("rows").cast("double")) / f.sum("rows")).alias("alike"))
+    )
+    found = (
+        each.groupBy("key")
         .agg(
             f.approx_count_distinct(value).alias("distinct"),
             f.count(f.lit(1)).alias("rows"),
             *(f.count_if(f.col("value.t") == letter).alias(letter) for letter in _LETTERS),
         )
+        .join(squares, "key", "left")
         .collect()
     )
     properties = [
@@ -93,6 +108,7 @@ def profile(messages: DataFrame) -> Profile:
             {TYPE_NAMES[letter]: row[letter] for letter in _LETTERS if row[letter]},
             total - row["rows"],
             row["distinct"],
+            (row["alike"] or 0.0) / total,
         )
         for row in sorted(found, key=lambda row: (-row["rows"], row["key"]))
     ]
@@ -103,7 +119,14 @@ def profile(messages: DataFrame) -> Profile:
         max((row["largest"] for row in groups), default=0),
         hours,
         properties,
+        _hints(properties, total),
     )
+
+
+def _hints(properties: list[PropertyProfile], total: int) -> list[str]:
+    """Properties of one type that most messages have, and whose equality leaves a tenth of the messages at most."""
+    good = [each for each in properties if len(each.types) == 1 and each.missing <= total / 2 and each.selects <= 0.1]
+    return [each.name for each in sorted(good, key=lambda each: each.selects)[:10]]
 
 
 _LETTERS = "zbhilfds"

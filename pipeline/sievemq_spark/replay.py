@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sievemq_spark.archive import require_messages
 from sievemq_spark.errors import PipelineError
+from sievemq_spark.mapping import Changes
 from sievemq_spark.selector_column import where
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def replay(
     rate: float = 0.0,
     dry_run: bool = False,
     partitions: int = 1,
+    changes: Changes | None = None,
 ) -> int:
     """Send messages again: type, correlation id, reply destination, priority, mode, properties and body as they were.
 
@@ -42,6 +44,7 @@ def replay(
         rate: messages per second over all partitions; 0 for as fast as it goes.
         dry_run: count and check, send nothing.
         partitions: how many are sent side by side.
+        changes: to destinations and properties, made after the selector has chosen.
 
     Returns:
         How many were selected; they are sent, or checked in a dry run.
@@ -52,6 +55,8 @@ def replay(
     from sievemq_spark.options import WriteOptions
 
     require_messages(messages)
+    changes = changes or Changes()
+    changes.check()
     if partitions < 1 or rate < 0:
         raise PipelineError("partitions are 1 or more, and a rate is not negative")
     options = {"url": url, "destination": destination, "rate": str(rate / partitions), "dryRun": str(dry_run).lower()}
@@ -59,7 +64,7 @@ def replay(
     WriteOptions.read(options)  # the plain exception, before Spark wraps it
     from pyspark.sql import functions as f
 
-    chosen = messages.drop("date").filter(where(selector, dialect)).cache()
+    chosen = changes.apply(messages.drop("date").filter(where(selector, dialect))).cache()
     try:
         count = chosen.count()
         groups = f.coalesce("group_id", "message_id", f.lit(""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -138,7 +139,11 @@ def test_profile(spark: Any, station: Station) -> None:
     assert found["carrier"].types == {"String": LIMIT}
     assert found["dep_delay"].missing == sum("dep_delay" not in flight.properties for flight in station.flights)
     assert found["air_time"].types.keys() == {"double"}
-    assert abs(found["carrier"].distinct - len({flight.properties["carrier"] for flight in station.flights})) <= 1
+    carriers = Counter(flight.properties["carrier"] for flight in station.flights)
+    assert abs(found["carrier"].distinct - len(carriers)) <= 1
+    assert found["carrier"].selects == pytest.approx(sum(rows**2 for rows in carriers.values()) / LIMIT**2)
+    assert result.hints[0] == "row"  # no two are alike
+    assert "carrier" not in result.hints
 
 
 def test_replay(spark: Any, station: Station) -> None:
@@ -240,8 +245,42 @@ def test_the_command_line(station: Station, tmp_path: Path) -> None:
         command = [str(Path(sys.executable).with_name("sievemq")), "pipeline", *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
-    shown = run("backtest", station.archive, "carrier = 'UA'", "--json", "--master", "local[1]")
+    report = tmp_path / "report.html"
+    shown = run("backtest", station.archive, "carrier = 'UA'", "--json", "--html", str(report), "--master", "local[1]")
     assert shown.returncode == 0, shown.stderr[-2000:]
+    assert "carrier = &#39;UA&#39;" in report.read_text(encoding="utf-8")
     data = json.loads(shown.stdout)
     assert data["messages"] == LIMIT
     assert data["results"][0]["matched"] == sum(f.properties["carrier"] == "UA" for f in station.flights)
+
+
+def test_the_keeping_commands(spark: Any, station: Station, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """deadletters, compact and expire, with exit codes; run in this process, whose Spark goes on."""
+    import shutil
+
+    from typer.testing import CliRunner
+
+    from sievemq_spark import cli
+
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+
+    def run(*arguments: str, answer: str = "") -> Any:
+        return CliRunner().invoke(cli.pipeline, [*arguments, "--master", "local[2]"], input=answer)
+
+    path = str(tmp_path / "archive")
+    shutil.copytree(station.archive, path)
+    shown = run("deadletters", path, "--json")
+    assert (shown.exit_code, json.loads(shown.stdout)["messages"]) == (0, 0), shown.output
+    shown = run("compact", path)
+    assert (shown.exit_code, shown.stdout) == (0, "0 files in 0 folders became 0\n"), shown.output
+    assert run("expire", path).exit_code == 2
+    assert run("expire", path, "--before", "yesterday").exit_code == 2
+    assert run("compact", str(tmp_path / "none")).exit_code == 3
+    shown = run("expire", path, "--before", "2100-01-01", answer="n\n")
+    assert shown.exit_code == 1
+    assert list(Path(path).rglob("*.parquet"))
+    shown = run("expire", path, "--keep-days", "0", "--dry-run")
+    assert "would be removed" in shown.stdout
+    shown = run("expire", path, "--before", "2100-01-01", "--yes", "--json")
+    assert (shown.exit_code, len(json.loads(shown.stdout)["days"])) == (0, 1), shown.output
+    assert not list(Path(path).rglob("*.parquet"))

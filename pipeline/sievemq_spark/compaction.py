@@ -1,0 +1,115 @@
+"""Many small files of an archive become few. Never lost, never doubled, also when the job is killed in the middle.
+
+    _compaction/<id>/…        the new files; Spark reads nothing in folders that begin with _
+    _compaction/<id>.json     which new files take the place of which old ones. From here on it counts
+
+Then the old files go and the new ones move in, and last the description goes. Whoever opens the archive next carries
+out what is described and drops what is not, so a job that was killed at any point leaves one of the two states.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from sievemq_spark.archive import PARTITIONS, require_archive
+from sievemq_spark.errors import PipelineError
+from sievemq_spark.files import Files
+from sievemq_spark.schema import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Compacted", "compact", "finish"]
+
+WORK: Final = "_compaction"
+TARGET_BYTES: Final = 128 * 1024 * 1024
+"""Size that a file is filled up to: what Spark reads as one split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What :func:`compact` did.
+
+    Attributes:
+        folders: that had enough files.
+        before, after: files in them.
+        messages: rows that were written anew.
+    """
+
+    folders: int
+    before: int
+    after: int
+    messages: int
+
+
+def compact(spark: SparkSession, path: str, *, files: int = 4) -> Compacted:
+    """Write the days of an archive that have many files as few files, sorted by time.
+
+    Nobody may read from or add to the archive meanwhile.
+
+    Args:
+        spark: the session.
+        path: the archive.
+        files: days with fewer files stay as they are; at least 2.
+
+    Raises:
+        NoArchiveError: there is none.
+        PipelineError: `files` is less than 2.
+    """
+    if files < 2:
+        raise PipelineError("files are 2 or more: one file cannot become fewer")
+    require_archive(spark, path)
+    finish(spark, path)
+    place = Files(spark, path)
+    folders: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for name, size in place.parquet():
+        folders[name.rpartition("/")[0]].append((name, size))
+    crowded = {folder: found for folder, found in folders.items() if len(found) >= files}
+    job = uuid.uuid4().hex
+    moves: list[dict[str, Any]] = []
+    messages = 0
+    for folder, found in sorted(crowded.items()):
+        staged = f"{WORK}/{job}/{folder}"
+        messages += _rewrite(spark, place, [name for name, _ in found], sum(size for _, size in found), staged)
+        new = [name for name in place.names(staged) if name.endswith(".parquet")]
+        moves.append({"folder": folder, "staged": staged, "new": new, "old": [name for name, _ in found]})
+    if moves:
+        place.write(f"{WORK}/{job}.json", json.dumps(moves))
+        finish(spark, path)
+    return Compacted(
+        len(moves), sum(len(move["old"]) for move in moves), sum(len(move["new"]) for move in moves), messages
+    )
+
+
+def _rewrite(spark: SparkSession, place: Files, names: list[str], size: int, staged: str) -> int:
+    fields = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items() if name not in PARTITIONS)
+    frame = spark.read.schema(fields).parquet(*(place.at(name) for name in names))
+    pieces = max(1, -(-size // TARGET_BYTES))
+    spread = frame.repartitionByRange(pieces, "timestamp", "seq") if pieces > 1 else frame.coalesce(1)
+    spread.sortWithinPartitions("timestamp", "seq").write.option("compression", "zstd").parquet(place.at(staged))
+    before, after = frame.count(), spark.read.schema(fields).parquet(place.at(staged)).count()
+    if before != after:
+        raise PipelineError(f"{before} messages became {after} while they were written anew; nothing was changed")
+    return after
+
+
+def finish(spark: SparkSession, path: str) -> None:
+    """Carry out what a compaction that was killed had decided, and drop what it had not. Without effect otherwise."""
+    place = Files(spark, path)
+    if not place.exists(WORK):
+        return
+    for description in place.names(WORK):
+        if not description.endswith(".json"):
+            continue
+        for move in json.loads(place.read(f"{WORK}/{description}")):
+            for name in move["old"]:
+                place.delete(name)
+            for name in move["new"]:
+                if place.exists(f"{move['staged']}/{name}"):  # else it has been moved before
+                    place.rename(f"{move['staged']}/{name}", f"{move['folder']}/{name}")
+        place.delete(f"{WORK}/{description}")
+    place.delete(WORK)

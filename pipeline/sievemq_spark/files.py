@@ -1,0 +1,84 @@
+"""An archive's folder, wherever Spark can write: the Hadoop file system of its path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Files"]
+
+
+class Files:
+    """Paths below one folder, written with ``/``.
+
+    Args:
+        spark: the running session, whose Hadoop settings count.
+        root: the folder, as Spark takes it: a local path, ``hdfs://…``, ``s3a://…``.
+    """
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        jvm: Any = spark._jvm
+        jsc: Any = spark._jsc
+        self._jvm = jvm
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._fs = self._path(root).getFileSystem(jsc.hadoopConfiguration())
+        self.root = str(self._fs.makeQualified(self._path(root)).toString())
+
+    def at(self, name: str) -> str:
+        """The whole path of something in the folder, for Spark."""
+        return f"{self.root}/{name}" if name else self.root
+
+    def exists(self, name: str = "") -> bool:
+        """True if there is a file or folder of that name; the folder itself for an empty one."""
+        return bool(self._fs.exists(self._path(self.at(name))))
+
+    def parquet(self) -> Iterator[tuple[str, int]]:
+        """Name and bytes of each Parquet file that Spark would read: none in a folder that begins with _ or a point."""
+        if not self.exists():
+            return
+        found = self._fs.listFiles(self._path(self.root), True)
+        while found.hasNext():
+            status = found.next()
+            name = str(status.getPath().toString()).removeprefix(self.root).lstrip("/")
+            if name.endswith(".parquet") and not any(part[0] in "_." for part in name.split("/")):
+                yield name, int(status.getLen())
+
+    def names(self, folder: str) -> list[str]:
+        """What a folder holds, without its subfolders' content; nothing if it is not there."""
+        if not self.exists(folder):
+            return []
+        return sorted(str(each.getPath().getName()) for each in self._fs.listStatus(self._path(self.at(folder))))
+
+    def delete(self, name: str) -> None:
+        """Delete a file or a folder with all it holds; nothing happens if it is not there."""
+        self._fs.delete(self._path(self.at(name)), True)
+
+    def rename(self, name: str, to: str) -> None:
+        """Move a file.
+
+        Raises:
+            OSError: the file system refuses.
+        """
+        if not self._fs.rename(self._path(self.at(name)), self._path(self.at(to))):
+            raise OSError(f"{self.at(name)} cannot be renamed to {self.at(to)}")
+
+    def read(self, name: str) -> str:
+        """A small text file."""
+        stream = self._fs.open(self._path(self.at(name)))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        """Write a small text file: whole, or not at all."""
+        part = f"{name}.part"
+        stream = self._fs.create(self._path(self.at(part)), True)
+        try:
+            stream.write(bytearray(text, "utf-8"))
+        finally:
+            stream.close()
+        self.rename(part, name)

@@ -1,0 +1,172 @@
+"""What a result consists of: tables and charts. One place says it for the terminal and for HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import TypeAlias
+
+from sievemq_spark.backtest import Backtest, Coverage
+from sievemq_spark.deadletters import DeadLetters
+from sievemq_spark.profile import Profile
+
+__all__ = ["Chart", "Part", "Table", "parts_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text; all columns but the first are figures."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Figures to be drawn.
+
+    Attributes:
+        title: stands above it.
+        labels: below the bars or points, in order.
+        series: name -> one figure per label.
+        bars: bars beside one another; otherwise lines.
+    """
+
+    title: str
+    labels: Sequence[str]
+    series: Mapping[str, Sequence[float]]
+    bars: bool = True
+
+
+Part: TypeAlias = Table | Chart
+
+
+@singledispatch
+def parts_of(result: object) -> list[Part]:
+    """A result's tables and charts, in the order in which they are to be read.
+
+    Args:
+        result: what a job gave.
+
+    Raises:
+        TypeError: nobody knows how to show such a result.
+    """
+    raise TypeError(f"a {type(result).__name__} cannot be shown")
+
+
+@parts_of.register
+def _(result: Backtest) -> list[Part]:
+    selectors = []
+    for line in result.results:
+        causes = "; ".join(f"{', '.join(names) or 'other types'}: {rows:,}" for names, rows in line.causes.items())
+        selectors.append((line.selector, f"{line.matched:,}", f"{line.rejected:,}", f"{line.unknown:,}", causes))
+    title = f"{result.messages:,} messages"
+    parts: list[Part] = [
+        Table(title, ("selector", "TRUE", "FALSE", "UNKNOWN", "UNKNOWN because of"), selectors),
+    ]
+    hours = sorted({hour for line in result.results for hour in line.hours})
+    numbers = [str(number) for number in range(1, len(result.results) + 1)]
+    rows = [(hour, *(f"{line.hours.get(hour, 0):,}" for line in result.results)) for hour in hours]
+    parts.append(Table("matches by hour (UTC)", ("hour", *numbers), rows))
+    if hours:
+        curves = {
+            number: [line.hours.get(hour, 0) for hour in hours]
+            for number, line in zip(numbers, result.results, strict=True)
+        }
+        parts.append(Chart("matches by hour (UTC), by the selector's number", hours, curves, bars=False))
+    if result.only_first is not None:
+        differs = [
+            ("the first only", f"{result.only_first:,}", ", ".join(map(str, result.sample_first))),
+            ("the second only", f"{result.only_second:,}", ", ".join(map(str, result.sample_second))),
+        ]
+        parts.append(Table("the difference", ("matched by", "messages", "such as"), differs))
+    return parts
+
+
+@parts_of.register
+def _(result: Coverage) -> list[Part]:
+    sizes = (("none", result.none), ("one", result.one), ("several", result.many))
+    shadows: dict[str, list[str]] = {}
+    for one, by in result.shadowed:
+        shadows.setdefault(one, []).append(by)
+    return [
+        Table(f"{result.messages:,} messages", ("matched by", "messages"), [(name, f"{n:,}") for name, n in sizes]),
+        Chart("messages matched by", [name for name, _ in sizes], {"messages": [n for _, n in sizes]}),
+        Table(
+            "selectors",
+            ("selector", "messages", "shadowed by"),
+            [(text, f"{rows:,}", "; ".join(shadows.get(text, ()))) for text, rows in result.matched.items()],
+        ),
+        Table(
+            "overlaps",
+            ("pair", "messages"),
+            [(f"{one}  |  {other}", f"{rows:,}") for (one, other), rows in result.overlaps.items()],
+        ),
+    ]
+
+
+@parts_of.register
+def _(result: Profile) -> list[Part]:
+    title = f"{result.messages:,} messages, {result.size_mean:,.0f} bytes on average, {result.size_max:,} at most"
+    rows = [
+        (
+            each.name,
+            ", ".join(f"{name} {rows:,}" for name, rows in each.types.items()),
+            f"{each.missing:,}",
+            f"{each.distinct:,}",
+            f"{each.selects:.2%}",
+        )
+        for each in result.properties
+    ]
+    columns = ("property", "types", "missing", "about so many values", "an equality selects")
+    parts: list[Part] = [Table(title, columns, rows)]
+    if result.hints:
+        parts.append(Table("select by these: few messages are left", ("property",), [(name,) for name in result.hints]))
+    parts.append(Table("bodies", ("kind", "messages"), [(kind, f"{n:,}") for kind, n in result.kinds.items()]))
+    if result.hours:
+        parts.append(
+            Chart("messages by hour (UTC)", list(result.hours), {"messages": list(result.hours.values())}, bars=False)
+        )
+    return parts
+
+
+@parts_of.register
+def _(result: DeadLetters) -> list[Part]:
+    reasons = [(f"{reason} ({origin})", f"{rows:,}") for (reason, origin), rows in result.reasons.items()]
+    parts: list[Part] = [Table(f"{result.messages:,} dead letters", ("reason (origin)", "messages"), reasons)]
+    if result.attempts:
+        tried = [(str(attempts), f"{rows:,}") for attempts, rows in result.attempts.items()]
+        parts.append(Table("deliveries that were tried", ("deliveries", "messages"), tried))
+    if result.time_to_fail:
+        took = [(f"{share} %", f"{ms:,}") for share, ms in result.time_to_fail.items()]
+        parts.append(Table("from the send to the first failure", ("of the messages within", "milliseconds"), took))
+    if result.values:
+        rows = [
+            (
+                f"{each.property} {'is absent' if each.value is None else f'= {each.value}'}",
+                each.type or "",
+                f"{each.dead:,}",
+                f"{each.dead_share:.1%}",
+                f"{each.normal:,}" if result.normal else "",
+                f"{each.normal_share:.1%}" if result.normal else "",
+                f"{each.lift:,.1f}" if each.lift is not None else ("only dead letters" if result.normal else ""),
+            )
+            for each in result.values
+        ]
+        columns = (
+            "property",
+            "type",
+            "dead letters",
+            "share",
+            f"of {result.normal:,} others",
+            "share",
+            "times as often",
+        )
+        parts.append(Table("what they have in common", columns, rows))
+    if result.hours:
+        parts.append(
+            Chart("last failures by hour (UTC)", list(result.hours), {"messages": list(result.hours.values())})
+        )
+    return parts

@@ -1,0 +1,70 @@
+"""Old days leave an archive."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Final
+
+from sievemq_spark.archive import require_archive
+from sievemq_spark.compaction import finish
+from sievemq_spark.files import Files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Expired", "expire"]
+
+UNDATED: Final = date(1970, 1, 1)
+"""The day of messages whose producer sets no timestamp: nobody knows how old they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What :func:`expire` removed, or would.
+
+    Attributes:
+        days: folders, ``namespace=…/destination=…/date=…``.
+        files, size: Parquet files and their bytes.
+    """
+
+    days: list[str]
+    files: int
+    size: int
+
+
+def expire(
+    spark: SparkSession, path: str, before: date, *, destination: str | None = None, dry_run: bool = False
+) -> Expired:
+    """Remove the days before a date. Days without a date stay (messages whose producer disables timestamps).
+
+    Args:
+        spark: the session.
+        path: the archive.
+        before: the first day that stays.
+        destination: only this one's, ``queue:orders``.
+        dry_run: say what would go, remove nothing.
+
+    Raises:
+        NoArchiveError: there is none.
+    """
+    from urllib.parse import unquote
+
+    require_archive(spark, path)
+    finish(spark, path)
+    place = Files(spark, path)
+    folders: dict[str, list[int]] = defaultdict(list)
+    for name, size in place.parquet():
+        folder = name.rpartition("/")[0]
+        values = dict(part.partition("=")[::2] for part in folder.split("/"))
+        try:
+            day = date.fromisoformat(values.get("date", ""))
+        except ValueError:
+            continue
+        if UNDATED < day < before and destination in (None, unquote(values.get("destination", ""))):
+            folders[folder].append(size)
+    if not dry_run:
+        for folder in folders:
+            place.delete(folder)
+    return Expired(sorted(folders), sum(map(len, folders.values())), sum(map(sum, folders.values())))

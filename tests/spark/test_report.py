@@ -1,0 +1,135 @@
+"""Reports: what a result consists of, and one HTML file that nobody's data can break out of. No Spark is needed."""
+
+from __future__ import annotations
+
+import io
+import re
+import threading
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+pytest.importorskip("matplotlib", reason="needs the extra `spark`")
+
+from sievemq_spark.backtest import Backtest, Coverage, SelectorResult
+from sievemq_spark.deadletters import DeadLetters, Lift
+from sievemq_spark.profile import Profile, PropertyProfile
+from sievemq_spark.progress import progress, tasks_of
+from sievemq_spark.report import Chart, Table, parts_of, write_html
+
+HOSTILE = "a = '<script>alert(1)</script>' AND $x = '$\\frac{1}{' AND _b = \"&\""
+BACKTEST = Backtest(
+    12,
+    [
+        SelectorResult(HOSTILE, 5, 4, 3, {"2026-01-01T05": 5}, {("a",): 2, (): 1}, ["ID:1"]),
+        SelectorResult("b", 1, 11, 0, {"2026-01-01T06": 1}, {}, [None]),
+    ],
+    4,
+    1,
+    ["ID:1"],
+    [None],
+)
+RESULTS = [
+    BACKTEST,
+    Coverage(5, 1, 2, 2, {HOSTILE: 3, "b": 2}, {(HOSTILE, "b"): 2}, [("b", HOSTILE)]),
+    Profile(3, {"TEXT": 3}, 10.5, 20, {"2026-01-01T05": 3}, [PropertyProfile("$p", {"int": 3}, 0, 3, 0.33)], ["$p"]),
+    DeadLetters(
+        2,
+        10,
+        {("attempts", "queue:<o>"): 2},
+        {6: 2},
+        {"2026-01-01T05": 2},
+        {50: 10, 100: 20},
+        [Lift("a", "String", "<b>", 2, 0, 1.0, 0.0, None), Lift("c", None, None, 1, 5, 0.5, 0.5, 1.0)],
+    ),
+]
+
+
+class Reader(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=lambda result: type(result).__name__)
+def test_one_file_that_loads_nothing_and_runs_nothing(tmp_path: Path, result: Any) -> None:
+    path = tmp_path / "report.html"
+    write_html(path, "A <report>", parts_of(result), ["from $here & there"])
+    text = path.read_text(encoding="utf-8")
+    page = Reader(text)
+    assert "script" not in page.tags
+    assert all(link.startswith("#") for link in page.links)  # within the charts
+    assert page.tags.count("svg") == sum(isinstance(part, Chart) for part in parts_of(result))
+    assert {"from $here & there", "A <report>"} <= set(page.texts)
+    for part in parts_of(result):
+        assert part.title in page.texts
+        if isinstance(part, Table):
+            assert all(cell in page.texts for row in part.rows for cell in row if cell)
+    assert re.search(r"https?://(?!www\.w3\.org/|purl\.org|creativecommons\.org)", text) is None
+
+
+def test_a_report_is_the_same_each_time(tmp_path: Path) -> None:
+    for name in "ab":
+        write_html(tmp_path / name, "t", parts_of(BACKTEST))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_many_labels(tmp_path: Path) -> None:
+    """Of three months of hours, a few are written below the curve."""
+    labels = [f"$hour {number}$" for number in range(2_000)]
+    path = tmp_path / "r.html"
+    write_html(path, "t", [Chart("c", labels, {"$one_": [1.0] * 2_000, "two": [2.0] * 2_000}, bars=False)])
+    text = path.read_text(encoding="utf-8")
+    assert text.count("$hour ") <= 13
+    assert "$one_" in text
+
+
+def test_nobody_shows_anything_else() -> None:
+    with pytest.raises(TypeError, match="a str cannot be shown"):
+        parts_of("x")
+
+
+class Tracker:
+    """A status tracker whose stage 2 ends while it is asked about."""
+
+    def getActiveStageIds(self) -> list[int]:
+        return [1, 2, 3]
+
+    def getStageInfo(self, stage: int) -> Any:
+        return None if stage == 2 else SimpleNamespace(numCompletedTasks=stage, numTasks=4)
+
+
+def test_tasks() -> None:
+    assert tasks_of(Tracker()) == (4, 8)
+
+
+def test_a_bar_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = threading.Event()
+
+    def tracker() -> Tracker:
+        looked.set()
+        return Tracker()
+
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=tracker))
+    with progress(spark, "backtest", Console(file=io.StringIO())):
+        pass
+    assert not looked.is_set()
+    shown = io.StringIO()
+    with progress(spark, "backtest", Console(file=shown, force_terminal=True)):
+        assert looked.wait(10)
+    assert "backtest" in shown.getvalue()
+    assert threading.active_count() == len([t for t in threading.enumerate() if t.name != "sievemq-progress"])
