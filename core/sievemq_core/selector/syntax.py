@@ -12,6 +12,7 @@ from typing import Any
 
 __all__ = [
     "assign",
+    "binary",
     "both",
     "call",
     "compare",
@@ -27,6 +28,7 @@ __all__ = [
     "named",
     "negated",
     "type_is",
+    "within",
 ]
 
 _AT: Any = {"lineno": 2, "col_offset": 4}  # the one line below "def"
@@ -95,6 +97,16 @@ def assign(name: str, value: ast.expr) -> ast.stmt:
 def compare(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> ast.expr:
     """``left operator right``"""
     return Compare(left, [operator], [right])
+
+
+def within(low: int, subject: ast.expr, high: int) -> ast.expr:
+    """``low <= subject <= high``"""
+    return Compare(constant(low), [ast.LtE(), ast.LtE()], [subject, constant(high)])
+
+
+def binary(left: ast.expr, operator: ast.operator, right: ast.expr) -> ast.expr:
+    """``left operator right``"""
+    return ast.BinOp(left, operator, right, **_AT)
 
 
 def call(target: ast.expr, *arguments: ast.expr) -> ast.expr:

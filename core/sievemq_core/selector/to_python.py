@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, TypeAlias, cast
 
-from sievemq_core.message.values import Float, PropertyValue, letter_of
+from sievemq_core.message.values import INT_MAX, INT_MIN, Float, PropertyValue, letter_of
 from sievemq_core.selector import arithmetic, plan, syntax
 from sievemq_core.selector.like import LikePattern
 from sievemq_core.selector.names import HEADERS, FieldType, Headers
@@ -37,6 +37,7 @@ _OPERATORS: dict[str, ast.cmpop] = {
     ">": ast.Gt(),
     ">=": ast.GtE(),
 }
+_BINARY: dict[str, ast.operator] = {"+": ast.Add(), "-": ast.Sub(), "*": ast.Mult(), "/": ast.Div()}
 _ARITHMETIC = {"+": arithmetic.add, "-": arithmetic.subtract, "*": arithmetic.multiply, "/": arithmetic.divide}
 
 
@@ -313,12 +314,46 @@ class _Code:
             case plan.Field():
                 return self._field(value)
             case plan.Compute():
+                if (quick := self._with_constant(value)) is not None:
+                    return quick
                 operands = [self._value(operand) for operand in value.operands]
                 if len(operands) == 1:
                     function: Callable[..., object] = arithmetic.negate if value.op == "-" else arithmetic.promote
                 else:
                     function = _ARITHMETIC[value.op]
                 return syntax.call(self._global(function.__name__, function), *operands)
+
+    def _with_constant(self, value: plan.Compute) -> ast.expr | None:
+        """A field and a constant, by Python's own operator where that computes as Java does: in double precision, and
+        for ints whose result cannot wrap. None if there is no such pair."""
+        match value.operands:
+            case (plan.Field() as field, plan.Constant(value=number)):
+                swapped = False
+            case (plan.Constant(value=number), plan.Field() as field) if value.op in "+*":
+                swapped = True
+            case _:
+                return None
+        operator = _BINARY[value.op]
+        if type(number) is float:
+            if value.op == "/" and number == 0:
+                return None
+            first, again = self._used_twice(field)
+            sides = (syntax.constant(number), again) if swapped else (again, syntax.constant(number))
+            return syntax.if_else(
+                self._is_number(first), syntax.binary(sides[0], operator, sides[1]), syntax.constant(None)
+            )
+        if type(number) is not int or value.op == "/" or not INT_MIN < number <= INT_MAX:
+            return None
+        most = INT_MAX // abs(number) if value.op == "*" and number else INT_MAX - abs(number)
+        first, again = self._used_twice(field)
+        constant = syntax.constant(number)
+        left, right = (constant, again) if swapped else (again, constant)
+        plain = syntax.either(
+            syntax.both(syntax.type_is(first, "int"), syntax.within(-most, again, most)), syntax.type_is(again, "float")
+        )
+        function = _ARITHMETIC[value.op]
+        slow = syntax.call(self._global(function.__name__, function), left, right)
+        return syntax.if_else(plain, syntax.binary(left, operator, right), slow)
 
     def _field(self, field: plan.Field) -> ast.expr:
         """The field's variable; where it is not yet certain to be set, fetched into it."""
