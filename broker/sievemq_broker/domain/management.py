@@ -21,11 +21,15 @@ from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.walk import Walk
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
+from sievemq_core.message.envelope import PROPERTIES
 
 __all__ = ["Choice", "Outcome", "cancel", "copy", "held", "move", "purge", "remove", "retry", "scheduled", "waiting"]
 
 #: Messages that one slice moves: each is encoded, matched and perhaps delivered at its new place.
 TOUCHED = 100
+
+#: Bytes of properties after which a page ends.
+PAGE_BYTES = 1024 * 1024
 
 Act = Callable[[Entry, int], bool]
 """Does something to an entry at a time; False if that cannot be done and the entry stays."""
@@ -269,10 +273,11 @@ def waiting(queue: Queue, condition: Condition | None, after: int, limit: int) -
         queue: whose.
         condition: only what matches.
         after: cursor of the page before; -1 for the first.
-        limit: entries of the page, which is full unless it is the last.
+        limit: entries of the page, which is full unless it is the last or holds PAGE_BYTES of properties.
     """
     found: list[Entry] = []
     last = after
+    size = 0
     now = yield
     walk = _walk(queue, condition, after)
     for _ in walk.gather():
@@ -290,6 +295,9 @@ def waiting(queue: Queue, condition: Condition | None, after: int, limit: int) -
                 return [entry for entry in found if entry.state <= STRAY], last
             last = key_of(entry)
             found.append(entry)
+            size += _shown_bytes(entry)
+            if size >= PAGE_BYTES:
+                return [entry for entry in found if entry.state <= STRAY], last
         now = yield
     return [entry for entry in found if entry.state <= STRAY], None
 
@@ -348,5 +356,17 @@ def _smallest(
             best = sorted([*best, *chunk])[: limit + 1]
             chunk.clear()
     best = sorted([*best, *chunk])[: limit + 1]
-    page = [entry for _, entry in best[:limit] if entry.state == state]
-    return page, best[limit - 1][0] if len(best) > limit else None
+    page: list[Entry] = []
+    size = 0
+    for number, (place, entry) in enumerate(best[:limit], 1):
+        if entry.state == state:
+            page.append(entry)
+            size += _shown_bytes(entry)
+        if number < len(best) and (number == limit or size >= PAGE_BYTES):
+            return page, place
+    return page, None
+
+
+def _shown_bytes(entry: Entry) -> int:
+    """What showing it costs beside its headers."""
+    return len(entry.envelope.fields[PROPERTIES] or b"")

@@ -164,7 +164,7 @@ class View:
                 entry = items[head]
                 if not entry.state:
                     lane.head = head
-                    if head > 256 and head + head > end:
+                    if head > 256 and (head + head > end or head > PIECE):
                         lane.trim()
                     if heap and heap[0][0] < key_of(entry):
                         return self._if_scanned(heap[0][1])

@@ -13,7 +13,7 @@ from sievemq_broker.server.http.api.compose import compose
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.errors import ApiError, not_found
 from sievemq_broker.server.http.api.pages import decode_cursor, encode_cursor
-from sievemq_broker.server.http.api.shown import show_details, show_message
+from sievemq_broker.server.http.api.shown import show_details, show_messages
 from sievemq_broker.server.http.api.slices import run
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.envelope import BODY, DELIVERY_TIME, EXPIRATION, TIMESTAMP
@@ -61,7 +61,7 @@ def refuse_while_blocked(call: Call[Any, Any]) -> None:
 async def browse_messages(call: Call[requests.Browse, Any]) -> answers.Messages:
     """Messages in the order in which they would be delivered, without taking them.
 
-    A page is full unless it is the last, however few of a million match the selector.
+    A page that is not the last is full, however few of a million match the selector, or holds a mebibyte of properties.
     """
     query = call.query
     queue = call.queue(query.subscription, query.client_id)
@@ -77,10 +77,7 @@ async def browse_messages(call: Call[requests.Browse, Any]) -> answers.Messages:
         place = decode_cursor(query.cursor, tuple[int, int])
         entries, last = await run(call.server, verb(queue, condition, place or (-1, -1), query.limit))
         more = None if last is None else encode_cursor(last)
-    rows = [show_message(entry) for entry in entries]
-    for entry in entries:
-        entry.envelope.compact()
-    return answers.Messages(messages=rows, next=more)
+    return answers.Messages(messages=await show_messages(entries), next=more)
 
 
 @routes.add(
@@ -99,10 +96,8 @@ async def list_scheduled(call: Call[requests.Scheduled, Any]) -> answers.Message
         call.queue(query.subscription, query.client_id), condition, place or (-1, -1), query.limit
     )
     entries, last = await run(call.server, steps)
-    rows = [show_message(entry) for entry in entries]
-    for entry in entries:
-        entry.envelope.compact()
-    return answers.Messages(messages=rows, next=None if last is None else encode_cursor(last))
+    more = None if last is None else encode_cursor(last)
+    return answers.Messages(messages=await show_messages(entries), next=more)
 
 
 @routes.add("GET", MESSAGES + "/{id}", Verb.BROWSE, answers.MessageDetails, query=requests.Whole)
@@ -117,9 +112,7 @@ async def get_message(call: Call[requests.Whole, Any]) -> answers.MessageDetails
     found = await run(call.server, locate(queue, [number_or_name(name)], held=True))
     if not found:
         raise not_found(f"{queue.label} has no message {name[:200]!r} any more", id=name[:1_000])
-    shown = show_details(found[0], queue.label, query.body_limit)
-    found[0].envelope.compact()
-    return shown
+    return show_details(found[0], queue.label, query.body_limit)
 
 
 @routes.add(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Any, Final
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
 import msgpack
 
 from sievemq_broker.domain.entry import DELAYED, HELD, Entry
 from sievemq_broker.server.http.api import answers
+from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.http.api.values import show_value
 from sievemq_core.errors import FormatError, SieveError
 from sievemq_core.message.body import decode_map, decode_stream, decode_text
@@ -25,9 +28,10 @@ from sievemq_core.message.envelope import (
     TIMESTAMP,
     TYPE,
     BodyKind,
+    Envelope,
 )
 
-__all__ = ["show_body", "show_details", "show_message"]
+__all__ = ["show_body", "show_details", "show_messages"]
 
 _MODES: Final = {1: "NON_PERSISTENT", 2: "PERSISTENT"}
 _STATES: Final = {HELD: "in_flight", DELAYED: "scheduled"}
@@ -45,20 +49,41 @@ _EXTENSIONS: Final = {
 }  # fmt: skip
 
 
-def show_message(entry: Entry) -> answers.Message:
-    """A message without its body."""
-    return answers.Message(**_headers(entry))
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A message as it stood when it was found: it may be gone when it is shown."""
+
+    sequence: int
+    state: int
+    count: int
+    envelope: Envelope
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        """As it stands now."""
+        return cls(entry.sequence, entry.state, entry.count, entry.envelope)
+
+
+async def show_messages(entries: Iterable[Entry]) -> list[answers.Message]:
+    """Messages without their bodies."""
+    rows: list[answers.Message] = []
+    async for seen in in_slices([Seen.of(entry) for entry in entries], every=8):
+        rows.append(answers.Message(**_headers(seen)))
+        seen.envelope.compact()
+    return rows
 
 
 def show_details(entry: Entry, destination: str, body_limit: int) -> answers.MessageDetails:
     """A message with its body, or the first `body_limit` bytes of it."""
     fields = entry.envelope.fields
     body = show_body(fields[BODY_KIND], fields[BODY], body_limit)
-    return answers.MessageDetails(**_headers(entry), destination=destination, body=body)
+    shown = answers.MessageDetails(**_headers(Seen.of(entry)), destination=destination, body=body)
+    entry.envelope.compact()
+    return shown
 
 
-def _headers(entry: Entry) -> dict[str, Any]:
-    envelope = entry.envelope
+def _headers(seen: Seen) -> dict[str, Any]:
+    envelope = seen.envelope
     fields = envelope.fields
     unreadable = None
     properties: dict[str, answers.Value] = {}
@@ -69,8 +94,8 @@ def _headers(entry: Entry) -> dict[str, Any]:
     correlation_id = fields[CORRELATION_ID]
     as_bytes = isinstance(correlation_id, bytes)
     return {
-        "id": str(entry.sequence),
-        "state": _STATES.get(entry.state, "ready"),
+        "id": str(seen.sequence),
+        "state": _STATES.get(seen.state, "ready"),
         "message_id": fields[MESSAGE_ID],
         "timestamp": fields[TIMESTAMP],
         "priority": fields[PRIORITY],
@@ -81,8 +106,8 @@ def _headers(entry: Entry) -> dict[str, Any]:
         "correlation_id_bytes": b64encode(correlation_id).decode() if as_bytes else None,
         "reply_to": fields[REPLY_TO],
         "type": fields[TYPE],
-        "redelivered": entry.count > 0,
-        "delivery_count": entry.count + (entry.state == HELD),
+        "redelivered": seen.count > 0,
+        "delivery_count": seen.count + (seen.state == HELD),
         "size": len(envelope.packed),
         "body_type": _kind(fields[BODY_KIND]),
         "body_size": len(fields[BODY] or b""),
