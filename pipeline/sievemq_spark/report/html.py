@@ -44,12 +44,13 @@ footer { margin-top: 3rem; opacity: .7; }
 <section>
 <h2>{{ part.title }}</h2>
 {% if part.svg %}<figure role="img" aria-label="{{ part.title }}">{{ part.svg }}</figure>
-{% else %}<div class="wide"><table>
+{% else %}{% if part.rows|length > 24 %}<details><summary>{{ part.rows|length }} rows</summary>{% endif %}
+<div class="wide"><table>
 <thead><tr>{% for name in part.columns %}<th scope="col">{{ name }}</th>{% endfor %}</tr></thead>
 <tbody>
 {% for row in part.rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
 {% endfor %}</tbody>
-</table></div>{% endif %}
+</table></div>{% if part.rows|length > 24 %}</details>{% endif %}{% endif %}
 </section>
 {% endfor %}
 <footer>SieveMQ</footer>

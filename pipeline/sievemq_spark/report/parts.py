@@ -68,14 +68,14 @@ def _(result: Backtest) -> list[Part]:
     ]
     hours = sorted({hour for line in result.results for hour in line.hours})
     numbers = [str(number) for number in range(1, len(result.results) + 1)]
-    rows = [(hour, *(f"{line.hours.get(hour, 0):,}" for line in result.results)) for hour in hours]
-    parts.append(Table("matches by hour (UTC)", ("hour", *numbers), rows))
     if hours:
         curves = {
             number: [line.hours.get(hour, 0) for hour in hours]
             for number, line in zip(numbers, result.results, strict=True)
         }
         parts.append(Chart("matches by hour (UTC), by the selector's number", hours, curves, bars=False))
+    rows = [(hour, *(f"{line.hours.get(hour, 0):,}" for line in result.results)) for hour in hours]
+    parts.append(Table("matches by hour (UTC)", ("hour", *numbers), rows))
     if result.only_first is not None:
         differs = [
             ("the first only", f"{result.only_first:,}", ", ".join(map(str, result.sample_first))),
