@@ -7,6 +7,7 @@ without a dot (another container's), or one that the operator named (``http_host
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -66,6 +67,7 @@ def is_same_site(host: str, origin: str | None, fetch_site: str | None) -> bool:
         return False
 
 
+_NAME = re.compile(r"[a-z0-9._:%-]+")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -76,6 +78,6 @@ def _name(host: str) -> str | None:
         parts.port  # noqa: B018  raises for a port that is none
     except ValueError:
         return None
-    if not name or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+    if not name or not _NAME.fullmatch(name) or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
         return None
     return name.rstrip(".")

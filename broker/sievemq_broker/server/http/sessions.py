@@ -28,14 +28,16 @@ class Session:
 
     Attributes:
         csrf: what requests that change something carry, which other sites cannot know.
+        ended: signed out, or gone for another reason.
     """
 
-    __slots__ = ("began", "csrf", "seen", "user")
+    __slots__ = ("began", "csrf", "ended", "seen", "user")
 
     def __init__(self, user: User, now: float) -> None:
         self.user = user
         self.csrf = secrets.token_urlsafe(24)
         self.began = self.seen = now
+        self.ended = False
 
 
 class Sessions:
@@ -58,9 +60,9 @@ class Sessions:
         """A new session: its token, for the cookie, and itself. The token is kept nowhere."""
         now = self._clock()
         for digest in [digest for digest, session in self._sessions.items() if not self._lasts(session, now)]:
-            del self._sessions[digest]
+            self._end(digest)
         while len(self._sessions) >= MAX_SESSIONS:
-            del self._sessions[next(iter(self._sessions))]
+            self._end(next(iter(self._sessions)))
         token = secrets.token_urlsafe(32)
         session = self._sessions[_digest(token)] = Session(user, now)
         return token, session
@@ -76,12 +78,12 @@ class Sessions:
         session = self._sessions.get(digest)
         if session is None:
             return None
-        del self._sessions[digest]
         if not self.alive(session, users):
+            self._end(digest)
             return None
         session.user = users.find(session.user.name) or session.user  # its rights may be others now
         session.seen = self._clock()
-        self._sessions[digest] = session
+        self._sessions[digest] = self._sessions.pop(digest)
         return session
 
     def alive(self, session: Session, users: Users) -> bool:
@@ -95,10 +97,15 @@ class Sessions:
 
     def close(self, token: str) -> None:
         """End one."""
-        self._sessions.pop(_digest(token), None)
+        self._end(_digest(token))
+
+    def _end(self, digest: bytes) -> None:
+        session = self._sessions.pop(digest, None)
+        if session is not None:
+            session.ended = True
 
     def _lasts(self, session: Session, now: float) -> bool:
-        return now < session.seen + self._idle and now < session.began + MAX_SESSION_SECONDS
+        return not session.ended and now < min(session.seen + self._idle, session.began + MAX_SESSION_SECONDS)
 
 
 def _digest(token: str) -> bytes:
