@@ -54,6 +54,7 @@ send that nobody waits for, a consumer that the broker closed).
 
 from __future__ import annotations
 
+from sievemq._engine.async_send import AsyncSend
 from sievemq._engine.browser import EngineBrowser, Scan
 from sievemq._engine.completion import Completion
 from sievemq._engine.connection import ClientConnection
@@ -79,6 +80,7 @@ __all__ = [
     "PATIENCE",
     "SESSION_TRANSACTED",
     "Absent",
+    "AsyncSend",
     "ClientConnection",
     "Completion",
     "ConnectionMetaData",

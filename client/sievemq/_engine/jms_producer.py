@@ -26,7 +26,7 @@ class ProducerState:
         producer: the unidentified producer underneath.
     """
 
-    __slots__ = ("_async", "_engine", "_headers", "_names", "_values")
+    __slots__ = ("_async", "_callbacks", "_engine", "_headers", "_names", "_values")
 
     def __init__(self, producer: EngineProducer) -> None:
         self._engine = producer
@@ -34,7 +34,8 @@ class ProducerState:
         self._values = Message()
         self._headers = Message()
         self._names = _PropertyNames(self._values)
-        self._async: Any = None
+        self._async: Any = None  # the CompletionListener as it was set, and its two callbacks
+        self._callbacks: tuple[Callable[..., Any], Callable[..., Any]] | None = None
 
     # -- options (JPR-09) ---------------------------------------------------------------------------------------------
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any, Self
 
 from sievemq._engine import EngineProducer, ProducerState
+from sievemq._engine.jms_producer import NO_HEADERS
 from sievemq.aio.listeners import completion_callbacks
 from sievemq.aio.producer import Listener, make_room, send_message
 from sievemq.aio.session import Session
 from sievemq.aio.transport import GATHER
 from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, runtime_twin
+from sievemq.messages import Message
 
 __all__ = ["JMSProducer"]
 
@@ -46,21 +48,24 @@ class JMSProducer(ProducerState):
         try:
             engine, transport = self._engine, self._transport
             state = engine.session
-            state.check_open()
-            to = engine.target(destination)
-            message = self._dress(message)
-            if self._async is not None:
-                await send_message(self._session, engine, message, to, completion_callbacks(self._async))
-                return self
+            connection = state.connection
+            if state.closed or connection.closing or connection.failure is not None:
+                state.check_open()
+            to = destination if isinstance(destination, Destination) else engine.target(destination)
+            if not isinstance(message, Message) or self._values._properties or self._headers._fields is not NO_HEADERS:
+                message = self._dress(message)
             if (
                 state.sequence >= state.sequence_limit
                 or state.sent_bytes >= state.byte_limit
-                or state.connection.outbox_bytes >= GATHER
+                or connection.outbox_bytes >= GATHER
             ):
                 await make_room(engine, self._session)
             if not transport.armed:
                 transport.check_loop()
                 transport.flush_soon()
+            if self._callbacks is not None:
+                send_message(self._session, engine, message, to, self._callbacks)
+                return self
             completion = engine.send(message, to)
             if completion is not None:
                 await transport.wait(completion)
@@ -75,8 +80,8 @@ class JMSProducer(ProducerState):
             completion_listener: an object with ``on_completion(message)`` and ``on_exception(message, exception)``, or
                 a pair of callables; may be coroutine functions.
         """
-        if completion_listener is not None:
-            completion_callbacks(completion_listener)  # refuse what is none now, not at the send
+        # What is none is refused now, not at the send.
+        self._callbacks = None if completion_listener is None else completion_callbacks(completion_listener)
         self._async = completion_listener
         return self
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from sievemq._engine import ABSENT, Absent, Completion, EngineProducer, destination_and_message
+from sievemq._engine import ABSENT, Absent, AsyncSend, EngineProducer, destination_and_message
 from sievemq.aio.listeners import CompletionListener, completion_callbacks
 from sievemq.aio.transport import GATHER, turn
 from sievemq.destinations import Destination
@@ -189,10 +189,7 @@ class MessageProducer:
             named, message = destination_and_message(arguments, message, destination)
             engine.check_open()
             to = engine.target(named)
-        if completion_listener is not ABSENT:
-            callbacks = completion_callbacks(completion_listener)
-            await send_message(self._session, engine, message, to, callbacks, delivery_mode, priority, time_to_live)
-            return
+        callbacks = None if completion_listener is ABSENT else completion_callbacks(completion_listener)
         state, transport = engine.session, self._transport
         # What has to be waited for comes first: once the message is handed over nothing may come in between (CPL-05).
         if (
@@ -204,6 +201,9 @@ class MessageProducer:
         if not transport.armed:
             transport.check_loop()
             transport.flush_soon()
+        if callbacks is not None:
+            send_message(self._session, engine, message, to, callbacks, delivery_mode, priority, time_to_live)
+            return
         completion = engine.send(message, to, delivery_mode, priority, time_to_live)
         if completion is not None:
             await transport.wait(completion)
@@ -243,7 +243,7 @@ async def make_room(engine: EngineProducer, session: Session) -> None:
             return
 
 
-async def send_message(
+def send_message(
     session: Session,
     engine: EngineProducer,
     message: Any,
@@ -253,31 +253,11 @@ async def send_message(
     priority: int | None = None,
     time_to_live: int | None = None,
 ) -> None:
-    """Send asynchronously (section 12): the session's completion task calls one of `callbacks`."""
-    calls, state = session._calls, engine.session
-    completed, failed = callbacks
-    fate: Completion[None] = Completion()
-
-    def settled(fate: Completion[None]) -> None:
-        if fate.error is None:
-            calls.add(completed, message)
-        else:
-            calls.add(failed, message, fate.error)
-
+    """Send asynchronously (section 12): the session's completion task calls one of `callbacks`. There is room."""
+    calls = session._calls
     calls.begin()
     try:
-        if (
-            state.sequence >= state.sequence_limit
-            or state.sent_bytes >= state.byte_limit
-            or state.connection.outbox_bytes >= GATHER
-        ):
-            await make_room(engine, session)
-        transport = session._transport
-        if not transport.armed:
-            transport.check_loop()
-            transport.flush_soon()
-        # Before the send: its fate may be known before the call returns.
-        fate.add_callback(settled)
+        fate = AsyncSend(calls, callbacks, message)
         engine.send(message, destination, delivery_mode, priority, time_to_live, fate)
     except BaseException:
         calls.cancel()  # CPL-03

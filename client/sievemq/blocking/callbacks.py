@@ -13,43 +13,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from sievemq._engine import Completion
 from sievemq.messages import Message
 
-__all__ = ["AsyncSend", "CompletionCalls"]
+__all__ = ["CompletionCalls"]
 
 _log = logging.getLogger("sievemq")
 
 _Call = tuple[Callable[..., Any], tuple[Any, ...]]
-
-
-class AsyncSend(Completion[None]):
-    """The fate of one asynchronous send: once known, a callback is called soon.
-
-    Args:
-        calls: of the session.
-        callbacks: for success and failure.
-        message: what was sent.
-    """
-
-    __slots__ = ("_calls", "_message", "_on_completion", "_on_exception")
-
-    def __init__(
-        self, calls: CompletionCalls, callbacks: tuple[Callable[..., Any], Callable[..., Any]], message: Message
-    ) -> None:
-        self.done = False
-        self.error = None
-        self._calls = calls
-        self._on_completion, self._on_exception = callbacks
-        self._message = message
-
-    def _settle(self) -> None:
-        # Instead of a closure in a list of callbacks: there is one for every message.
-        self.done = True
-        if self.error is None:
-            self._calls.add(self._on_completion, self._message)
-        else:
-            self._calls.add(self._on_exception, self._message, self.error)
 
 
 class CompletionCalls:

@@ -51,8 +51,8 @@ class JMSProducer(ProducerState):
             to = destination if isinstance(destination, Destination) else engine.target(destination)
             if not isinstance(message, Message) or self._values._properties or self._headers._fields is not NO_HEADERS:
                 message = self._dress(message)
-            if self._async is not None:
-                send_message(session, engine, message, to, completion_callbacks(self._async))
+            if self._callbacks is not None:
+                send_message(session, engine, message, to, self._callbacks)
                 return self
             with session._sending:
                 if state.sequence >= state.sequence_limit or state.sent_bytes >= state.byte_limit:
@@ -77,8 +77,8 @@ class JMSProducer(ProducerState):
             completion_listener: an object with ``on_completion(message)`` and ``on_exception(message, exception)``, or
                 a pair of callables.
         """
-        if completion_listener is not None:
-            completion_callbacks(completion_listener)  # refuse what is none now, not at the send
+        # What is none is refused now, not at the send.
+        self._callbacks = None if completion_listener is None else completion_callbacks(completion_listener)
         self._async = completion_listener
         return self
 

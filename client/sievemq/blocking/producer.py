@@ -6,8 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from sievemq._engine import ABSENT, Absent, EngineProducer, destination_and_message
-from sievemq.blocking.callbacks import AsyncSend
+from sievemq._engine import ABSENT, Absent, AsyncSend, EngineProducer, destination_and_message
 from sievemq.blocking.listeners import CompletionListener, completion_callbacks
 from sievemq.blocking.transport import GATHER
 from sievemq.destinations import Destination
