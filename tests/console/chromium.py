@@ -27,7 +27,7 @@ from typing import Any, Self
 
 __all__ = ["DEADLINE", "Chromium", "Page", "find_chromium"]
 
-DEADLINE = 4.0
+DEADLINE = 15.0
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _FLAGS = (
@@ -81,7 +81,7 @@ class Chromium:
         self._process = os.posix_spawn(path, command, os.environ, file_actions=actions, setpgroup=0)
         for number in (quiet, theirs_in, theirs_out):
             os.close(number)
-        self._changed = threading.Condition()
+        self.changed = threading.Condition()
         self._answers: dict[int, dict[str, Any]] = {}
         self._listeners: dict[str, Callable[[str, dict[str, Any]], None]] = {}
         self._count = 0
@@ -117,13 +117,13 @@ class Chromium:
             RuntimeError: the browser refused it, or is gone.
             TimeoutError: it did not answer.
         """
-        with self._changed:
+        with self.changed:
             self._count += 1
             number = self._count
         command = {"id": number, "method": method, "params": parameters} | ({"sessionId": session} if session else {})
         _write(self._out, json.dumps(command).encode() + b"\0")
-        with self._changed:
-            if not self._changed.wait_for(lambda: number in self._answers or self._gone, seconds):
+        with self.changed:
+            if not self.changed.wait_for(lambda: number in self._answers or self._gone, seconds):
                 raise TimeoutError(f"{method} was not answered")
             answer = self._answers.pop(number, {"error": {"message": "the browser is gone"}})
         if "error" in answer:
@@ -157,17 +157,19 @@ class Chromium:
             *whole, rest = (rest + data).split(b"\0")
             for text in whole:
                 self._heard(json.loads(text))
-        with self._changed:
+        with self.changed:
             self._gone = True
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def _heard(self, message: dict[str, Any]) -> None:
         if "id" in message:
-            with self._changed:
+            with self.changed:
                 self._answers[message["id"]] = message
-                self._changed.notify_all()
+                self.changed.notify_all()
         elif (listener := self._listeners.get(message.get("sessionId", ""))) is not None:
-            listener(message["method"], message["params"])
+            with self.changed:
+                listener(message["method"], message["params"])
+                self.changed.notify_all()
 
 
 class Page:
@@ -224,6 +226,16 @@ class Page:
     def complaints(self) -> list[str]:
         """The problems without the browser's own notes on answers that are errors, which the page may have expected."""
         return [problem for problem in self.problems if not problem.startswith("Failed to load resource")]
+
+    def heard(self, words: str) -> None:
+        """Wait until the browser has complained about something.
+
+        Raises:
+            AssertionError: it did not.
+        """
+        with self._chromium.changed:
+            found = self._chromium.changed.wait_for(lambda: any(words in text for text in self.problems), DEADLINE)
+        assert found, f"nothing about {words}: {self.problems}"
 
     # -- what is there ------------------------------------------------------------------------------------------------
 

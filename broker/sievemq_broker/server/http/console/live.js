@@ -9,7 +9,7 @@ import { count } from "./format.js";
 
 export const samples = []; // totals, oldest first
 export const happenings = []; // newest first
-export const state = { connected: null, retryAt: 0 };
+export const state = { connected: null, tries: 0 };
 
 // What happens, in words.
 const WORDS = {
@@ -29,7 +29,6 @@ const WORDS = {
 
 const listeners = new Set();
 let source = null;
-let tries = 0;
 let watch = 0;
 let retry = 0;
 
@@ -76,7 +75,7 @@ function ticked(totals) {
   expect();
   const back = state.connected === false;
   state.connected = true;
-  tries = 0;
+  state.tries = 0;
   if (back) tell("back");
   tell("tick", totals);
 }
@@ -95,10 +94,9 @@ function expect() {
 function lost() {
   clearTimeout(watch);
   source?.close();
-  const wait = PATIENCE[Math.min(tries, PATIENCE.length - 1)];
-  tries += 1;
+  const wait = PATIENCE[Math.min(state.tries, PATIENCE.length - 1)];
+  state.tries += 1;
   state.connected = false;
-  state.retryAt = Date.now() + wait;
   clearTimeout(retry);
   retry = setTimeout(connect, wait);
   tell("lost");

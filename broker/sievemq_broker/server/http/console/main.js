@@ -243,7 +243,7 @@ function unreachable() {
 
 function heard(what) {
   if (what === "lost") {
-    if (live.state.tries > 1 || live.samples.length) unreachable();
+    if (live.state.tries > 1) unreachable(); // the first try may find it again
     document.body.classList.add("lost");
     session.resume(); // perhaps the session has ended, not the broker
     return;

@@ -1,0 +1,248 @@
+"""Narrow windows, dark colours, keyboards, addresses that can be sent to somebody, and a broker that goes away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from sievemq import ConnectionFactory
+from sievemq_broker import EmbeddedBroker
+
+from .chromium import Chromium, Page
+
+pytestmark = pytest.mark.slow
+
+ORDERS = "#/default/destination/queue%3Aorders"
+VIEWS = [
+    "#/default/overview",
+    "#/default/queues",
+    "#/default/topics",
+    "#/default/subscriptions",
+    "#/default/dead-letters",
+    "#/default/scheduled",
+    "#/default/connections",
+    ORDERS,
+    f"{ORDERS}/messages?selector=region+%3D+%27EU%27",
+    f"{ORDERS}/send",
+    "#/default/workbench?selector=region+%3D+%27EU%27+AND+amount+%3E+1000&destination=queue%3Aorders",
+]
+
+
+def open_view(page: Page, broker: EmbeddedBroker, view: str) -> None:
+    page.open(f"{broker.http_url}/{view}")
+    page.until("document.querySelector('main')?.getAttribute('aria-busy') === 'false'")
+
+
+@pytest.fixture(scope="module")
+def phone(chromium: Chromium) -> Iterator[Page]:
+    with chromium.page(width=375, height=700) as page:
+        yield page
+
+
+def test_a_phone_scrolls_up_and_down_only(phone: Page, shop_broker: EmbeddedBroker) -> None:
+    widest = """Array.from(document.querySelectorAll('main *')).filter((item) => item.checkVisibility() &&
+        !item.closest('svg, .table, pre, .tabs') && item.getBoundingClientRect().right > innerWidth + 1)
+        .map((item) => item.outerHTML.slice(0, 120))"""
+    for view in VIEWS:
+        open_view(phone, shop_broker, view)
+        phone.until("document.querySelector('main > div').childElementCount > 0")
+        assert phone.value(widest) == [], view
+        assert phone.value("document.documentElement.scrollWidth") <= 375, view
+
+
+def test_on_a_phone_rows_are_cards_and_the_menu_opens(phone: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(phone, shop_broker, "#/default/queues")
+    phone.until("document.querySelector('tbody tr') !== null")
+    assert phone.value("getComputedStyle(document.querySelector('tbody tr')).display") == "grid"
+    label = "getComputedStyle(document.querySelector('tbody td.number'), '::before').content"
+    assert phone.value(label) == '"Ready"'
+    assert phone.value("document.querySelector('.places').checkVisibility()") is False
+    phone.click("button.menu")
+    assert phone.value("document.querySelector('button.menu').getAttribute('aria-expanded')") == "true"
+    phone.click(".places a", "Topics")
+    phone.shows("1 topic")
+    assert phone.value("document.querySelector('.places').checkVisibility()") is False
+
+
+CONTRAST = """(() => {
+    const light = (rgb) => rgb.map((c) => (c /= 255) <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+        .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
+    const parts = (text) => text.match(/[\\d.]+/g).map(Number);
+    const ground = (item) => { for (; item; item = item.parentElement) {
+        const [r, g, b, a = 1] = parts(getComputedStyle(item).backgroundColor); if (a === 1) return [r, g, b]; }
+        return [255, 255, 255]; };
+    const poor = [];
+    for (const item of document.querySelectorAll('body *')) {
+        if (!item.checkVisibility() || item.closest('svg, [disabled], .hidden, .skip, noscript, option')) continue;
+        if (!Array.from(item.childNodes).some((node) => node.nodeType === 3 && node.data.trim())) continue;
+        const [one, two] = [light(parts(getComputedStyle(item).color).slice(0, 3)), light(ground(item))];
+        const ratio = (Math.max(one, two) + .05) / (Math.min(one, two) + .05);
+        if (ratio < 4.5) poor.push(`${ratio.toFixed(2)} ${item.className} ${item.textContent.slice(0, 30)}`);
+    }
+    return [...new Set(poor)];
+})()"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_text_can_be_read_in_light_and_dark(chromium: Chromium, shop_broker: EmbeddedBroker, dark: bool) -> None:
+    """WCAG 2.2 AA: 4.5 to 1."""
+    with chromium.page(dark=dark) as page:
+        for view in VIEWS:
+            open_view(page, shop_broker, view)
+            page.until("document.querySelector('main > div').childElementCount > 0")
+            assert page.value(CONTRAST) == [], view
+        ground = page.value("getComputedStyle(document.body).backgroundColor")
+        assert (ground == "rgb(15, 20, 25)") is dark
+
+
+def test_nothing_moves_for_who_wants_that(chromium: Chromium, shop_broker: EmbeddedBroker) -> None:
+    moving = "getComputedStyle(document.querySelector('a.button')).transitionDuration"
+    for still in (True, False):
+        with chromium.page(still=still) as page:
+            open_view(page, shop_broker, "#/default/overview")
+            assert (page.value(moving) in ("0s", "0s, 0s")) is still
+
+
+def test_a_walk_by_keyboard(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, "#/default/overview")
+    focus = "document.activeElement"
+    page.value("document.body.focus()")
+    page.press("Tab")
+    assert page.value(f"{focus}.innerText") == "Skip to content"
+    assert page.value(f"{focus}.getBoundingClientRect().top") >= 0  # it can be seen while it has the focus
+    page.press("Enter")
+    assert page.value(f"{focus}.id") == "main"
+    assert page.value("location.hash") == "#/default/overview"
+    page.press("g")
+    page.press("q")
+    page.until("location.hash === '#/default/queues'")
+    page.shows("10 queues")
+    assert page.value(f"{focus}.id") == "main"
+    page.press("/")
+    assert page.value(f"{focus}.type") == "search"
+    page.press("Tab")
+    outline = page.value(f"getComputedStyle({focus}).outlineStyle")
+    assert outline == "solid"
+    page.value("document.querySelector('th button').focus()")
+    page.press("?", shift=True)
+    page.until("document.querySelector('dialog.help')?.open")
+    page.shows("Selector workbench", "dialog.help")
+    page.press("Escape")
+    page.until("document.querySelector('dialog') === null")
+    assert page.value(f"{focus}.innerText") == "Queue"  # the focus is back where it was
+    page.value("document.querySelector('td a').focus()")
+    page.press("Enter")
+    page.until("location.hash.includes('/destination/')")
+
+
+def test_charts_are_read_with_arrow_keys(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, ORDERS)
+    page.until("document.querySelectorAll('.chart .line').length > 0")
+    page.value("document.querySelector('.chart').focus()")
+    page.press("ArrowLeft")
+    page.until("/\\d\\d:\\d\\d:\\d\\d/.test(document.querySelector('.moment').innerText)")
+
+
+def test_the_focus_stays_while_figures_change(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, "#/default/queues")
+    page.until("document.querySelector('td a') !== null")
+    page.value("window.kept = document.querySelector('tbody tr:nth-child(3) td a'), kept.focus()")
+    page.value(
+        """new Promise((resolve) => { const source = new EventSource('/api/v1/events'); let ticks = 0;
+        source.addEventListener('tick', () => { ticks += 1; if (ticks === 3) { source.close(); resolve(); } }); })"""
+    )
+    assert page.value("document.activeElement === kept && kept.isConnected") is True
+
+
+def test_everything_that_can_be_used_has_a_name(page: Page, shop_broker: EmbeddedBroker) -> None:
+    for view in VIEWS:
+        open_view(page, shop_broker, view)
+        page.until("document.querySelector('main > div').childElementCount > 0")
+        tree = page.send("Accessibility.getFullAXTree")["nodes"]
+        wanted = {
+            "button",
+            "link",
+            "textbox",
+            "searchbox",
+            "combobox",
+            "checkbox",
+            "table",
+            "img",
+            "navigation",
+            "dialog",
+        }
+        nameless = [
+            node["role"]["value"]
+            for node in tree
+            if not node["ignored"] and node["role"]["value"] in wanted and not node["name"]["value"].strip()
+        ]
+        assert nameless == [], view
+
+
+def test_an_address_restores_its_view(chromium: Chromium, shop_broker: EmbeddedBroker) -> None:
+    shown = """document.title + document.querySelector('h1').innerText + Array.from(document.querySelectorAll(
+        'main input:not([type=checkbox]), main select, main textarea'), (field) => field.value).join()"""
+    with chromium.page() as going:
+        for view in VIEWS:
+            open_view(going, shop_broker, view)
+            going.until(f"location.hash.split('?')[0] === {json.dumps(view.split('?')[0])}")
+            going.until("document.querySelector('main > div').childElementCount > 0")
+            before = going.value(shown)
+            going.send("Page.reload")
+            going.until("document.querySelector('main')?.getAttribute('aria-busy') === 'false'")
+            assert going.value(shown) == before
+            assert "SieveMQ" in before
+
+
+def test_back_and_forward(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, "#/default/queues?like=ship")
+    page.shows("2 queues")
+    page.click("td a", "shipments.eu")
+    page.shows("queue:shipments.eu", "h1")
+    page.click(".tabs a", "Messages")
+    page.shows("1 message on this page")
+    page.value("history.back()")
+    page.shows("Consumers")
+    page.value("history.back()")
+    page.shows("2 queues")
+    assert page.value("document.querySelector('input[type=search]').value") == "ship"
+    page.value("history.forward()")
+    page.shows("queue:shipments.eu", "h1")
+
+
+def test_the_trial_message_is_in_the_address(chromium: Chromium, shop_broker: EmbeddedBroker) -> None:
+    with chromium.page() as first, chromium.page() as second:
+        open_view(first, shop_broker, "#/default/workbench")
+        first.fill("textarea.selector", "size > 2")
+        first.fill(".rows .name", "size")
+        first.choose(".rows .kind", "int")
+        first.fill(".rows .what", "3")
+        first.shows("size is 3 (int)", "section > .explanation")
+        second.open(first.value("location.href"))
+        second.shows("size is 3 (int)", "section > .explanation")
+
+
+def test_a_broker_that_goes_away_and_comes_back(page: Page) -> None:
+    with EmbeddedBroker(http=True) as broker:
+        port = int(broker.http_url.rpartition(":")[2])
+        with ConnectionFactory(broker.url).create_context() as client:
+            client.create_producer().send(client.create_queue("before"), "x")
+        open_view(page, broker, "#/default/queues")
+        page.shows("before")
+    page.shows("The broker does not answer.", ".banner")
+    assert page.value("document.querySelector('.banner').getAttribute('role')") == "alert"
+    assert "before" in page.text()  # the last that was read stays
+    page.value("window.stays = true")
+    with EmbeddedBroker(http=True, http_port=port) as broker:
+        broker.call(lambda domain: domain.namespace("default").declare("queue:after"))
+        page.shows("after")
+        page.until("document.querySelector('.banner').hidden")
+        assert page.value("window.stays") is True
+    page.problems[:] = [problem for problem in page.problems if "ERR_" not in problem]  # the browser's own words
+
+
+def test_nothing_is_shown_that_the_browser_keeps(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, f"{ORDERS}/messages")
+    assert page.value("[localStorage.length, sessionStorage.length, document.cookie]") == [0, 0, ""]
