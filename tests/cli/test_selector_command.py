@@ -77,7 +77,7 @@ def test_explain_for_people(sievemq: Sievemq) -> None:
     assert "region = 'EU'" in outcome.out
     assert "found by index region = 'EU'" in outcome.out
     assert "a part is UNKNOWN and none is FALSE" in outcome.out
-    assert "total is absent" in outcome.out
+    assert "total is absent  <- decides" in outcome.out
     assert "plan           all of" in outcome.out
     assert "def selector" not in outcome.out
     assert "UNKNOWN: does not match" in outcome.out

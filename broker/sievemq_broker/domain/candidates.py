@@ -17,11 +17,12 @@ from sievemq_broker.domain.entry import STRAY, Entry, key_of
 from sievemq_broker.domain.scan import FEW
 from sievemq_broker.domain.view import ALL_SCANNED, View
 from sievemq_broker.matching.condition import Condition, group_key, indexable
+from sievemq_core.selector import compile_selector
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.queue import Queue
 
-__all__ = ["Few", "few", "view_of"]
+__all__ = ["Few", "few", "view_of", "with_ids"]
 
 #: What D-17 promises a lookup for, whoever asks. By other names only consumers build one: it costs memory.
 _PROMISED = frozenset({"JMSMessageID", "JMSCorrelationID"})
@@ -50,6 +51,17 @@ def few(queue: Queue, condition: Condition | None, after: int = -1) -> list[Entr
     if promised and after < 0:
         queue.upkeep.index(queue, condition, _PROMISED)
     return None
+
+
+def with_ids(queue: Queue, names: set[str]) -> list[Entry] | None:
+    """Waiting entries with these JMSMessageIDs, from a lookup; None if there is none yet."""
+    lookup = queue.lookups.get("JMSMessageID")
+    if lookup is None:
+        condition = compile_selector("JMSMessageID = ''")
+        assert condition is not None
+        queue.upkeep.index(queue, condition, _PROMISED)
+        return None
+    return lookup.find(names) if lookup.scanning == ALL_SCANNED else None
 
 
 def view_of(queue: Queue, condition: Condition | None) -> View:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from sievemq_broker.domain.candidates import with_ids
 from sievemq_broker.domain.entry import DELAYED, GONE, READY, Entry, key_of
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.walk import Walk
@@ -20,8 +21,9 @@ __all__ = ["locate"]
 def locate(queue: Queue, ids: Iterable[int | str], *, held: bool) -> Steps[list[Entry]]:
     """The entries with these ids, in order of delivery; what is not there is left out.
 
-    A number is found at once unless the message has come back from a consumer; a JMSMessageID is looked for among all
-    messages, and may name several: a copy keeps the id of its original.
+    A number is found at once unless the message has come back from a consumer; a JMSMessageID is found by the queue's
+    lookup, once there is one (candidates.py), and until then looked for among all messages. It may name several: a copy
+    keeps the id of its original.
 
     Args:
         queue: whose.
@@ -38,7 +40,7 @@ def locate(queue: Queue, ids: Iterable[int | str], *, held: bool) -> Steps[list[
             found[number] = entry
     missing = numbers - found.keys()
     looked = 0
-    for entry in _rest(queue, held, everything=bool(names)) if missing or names else ():
+    for entry in _rest(queue, held, names) if missing or names else ():
         if entry is None:
             yield
             continue
@@ -70,17 +72,20 @@ def _arrival(queue: Queue, sequence: int) -> Entry | None:
     return None
 
 
-def _rest(queue: Queue, held: bool, *, everything: bool) -> Iterator[Entry | None]:
+def _rest(queue: Queue, held: bool, names: set[str]) -> Iterator[Entry | None]:
     """What a sequence does not lead to; None where a slice may end."""
-    if everything:
+    named = with_ids(queue, names) if names else []
+    if named is None:
         walk = Walk(queue.main)
         yield from walk.gather()
         while not walk.done:
             yield from walk.take(SLICE)
             yield None
-        yield from list(queue.scheduled.values())
     else:
+        yield from named
         yield from chain([entry for _, entry in queue.main.heap.copy()], list(queue.main.passed))
+    if names:
+        yield from list(queue.scheduled.values())
     if held:
         for consumer in (*queue.consumers, *queue.holders):
             yield from [entry for entry in consumer.window if entry is not None]

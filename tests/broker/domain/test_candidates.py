@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sievemq_broker.domain import scan
-from sievemq_broker.domain.candidates import Few, few, view_of
+from sievemq_broker.domain import management, scan
+from sievemq_broker.domain.candidates import Few, few, view_of, with_ids
+from sievemq_broker.domain.entry import STRAY
+from sievemq_broker.domain.locate import locate
 from sievemq_broker.domain.pages import EXAMINED
 from sievemq_broker.domain.scan import FEW, INDEX_FROM
+from sievemq_broker.domain.steps import finish
 
 from .support import World, message, selector
 
@@ -119,6 +122,29 @@ def test_few_is_a_walk() -> None:
         taken += walk.take(1)
     assert taken == [entries[0], entries[2]]
     assert few(queue, selector("JMSCorrelationID = 'c2'"), walk.after) == []
+
+
+@pytest.mark.parametrize("depth", [INDEX_FROM + 1, 20_000])
+def test_d_17_management_by_an_id_costs_the_same_at_any_depth(depth: int) -> None:
+    """The first to ask looks through the queue; moving, counting and showing messages look at those alone."""
+    world = filled(depth)
+    queue = world.namespace.queue("queue:q")
+    ids = management.Choice(ids=frozenset({"m3"}))
+    assert finish(management.remove(queue, ids), world.now).touched == 1
+    world.browse("queue:q", "JMSCorrelationID = 'x'")
+    world.work()
+    before = queue.upkeep.examined
+    one = management.Choice(selector(f"JMSCorrelationID = 'c{depth - 1}'"), dry_run=True)
+    assert finish(management.remove(queue, one), world.now).matched == 1
+    some = management.Choice(selector("JMSCorrelationID IN ('c5', 'c6', 'c7') AND NOT even"))
+    assert finish(management.move(queue, "queue:r", some), world.now).touched == 2
+    assert len(finish(management.waiting(queue, selector("JMSMessageID = 'm9'"), -1, 10), world.now)[0]) == 1
+    assert queue.upkeep.examined - before == 5
+    named = with_ids(queue, {"m9", "m3", "none"})
+    assert named is not None
+    assert [entry.envelope.fields[0] for entry in named if entry.state <= STRAY] == ["m9"]
+    found = finish(locate(queue, ["m9", "m8"], held=False), world.now)
+    assert [entry.envelope.fields[0] for entry in found] == ["m8", "m9"]
 
 
 TEXTS = [

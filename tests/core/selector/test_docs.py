@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sievemq_core.limits import MAX_SELECTOR_CHARS, MAX_SELECTOR_DEPTH, MAX_SELECTOR_NODES, MAX_SELECTOR_STRINGS
-from sievemq_core.selector import SelectorError, compile_selector
+from sievemq_core.selector import PROVIDERS, SelectorError, compile_selector
 from sievemq_core.selector.dialect import JAKARTA
 
 PAGE = Path(__file__).parents[3] / "docs" / "selectors.md"
@@ -57,6 +57,37 @@ def test_refusal(text: str, because: str) -> None:
     with pytest.raises(SelectorError) as caught:
         compile_selector(text)
     assert because in str(caught.value).split("\n")[0]
+
+
+def portability_rows() -> list[tuple[str, str, str]]:
+    """The rows about selectors: one of them, who differs, what is safe."""
+    found = []
+    lines = TEXT.split("| what | who differs | safe |\n| --- | --- | --- |\n")[1].splitlines()
+    for line in lines[: lines.index("")]:
+        what, who, safe = (cell.strip() for cell in line.strip("|").split("|"))
+        found += [(text, who, safe.strip("`")) for text in re.findall("`([^`]+)`", what) if text != "ESCAPE"]
+    return found
+
+
+@pytest.mark.parametrize(("text", "who", "safe"), portability_rows())
+def test_portability(text: str, who: str, safe: str) -> None:
+    """Who is named is named by the notes, and what is safe is their rewrite."""
+    for whole in (text, f"{text} = 3", f"a = {text}"):
+        try:
+            selector = compile_selector(whole)
+        except SelectorError:
+            continue
+        break
+    assert selector is not None
+    named = {provider for provider in PROVIDERS if provider in who} or set(PROVIDERS)
+    notes = selector.portability()
+    assert named <= {provider for note in notes for provider in note.providers}
+    if safe and not safe.startswith("the "):
+        assert safe in {note.rewrite for note in notes}
+
+
+def test_portability_has_its_rows() -> None:
+    assert len(portability_rows()) > 14
 
 
 def test_sessions() -> None:
