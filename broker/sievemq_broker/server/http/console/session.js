@@ -4,7 +4,7 @@ import { setToken } from "./api.js";
 import { h } from "./dom.js";
 
 let user = null;
-let signedIn = false;
+let csrf = null;
 
 /**
  * Asks who has signed in, and takes the token that changes have to carry. Leads to the sign-in page where that is
@@ -25,8 +25,8 @@ export async function resume() {
     return false;
   }
   user = found.user;
-  signedIn = found.csrf !== null;
-  setToken(found.csrf);
+  csrf = found.csrf;
+  setToken(csrf);
   return true;
 }
 
@@ -39,11 +39,11 @@ export function signIn() {
 export function node(failed) {
   if (user === null) return null;
   const out =
-    signedIn && h("button", { type: "button", class: "plain", click: () => signOut().catch(failed) }, "Sign out");
+    csrf !== null && h("button", { type: "button", class: "plain", click: () => signOut().catch(failed) }, "Sign out");
   return h("span", { class: "user" }, user, " ", out);
 }
 
 async function signOut() {
-  await fetch("/session", { method: "DELETE" });
+  await fetch("/session", { method: "DELETE", headers: { "X-CSRF-Token": csrf } });
   location.assign("/sign-in");
 }
