@@ -1,0 +1,145 @@
+"""A store that is two dictionaries, and what of a broker must be there again after it was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sievemq_broker.domain import Broker, Queue
+from sievemq_broker.domain.entry import DELAYED, Entry
+from sievemq_broker.domain.journal import (
+    GONE_STATE,
+    HELD_FLAG,
+    Batch,
+    Journal,
+    Key,
+    SavedEntry,
+)
+from sievemq_broker.domain.topic import Topic
+from sievemq_core.message.envelope import MESSAGE_ID, BodyKind, Envelope, pack_properties
+
+NOW = 1_700_000_000_000
+
+
+def message(
+    name: str, *, mode: int = 2, priority: int = 4, expires: int = 0, at: int = 0, body: bytes = b"", **properties: Any
+) -> Envelope:
+    """A message whose id is `name`, PERSISTENT unless `mode` says otherwise."""
+    packed, letters = pack_properties(properties)
+    kind = int(BodyKind.BYTES)
+    return Envelope((name, NOW, priority, mode, expires, at, None, None, None, packed, letters, kind, body))
+
+
+def name_of(packed: bytes) -> str:
+    return str(Envelope.from_packed(packed).fields[MESSAGE_ID])
+
+
+class DictStore:
+    """The obvious store: what SqliteStore must agree with, and a picture of any moment at no cost."""
+
+    def __init__(self) -> None:
+        self.next_batch = 1
+        self.messages: dict[int, SavedEntry] = {}
+        self.defined: dict[tuple[str, Key], tuple[Any, ...]] = {}
+
+    def copy(self) -> DictStore:
+        """As it is now."""
+        other = DictStore()
+        other.next_batch = self.next_batch
+        other.messages = dict(self.messages)
+        other.defined = dict(self.defined)
+        return other
+
+    def write(self, batch: Batch, now: int) -> None:
+        for place, (owner, packed) in enumerate(batch.accepted):
+            number = batch.base | place
+            self.messages[number] = SavedEntry(number, owner, packed, 0, 0, now)
+        for number in batch.held:
+            self._set(number, HELD_FLAG, 0)
+        for number, state in batch.states.items():
+            self._set(number, state, batch.failures.get(number, 0))
+        for number in batch.gone:
+            self._set(number, GONE_STATE, 0)
+        for (kind, key), value in batch.definitions.items():
+            if value is None:
+                self.defined.pop((kind, key), None)
+            else:
+                self.defined[kind, key] = value
+        self.next_batch = batch.id + 1
+
+    def _set(self, number: int, state: int, failed: int) -> None:
+        entry = self.messages.get(number)
+        if entry is None:
+            return
+        if state == GONE_STATE:
+            del self.messages[number]
+        else:
+            failed = failed or entry.failed
+            self.messages[number] = SavedEntry(number, entry.owner, entry.packed, state, failed, entry.time)
+
+    def definitions(self, kind: str) -> Mapping[Key, tuple[Any, ...]]:
+        return {key: value for (found, key), value in self.defined.items() if found == kind}
+
+    def entries(self) -> Iterator[SavedEntry]:
+        return iter([self.messages[number] for number in sorted(self.messages)])
+
+
+def durable_queues(broker: Broker) -> Iterator[tuple[str, Queue]]:
+    """All queues whose messages are kept, by a name that is theirs alone."""
+    for namespace in broker.namespaces.values():
+        for destination in namespace.destinations.values():
+            if isinstance(destination, Queue) and not destination.label.startswith("temporary"):
+                yield f"{namespace.name} {destination.label}", destination
+        for (client_id, name), subscription in namespace.subscriptions.durable.items():
+            yield f"{namespace.name} {client_id} {name}", subscription.queue
+
+
+def entries_of(queue: Queue) -> list[tuple[Entry, bool]]:
+    """Every message of a queue, and whether a consumer has it."""
+    found = [(entry, False) for entry in queue.main.waits(-1, queue.depth)]
+    found += [(entry, False) for entry in queue.scheduled.values()]
+    for consumer in (*queue.consumers, *queue.holders):
+        found += [(entry, True) for entry in consumer.window if entry is not None]
+    return found
+
+
+def picture(broker: Broker) -> dict[str, Any]:
+    """What must be there again if the process ended now: what exists, and per queue each message with its count, in the
+    order of delivery, those that are scheduled apart. A message with a consumer counts as delivered once more."""
+    picture: dict[str, Any] = {}
+    for namespace in broker.namespaces.values():
+        kept = [label for label in namespace.destinations if not label.startswith("temporary")]
+        picture[f"namespace {namespace.name}"] = sorted(kept)
+        for (client_id, name), found in namespace.subscriptions.durable.items():
+            condition = found.condition
+            text = None if condition is None else condition.text
+            picture[f"subscription {namespace.name} {client_id} {name}"] = (
+                found.topic.label, text, found.no_local, found.shared,
+            )  # fmt: skip
+    for where, queue in durable_queues(broker):
+        waiting: list[tuple[tuple[int, bool, int], str, int]] = []
+        scheduled: list[tuple[str, int]] = []
+        for entry, held in entries_of(queue):
+            if not entry.stored:
+                continue
+            count = entry.count + held
+            name = str(entry.envelope.fields[MESSAGE_ID])
+            if entry.state == DELAYED and not count:
+                scheduled.append((name, entry.envelope.delivery_time))
+            else:
+                # By its number, which a restart gives nobody else: a message that was scheduled has another sequence.
+                waiting.append(((-entry.envelope.priority, not count, entry.stored), name, count))
+        picture[f"waiting {where}"] = [(name, count) for _, name, count in sorted(waiting)]
+        picture[f"scheduled {where}"] = sorted(scheduled)
+    return picture
+
+
+def is_topic(destination: object) -> bool:
+    return isinstance(destination, Topic)
+
+
+def journalled(broker: Broker | None = None) -> Broker:
+    """A broker that writes a journal, and keeps nothing."""
+    broker = broker or Broker()
+    broker.journal = Journal()
+    return broker

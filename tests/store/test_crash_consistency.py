@@ -1,0 +1,254 @@
+"""Every prefix of what was written opens to the broker as it was at that moment.
+
+Random programs run on a broker with a journal. Between any two verbs the journal may be cut, as a group commit does; the
+batch goes into the obvious store and into the real one. For each prefix of the batches a new broker is filled from the
+store and must be what the first one was then: the state that the verbs up to there, one after the other, explain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings
+from sievemq_broker.domain.restore import restore
+from sievemq_broker.store import SqliteStore
+from sievemq_core.errors import RequestError
+from sievemq_core.selector import compile_selector
+
+from .support import NOW, DictStore, message, picture
+
+QUEUES = ("queue:a", "queue:b", "topic:t")
+POLICIES = (
+    ("queue:b", DestinationPolicy(max_attempts=2, dead_letter_expired=True)),
+    ("topic:*", DestinationPolicy(redelivery_delay=50)),
+)
+
+small = st.integers(0, 3)
+PROGRAMS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            "send send send send consume consume acknowledge acknowledge release recover recover close abandon commit "
+            "purge delete subscribe subscribe unsubscribe wait wait temporary cut cut cut".split()
+        ),
+        small,
+        small,
+        st.integers(0, 9),
+    ),
+    min_size=40,
+    max_size=120,
+)
+
+
+class Port:
+    """Takes everything."""
+
+    writable = True
+
+    def deliver(self, *_: object) -> None: ...
+    def recall(self, *_: object) -> None: ...
+    def closed(self, *_: object) -> None: ...
+    def settled(self, *_: object) -> None: ...
+
+
+@dataclass
+class Program:
+    """Runs verbs on a broker and remembers what it looked like at each cut."""
+
+    real: SqliteStore | None
+    broker: Broker = field(init=False)
+    now: int = NOW
+    store: DictStore = field(default_factory=DictStore)
+    consumers: list[Consumer] = field(default_factory=list)
+    moments: list[tuple[DictStore, dict[str, Any], int]] = field(default_factory=list)
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        self.broker = self.begin()
+
+    def begin(self) -> Broker:
+        broker = Broker(DomainSettings(policies=POLICIES))
+        restore(broker, self.store, self.now)
+        broker.namespace("n")
+        return broker
+
+    def run(self, program: list[tuple[str, int, int, int]]) -> None:
+        for verb, *numbers in program:
+            act: Callable[..., None] = getattr(self, verb)
+            try:
+                act(*numbers)
+            except RequestError:
+                pass  # refused: nothing has changed
+        self.cut()
+
+    def name(self) -> str:
+        self.number += 1
+        return f"m{self.number}"
+
+    @property
+    def space(self) -> Any:
+        return self.broker.namespace("n")
+
+    def consumer(self, which: int) -> Consumer | None:
+        return self.consumers[which % len(self.consumers)] if self.consumers else None
+
+    # -- verbs --------------------------------------------------------------------------------------------------
+
+    def send(self, where: int, how: int, priority: int) -> None:
+        at = self.now + 100 if how == 1 else 0
+        expires = self.now + 150 if how == 2 else 0
+        envelope = message(self.name(), mode=1 if how == 3 else 2, priority=priority, at=at, expires=expires, n=priority)
+        self.space.send(QUEUES[where % 3], envelope, self.now, "c")
+
+    def consume(self, where: int, credit: int, subscription: int) -> None:
+        durable = where % 3 == 2
+        self.consumers.append(
+            self.space.open_consumer(
+                Port(), len(self.consumers) + 1, QUEUES[where % 3], None if durable else self.selector(subscription),
+                connection="c", client_id="id", credit=credit + 1, now=self.now, durable=durable,
+                subscription=f"s{subscription % 2}" if durable else None, shared=durable,
+            )  # fmt: skip
+        )
+
+    def selector(self, number: int) -> Any:
+        return compile_selector("n > 4") if number > 6 else None
+
+    def acknowledge(self, which: int, behind: int, _: int) -> None:
+        if consumer := self.consumer(which):
+            consumer.acknowledge(max(consumer.tag - behind, 0), self.now)
+
+    def release(self, which: int, count: int, _: int) -> None:
+        if consumer := self.consumer(which):
+            consumer.release(list(range(consumer.base + 1, consumer.tag + 1))[-count or 1 :], self.now)
+
+    def recover(self, which: int, behind: int, _: int) -> None:
+        if consumer := self.consumer(which):
+            consumer.recover(max(consumer.tag - behind, 0), self.now)
+            consumer.grant(behind, self.now)
+
+    def close(self, which: int, behind: int, _: int) -> None:
+        if consumer := self.consumer(which):
+            consumer.close(max(consumer.tag - behind, 0), self.now)
+
+    def abandon(self, which: int, _: int, __: int) -> None:
+        if consumer := self.consumer(which):
+            consumer.abandon(self.now)
+
+    def commit(self, which: int, behind: int, priority: int) -> None:
+        sends = [(address, message(self.name(), priority=priority)) for address in (QUEUES[0], QUEUES[2], QUEUES[1])]
+        self.space.commit(sends, self.now, "c")
+        self.acknowledge(which, behind, 0)
+
+    def purge(self, where: int, _: int, __: int) -> None:
+        self.space.queue(QUEUES[where % 2]).clear()
+
+    def delete(self, where: int, _: int, really: int) -> None:
+        if really < 3:
+            self.space.delete(QUEUES[where % 3])
+
+    def subscribe(self, number: int, shared: int, text: int) -> None:
+        consumer = self.space.open_consumer(
+            Port(), 99, "topic:t", self.selector(text), connection="c", client_id="id", subscription=f"s{number}",
+            durable=True, shared=bool(shared % 2), credit=0, now=self.now,
+        )  # fmt: skip
+        consumer.close(0, self.now)
+
+    def unsubscribe(self, number: int, _: int, __: int) -> None:
+        self.space.unsubscribe("id", f"s{number}")
+
+    def temporary(self, topic: int, _: int, __: int) -> None:
+        address = self.space.create_temporary("c", topic == 1)
+        self.space.send(str(address), message(self.name()), self.now, "c")
+
+    def wait(self, _: int, __: int, tenths: int) -> None:
+        self.now += tenths * 10
+        self.broker.due(self.now)
+
+    def cut(self, *_: int) -> None:
+        assert self.broker.journal is not None
+        batch = self.broker.journal.cut()
+        if not batch:
+            self.broker.journal.batch = batch
+            return
+        self.store.write(batch, self.now)
+        self.moments.append((self.store.copy(), picture(self.broker), self.now))
+        if self.real is not None:
+            self.real.write(batch, self.now)
+            assert list(self.real.entries()) == list(self.store.entries())
+            for kind in ("namespace", "destination", "subscription"):
+                assert self.real.definitions(kind) == self.store.definitions(kind)
+
+    # -- afterwards ---------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        for number, (store, expected, now) in enumerate(self.moments):
+            broker = Broker(DomainSettings(policies=POLICIES))
+            restore(broker, store, now)
+            assert picture(broker) == expected, f"after batch {number + 1} of {len(self.moments)}"
+
+
+@settings(max_examples=100, deadline=None)
+@given(program=PROGRAMS)
+def test_every_prefix_opens_to_the_broker_as_it_was(program: list[tuple[str, int, int, int]]) -> None:
+    run = Program(None)
+    run.run(program)
+    run.check()
+
+
+@settings(max_examples=25, deadline=None)
+@given(program=PROGRAMS)
+def test_the_store_on_disk_says_what_the_obvious_one_says(program: list[tuple[str, int, int, int]]) -> None:
+    with TemporaryDirectory() as folder:
+        store = SqliteStore(folder, reserve=0)
+        run = Program(store)
+        run.run(program)
+        store.close()
+        again = SqliteStore(folder, reserve=0)
+        assert list(again.entries()) == list(run.store.entries())
+        assert again.next_batch == run.store.next_batch
+        again.close()
+
+
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None)
+@given(program=PROGRAMS, again=PROGRAMS)
+def test_lives_that_end_in_crashes(program: list[tuple[str, int, int, int]], again: Any) -> None:
+    """As above, twice: the second life begins with what the first left behind, and ends the same way."""
+    run = Program(None)
+    run.run(program)
+    run.check()
+    run.moments.clear()
+    run.consumers.clear()
+    run.broker = run.begin()
+    run.run(again)
+    run.check()
+
+
+def test_a_number_is_never_given_twice(tmp_path: Path) -> None:
+    """A queue that was deleted while a consumer held a message leaves a row behind: no later queue may get it."""
+    store = DictStore()
+    broker = Broker()
+    restore(broker, store, NOW)
+    assert broker.journal is not None
+    space = broker.namespace("n")
+    space.send("queue:a", message("lost"), NOW)
+    consumer = space.open_consumer(Port(), 1, "queue:a", connection="c", credit=1, now=NOW)
+    assert consumer.unacknowledged == 1
+    space.delete("queue:a")
+    store.write(broker.journal.cut(), NOW)
+    assert store.messages
+    second = Broker()
+    assert restore(second, store, NOW) == 0
+    assert second.journal is not None
+    second.namespace("n").create("queue:new")
+    store.write(second.journal.cut(), NOW)
+    assert not store.messages
+    third = Broker()
+    assert restore(third, store, NOW) == 0
