@@ -28,12 +28,12 @@ async def list_connections(call: Call[requests.Connections, Any]) -> answers.Con
         for age, connection in enumerate(call.server.services.connections.values())
         if query.namespace in (None, connection.namespace.name) and may(call, Verb.VIEW, connection.namespace.name, "*")
     ]
+    total = len(rows)
     place = decode_cursor(query.cursor, str)
-    if place is not None:
-        # The row may be gone by now: whatever is older than it was is left out by number, see _number.
+    if place is not None:  # the last one shown may be gone: it is found by its number
         rows = [row for row in rows if _number(row[1].id) > _number(place)]
-    chosen, total, _ = await page_of(rows, lambda row: row[0], None, query.limit)
-    more = encode_cursor(chosen[-1][1].id) if total > len(chosen) else None
+    chosen, left, _ = await page_of(rows, lambda row: row[0], None, query.limit)
+    more = encode_cursor(chosen[-1][1].id) if left > len(chosen) else None
     return answers.Connections(connections=[_show(call, row[1]) for row in chosen], total=total, next=more)
 
 

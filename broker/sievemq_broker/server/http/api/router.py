@@ -33,9 +33,12 @@ if TYPE_CHECKING:
 __all__ = ["Api"]
 
 #: Seconds that a body may take to arrive.
-BODY_SECONDS = 10.0
+BODY_SECONDS = 30.0
 
-#: Parameters of one request, and characters of one.
+#: Bytes of a body that is too large that are read all the same, so that its sender sees the answer.
+_DISCARDED = 16 * 1024 * 1024
+
+#: Parameters of one request.
 _MAX_PARAMETERS = 32
 
 log = logs.get("http")
@@ -164,8 +167,8 @@ async def _body(endpoint: Endpoint, scope: Scope, receive: Receive) -> Any:
     headers = {name: value for name, value in scope["headers"] if name in (b"content-type", b"content-length")}
     length = headers.get(b"content-length", b"")
     limit = endpoint.body_limit if endpoint.body is not None else 0
-    if length.isdigit() and int(length[:20]) > limit:
-        raise _too_large(limit)
+    if length.isdigit() and int(length[:20]) > _DISCARDED:
+        raise _too_large(limit, {"Connection": "close"})
     try:
         async with asyncio.timeout(BODY_SECONDS):
             data = await _read(receive, limit)
@@ -201,6 +204,7 @@ async def _body(endpoint: Endpoint, scope: Scope, receive: Receive) -> Any:
 
 
 async def _read(receive: Receive, limit: int) -> bytes:
+    """A body. One that is too large is read and dropped before that is said: who is still sending does not listen."""
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -209,21 +213,21 @@ async def _read(receive: Receive, limit: int) -> bytes:
             raise bad_request("the connection ended in the middle of the body")
         chunk = message.get("body", b"")
         size += len(chunk)
-        if size > limit:
-            raise _too_large(limit)
-        chunks.append(chunk)
+        if size <= limit:
+            chunks.append(chunk)
+        elif size > _DISCARDED:
+            raise _too_large(limit, {"Connection": "close"})
+        else:
+            chunks.clear()
         if not message.get("more_body", False):
+            if size > limit:
+                raise _too_large(limit, {})
             return b"".join(chunks)
 
 
-def _too_large(limit: int) -> ApiError:
-    return ApiError(
-        413,
-        "REQUEST_TOO_LARGE",
-        f"a body may have {limit} bytes here" + ("" if limit else ": none is expected"),
-        {"limit": limit},
-        {"Connection": "close"},
-    )
+def _too_large(limit: int, headers: Mapping[str, str]) -> ApiError:
+    text = f"a body may have {limit} bytes here" if limit else "no body is expected here"
+    return ApiError(413, "REQUEST_TOO_LARGE", text, {"limit": limit}, headers)
 
 
 def _encode(answer: object) -> bytes:

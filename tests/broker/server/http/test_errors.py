@@ -1,0 +1,159 @@
+"""What is refused says what was wrong and where; nothing is taken that is not understood."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from .conftest import Api, at
+
+
+def test_parameters_that_are_not_known_are_named(api: Api) -> None:
+    answer = api("GET", "destinations", colour="red")
+    assert (answer.status, answer.error) == (400, "BAD_REQUEST")
+    assert answer.json["details"] == {"parameter": "colour", "known": ["like", "cursor", "limit", "kind", "sort"]}
+    assert "'colour'" in answer.json["text"]
+    assert "there are none" in api("GET", "/api/v1/broker", x=1).json["text"]
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        ("limit=0", "limit"),
+        ("limit=1001", "limit"),
+        ("limit=x", "limit"),
+        ("limit=", "limit"),
+        ("limit=1.5", "limit"),
+        ("kind=stream", "kind"),
+        ("sort=colour", "sort"),
+        ("cursor=!", "cursor"),
+        ("cursor=abcd", "cursor"),
+        ("cursor=WzEsMl0", "cursor"),
+        ("limit=1&limit=2", "limit"),
+    ],
+)
+def test_parameters_that_make_no_sense(api: Api, query: str, parameter: str) -> None:
+    answer = api("GET", f"/api/v1/namespaces/default/destinations?{query}")
+    assert (answer.status, answer.error) == (400, "BAD_REQUEST"), answer.content
+    assert answer.json["details"]["parameter"] == parameter
+
+
+@pytest.mark.parametrize("query", ["like=%ff", "&".join(f"a{n}=1" for n in range(40))])
+def test_parameters_that_cannot_be_read(api: Api, query: str) -> None:
+    assert api("GET", f"/api/v1/namespaces/default/destinations?{query}").error == "BAD_REQUEST"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"", "needs a body"),
+        (b"{", "not JSON"),
+        (b"[]", "Expected `object`"),
+        (b"\xff", "not JSON"),
+        (b'{"body":"\xff"}', "UTF-8"),
+        (b"[" * 5000, ""),
+        (b'{"priority":10}', "priority"),
+        (b'{"priority":"4"}', "priority"),
+        (b'{"colour":1}', "`colour`"),
+        (b'{"body":' + b"[" * 5000 + b"]" * 5000 + b"}", ""),
+        (b'{"properties":{"a":1e999}}', ""),
+    ],
+)
+def test_bodies_that_make_no_sense(api: Api, body: bytes, text: str) -> None:
+    api.ok("PUT", at("queue:q"))
+    answer = api.raw("POST", f"{at('queue:q')}/messages", body)
+    assert answer.status in (400, 422), answer.content
+    assert answer.error in ("BAD_REQUEST", "MESSAGE_FORMAT")
+    assert text in answer.json["text"]
+
+
+def test_a_body_that_is_not_said_to_be_json(api: Api) -> None:
+    """A form on another site can be sent as text or urlencoded, never as JSON."""
+    api.ok("PUT", at("queue:q"))
+    for content_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
+        answer = api.raw("POST", f"{at('queue:q')}/messages", b"{}", content_type)
+        assert (answer.status, answer.error) == (415, "UNSUPPORTED_MEDIA_TYPE")
+    assert api.raw("POST", f"{at('queue:q')}/messages", b"{}", "application/json; charset=utf-8").status == 201
+
+
+def test_a_body_that_is_too_large(api: Api) -> None:
+    api.ok("PUT", at("queue:q"))
+    for path, limit in (
+        (f"{at('queue:q')}/actions/purge", 1024 * 1024),
+        (f"{at('queue:q')}/messages", 4 * 1024 * 1024),
+    ):
+        answer = api.raw("POST", path, b" " * (limit + 1))
+        assert (answer.status, answer.error, answer.json["details"]) == (413, "REQUEST_TOO_LARGE", {"limit": limit})
+    answer = api.raw("GET", at("queue:q"), b"{}")
+    assert (answer.status, answer.error) == (413, "REQUEST_TOO_LARGE")
+
+
+def test_a_message_that_is_too_large(api: Api) -> None:
+    from sievemq_broker import EmbeddedBroker
+
+    with EmbeddedBroker(http=True, settings={"max_body_bytes": 10}) as broker:
+        small = Api(broker)
+        answer = small("POST", f"{at('queue:q')}/messages", {"body": "x" * 11})
+        assert (answer.status, answer.error) == (413, "MESSAGE_TOO_LARGE")
+        assert small("POST", f"{at('queue:q')}/messages", {"body": "x" * 10}).status == 201
+
+
+def exchange(api: Api, *chunks: bytes) -> bytes:
+    parts = urlsplit(api.broker.http_url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=20) as sock:
+        for chunk in chunks:
+            sock.sendall(chunk)
+        received = b""
+        while data := sock.recv(65536):
+            received += data
+        return received
+
+
+def test_a_chunked_body_cannot_pass_the_limit(api: Api) -> None:
+    head = b"POST /api/v1/selector/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    head += b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    answer = exchange(api, head, *[chunk] * 17, b"0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"REQUEST_TOO_LARGE" in answer
+
+
+def test_a_body_that_does_not_come(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sievemq_broker.server.http.api.router.BODY_SECONDS", 0.05)
+    head = b"POST /api/v1/selector/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    answer = exchange(api, head + b"Content-Length: 100\r\n\r\n{")
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"REQUEST_TIMEOUT" in answer
+
+
+def test_head_is_a_get_without_its_body(api: Api) -> None:
+    head, body = exchange(api, b"HEAD /api/v1/broker HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").split(
+        b"\r\n\r\n", 1
+    )
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert b"content-length: " in head.lower()
+    assert body == b""
+
+
+def test_a_fault_of_ours_is_a_500_without_a_traceback(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr("sievemq_broker.server.http.api.brokers.version", broken)
+    answer = api("GET", "/api/v1/broker")
+    assert (answer.status, answer.error) == (500, "INTERNAL")
+    assert b"secret" not in answer.content
+    monkeypatch.undo()
+    assert api("GET", "/api/v1/broker").status == 200
+
+
+def test_paths(api: Api) -> None:
+    for path in ("/api/v1", "/api/v1/", "/api/v1/broker/", "/api/v1//broker", "/api/v1/namespaces//destinations"):
+        assert api("GET", path).status in (404, 307), path
+    answer = api("GET", "/api/v1/namespaces/%ff/destinations")
+    assert (answer.status, answer.error) == (400, "BAD_REQUEST")
+    answer = api("PATCH", "/api/v1/namespaces")
+    assert (answer.status, answer.error, answer.headers["allow"]) == (405, "METHOD_NOT_ALLOWED", "GET, POST")

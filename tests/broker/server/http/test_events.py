@@ -1,0 +1,273 @@
+"""The stream of events, and the figures for charts."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import pytest
+
+from sievemq import ConnectionFactory
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.server.http.api import series
+from sievemq_broker.server.http.api.hub import BUFFER, MAX_LISTENERS, Listener
+from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
+
+from .conftest import DEADLINE, Api, at, send
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look each few milliseconds instead of each second."""
+    monkeypatch.setattr(series, "STEP_SECONDS", 0.02)
+    monkeypatch.setattr(series, "_COST", 1.0)
+
+
+class Stream:
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self.response = response
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        name = ""
+        for raw in self.response:
+            line = raw.decode().rstrip("\n")
+            if line.startswith("event: "):
+                name = line[7:]
+            elif line.startswith("data: "):
+                yield name, json.loads(line[6:])
+
+    def until(self, wanted: str) -> list[tuple[str, Any]]:
+        """Everything up to the event of that name, ticks left out."""
+        found = []
+        for event in self:
+            if event[0] != "tick" or wanted == "tick":
+                found.append(event)
+            if event[0] == wanted:
+                return found
+        raise AssertionError(f"the stream ended; {found}")
+
+
+@contextmanager
+def listening(broker: EmbeddedBroker, **query: str) -> Iterator[Stream]:
+    parts = urlsplit(broker.http_url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=DEADLINE)
+    connection.request("GET", f"/api/v1/events?{urlencode(query)}")
+    response = connection.getresponse()
+    try:
+        assert response.status == 200, response.read()
+        assert response.getheader("content-type") == "text/event-stream; charset=utf-8"
+        yield Stream(response)
+    finally:
+        connection.close()
+        response.close()
+
+
+@pytest.fixture
+def fresh() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(http=True) as broker:
+        yield broker
+
+
+def test_ticks_carry_totals(fresh: EmbeddedBroker) -> None:
+    api = Api(fresh)
+    api.ok("POST", f"{at('queue:q')}/messages", {"body": "x"})
+    with listening(fresh) as stream:
+        for name, about in stream:
+            if name == "tick" and about["depth"] == 1:
+                break
+        assert about["destinations"] == 1
+        assert about["time"] > 0
+        assert about["blocked"] is None
+        fresh.clock.advance(seconds=1_000_000)
+        later = next(tick for name, tick in stream if tick["time"] - about["time"] >= 1_000_000_000)
+    assert later["depth"] == 1
+
+
+def test_what_happens_is_told(fresh: EmbeddedBroker) -> None:
+    api = Api(fresh)
+    with listening(fresh) as stream:
+        stream.until("tick")
+        with ConnectionFactory(fresh.url).create_context(2) as context:
+            consumer = context.create_consumer(context.create_queue("q"))
+            seen = dict(stream.until("consumer.opened"))
+            assert seen["destination.created"] == {"namespace": "default", "address": "queue:q"}
+            opened = seen["connection.opened"]
+            assert (opened["namespace"], opened["user"]) == ("default", None)
+            assert seen["consumer.opened"] == {
+                "namespace": "default",
+                "address": "queue:q",
+                "connection": opened["connection"],
+                "consumer": 1,
+            }
+            fresh.call(
+                lambda b: setattr(b.namespace("default").create("queue:q"), "policy", DestinationPolicy(max_attempts=1))
+            )
+            send(context, "queue:q", 1, 2)
+            for _ in range(2):
+                assert consumer.receive(timeout=5) is not None
+            context.recover()
+            dead = [about for name, about in stream.until("dead_lettered") if name == "dead_lettered"]
+            assert dead == [{"namespace": "default", "address": "queue:q", "messages": 2}]
+            api.act("queue:q", "pause")
+            stream.until("destination.paused")
+            api.act("queue:q", "resume")
+            stream.until("destination.resumed")
+            consumer.close()
+            stream.until("consumer.closed")
+        assert stream.until("connection.closed")[-1][1]["connection"] == opened["connection"]
+        api.ok("DELETE", at("queue:q"))
+        assert stream.until("destination.deleted")[-1][1]["address"] == "queue:q"
+        fresh.call(lambda _: fresh.server.services.flow("full"))
+        assert stream.until("flow.blocked")[-1][1] == {"reason": "full"}
+        fresh.call(lambda _: fresh.server.services.flow(None))
+        stream.until("flow.unblocked")
+
+
+def test_only_one_namespace_is_told(fresh: EmbeddedBroker) -> None:
+    with listening(fresh, namespace="mine") as stream:
+        stream.until("tick")
+        for namespace in ("other", "mine"):
+            api = Api(fresh, namespace)
+            api("POST", "/api/v1/namespaces", {"name": namespace})
+            api.ok("PUT", at("queue:q"))
+        assert stream.until("destination.created") == [
+            ("destination.created", {"namespace": "mine", "address": "queue:q"})
+        ]
+
+
+def test_the_stream_ends_with_the_broker() -> None:
+    with EmbeddedBroker(http=True) as broker, listening(broker) as stream:
+        stream.until("tick")
+        broker.stop()
+        assert all(name == "tick" for name, _ in stream)
+
+
+def test_only_so_many_listen_and_who_leaves_makes_room(fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MAX_LISTENERS > 1
+    monkeypatch.setattr("sievemq_broker.server.http.api.events.MAX_LISTENERS", 1)
+    api = Api(fresh)
+    with listening(fresh) as stream:
+        stream.until("tick")
+        answer = api("GET", "/api/v1/events")
+        assert (answer.status, answer.error) == (429, "TOO_MANY_REQUESTS")
+    hub = fresh.server._http._app.state.api._hub  # type: ignore[union-attr]
+    for _ in range(2_000):
+        if not fresh.call(lambda _: len(hub.listeners)):
+            break
+    with listening(fresh) as stream:
+        stream.until("tick")
+
+
+def everybody() -> Listener:
+    return Listener(Identity(), None)
+
+
+async def test_a_slow_listener_finds_the_latest_tick_and_how_many_events_it_missed() -> None:
+    listener = everybody()
+    for number in range(BUFFER + 7):
+        listener.tell(("destination.created", {"namespace": "n", "address": f"queue:{number}"}))
+        listener.tell(("tick", {"time": number}))
+    events = await listener.next(1)
+    assert events[0] == ("missed", {"events": 7})
+    assert len(events) == BUFFER + 2
+    assert events[-1] == ("tick", {"time": BUFFER + 6})
+    assert await listener.next(0) == []
+    listener.tell(("flow.unblocked", {}))
+    assert await listener.next(1) == [("flow.unblocked", {})]
+
+
+async def test_a_listener_is_told_only_what_it_may_view() -> None:
+    rights = Rights([Grant(frozenset({Verb.BROWSE}), "queue:mine.*", "n")])
+    listener = Listener(Identity("anna", rights), None)
+    for namespace, address in (("n", "queue:mine.1"), ("n", "queue:yours"), ("m", "queue:mine.1")):
+        listener.tell(("destination.created", {"namespace": namespace, "address": address}))
+    listener.tell(("connection.opened", {"namespace": "m", "connection": "c"}))
+    assert await listener.next(1) == [("destination.created", {"namespace": "n", "address": "queue:mine.1"})]
+
+
+# -- series -----------------------------------------------------------------------------------------------------------
+
+
+def test_depth_and_rates_of_a_queue(fresh: EmbeddedBroker) -> None:
+    api = Api(fresh)
+    api.ok("PUT", at("queue:q"))
+    api.ok("PUT", at("queue:idle"))
+    with listening(fresh) as stream:
+        stream.until("tick")
+        for _ in range(5):
+            api.ok("POST", f"{at('queue:q')}/messages", {"body": "x"})
+        for name, about in stream:
+            if name == "tick" and about["depth"] == 5:
+                break
+    series_ = api.get(f"{at('queue:q')}/series")
+    assert len(series_["times"]) == len(series_["depth"]) == len(series_["in_rate"]) == len(series_["out_rate"])
+    assert series_["depth"][-1] == 5
+    assert max(series_["in_rate"]) > 0
+    assert set(series_["out_rate"]) == {0.0}
+    assert series_["times"] == sorted(series_["times"])
+    idle = api.get(f"{at('queue:idle')}/series")
+    assert set(idle["depth"]) == {0}
+    assert set(idle["in_rate"]) == {0.0}
+    total = api.get("/api/v1/series")
+    assert total["depth"][-1] == 5
+    assert max(total["in_rate"]) > 0
+    assert api.get("/api/v1/series", since=total["times"][-1] + 10_000_000)["times"] == []
+    assert api.get("destinations", sort="-in_rate")["total"] == 2
+
+
+def sampler_over(broker: EmbeddedBroker) -> series.Sampler:
+    return series.Sampler(broker.server)
+
+
+async def looked(sampler: series.Sampler, times: int = 1) -> None:
+    for _ in range(times):
+        await sampler.look()
+
+
+def test_memory_is_bounded_however_many_queues_there_are(
+    fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(series, "MAX_TRACKS", 10)
+    import asyncio
+
+    space = fresh.call(lambda b: b.namespace("n"))
+    queues = [fresh.call(lambda _, n=n: space.create(f"queue:{n}")) for n in range(30)]
+    sampler = sampler_over(fresh)
+    asyncio.run(looked(sampler))
+    assert not sampler.tracks
+    for queue in queues:
+        queue.sequence += 1
+    asyncio.run(looked(sampler))
+    assert list(sampler.tracks) == queues[20:]
+    queues[20].sequence += 1
+    queues[0].sequence += 1
+    asyncio.run(looked(sampler))
+    assert list(sampler.tracks) == [*queues[22:], queues[0], queues[20]]
+    asyncio.run(looked(sampler, 2 * series.SAMPLES + 5))
+    assert len(sampler.times) == series.SAMPLES
+    assert all(len(track.depth) <= 2 * series.SAMPLES for track in sampler.tracks.values())
+    fresh.call(lambda b: b.delete_namespace("n"))
+    asyncio.run(looked(sampler))
+    assert not sampler.tracks
+    assert sampler.latest.destinations == 0
+
+
+def test_a_topic_is_one_series(fresh: EmbeddedBroker) -> None:
+    import asyncio
+
+    url = f"{fresh.url}/{quote('n', safe='')}"
+    sampler = sampler_over(fresh)
+    with ConnectionFactory(url).create_context() as context:
+        context.create_shared_durable_consumer(context.create_topic("t"), "s").close()
+        asyncio.run(looked(sampler))
+        send(context, "topic:t", 1, 2, 3)
+    asyncio.run(looked(sampler))
+    (track,) = sampler.tracks.values()
+    assert list(track.depth) == [3]
+    assert track.in_rate[0] > 0
+    assert (sampler.latest.taken, sampler.latest.depth) == (3, 3)
