@@ -48,6 +48,7 @@ fast: ## the tests that take seconds
 
 slow: ## the tests that take longer: whole demo, deep queues, containers
 	@.ci/venv dev
+	@.ci/chromium || true
 	$(PYTEST) -m "(slow or docker) and not spark" $(ARGS)
 
 soak: ## clients in many processes, killed at random; every message is accounted for (ARGS="--seconds 600 --seed 7")

@@ -42,6 +42,15 @@ def test_every_package_is_in_the_wheel_and_typed(wheel: zipfile.Path, package: s
 
 
 @pytest.mark.slow
+def test_every_file_of_the_console_is_in_the_wheel(wheel: zipfile.Path) -> None:
+    folder = ROOT / "broker" / "sievemq_broker" / "server" / "http" / "console"
+    names = [path.relative_to(ROOT / "broker").as_posix() for path in folder.rglob("*.*") if path.suffix != ".pyc"]
+    assert {Path(name).suffix for name in names} >= {".js", ".css", ".html", ".svg"}
+    for name in names:
+        assert (wheel / name).is_file(), name
+
+
+@pytest.mark.slow
 def test_nothing_else_is_in_the_wheel(wheel: zipfile.Path) -> None:
     names = {entry.name for entry in wheel.iterdir()}
     extra = {name for name in names - set(PACKAGES) if not name.startswith("sievemq-") and name != "pyspark_sievemq.py"}
