@@ -131,7 +131,17 @@ class ClientOptions:
     reconnect: int = _option(
         5_000,
         _milliseconds(1, _DAY_MS, "never"),
-        "for how long a lost connection may be repaired (D-32); this version repairs none and reports the loss at once",
+        "for how long a broker that cannot be reached is tried again, at first and when a connection is lost (D-32); "
+        "long enough for a restart, short enough for whoever waits",
+    )
+    reconnect_delay: int = _option(
+        50,
+        _milliseconds(1, _DAY_MS),
+        "before the second attempt to reach a broker; the first comes at once, each further one after twice the time, "
+        "half of it by chance, so that a crowd of clients does not come back in one moment",
+    )
+    reconnect_max_delay: int = _option(
+        2_000, _milliseconds(1, _DAY_MS), "to which the time between two attempts grows at most"
     )
     request_timeout: int = _option(
         60_000,

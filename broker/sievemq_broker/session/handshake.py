@@ -128,10 +128,10 @@ def take_place(connection: BrokerConnection, resume: str, options: dict[str, Any
         lost.keep = max(lost.keep, 1)
         lost.close(ErrorCode.HEARTBEAT_MISSED, "its client has come back on another connection", now)
     memory = services.lost.take(resume, user, namespace.name)
-    if memory is None and not _may_be_kept(connection, resume):
+    if memory is not None or _may_be_kept(connection, resume):
+        connection.id = resume
+    else:
         connection.id = services.connection_id()
-        return None
-    connection.id = resume
     connection.resumed = True
     # Commands for what it had there may still be on their way here: they are passed over.
     ids = options.get("ids")

@@ -45,6 +45,12 @@ derives from :class:`ProducerState` and adds ``send``.
 woken and returns None (CLO-06); a running listener keeps the full service (CLO-08). Once nobody is between ``take`` and
 ``settle`` any more and ``session.sends_settled()``, wait for ``close()``. ``engine.close()`` closes the lot.
 
+**A lost connection** is repaired if the options say for how long (D-32): ``engine.repairing`` is True, nothing flows,
+what is asked for waits. The front opens another transport, at times that a :class:`Repair` gives, and calls
+``engine.reopen()``; ``engine.attempt_failed(error)`` if there is none this time, ``engine.give_up()`` when the time is
+over. ``engine.down`` says that the present transport is of no use any more. Behind WELCOME the engine says everything
+again by itself. A front that begins to close calls ``engine.leave()``.
+
 **Threads.** ``EngineConsumer.take`` and ``settle`` and ``EngineProducer.send`` may be called without a lock, by one
 thread per session; everything else needs the front's one lock around it. An asyncio front needs none.
 
@@ -63,6 +69,7 @@ from sievemq._engine.jms_producer import ProducerState
 from sievemq._engine.metadata import ConnectionMetaData
 from sievemq._engine.options import EngineOptions, SendConfirm
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
+from sievemq._engine.repair import Repair, is_passing
 from sievemq._engine.send_call import destination_and_message
 from sievemq._engine.session import (
     AUTO_ACKNOWLEDGE,
@@ -90,7 +97,9 @@ __all__ = [
     "EngineProducer",
     "EngineSession",
     "ProducerState",
+    "Repair",
     "Scan",
     "SendConfirm",
     "destination_and_message",
+    "is_passing",
 ]

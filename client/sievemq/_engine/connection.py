@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 from sievemq._engine.completion import Completion
 from sievemq._engine.consumer import EngineConsumer
 from sievemq._engine.options import EngineOptions
+from sievemq._engine.restore import DOUBTFUL, MAX_HANDED, restore, resume_options
 from sievemq._engine.selector import verified
 from sievemq._engine.session import (
     AUTO_ACKNOWLEDGE,
@@ -24,7 +26,7 @@ from sievemq.exceptions import (
     JMSException,
     exception_for,
 )
-from sievemq_core.errors import ProtocolError
+from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.limits import GATHER_BYTES, MAX_BODY_BYTES
 from sievemq_core.wire.codec import CommandTuple, pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
@@ -32,12 +34,16 @@ from sievemq_core.wire.connection import State, WireConnection
 
 __all__ = ["ClientConnection"]
 
+_log = logging.getLogger("sievemq")
+
 #: Unconfirmed sends of a session where the broker's WELCOME says nothing.
 _WINDOW_MESSAGES: Final = 1_000
 _WINDOW_BYTES: Final = 8 * 1024 * 1024
 #: Decoded commands over which the average size of a delivery is kept.
 _AVERAGE_OVER: Final = 1_024
 
+_REPAIRABLE: Final = frozenset(code for code in ErrorCode if code.repairable)
+_DELETING: Final = frozenset({Command.DELETE_TEMPORARY, Command.UNSUBSCRIBE})
 _MODES: Final = frozenset({SESSION_TRANSACTED, AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE})
 
 
@@ -53,11 +59,18 @@ class ClientConnection:
         outbox_bytes: about how many bytes of sends it holds; for deciding when to write, not exact with many senders.
         sent_at: time of the last send, in ms.
         unsettled: consumers with something to acknowledge at the next write.
-        failure: why the connection is lost; None as long as it is not.
+        failure: why the connection is lost for good; None as long as it is not.
+        repairing: it is lost, and tried to be repaired: nothing is delivered, what is asked for waits.
+        reopened: while it is repaired: a new transport is there, and HELLO was said.
+        outages: how often it was lost.
+        cause: of the last outage; of the last attempt, while it is repaired.
+        leaving: it is about to be closed; a loss is not repaired any more.
         closed: it was closed by :meth:`close`.
         started: deliveries flow (CON-15).
         on_exception: called with what has no other place to be reported (EXL-03), under the front's lock; the front
             hands it to the ExceptionListener outside.
+        on_lost: called with the reason when it is lost and is going to be repaired; as `on_exception`.
+        on_restored: called when it is repaired; as `on_exception`.
         clock_offset: milliseconds to add to the clock: the broker's clock was moved (test clocks only).
         blocked: which limit makes the broker hold back confirms; None if it does not.
         broker, incarnation, features: what WELCOME said.
@@ -68,6 +81,11 @@ class ClientConnection:
         self.clock = clock
         self.clock_offset = 0
         self.on_exception: Callable[[Exception], None] | None = None
+        self.on_lost: Callable[[JMSException], None] | None = None
+        self.on_restored: Callable[[], None] | None = None
+        self.repairing = self.reopened = self.leaving = False
+        self.outages = 0
+        self.cause: JMSException | None = None
         self.failure: JMSException | None = None
         self.closed = self.closing = self.started = False
         self.client_id: str | None = options.client_id
@@ -82,10 +100,20 @@ class ClientConnection:
         self.outbox_bytes = self.sent_at = 0
         self.unsettled: deque[EngineConsumer] = deque()
         self.sessions: dict[int, EngineSession] = {}
-        self._wire = WireConnection("client")
+        self.wire = WireConnection("client")
+        #: Temporary destinations by address: True for a topic.
+        self.temporaries: dict[str, bool] = {}
+        #: Requests that wait for an answer, with what was said; those of which it matters whether they were carried
+        #: out; those said once more that may have been.
+        self.pending: dict[int, tuple[Completion[Any], CommandTuple]] = {}
+        self.doubtful: list[int] = []
+        self._repeated: set[int] = set()
+        #: Pairs of consumer and last tag that the application may have seen, from the last loss.
+        self.handed_when_lost: list[int] = []
+        self._last_session = self._last_consumer = 0
+        self._welcomed = False
         self._used = options.client_id is not None
         self._opened: Completion[None] = Completion()
-        self._pending: dict[int, Completion[Any]] = {}
         self._goodbye = 0  # request number of GOODBYE, once it is said
         self._next_request = itertools.count(1).__next__
         self._next_session = itertools.count(1).__next__
@@ -94,7 +122,7 @@ class ClientConnection:
         self.id_prefix = "ID:"
         # Consumers that deliveries are for; one that waits for the answer to RECOVER or ROLLBACK is not here.
         self._routes: dict[int, EngineConsumer] = {}
-        self._consumers: dict[int, EngineConsumer] = {}
+        self.consumers: dict[int, EngineConsumer] = {}
         self._bytes_in, self._commands_in = 0, 0
         self._next_beat: int | None = None
         self._next_check: int | None = None
@@ -118,20 +146,25 @@ class ClientConnection:
     def open(self) -> Completion[None]:
         """Say HELLO. The completion succeeds with WELCOME, or fails: JMSSecurityException for bad credentials
         (FAC-02), InvalidClientIDException for an administered id that somebody has (SUB-32)."""
+        self._say_hello(None, {})
+        return self._opened
+
+    def _say_hello(self, resume: str | None, more: dict[str, object]) -> None:
         options = self.options
-        self._wire.send(
+        if options.reconnect:  # the broker may notice a loss when it happens, this end after some silent heartbeats
+            more = {"keep": options.reconnect + 3 * options.heartbeat, **more}
+        self.wire.send(
             Command.HELLO,
             PROTOCOL_VERSION,
             options.namespace,
             options.user,
             options.password,
-            options.client_id,
+            self.client_id,
             options.heartbeat,
             options.agent,
-            None,
-            {},
+            resume,
+            more,
         )
-        return self._opened
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the broker and carry out what they say. Never raises for what a peer sent: a broken
@@ -139,9 +172,9 @@ class ClientConnection:
         if self.failure is not None or self.closed:
             return
         try:
-            commands = self._wire.receive_data(data)
+            commands = self.wire.receive_data(data)
         except ProtocolError as error:
-            self.lost(error)
+            self._lose(self._loss(error, error.code.name), repairable=False)  # it would say the same again
             return
         routes = self._routes
         for command in commands:
@@ -164,14 +197,15 @@ class ClientConnection:
     def receive_eof(self) -> None:
         """The broker's stream ended."""
         try:
-            self._wire.receive_eof()
+            self.wire.receive_eof()
         except ProtocolError as error:
             self.lost(error)
         else:
             self.lost(None)
 
     def lost(self, error: BaseException | None) -> None:
-        """The connection is gone: fail everything that waits, in order, and wake everybody (D-32). Idempotent.
+        """The transport is gone. If the connection may be repaired it freezes, and the front opens another transport
+        (:meth:`reopen`); otherwise everything that waits fails, in order, and everybody is woken (D-32). Idempotent.
 
         Args:
             error: why; None if the broker just ended the stream.
@@ -182,29 +216,79 @@ class ClientConnection:
             # The answer to GOODBYE is lost; the broker has ended the connection, which is what was asked for.
             self._end()
             return
-        self._fail(self._loss(error))
+        if self.repairing and not self.reopened:
+            return  # that was known
+        self._lose(self._loss(error), repairable=True)
+
+    def reopen(self) -> None:
+        """There is a new transport: say HELLO on it, in the place of the lost connection. With WELCOME everything goes
+        on; if the transport is lost before, :attr:`reopened` is False again."""
+        self.wire = WireConnection("client")
+        self._next_beat = self._next_check = None
+        self._misses = 0
+        self.shutdown_notice = self.blocked = None
+        self.reopened = True
+        self._say_hello(self.connection_id, resume_options(self))
+
+    def attempt_failed(self, error: JMSException) -> None:
+        """No new transport could be opened this time."""
+        if self.repairing:
+            self.cause = error
+
+    def give_up(self, error: Exception | None = None) -> None:
+        """The connection is lost for good: what waits fails.
+
+        Args:
+            error: why; None because the time is over that a repair may take.
+        """
+        if self.failure is not None or self.closed:
+            return
+        if error is None:
+            error = JMSException(
+                f"the connection to the broker is lost, and was not repaired within {self.options.reconnect} ms: "
+                f"{self.cause}",
+                "CONNECTION_LOST",
+                self.cause,
+            )
+        self._fail(error if isinstance(error, JMSException) else self._loss(error))
+
+    def leave(self) -> None:
+        """Closing begins. If the connection is lost, what is pending fails at once (D-32)."""
+        self.leaving = True
+        if self.repairing:
+            self._fail(self.cause or self._loss(None), tell=False)
+
+    @property
+    def usable(self) -> bool:
+        """Neither lost for good nor closed."""
+        return self.failure is None and not self.closed
+
+    @property
+    def down(self) -> bool:
+        """There is no transport that is of any use."""
+        return self.failure is not None or (self.repairing and not self.reopened)
 
     def data_to_send(self) -> bytes:
         """What is to be written now: everything said since the last call, acknowledgements included (D-25).
 
         Whoever calls it must write the bytes before anybody writes those of a later call.
         """
-        if not self.closing:  # after GOODBYE nothing more may be said
+        if not self.closing and not self.repairing:  # after GOODBYE, and before WELCOME, nothing else may be said
             if self.unsettled:
                 self._pack_acknowledgements()
             if self.outbox:
                 self._gather()
-        return self._wire.data_to_send()
+        return self.wire.data_to_send()
 
     @property
     def has_output(self) -> bool:
         """Something waits for :meth:`data_to_send`. May be read without the lock."""
-        return bool(self.outbox or self.unsettled or self._wire.pending_bytes)
+        return bool(self.wire.pending_bytes or (not self.repairing and (self.outbox or self.unsettled)))
 
     @property
     def urgent(self) -> bool:
         """What waits is more than acknowledgements: answers to the broker, requests, sends."""
-        return bool(self.outbox or self._wire.pending_bytes)
+        return bool(self.wire.pending_bytes or (self.outbox and not self.repairing))
 
     def tick(self, now: int) -> int | None:
         """Keep the heartbeats (HELLO, WELCOME): say something when nothing was said for half an interval; lose the
@@ -216,7 +300,7 @@ class ClientConnection:
         Returns:
             Milliseconds until it should be called again; None if never.
         """
-        wire = self._wire
+        wire = self.wire
         if self.failure is not None or self.closed or wire.state is not State.OPEN:
             return None
         incoming, outgoing = self.options.heartbeat, self._outgoing
@@ -320,9 +404,10 @@ class ClientConnection:
             )
         if is_action:
             self.mark_used()
-        session = EngineSession(self, self._next_session(), mode)
+        self._last_session = number = self._next_session()
+        session = EngineSession(self, number, mode)
         self.sessions[session.id] = session
-        session.opened = self.request(Command.OPEN_SESSION, session.id, mode)
+        session.opened = self.request(Command.OPEN_SESSION, session.id, mode, 0)
 
         def opened(answer: Completion[Any]) -> None:
             if answer.error is not None:
@@ -334,12 +419,26 @@ class ClientConnection:
     def create_temporary(self, topic: bool) -> Completion[Any]:
         """Make a temporary destination; the value is its address in text (TMP-01)."""
         self.check_open()
-        return self.request(Command.CREATE_TEMPORARY, topic)
+        completion = self.request(Command.CREATE_TEMPORARY, topic, None)
+
+        def keep(answer: Completion[Any]) -> None:
+            if answer.error is None:
+                self.temporaries[answer.result()] = topic
+
+        completion.add_callback(keep)
+        return completion
 
     def delete_temporary(self, address: str) -> Completion[Any]:
         """Delete a temporary destination of this connection (TMP-07)."""
         self.check_open()
-        return self.request(Command.DELETE_TEMPORARY, address)
+        completion = self.request(Command.DELETE_TEMPORARY, address)
+
+        def forget(answer: Completion[Any]) -> None:
+            if answer.error is None:
+                self.temporaries.pop(address, None)
+
+        completion.add_callback(forget)
+        return completion
 
     def unsubscribe(self, name: str) -> Completion[Any]:
         """Delete a durable subscription (SES-27)."""
@@ -363,6 +462,7 @@ class ClientConnection:
         an answer that will not come has failed by then.
         """
         done: Completion[Any] = Completion()
+        self.leave()
         if self.closed or self.closing or self.failure is not None or not self._opened.done:
             self._end()
             done.succeed(None)
@@ -373,8 +473,8 @@ class ClientConnection:
         self._gather()
         handed = tuple(field for session in self.sessions.values() for field in session.handed())
         self._goodbye = number = self._next_request()
-        self._pending[number] = done
-        self._wire.send(Command.GOODBYE, number, handed)
+        self.pending[number] = done, (Command.GOODBYE, number, handed)
+        self.wire.send(Command.GOODBYE, number, handed)
         self.closing = True
 
         def ended(_: Completion[Any]) -> None:
@@ -387,7 +487,7 @@ class ClientConnection:
 
     def append(self, command: CommandTuple) -> None:
         """Queue a command that is not answered."""
-        if self.failure is None and not self.closing:
+        if self.failure is None and not self.closing and not self.repairing:
             self.outbox.append(pack(command))
 
     def request(self, number: int, *fields: object) -> Completion[Any]:
@@ -399,12 +499,32 @@ class ClientConnection:
         if self.closing or self.closed:
             completion.fail(IllegalStateException("the connection is closed"))
             return completion
-        if self.unsettled:
+        if self.unsettled and not self.repairing:
             self._pack_acknowledgements()
         request = self._next_request()
-        self._pending[request] = completion
-        self.outbox.append(pack((number, request, *fields)))
+        command = (number, request, *fields)
+        packed = pack(command)
+        self.pending[request] = completion, command
+        if not self.repairing:  # else it is said behind WELCOME
+            self.outbox.append(packed)
         return completion
+
+    def say(self, kind: int, *fields: object, number: int | None = None) -> Completion[Any]:
+        """Say a request before anything that waits in the outbox, while the connection is restored.
+
+        Args:
+            kind: of the command.
+            fields: behind its request number.
+            number: of a request that waits already, and may have been said before; None for a new one.
+        """
+        if number is None:
+            number = self._next_request()
+            self.pending[number] = Completion(), (kind, number, *fields)
+        else:
+            self.pending[number] = self.pending[number][0], (kind, number, *fields)
+            self._repeated.add(number)
+        self.wire.send_packed(pack((kind, number, *fields)))
+        return self.pending[number][0]
 
     def check_selector(self, selector: str | None) -> str | None:
         """The selector to send, None for none; checked as the broker will check it (SEL-01).
@@ -416,23 +536,12 @@ class ClientConnection:
 
     def open_consumer(self, consumer: EngineConsumer) -> None:
         """Say OPEN_CONSUMER for a consumer and route deliveries to it."""
-        self._consumers[consumer.id] = self._routes[consumer.id] = consumer
+        self._last_consumer = consumer.id
+        self.consumers[consumer.id] = self._routes[consumer.id] = consumer
         credit = consumer.first_credit if self.started else 0
         consumer.granted = credit
         consumer.mark = consumer.window.half if credit else 0
-        consumer.opened = self.request(
-            Command.OPEN_CONSUMER,
-            consumer.session.id,
-            consumer.id,
-            consumer.address,
-            consumer.selector,
-            self.options.dialect,
-            consumer.no_local,
-            consumer.subscription,
-            consumer.durable,
-            consumer.shared,
-            credit,
-        )
+        consumer.opened = self.request(Command.OPEN_CONSUMER, *self.consumer_fields(consumer, credit))
 
         def opened(answer: Completion[Any]) -> None:
             if answer.error is not None:
@@ -446,9 +555,30 @@ class ClientConnection:
 
         consumer.opened.add_callback(opened)
 
+    def consumer_fields(self, consumer: EngineConsumer, credit: int) -> tuple[object, ...]:
+        """The fields of OPEN_CONSUMER behind its request."""
+        return (
+            consumer.session.id,
+            consumer.id,
+            consumer.address,
+            consumer.selector,
+            self.options.dialect,
+            consumer.no_local,
+            consumer.subscription,
+            consumer.durable,
+            consumer.shared,
+            credit,
+            consumer.base,
+        )
+
+    @property
+    def last_ids(self) -> tuple[int, int]:
+        """The last session id and the last consumer id."""
+        return self._last_session, self._last_consumer
+
     def forget_consumer(self, consumer: EngineConsumer) -> None:
         """Drop what arrives for a consumer from here on."""
-        self._consumers.pop(consumer.id, None)
+        self.consumers.pop(consumer.id, None)
         self._routes.pop(consumer.id, None)
 
     def forget_session(self, session: EngineSession) -> None:
@@ -461,7 +591,7 @@ class ClientConnection:
 
     def heed_deliveries(self, consumer: EngineConsumer) -> None:
         """Deliver to the consumer again, unless it is closed."""
-        if consumer.id in self._consumers:
+        if consumer.id in self.consumers:
             self._routes[consumer.id] = consumer
 
     def is_expired(self, expiration: int) -> bool:
@@ -481,6 +611,7 @@ class ClientConnection:
     # -- what the broker says ----------------------------------------------------------------------------------------
 
     def _on_welcome(self, command: CommandTuple) -> None:
+        renewed = command[3] != self.incarnation
         _, _, self.broker, self.incarnation, self.connection_id, outgoing, limits, features, *_ = command
         self.id_prefix = f"ID:{self.connection_id}:"
         self.features = features
@@ -490,15 +621,30 @@ class ClientConnection:
         offset = features.get("clock_offset")
         self.clock_offset = offset if type(offset) is int else 0
         self._outgoing = outgoing
-        self._wire.set_heartbeat(self.options.heartbeat, outgoing)
-        self._opened.succeed(None)
+        self.wire.set_heartbeat(self.options.heartbeat, outgoing)
+        if self.repairing:
+            self._restore(renewed)
+        else:
+            self._welcomed = True
+            self._opened.succeed(None)
+
+    def _restore(self, renewed: bool) -> None:
+        """The connection is repaired: say what there was, and let everything go on."""
+        restore(self, self.features.get("resumed"), renewed)
+        self.repairing = self.reopened = False
+        _log.info("the connection to the broker is restored as %s", self.connection_id)
+        for session in tuple(self.sessions.values()):
+            session.set_flowing(self.started)
+        if self.on_restored is not None:
+            self.on_restored()
 
     _outgoing = 0
 
     def _on_ok(self, command: CommandTuple) -> None:
-        completion = self._pending.pop(command[1], None)
-        if completion is not None:
-            completion.succeed(command[2])
+        entry = self.pending.pop(command[1], None)
+        if entry is not None:
+            self._repeated.discard(command[1])
+            entry[0].succeed(command[2])
 
     def _on_error(self, command: CommandTuple) -> None:
         _, request, code, text, details, *_ = command
@@ -507,11 +653,18 @@ class ClientConnection:
             if self.closing:
                 self._end()
             else:
-                self._fail(error)
+                self._lose(error, repairable=code in _REPAIRABLE)
             return
-        completion = self._pending.pop(request, None)
-        if completion is not None:
-            completion.fail(error)
+        entry = self.pending.pop(request, None)
+        if entry is None:
+            return
+        completion, said = entry
+        if request in self._repeated:
+            self._repeated.discard(request)
+            if said[0] in _DELETING and code == ErrorCode.INVALID_DESTINATION:
+                completion.succeed(None)  # it was carried out before the connection was lost
+                return
+        completion.fail(error)
 
     def _on_confirm(self, command: CommandTuple) -> None:
         session = self.sessions.get(command[1])
@@ -524,13 +677,13 @@ class ClientConnection:
             session.send_failed(command[2], command[3], command[4])
 
     def _on_recall(self, command: CommandTuple) -> None:
-        consumer = self._consumers.get(command[1])
+        consumer = self.consumers.get(command[1])
         if consumer is not None:  # a closed one has given everything back
             consumer.recall(command[2])
 
     def _on_consumer_closed(self, command: CommandTuple) -> None:
         _, number, code, text, *_ = command
-        consumer = self._consumers.get(number)
+        consumer = self.consumers.get(number)
         if consumer is not None:
             error = exception_for(code, text)
             consumer.session.consumer_is_gone(consumer, error)
@@ -570,41 +723,71 @@ class ClientConnection:
             piece.append(packed)
             size += len(packed)
             if size >= GATHER_BYTES:
-                self._wire.send_packed(b"".join(piece))
+                self.wire.send_packed(b"".join(piece))
                 piece.clear()
                 size = 0
         if piece:
-            self._wire.send_packed(b"".join(piece))
+            self.wire.send_packed(b"".join(piece))
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
-    def _loss(self, error: BaseException | None) -> JMSException:
+    def _loss(self, error: BaseException | None, code: str = "CONNECTION_LOST") -> JMSException:
         if self.shutdown_notice is not None:
             reason = f"the broker has shut down: {self.shutdown_notice}"
         elif error is None:
             reason = "the broker closed the connection"
         else:
             reason = f"the connection to the broker is lost: {error}"
-        return JMSException(reason, "CONNECTION_LOST", error)
+        return JMSException(reason, code, error)
 
-    def _fail(self, error: JMSException) -> None:
+    def _lose(self, error: JMSException, repairable: bool) -> None:
+        """The connection is lost, or an attempt to repair it has failed."""
+        if not repairable or self.leaving or not self.options.reconnect or not self._welcomed:
+            self._fail(error)
+            return
+        self.cause = error
+        self.reopened = False
+        self.wire = WireConnection("client")  # what the old one wanted to say is void
+        if not self.repairing:
+            self._freeze(error)
+
+    def _freeze(self, error: JMSException) -> None:
+        """Nothing is delivered until the connection is restored; what is said waits."""
+        self.repairing = True
+        self.outages += 1
+        _log.warning("%s; it is tried to be repaired", error)
+        self._routes.clear()
+        self.doubtful += [number for number, (_, command) in self.pending.items() if command[0] in DOUBTFUL]
+        committing = {
+            command[2] for _, command in self.pending.values() if command[0] in (Command.COMMIT, Command.STAGE)
+        }
+        handed: list[int] = []
+        for session in tuple(self.sessions.values()):
+            for pair in session.freeze(session.id in committing):
+                handed += pair
+        self.handed_when_lost = handed[: 2 * MAX_HANDED]
+        if self.on_lost is not None:
+            self.on_lost(error)
+
+    def _fail(self, error: JMSException, tell: bool = True) -> None:
         """Everything that waits fails: sends before requests, each kind in the order of its calls."""
         self.failure = error
+        self.repairing = self.reopened = False
         opened = self._opened.done
         self.outbox.clear()
         self.unsettled.clear()
         self._opened.fail(error)
         for session in tuple(self.sessions.values()):
             session.fail_sends(error)
-        pending, self._pending = self._pending, {}
-        for completion in pending.values():
+        pending, self.pending = self.pending, {}
+        for completion, _ in pending.values():
             completion.fail(error)
         self._routes.clear()
-        consumers, self._consumers = self._consumers, {}
+        consumers, self.consumers = self.consumers, {}
         for consumer in consumers.values():
             consumer.flowing = False
             consumer.wake()
-        if opened:
+        if opened and tell:
             self.report(error)
 
     def _end(self) -> None:
@@ -618,14 +801,14 @@ class ClientConnection:
         for session in tuple(self.sessions.values()):
             session.mark_closed()
             session.fail_sends(error)
-        pending, self._pending = self._pending, {}
-        for number, completion in pending.items():
+        pending, self.pending = self.pending, {}
+        for number, (completion, _) in pending.items():
             if number == self._goodbye:
                 completion.succeed(None)
             else:
                 completion.fail(error)
         self._routes.clear()
-        self._consumers.clear()
+        self.consumers.clear()
         self.sessions.clear()
 
 

@@ -18,6 +18,7 @@ from sievemq import messages
 from sievemq._engine.completion import Completion
 from sievemq._engine.credit import PrefetchWindow
 from sievemq.destinations import Queue
+from sievemq_core.limits import MAX_CREDIT
 from sievemq_core.message.envelope import EXPIRATION
 from sievemq_core.wire.codec import CommandTuple, pack
 from sievemq_core.wire.commands import Command
@@ -60,11 +61,14 @@ class EngineConsumer:
         mark: when `taken` reaches it, somebody should call :meth:`top_up` under the lock.
         shut: closing has begun, here or above: whoever waits returns None (CLO-06).
         gone: why the broker closed this consumer; None if it did not.
+        base: tags of the present connection begin behind this one; those of lost connections are not above it.
+        seen: up to this tag of lost connections the application may have seen messages; the rest was only buffered.
     """
 
     __slots__ = (
         "acknowledges_itself",
         "address",
+        "base",
         "buffer",
         "closed",
         "destination",
@@ -81,6 +85,7 @@ class EngineConsumer:
         "opened",
         "ran_dry",
         "released",
+        "seen",
         "selector",
         "session",
         "shared",
@@ -129,6 +134,7 @@ class EngineConsumer:
         # Written under the lock.
         self.window = PrefetchWindow(session.connection.options.prefetch)
         self.granted = self.released = 0
+        self.base = self.seen = 0
         self.waited_at = 0  # what `taken` was when somebody last waited at the empty buffer
         self.mark = 0
         self.ran_dry = False
@@ -242,12 +248,14 @@ class EngineConsumer:
         Args:
             answered: ask for an answer; it comes when everything that could be delivered now has arrived (MCO-05).
         """
+        connection = self.session.connection
         if not self.flowing:
+            if answered and connection.repairing and connection.started and not self.shut:
+                return connection.request(Command.WANT, self.id)  # asked when there is somebody to ask again
             return None
         self.expect()
         if self.granted - self.taken - self.released <= 0:
             self.granted += 1  # a WANT counts as a credit of one where there is none
-        connection = self.session.connection
         if answered:
             return connection.request(Command.WANT, self.id)
         connection.append((Command.WANT, 0, self.id))
@@ -288,6 +296,45 @@ class EngineConsumer:
         """The broker took back what was buffered, and all credit (RECOVER, ROLLBACK)."""
         self.buffer.clear()
         self.taken = self.released = self.granted = self.mark = self.waited_at = 0
+
+    # -- a lost connection --------------------------------------------------------------------------------------------
+
+    def freeze(self) -> int | None:
+        """The connection is lost: nothing is handed over any more, what is buffered comes again.
+
+        Taken out from the right, the youngest first: a thread that takes from the left meanwhile has the older ones.
+
+        Returns:
+            Up to which tag the application may have seen messages; None if that is not known.
+        """
+        self.flowing = False
+        buffer = self.buffer
+        first, last = 0, max(self.base, self.handed)
+        try:
+            while True:
+                first = buffer.pop()[_DELIVERED_TAG]
+                last = max(last, first)
+        except IndexError:
+            pass
+        # Above every tag that can have been on its way. A thread may still be between taking a message and noting it.
+        self.base = last + 2 * MAX_CREDIT
+        self.seen = first - 1 if first else self.base
+        return first - 1 if first else None
+
+    @property
+    def holds_returned(self) -> bool:
+        """The application was handed messages by a connection that is lost, and has not acknowledged them: they are not
+        its any more."""
+        return self.done < min(self.handed, self.seen)
+
+    def begin_again(self, credit: int) -> None:
+        """It is opened again with this credit."""
+        self.granted = self.taken + self.released + credit
+        self.mark = self.taken + self.window.half if credit else 0
+        self.waited_at = self.taken
+        self.ran_dry = False
+
+    # -- gates --------------------------------------------------------------------------------------------------------
 
     def set_flowing(self, flowing: bool, top_up: bool = True) -> None:
         """Open or shut the gate; opening grants credit, unless that was done, and wakes whoever waits."""

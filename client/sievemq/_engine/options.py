@@ -28,6 +28,7 @@ class EngineOptions:
             (D-23), 0 fetches a message only when somebody asks for one.
         send_confirm: which sends wait for the broker's confirm (D-24).
         dialect: selector dialect of consumers and browsers; None for the broker's default.
+        reconnect: milliseconds for which a lost connection is tried to be repaired (D-32); 0 for not at all.
     """
 
     namespace: str = ""
@@ -39,6 +40,7 @@ class EngineOptions:
     prefetch: int | None = None
     send_confirm: SendConfirm = "auto"
     dialect: str | None = None
+    reconnect: int = 0
 
     @classmethod
     def from_url(cls, url: BrokerURL, user: str | None, password: str | None, agent: str) -> Self:
@@ -62,4 +64,5 @@ class EngineOptions:
             prefetch=chosen.prefetch,
             send_confirm=chosen.send_confirm,
             dialect=chosen.selector_dialect,
+            reconnect=chosen.reconnect,
         )

@@ -196,7 +196,7 @@ class EngineProducer:
             session.sequence = sequence
             session.sent_bytes += size
             step = 1
-            session.sizes.append(size)
+            session.unconfirmed.append(packed)
             if completion is not None:
                 step = 2
                 session.waiting.append((sequence, completion))

@@ -50,13 +50,15 @@ class EngineSession:
         opened: settled when the broker has opened or refused it.
         acknowledge_hook: what ``message.acknowledge()`` of a message received here calls; set by the front.
         waits: by delivery mode, whether a synchronous send waits for the broker's confirm (D-24).
-        sizes: bytes of each send that is not settled.
+        unconfirmed: packed SENDs that are not settled, in order; said again if the connection is lost.
         waiting: sends whose fate somebody waits for: (sequence, completion), in order.
     """
 
     __slots__ = (
         "_barriers",
+        "_began",
         "_consumed",
+        "_returned",
         "acknowledge_hook",
         "acknowledges_itself",
         "byte_limit",
@@ -72,8 +74,8 @@ class EngineSession:
         "sequence",
         "sequence_limit",
         "shut",
-        "sizes",
         "transacted",
+        "unconfirmed",
         "waiting",
         "waits",
         "window_waiters",
@@ -93,12 +95,15 @@ class EngineSession:
         self.consumers: dict[int, EngineConsumer] = {}
         # Consumers that are closed here but handed messages over that may be unacknowledged: id -> last tag (MCO-09).
         self._consumed: dict[int, int] = {}
+        # Messages that the application has, or what it sent in its transaction, were lost with a connection (ACK-18).
+        self._returned = False
+        self._began = 0  # sequence of the last send before the present transaction
         # Sends: `sequence` and `sent_bytes` are written by the sender alone, the rest by whoever holds the lock.
         self.sequence = 0
         self.sent_bytes = 0
         self.confirmed = 0
         self.confirmed_bytes = 0
-        self.sizes: deque[int] = deque()
+        self.unconfirmed: deque[bytes] = deque()
         self.waiting: deque[tuple[int, Completion[None]]] = deque()
         self._barriers: deque[tuple[int, Completion[None]]] = deque()
         self.window_waiters: list[Completion[None]] = []
@@ -198,12 +203,15 @@ class EngineSession:
         consumer.mark_closed()
 
     def _keep_consumed(self, consumer: EngineConsumer) -> None:
+        if consumer.holds_returned:
+            self._returned = True
         # Also in AUTO mode: the consumer may be closed by its own listener, before the message is done (MCO-08).
         if consumer.handed != consumer.done:
             self._consumed[consumer.id] = consumer.handed
 
     def _all_done(self) -> None:
         self._consumed.clear()
+        self._returned = False
         for consumer in self.consumers.values():
             consumer.done = consumer.handed
 
@@ -232,10 +240,19 @@ class EngineSession:
 
         Raises:
             IllegalStateException: the session is closed (CLO-20).
+            JMSException: some of them were received on a connection that was lost since (ACK-18).
         """
         self.check_open()
         if self.mode != CLIENT_ACKNOWLEDGE:
             return _nothing_to_do()
+        if self._is_broken:
+            self._all_done()
+            raise JMSException(
+                "the connection was lost and repaired since some of these messages were received: they come again, "
+                "marked as redelivered, and nothing was acknowledged; acknowledge() counts again from here on",
+                "CONNECTION_LOST",
+                self.connection.cause,
+            )
         pairs = self.handed()
         if not pairs:
             return _nothing_to_do()
@@ -265,6 +282,9 @@ class EngineSession:
             IllegalStateException: the session is not transacted (TXN-08) or closed.
         """
         self._check_transacted("commit")
+        if self._is_broken:
+            return self._commit_broken()
+        self._began = self.sequence
         completion = self.connection.request(Command.COMMIT, self.id, self.handed())
         completion.add_callback(self._committed)
         return completion
@@ -277,6 +297,23 @@ class EngineSession:
         """
         self._check_transacted("rollback")
         return self._take_back(Command.ROLLBACK)
+
+    def _commit_broken(self) -> Completion[Any]:
+        """Part of the transaction was lost with a connection: the rest goes the same way (TXN-09)."""
+        completion: Completion[Any] = Completion()
+
+        def ended(answer: Completion[Any]) -> None:
+            completion.fail(
+                answer.error
+                or TransactionRolledBackException(
+                    "the connection was lost in the middle of the transaction: it was rolled back",
+                    "TRANSACTION_ROLLED_BACK",
+                    self.connection.cause,
+                )
+            )
+
+        self._take_back(Command.ROLLBACK).add_callback(ended)
+        return completion
 
     def _check_transacted(self, verb: str) -> None:
         self.check_open()
@@ -293,6 +330,7 @@ class EngineSession:
     def _take_back(self, verb: int) -> Completion[Any]:
         # The request packs the acknowledgements that wait; they must not cover what it is about: `done` moves after it.
         completion = self.connection.request(verb, self.id, self.handed())
+        self._began = self.sequence
         self._all_done()
         for consumer in self.consumers.values():
             self.connection.ignore_deliveries(consumer)  # until the answer: sent before the broker took them back
@@ -340,10 +378,10 @@ class EngineSession:
         """CONFIRM: every send up to this one is settled."""
         if sequence < self.confirmed:
             return
-        sizes = self.sizes
+        settled = self.unconfirmed.popleft
         done = 0
-        for _ in range(min(sequence - self.confirmed, len(sizes))):
-            done += sizes.popleft()
+        for _ in range(min(sequence - self.confirmed, len(self.unconfirmed))):
+            done += len(settled())
         self.confirmed = sequence
         self.confirmed_bytes += done
         self.sequence_limit = sequence + self.connection.window_messages
@@ -384,6 +422,45 @@ class EngineSession:
         waiters, self.window_waiters = self.window_waiters, []
         for waiter in waiters:
             waiter.fail(error)
+
+    # -- a lost connection -------------------------------------------------------------------------------------------
+
+    @property
+    def _is_broken(self) -> bool:
+        return self._returned or any(consumer.holds_returned for consumer in self.consumers.values())
+
+    def freeze(self, committing: bool) -> list[tuple[int, int]]:
+        """The connection is lost: what the session was handed goes back, and its transaction is rolled back (TXN-05).
+
+        Args:
+            committing: the fate of its transaction depends on a commit that is on its way.
+
+        Returns:
+            Pairs of consumer and last tag that may have been seen, of consumers where that is known.
+        """
+        handed = [
+            (consumer.id, seen) for consumer in self.consumers.values() if (seen := consumer.freeze()) is not None
+        ]
+        if not committing:
+            self._returned = self._returned or bool(self._consumed)
+            if self.transacted and self.sequence > self._began:
+                self._returned = True
+        self._consumed.clear()
+        if self.transacted:
+            self._drop_unconfirmed()
+        return handed
+
+    def _drop_unconfirmed(self) -> None:
+        """What was sent in the transaction is gone. Whoever waits for the fate of a single send learns it."""
+        last = self.confirmed + len(self.unconfirmed)
+        while self.waiting and self.waiting[0][0] <= last:
+            self.waiting.popleft()[1].fail(
+                TransactionRolledBackException(
+                    "the connection was lost, and the transaction of this send was rolled back",
+                    "TRANSACTION_ROLLED_BACK",
+                )
+            )
+        self.confirm(last)
 
     # -- closing -----------------------------------------------------------------------------------------------------
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
+from collections.abc import Sequence
+from functools import partial
 
-from sievemq._engine import ClientConnection, EngineOptions
+from sievemq._engine import ClientConnection, EngineOptions, Repair, is_passing
 from sievemq._engine.metadata import version
 from sievemq.aio.transport import Transport, wall_clock
 from sievemq.exceptions import JMSException
@@ -15,7 +18,8 @@ __all__ = ["connect"]
 
 
 async def connect(url: BrokerURL, user: str | None, password: str | None) -> tuple[ClientConnection, Transport]:
-    """Open a connection on the running loop. Cancelled, it leaves none behind.
+    """Open a connection on the running loop; hosts that cannot be reached are tried again for as long as the option
+    `reconnect` says. Cancelled, it leaves none behind.
 
     Args:
         url: hosts, tried in order, and options.
@@ -26,12 +30,39 @@ async def connect(url: BrokerURL, user: str | None, password: str | None) -> tup
         InvalidClientIDException: the administered client id is in use (SUB-32).
         JMSException: no host could be reached.
     """
-    options = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()} asyncio")
+    options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()} asyncio"), url.options
+    loop = asyncio.get_running_loop()
+    context = _tls(url) if url.secure else None
+    repair = Repair(chosen.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
+    repair.begin(int(loop.time() * 1000.0))
+    while True:
+        pause = repair.pause(int(loop.time() * 1000.0), random.random())  # noqa: S311  not for secrets
+        await asyncio.sleep(pause / 1000.0)
+        try:
+            return await _open(url, options, context, repair)
+        except JMSException as error:
+            if not is_passing(error) or not repair.left(int(loop.time() * 1000.0)):
+                raise
+
+
+async def _open(
+    url: BrokerURL, options: EngineOptions, context: ssl.SSLContext | None, repair: Repair
+) -> tuple[ClientConnection, Transport]:
+    """One attempt."""
+    chosen = url.options
     engine = ClientConnection(options, wall_clock)
-    transport = Transport(engine, asyncio.get_running_loop(), url.options.request_timeout)
-    await _reach(url, transport)
+    transport = Transport(
+        engine,
+        asyncio.get_running_loop(),
+        chosen.request_timeout,
+        hosts=url.hosts,
+        repair=repair,
+        reach=partial(_reach, url, context),
+        connect_timeout=chosen.connect_timeout,
+    )
+    transport.at = await _reach(url, context, transport, repair.order(url.hosts, 0), chosen.connect_timeout / 1000.0)
     try:
-        limit = url.options.connect_timeout
+        limit = chosen.connect_timeout
         await transport.wait_at_most(engine.open(), limit, f"{url} accepts connections but says nothing")
     except BaseException:
         transport.abort()
@@ -40,20 +71,26 @@ async def connect(url: BrokerURL, user: str | None, password: str | None) -> tup
     return engine, transport
 
 
-async def _reach(url: BrokerURL, transport: Transport) -> None:
-    context = _tls(url) if url.secure else None
+async def _reach(
+    url: BrokerURL,
+    context: ssl.SSLContext | None,
+    transport: Transport,
+    hosts: Sequence[tuple[int, tuple[str, int]]],
+    seconds: float,
+) -> int:
+    """Connect to the first host that answers; its number."""
     failures: list[str] = []
     last: OSError | None = None
-    for host, port in url.hosts:
+    for number, (host, port) in hosts:
         name = (url.options.tls_server_name or host) if context is not None else None
         try:
-            async with asyncio.timeout(url.options.connect_timeout / 1000.0):
+            async with asyncio.timeout(seconds):
                 await transport.loop.create_connection(lambda: transport, host, port, ssl=context, server_hostname=name)
         except OSError as error:  # an SSLError is one, a TimeoutError too
             failures.append(f"{host}:{port}: {'TLS: ' * isinstance(error, ssl.SSLError)}{_reason(error)}")
             last = error
         else:
-            return
+            return number
     raise JMSException(f"no broker could be reached: {'; '.join(failures)}", "CONNECTION_FAILED", last)
 
 

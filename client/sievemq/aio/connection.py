@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, ClientConnection, ConnectionMetaData
-from sievemq.aio.listeners import ExceptionListener, exception_callback
+from sievemq.aio.listeners import ExceptionListener
 from sievemq.aio.reports import Reports
 from sievemq.aio.session import Session
 from sievemq.aio.transport import Transport
@@ -34,6 +34,8 @@ class Connection:
         self._contexts = 0  # open contexts; the last one closes the connection (CTX-08)
         self._closing: asyncio.Task[None] | None = None
         engine.on_exception = self._reports.add
+        engine.on_lost = self._reports.lost
+        engine.on_restored = self._reports.restored
 
     async def __aenter__(self) -> Self:
         return self
@@ -120,10 +122,12 @@ class Connection:
         """Hear of the connection's problems (CON-14); None for no more.
 
         Args:
-            listener: an object with ``on_exception(exception)``, or a callable; may be a coroutine function.
+            listener: an object with ``on_exception(exception)``, or a callable; may be coroutine functions.
+                A lost connection is told only when it could not be repaired (EXL-04). An object that also has
+                ``on_connection_lost(exception)`` or ``on_connection_restored()`` is told of that.
         """
         self._engine.check_open()
-        self._reports.callback = None if listener is None else exception_callback(listener)
+        self._reports.listen(listener)
         self._listener = listener
         self._engine.mark_used()
 
@@ -171,6 +175,7 @@ class Connection:
 
     async def _close(self) -> None:
         sessions = tuple(self._sessions)
+        self._engine.leave()
         for session in sessions:
             session._engine.shut_gate()
         try:

@@ -234,7 +234,7 @@ async def make_room(engine: EngineProducer, session: Session) -> None:
         engine.check_open()
         if state.window_is_full:
             await transport.wait(state.window_opens())
-        elif transport.paused:
+        elif transport.paused or state.connection.repairing:
             await transport.drained()
         elif state.connection.outbox_bytes >= GATHER:
             transport.flush_soon()

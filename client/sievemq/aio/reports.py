@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from sievemq.aio.listeners import ExceptionListener, connection_callbacks, exception_callback
 from sievemq.exceptions import JMSException
 
 __all__ = ["Reports"]
@@ -17,36 +18,53 @@ _log = logging.getLogger("sievemq")
 
 
 class Reports:
-    """The reports of one connection.
+    """The reports of one connection."""
 
-    Attributes:
-        callback: what to call; None logs instead.
-    """
-
-    __slots__ = ("_loop", "_task", "_waiting", "callback")
+    __slots__ = ("_callback", "_loop", "_lost", "_restored", "_task", "_waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.callback: Callable[[JMSException], Any] | None = None
+        self._callback: Callable[[JMSException], Any] | None = None
+        self._lost: Callable[[JMSException], Any] | None = None
+        self._restored: Callable[[], Any] | None = None
         self._loop = loop
-        self._waiting: deque[JMSException] = deque()
+        self._waiting: deque[Callable[[], Any]] = deque()
         self._task: asyncio.Task[None] | None = None
+
+    def listen(self, listener: ExceptionListener | Callable[[JMSException], Any] | None) -> None:
+        """What to call from now on; None logs instead."""
+        self._callback = None if listener is None else exception_callback(listener)
+        self._lost, self._restored = connection_callbacks(listener)
 
     def add(self, error: Exception) -> None:
         """Report an error soon."""
-        self._waiting.append(error if isinstance(error, JMSException) else JMSException(str(error), None, error))
+        exception = error if isinstance(error, JMSException) else JMSException(str(error), None, error)
+        self._soon(lambda: self._tell(exception))
+
+    def lost(self, error: JMSException) -> None:
+        """Tell soon that the connection is lost and is being repaired."""
+        self._soon(lambda: self._lost and self._lost(error))
+
+    def restored(self) -> None:
+        """Tell soon that it is repaired."""
+        self._soon(lambda: self._restored and self._restored())
+
+    def _tell(self, exception: JMSException) -> Any:
+        if self._callback is None:
+            _log.warning("%s (no exception listener is set)", exception)
+            return None
+        return self._callback(exception)
+
+    def _soon(self, call: Callable[[], Any]) -> None:
+        self._waiting.append(call)
         if self._task is None and not self._loop.is_closed():
             self._task = self._loop.create_task(self._run(), name="sievemq-exceptions")
 
     async def _run(self) -> None:
         try:
             while self._waiting:
-                exception = self._waiting.popleft()
-                callback = self.callback
-                if callback is None:
-                    _log.warning("%s (no exception listener is set)", exception)
-                    continue
+                call = self._waiting.popleft()
                 try:
-                    result = callback(exception)
+                    result = call()
                     if result is not None and inspect.isawaitable(result):
                         await result
                 except Exception:

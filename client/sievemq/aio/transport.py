@@ -11,18 +11,21 @@ engine, and producers wait.
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from types import coroutine
-from typing import Final, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar, cast
 
-from sievemq._engine import ClientConnection, Completion
+from sievemq._engine import ClientConnection, Completion, Repair
 from sievemq.exceptions import IllegalStateException, JMSException
 
-__all__ = ["GATHER", "Transport", "release", "turn", "wake", "wall_clock"]
+__all__ = ["GATHER", "Reach", "Transport", "release", "turn", "wake", "wall_clock"]
 
 T = TypeVar("T")
+Reach: TypeAlias = Callable[["Transport", Sequence[tuple[int, tuple[str, int]]], float], Awaitable[int]]
+"""Connects a transport to the first host that answers: numbered hosts and seconds for each; its number."""
 
 #: Bytes of sends after which a producer lets the loop turn: so that they are written, answers are read, others run.
 GATHER: Final = 64 * 1024
@@ -62,33 +65,66 @@ def release(waiters: list[asyncio.Future[bool]]) -> None:
 
 
 class Transport(asyncio.Protocol):
-    """Moves bytes between an engine and the loop's transport, and lets tasks wait for the engine.
+    """Moves bytes between an engine and the loop's transport, and lets tasks wait for the engine. Has the loop connect
+    another one when that is lost.
 
     Args:
         engine: the engine.
         loop: the running loop; the connection belongs to it.
         patience: milliseconds that a request may take; 0 for no limit.
+        hosts: where a broker may be found again.
+        repair: when to look for another one; None for never.
+        reach: how to connect.
+        connect_timeout: milliseconds for reaching a host, and for being welcomed there.
 
     Attributes:
         armed: a write is due in this turn of the loop; whoever queues something need not say so.
         paused: the peer does not read as fast as we write.
-        ended: done once the loop's transport is closed.
+        ended: done once the loop's transport is closed, for good.
+        at: number of the host that it is connected to.
     """
 
     __slots__ = (
         "_acknowledging",
         "_beat",
+        "_connect_timeout",
         "_drained",
+        "_hosts",
+        "_lost",
+        "_opened",
+        "_outages",
         "_patience",
+        "_reach",
+        "_repair",
+        "_repairing",
         "_transport",
         "armed",
+        "at",
         "ended",
         "engine",
         "loop",
         "paused",
     )
 
-    def __init__(self, engine: ClientConnection, loop: asyncio.AbstractEventLoop, patience: int) -> None:
+    def __init__(
+        self,
+        engine: ClientConnection,
+        loop: asyncio.AbstractEventLoop,
+        patience: int,
+        *,
+        hosts: Sequence[tuple[str, int]] = (),
+        repair: Repair | None = None,
+        reach: Reach | None = None,
+        connect_timeout: int = 10_000,
+    ) -> None:
+        self.at = 0
+        self._hosts = hosts
+        self._repair, self._reach = repair, reach
+        self._connect_timeout = connect_timeout / 1000.0
+        self._repairing: asyncio.Task[None] | None = None
+        self._lost: asyncio.Future[bool] | None = None  # while it is repaired: done when the attempt has ended
+        self._outages = 0
+        self._opened = int(loop.time() * 1000.0)
         self.engine = engine
         self.loop = loop
         self.armed = False
@@ -111,8 +147,11 @@ class Transport(asyncio.Protocol):
         """Bytes from the broker. The write is queued behind the tasks they wake: what these say goes with it."""
         engine = self.engine
         engine.receive_data(data)
-        if engine.failure is not None:
+        if engine.down:
             self.abort()
+        elif self._lost is not None and not engine.repairing:
+            wake(self._lost)
+            self.flush_soon()
         elif engine.urgent and not self.armed:
             self.flush_soon()
 
@@ -123,12 +162,19 @@ class Transport(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
-        self.engine.lost(exc)
+        engine = self.engine
+        engine.lost(exc)
+        self._transport = None
         if self._beat is not None:
             self._beat.cancel()
         self.paused = False
-        release(self._drained)
-        wake(self.ended)
+        if self._lost is not None:
+            wake(self._lost)
+        if not engine.repairing:
+            release(self._drained)
+            wake(self.ended)
+        elif self._repairing is None:
+            self._repairing = self.loop.create_task(self._find_another(), name="sievemq-reconnect")
 
     def pause_writing(self) -> None:
         """The loop's transport holds enough."""
@@ -240,7 +286,7 @@ class Transport(asyncio.Protocol):
 
     async def drained(self) -> None:
         """Wait until the peer has read enough for more to be written."""
-        while self.paused:
+        while self.paused or self.engine.repairing:
             await self.park(self._drained)
 
     async def park(self, waiters: list[asyncio.Future[bool]]) -> None:
@@ -254,7 +300,7 @@ class Transport(asyncio.Protocol):
     def keep_alive(self) -> None:
         """Keep the heartbeats from now on."""
         wait = self.engine.tick(int(self.loop.time() * 1000.0))
-        if self.engine.failure is not None:
+        if self.engine.down:
             self.abort()
             return
         if self.engine.has_output:
@@ -268,9 +314,74 @@ class Transport(asyncio.Protocol):
 
     async def close(self) -> None:
         """Write what is left, close the socket, wait until it is closed."""
+        if self._repairing is not None:
+            self._repairing.cancel()
         if self._transport is None:
             return
         self.write()
         self._transport.close()
         if not self.ended.done():
             await asyncio.shield(self.ended)
+
+    # -- another connection -------------------------------------------------------------------------------------------
+
+    async def _find_another(self) -> None:
+        """The loop's transport is lost: have another one connected, and the engine say HELLO on it."""
+        engine, loop = self.engine, self.loop
+        try:
+            while engine.repairing:
+                await self._attempt()
+        except Exception as error:  # a defect: nobody must wait for a repair that is gone
+            engine.give_up(error)
+        finally:
+            self._repairing = None
+            self._lost = None
+            release(self._drained)
+            if not engine.usable:
+                self.abort()
+                if self._transport is None:
+                    wake(self.ended)
+            elif self._transport is not None:
+                self.flush_soon()
+                self.keep_alive()
+            elif engine.repairing:  # lost again in the moment in which it was restored
+                self._repairing = loop.create_task(self._find_another(), name="sievemq-reconnect")
+
+    async def _attempt(self) -> None:
+        engine, loop, repair, reach = self.engine, self.loop, self._repair, self._reach
+        assert repair is not None
+        assert reach is not None
+        if self._outages != engine.outages:
+            self._outages = engine.outages
+            repair.begin(int(loop.time() * 1000.0), self._opened)
+        await asyncio.sleep(repair.pause(int(loop.time() * 1000.0), random.random()) / 1000.0)  # noqa: S311  no secret
+        left = repair.left(int(loop.time() * 1000.0)) / 1000.0
+        if left <= 0.0:
+            engine.give_up()
+            return
+        self._lost = lost = loop.create_future()
+        try:
+            async with asyncio.timeout(left):
+                self.at = await reach(self, repair.order(self._hosts, self.at), min(left, self._connect_timeout))
+        except (JMSException, TimeoutError) as error:
+            failed = error if isinstance(error, JMSException) else JMSException("no broker could be reached in time")
+            engine.attempt_failed(failed)
+            return
+        if not engine.repairing:  # closed meanwhile
+            self.abort()
+            return
+        self._opened = int(loop.time() * 1000.0)
+        engine.reopen()
+        self.write()
+        timer = loop.call_later(self._connect_timeout, wake, lost, True)
+        silent = await lost
+        timer.cancel()
+        if silent:
+            engine.lost(TimeoutError("the broker accepts connections but says nothing"))
+            self.abort()
+        elif engine.repairing:
+            engine.lost(None)
+        self._lost = None
+        while self._transport is not None and engine.down:  # its end is not heard yet
+            self._lost = loop.create_future()
+            await self._lost

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import ssl
+import time
+from collections.abc import Sequence
+from functools import partial
 
-from sievemq._engine import ClientConnection, EngineOptions
+from sievemq._engine import ClientConnection, EngineOptions, Repair, is_passing
 from sievemq._engine.metadata import version
 from sievemq.blocking.transport import Transport, wall_clock
 from sievemq.exceptions import JMSException
@@ -15,7 +19,7 @@ __all__ = ["connect"]
 
 
 def connect(url: BrokerURL, user: str | None, password: str | None) -> tuple[ClientConnection, Transport]:
-    """Open a connection.
+    """Open a connection; hosts that cannot be reached are tried again for as long as the option `reconnect` says.
 
     Args:
         url: hosts, tried in order, and options.
@@ -26,28 +30,60 @@ def connect(url: BrokerURL, user: str | None, password: str | None) -> tuple[Cli
         InvalidClientIDException: the administered client id is in use (SUB-32).
         JMSException: no host could be reached.
     """
-    options = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()}")
-    sock = _reach(url)
+    options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()}"), url.options
+    context = _tls(url) if url.secure else None
+    repair = Repair(chosen.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
+    repair.begin(_milliseconds())
+    while True:
+        time.sleep(repair.pause(_milliseconds(), random.random()) / 1000.0)  # noqa: S311  not for secrets
+        try:
+            return _open(url, options, context, repair)
+        except JMSException as error:
+            if not is_passing(error) or not repair.left(_milliseconds()):
+                raise
+
+
+def _open(
+    url: BrokerURL, options: EngineOptions, context: ssl.SSLContext | None, repair: Repair
+) -> tuple[ClientConnection, Transport]:
+    """One attempt."""
+    reach = partial(_reach, url, context)
+    at, sock = reach(repair.order(url.hosts, 0), url.options.connect_timeout / 1000.0)
     engine = ClientConnection(options, wall_clock)
-    transport = Transport(engine, sock, url.options.request_timeout)
+    limit = url.options.connect_timeout
+    transport = Transport(
+        engine,
+        sock,
+        url.options.request_timeout,
+        hosts=url.hosts,
+        at=at,
+        repair=repair,
+        reach=reach,
+        connect_timeout=limit,
+    )
     opened = engine.open()
     transport.start()
     try:
-        transport.wait_at_most(opened, url.options.connect_timeout, f"{url} accepts connections but says nothing")
+        transport.wait_at_most(opened, limit, f"{url} accepts connections but says nothing")
     except BaseException:
         transport.close()
         raise
     return engine, transport
 
 
-def _reach(url: BrokerURL) -> socket.socket:
-    timeout = url.options.connect_timeout / 1000.0
-    context = _tls(url) if url.secure else None
+def _milliseconds() -> int:
+    return int(time.monotonic() * 1000.0)
+
+
+def _reach(
+    url: BrokerURL, context: ssl.SSLContext | None, hosts: Sequence[tuple[int, tuple[str, int]]], seconds: float
+) -> tuple[int, socket.socket]:
+    """Connect to the first host that answers: its number and the socket."""
     failures: list[str] = []
     last: OSError | None = None
-    for host, port in url.hosts:
+    for number, (host, port) in hosts:
         try:
-            sock = socket.create_connection((host, port), timeout)
+            sock = socket.create_connection((host, port), seconds)
         except OSError as error:
             failures.append(f"{host}:{port}: {error.strerror or error}")
             last = error
@@ -56,13 +92,13 @@ def _reach(url: BrokerURL) -> socket.socket:
             # Small frames must not wait for the answer to the one before.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if context is not None:
-                return context.wrap_socket(sock, server_hostname=url.options.tls_server_name or host)
+                sock = context.wrap_socket(sock, server_hostname=url.options.tls_server_name or host)
         except OSError as error:  # an SSLError is one
             sock.close()
             failures.append(f"{host}:{port}: TLS: {error}")
             last = error
             continue
-        return sock
+        return number, sock
     raise JMSException(f"no broker could be reached: {'; '.join(failures)}", "CONNECTION_FAILED", last)
 
 

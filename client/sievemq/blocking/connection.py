@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, ClientConnection, ConnectionMetaData
 from sievemq.blocking.connect import connect
-from sievemq.blocking.listeners import ExceptionListener, exception_callback
+from sievemq.blocking.listeners import ExceptionListener
 from sievemq.blocking.reports import Reports
 from sievemq.blocking.session import Session
 from sievemq.blocking.transport import Transport
@@ -130,6 +130,8 @@ class Connection:
         self._contexts = 0  # open contexts; the last one closes the connection (CTX-08)
         self._changing = threading.Lock()  # one start, stop or close at a time
         engine.on_exception = self._reports.add
+        engine.on_lost = self._reports.lost
+        engine.on_restored = self._reports.restored
 
     def __enter__(self) -> Self:
         return self
@@ -219,9 +221,11 @@ class Connection:
 
         Args:
             listener: an object with ``on_exception(exception)``, or a callable.
+                A lost connection is told only when it could not be repaired (EXL-04). An object that also has
+                ``on_connection_lost(exception)`` or ``on_connection_restored()`` is told of that.
         """
         self._engine.check_open()
-        self._reports.callback = None if listener is None else exception_callback(listener)
+        self._reports.listen(listener)
         self._listener = listener
         self._engine.mark_used()
 
@@ -261,6 +265,7 @@ class Connection:
             with self._transport.lock:
                 closed = self._engine.closed
                 if not closed:
+                    self._engine.leave()
                     for session in self._sessions:
                         session._engine.shut_gate()
             if not closed:

@@ -14,6 +14,7 @@ __all__ = [
     "ExceptionListener",
     "MessageListener",
     "completion_callbacks",
+    "connection_callbacks",
     "exception_callback",
     "message_callback",
 ]
@@ -82,6 +83,14 @@ def exception_callback(
     if callable(listener):
         return listener
     raise TypeError(f"an exception listener has on_exception(exception) or is callable, unlike {listener!r:.80}")
+
+
+def connection_callbacks(
+    listener: object,
+) -> tuple[Callable[[JMSException], Any] | None, Callable[[], Any] | None]:
+    """What else an exception listener wants to hear: ``on_connection_lost`` and ``on_connection_restored``."""
+    lost, restored = getattr(listener, "on_connection_lost", None), getattr(listener, "on_connection_restored", None)
+    return lost if callable(lost) else None, restored if callable(restored) else None
 
 
 def completion_callbacks(

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from sievemq.blocking.listeners import ExceptionListener, connection_callbacks, exception_callback
 from sievemq.exceptions import JMSException
 
 __all__ = ["Reports"]
@@ -16,25 +17,45 @@ _log = logging.getLogger("sievemq")
 
 
 class Reports:
-    """The reports of one connection.
+    """The reports of one connection."""
 
-    Attributes:
-        callback: what to call; None logs instead.
-    """
-
-    __slots__ = ("_lock", "_running", "_waiting", "callback")
+    __slots__ = ("_callback", "_lock", "_lost", "_restored", "_running", "_waiting")
 
     def __init__(self) -> None:
-        self.callback: Callable[[JMSException], Any] | None = None
+        self._callback: Callable[[JMSException], Any] | None = None
+        self._lost: Callable[[JMSException], Any] | None = None
+        self._restored: Callable[[], Any] | None = None
         self._lock = threading.Lock()
-        self._waiting: deque[JMSException] = deque()
+        self._waiting: deque[Callable[[], Any]] = deque()
         self._running = False
+
+    def listen(self, listener: ExceptionListener | Callable[[JMSException], Any] | None) -> None:
+        """What to call from now on; None logs instead."""
+        self._callback = None if listener is None else exception_callback(listener)
+        self._lost, self._restored = connection_callbacks(listener)
 
     def add(self, error: Exception) -> None:
         """Report an error soon, from another thread. Never waits."""
         exception = error if isinstance(error, JMSException) else JMSException(str(error), None, error)
+        self._soon(lambda: self._tell(exception))
+
+    def lost(self, error: JMSException) -> None:
+        """Tell soon that the connection is lost and is being repaired."""
+        self._soon(lambda: self._lost and self._lost(error))
+
+    def restored(self) -> None:
+        """Tell soon that it is repaired."""
+        self._soon(lambda: self._restored and self._restored())
+
+    def _tell(self, exception: JMSException) -> None:
+        if self._callback is None:
+            _log.warning("%s (no exception listener is set)", exception)
+        else:
+            self._callback(exception)
+
+    def _soon(self, call: Callable[[], Any]) -> None:
         with self._lock:
-            self._waiting.append(exception)
+            self._waiting.append(call)
             if self._running:
                 return
             self._running = True
@@ -46,12 +67,8 @@ class Reports:
                 if not self._waiting:
                     self._running = False
                     return
-                exception = self._waiting.popleft()
-            callback = self.callback
-            if callback is None:
-                _log.warning("%s (no exception listener is set)", exception)
-                continue
+                call = self._waiting.popleft()
             try:
-                callback(exception)
+                call()
             except Exception:
                 _log.exception("an exception listener raised")

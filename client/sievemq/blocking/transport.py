@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import random
 import selectors
 import socket
 import ssl
@@ -24,11 +25,12 @@ import threading
 import time
 from _thread import allocate_lock
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 from weakref import WeakSet
 
-from sievemq._engine import ClientConnection, Completion
+from sievemq._engine import ClientConnection, Completion, Repair
+from sievemq.blocking.repair import Attempt, Reach
 from sievemq.exceptions import JMSException
 
 __all__ = ["GATHER", "Transport", "wall_clock"]
@@ -51,12 +53,17 @@ def wall_clock(_time: Callable[[], float] = time.time) -> int:
 
 
 class Transport:
-    """Moves bytes between an engine and a connected socket.
+    """Moves bytes between an engine and a connected socket; opens another one when that is lost.
 
     Args:
         engine: the engine; from here on only used with :attr:`lock` held, as :mod:`sievemq._engine` says.
         sock: connected; TLS is set up already. Belongs to the transport.
         request_timeout: milliseconds that the answer to a request may take; 0 for no limit.
+        hosts: where a broker may be found again; none to look for no other.
+        at: number of the host that `sock` is connected to.
+        repair: when to look.
+        reach: how to connect.
+        connect_timeout: milliseconds for reaching a host, and for being welcomed there.
 
     Attributes:
         lock: guards the engine, and the order of writes.
@@ -66,10 +73,17 @@ class Transport:
 
     __slots__ = (
         "__weakref__",
+        "_at",
         "_backlog",
+        "_connect_timeout",
         "_engine",
+        "_hosts",
         "_more",
+        "_opened",
+        "_outages",
         "_patience",
+        "_reach",
+        "_repair",
         "_selector",
         "_socket",
         "_stopping",
@@ -79,14 +93,32 @@ class Transport:
         "_wake_in",
         "_wake_out",
         "_watching_writes",
+        "_welcome_by",
         "_wrote",
         "asleep",
         "lock",
         "written_at",
     )
 
-    def __init__(self, engine: ClientConnection, sock: socket.socket, request_timeout: int = 0) -> None:
+    def __init__(
+        self,
+        engine: ClientConnection,
+        sock: socket.socket,
+        request_timeout: int = 0,
+        *,
+        hosts: Sequence[tuple[str, int]] = (),
+        at: int = 0,
+        repair: Repair | None = None,
+        reach: Reach | None = None,
+        connect_timeout: int = 10_000,
+    ) -> None:
         self._engine = engine
+        self._hosts, self._at = hosts, at
+        self._repair, self._reach = repair, reach
+        self._connect_timeout = connect_timeout / 1000.0
+        self._outages = 0  # those that the plan for repairs knows of
+        self._opened = _milliseconds()
+        self._welcome_by = 0.0
         self._patience = request_timeout / 1000.0 if request_timeout else -1.0
         self._socket = sock
         self._tls = isinstance(sock, ssl.SSLSocket)
@@ -227,27 +259,37 @@ class Transport:
     # -- the I/O thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        quiet = 0
+        engine = self._engine
         try:
             while True:
-                quiet = 0 if self._engine.has_output else quiet + 1
-                for key, _ in self._selector.select(self._pause(quiet)):
-                    self.asleep = False
-                    if key.fileobj is self._wake_in:
-                        quiet = 0
-                        self._drain_wakes()
-                self.asleep = False
-                if self._stopping:
-                    break
-                self._receive()
-                self._write_what_waited()
-                if self._engine.failure is not None:
+                self._serve()
+                if self._stopping or engine.failure is not None or not self._find_another():
                     break
         except Exception as error:  # a defect: nobody must wait for an I/O thread that is gone
             with self.lock:
-                self._engine.lost(error)
+                engine.leave()
+                engine.lost(error)
         finally:
             self._close()
+
+    def _serve(self) -> None:
+        """Read and write until the socket is of no use any more."""
+        engine = self._engine
+        quiet = 0
+        while True:
+            quiet = 0 if engine.has_output else quiet + 1
+            for key, _ in self._selector.select(self._pause(quiet)):
+                self.asleep = False
+                if key.fileobj is self._wake_in:
+                    quiet = 0
+                    self._drain_wakes()
+            self.asleep = False
+            if self._stopping or engine.down:
+                return
+            self._receive()
+            self._write_what_waited()
+            if engine.down:
+                return
 
     def _pause(self, quiet: int) -> float | None:
         """Seconds to wait for the socket at most."""
@@ -258,8 +300,12 @@ class Transport:
                 self._watching_writes = not self._watching_writes
                 events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._watching_writes else 0)
                 self._selector.modify(self._socket, events)
-            if self._stopping or self._more or engine.failure is not None:
+            if engine.repairing and time.monotonic() > self._welcome_by:
+                engine.lost(TimeoutError("the broker accepts connections but says nothing"))
+            if self._stopping or self._more or engine.down:
                 return 0.0
+            if engine.repairing:
+                return max(0.0, self._welcome_by - time.monotonic())
             if engine.outbox:
                 return _SEND_DELAY
             if engine.unsettled or quiet < _QUIET_ROUNDS:
@@ -294,7 +340,7 @@ class Transport:
                     engine.receive_eof()
                 if engine.urgent:
                     self.write()
-                if engine.failure is not None or engine.closed:
+                if engine.down or engine.closed:
                     return
             if len(data) < _READ and not self._tls:
                 return
@@ -317,6 +363,71 @@ class Transport:
         except BlockingIOError:
             pass
 
+    # -- another socket -----------------------------------------------------------------------------------------------
+
+    def _find_another(self) -> bool:
+        """The socket is lost: connect another one and have the engine say HELLO on it. False if there is none."""
+        engine, repair, reach = self._engine, self._repair, self._reach
+        self._drop_socket()
+        if repair is None or reach is None:
+            with self.lock:
+                engine.give_up()
+            return False
+        if self._outages != engine.outages:
+            self._outages = engine.outages
+            repair.begin(_milliseconds(), self._opened)
+        while self._rest(repair.pause(_milliseconds(), random.random()) / 1000.0):  # noqa: S311  not for secrets
+            left = repair.left(_milliseconds()) / 1000.0
+            if left <= 0.0:
+                with self.lock:
+                    engine.give_up()
+                return False
+            attempt = Attempt(reach, repair.order(self._hosts, self._at), min(left, self._connect_timeout), self.wake)
+            going_on = self._rest(left, lambda attempt=attempt: attempt.ended)  # type: ignore[misc]
+            found = attempt.take()
+            if found is None:
+                with self.lock:
+                    engine.attempt_failed(attempt.error or JMSException("no broker could be reached in time"))
+                if not going_on:
+                    return False
+                continue
+            self._at, sock = found
+            self._take_socket(sock)
+            return True
+        return False
+
+    def _drop_socket(self) -> None:
+        with self.lock:
+            self._selector.unregister(self._socket)
+            self._socket.close()
+            self._backlog.clear()
+            self._taken.clear()
+            self._more = self._watching_writes = False
+
+    def _take_socket(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        with self.lock:
+            self._socket = sock
+            self._selector.register(sock, selectors.EVENT_READ)
+            self._opened = _milliseconds()
+            self._welcome_by = time.monotonic() + self._connect_timeout
+            if self._engine.repairing:
+                self._engine.reopen()
+                self.write()
+
+    def _rest(self, seconds: float, over: Callable[[], bool] = lambda: False) -> bool:
+        """Wait for a time, or until it is over; False if the transport is being closed meanwhile."""
+        until = time.monotonic() + seconds
+        while not over():
+            if self._stopping or not self._engine.repairing:
+                return False
+            left = until - time.monotonic()
+            if left <= 0.0:
+                break
+            if self._selector.select(left):
+                self._drain_wakes()
+        return not self._stopping and self._engine.repairing
+
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -329,10 +440,16 @@ class Transport:
 
     def _close(self) -> None:
         with self.lock:
+            self._engine.leave()
             self._engine.lost(None)  # nothing is heard any more; no effect after an orderly close
             self._selector.close()
             for sock in (self._socket, self._wake_in, self._wake_out):
                 sock.close()
+
+
+def _milliseconds() -> int:
+    """Of a clock that nobody sets."""
+    return int(time.monotonic() * 1000.0)
 
 
 def check_alive(_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -367,10 +484,12 @@ def _leave_to_the_parent() -> None:
     for transport in tuple(_running):
         transport.lock = threading.Lock()  # an I/O thread may have held it, which is not here to release it
         for sock in (transport._socket, transport._wake_in, transport._wake_out):
-            os.close(sock.detach())
+            if sock.fileno() >= 0:
+                os.close(sock.detach())
         transport._selector.close()
         engine = transport._engine
-        engine.on_exception = None  # the parent's business
+        engine.on_exception = engine.on_lost = engine.on_restored = None  # the parent's business
+        engine.leave()
         engine.lost(OSError("it belongs to the process that this one was forked from; make a new one here"))
     _running.clear()
 

@@ -122,8 +122,8 @@ async def scripted(**options: Any) -> AsyncIterator[ScriptedBroker]:
 
 
 async def connected(broker: ScriptedBroker, **options: Any) -> Connection:
-    """A started connection to it."""
-    connection = await ConnectionFactory(broker.url, **options).create_connection()
+    """A started connection to it; a loss is not repaired unless the options say so."""
+    connection = await ConnectionFactory(broker.url, **{"reconnect": 0, **options}).create_connection()
     await connection.start()
     return connection
 

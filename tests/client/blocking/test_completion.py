@@ -248,6 +248,7 @@ def test_py_22_a_pair_of_callables(producer: MessageProducer) -> None:
 
 def test_d_32_a_lost_connection_fails_async_sends_in_order(connect: Connect, queue: Queue) -> None:
     connection = connect()
+    connection._engine.leaving = True  # as if it were about to be closed: the loss is not repaired
     producer = connection.create_session().create_producer(queue)
     transport, listener = connection._transport, Completions()
     connection._engine.clock = lambda: 2**62

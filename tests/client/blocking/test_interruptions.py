@@ -50,7 +50,7 @@ def bodies(context: JMSContext, count: int) -> list[str | None]:
     return [consumer.receive_body(str, SOON) for _ in range(count)]
 
 
-@pytest.mark.parametrize("place", ["sizes", "waiting", "outbox"])
+@pytest.mark.parametrize("place", ["unconfirmed", "waiting", "outbox"])
 @pytest.mark.parametrize("mode", [DeliveryMode.PERSISTENT, DeliveryMode.NON_PERSISTENT])
 def test_an_interrupted_send_is_sent_and_the_next_one_too(url: str, place: str, mode: int) -> None:
     with ConnectionFactory(url).create_context() as context:
@@ -79,8 +79,19 @@ def test_a_write_that_was_interrupted_goes_on_where_it_ended(url: str) -> None:
         assert bodies(context, 2) == ["first", "second"]
 
 
-def test_output_that_was_interrupted_half_way_loses_the_connection(url: str) -> None:
+def test_output_that_was_interrupted_half_way_is_said_again_on_another_connection(url: str) -> None:
     with ConnectionFactory(url).create_context() as context:
+        producer, queue = context.create_producer(), context.create_queue("q")
+        context._session._engine.connection.outbox = InterruptedPop()
+        with pytest.raises(KeyboardInterrupt):
+            producer.send(queue, "first")
+        producer.send(queue, "second")
+        assert bodies(context, 2) == ["first", "second"]
+        assert context._session._engine.connection.outages == 1
+
+
+def test_output_that_was_interrupted_half_way_loses_a_connection_that_is_not_repaired(url: str) -> None:
+    with ConnectionFactory(url, reconnect=0).create_context() as context:
         producer, queue = context.create_producer(), context.create_queue("q")
         context._session._engine.connection.outbox = InterruptedPop()
         with pytest.raises(KeyboardInterrupt):

@@ -103,7 +103,7 @@ def test_a_stream_that_ends_before_welcome() -> None:
 
 def test_answers_find_their_requests_in_any_order(broker: FakeBroker) -> None:
     first, second = broker.engine.ping(), broker.engine.create_temporary(topic=True)
-    (_, one), (_, two, topic) = broker.heard()
+    (_, one), (_, two, topic, _) = broker.heard()
     assert topic is True
     broker.say(Command.OK, two, "temporary-topic:c1.1")
     assert second.result() == "temporary-topic:c1.1"
@@ -125,7 +125,7 @@ def test_con_02_modes(broker: FakeBroker) -> None:
         with pytest.raises(JMSException):
             broker.engine.open_session(mode)  # type: ignore[arg-type]
     session = broker.engine.open_session(2)
-    assert broker.refuse(ErrorCode.RESOURCE_ALLOCATION)[2:] == (session.id, 2)
+    assert broker.refuse(ErrorCode.RESOURCE_ALLOCATION)[2:] == (session.id, 2, 0)
     with pytest.raises(ResourceAllocationException):
         session.opened.result()
     assert broker.engine.sessions == {}

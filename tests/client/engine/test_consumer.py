@@ -41,7 +41,7 @@ def test_open_consumer_says_everything(broker: FakeBroker) -> None:
     session = broker.session()
     session.open_consumer(Topic("t"), "topic:t", "a = 1", no_local=True, subscription="s", durable=True, shared=True)
     assert broker.grant()[2:] == (
-        session.id, 1, "topic:t", "a = 1", None, True, "s", True, True, FIRST_WINDOW,
+        session.id, 1, "topic:t", "a = 1", None, True, "s", True, True, FIRST_WINDOW, 0,
     )  # fmt: skip
 
 
