@@ -117,6 +117,9 @@ class _Code:
             self._bound = set(self._twice)
             expression = self._test(test)
         body = [syntax.assign(self._variable(field), _fetch(field)) for field in self._hoisted]
+        if not isinstance(test, plan.Always):
+            # a third faster than the condition itself: CPython 3.11 has quick comparisons only in front of a jump
+            expression = syntax.if_else(expression, syntax.constant(True), syntax.constant(False))
         return syntax.function("selector", ["properties", "headers"], body, expression)
 
     # -- tests --------------------------------------------------------------------------------------------------

@@ -125,8 +125,8 @@ def test_the_source_can_be_read() -> None:
     selector = valid("region = 'EU' AND price > 5")
     assert selector.source == (
         "def selector(properties, headers):\n"
-        "    return (v0 := properties.get('region')) == 'EU' and "
-        "(type((v1 := properties.get('price'))) in numbers and v1 > 5)\n"
+        "    return True if (v0 := properties.get('region')) == 'EU' and "
+        "(type((v1 := properties.get('price'))) in numbers and v1 > 5) else False\n"
     )
     assert shown(selector) == selector.source
 
