@@ -5,13 +5,16 @@
 "properties['paid'].b"
 """
 
-from sievemq_spark.errors import MissingSparkError, PipelineError
+from sievemq_spark.drain import drain
+from sievemq_spark.errors import DataLossError, MissingSparkError, PipelineError
 from sievemq_spark.selector_column import selector_column, where, where_sql
 from sievemq_spark.spark import spark_session
 
 __all__ = [
+    "DataLossError",
     "MissingSparkError",
     "PipelineError",
+    "drain",
     "selector_column",
     "spark_session",
     "where",

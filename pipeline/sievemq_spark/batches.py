@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sievemq_spark.schema import Row
 
-__all__ = ["batches"]
+__all__ = ["batches", "to_arrays"]
 
 
 def batches(rows: Iterable[Row], schema: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
@@ -23,8 +23,12 @@ def batches(rows: Iterable[Row], schema: pa.Schema, size: int) -> Iterator[pa.Re
     """
     rest = iter(rows)
     while chunk := list(islice(rest, size)):
-        arrays = [_array(values, field.type) for values, field in zip(zip(*chunk, strict=True), schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        yield pa.RecordBatch.from_arrays(to_arrays(list(zip(*chunk, strict=True)), schema), schema=schema)
+
+
+def to_arrays(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> list[pa.Array]:
+    """Columns of values as Arrow's, each of the type that the schema's field has."""
+    return [_array(values, field.type) for values, field in zip(columns, schema, strict=True)]
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["MissingSparkError", "NoArchiveError", "PipelineError"]
+__all__ = ["DataLossError", "MissingSparkError", "NoArchiveError", "PipelineError"]
 
 
 class PipelineError(ValueError):
     """Something the caller gave cannot be used; the text says what, and what to do."""
+
+
+class DataLossError(RuntimeError):
+    """Messages that should have been read are not there any more; the text says which, why, and how to go on."""
 
 
 class NoArchiveError(PipelineError):

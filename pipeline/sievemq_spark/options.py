@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, Self
 
 from sievemq.destinations import Destination, Queue, parse_destination
 from sievemq.exceptions import InvalidDestinationException
+from sievemq.staging import LEASE
 from sievemq.url import BrokerURL, parse_url
 from sievemq_core.selector.dialect import DIALECTS
 from sievemq_spark.columns import parse_columns
@@ -19,7 +22,36 @@ from sievemq_spark.selector_column import checked
 __all__ = ["ReadOptions", "WriteOptions"]
 
 #: How users write the options; Spark does not tell letter case.
-_SPELLED: Final = {"dryrun": "dryRun", "transactionsize": "transactionSize", "batchsize": "batchSize"}
+_SPELLED: Final = {
+    name.lower(): name
+    for name in (
+        "batchSize",
+        "dryRun",
+        "failOnDataLoss",
+        "maxBytesPerTrigger",
+        "maxMessagesPerTrigger",
+        "retainAge",
+        "retainBytes",
+        "retainMessages",
+        "stageLease",
+        "startingOffsets",
+        "tapRanges",
+        "transactionSize",
+        "writeId",
+    )
+}
+
+#: What ends a broker's URL in a list of several: commas may also stand between the hosts of one broker.
+_NEXT_URL: Final = re.compile(r"[\s,]+(?=sievemqs?://)")
+
+
+#: Options of a stream that Spark shows to its sink as well.
+_SPARKS: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
+
+
+def broker_name(url: BrokerURL) -> str:
+    """A broker as rows show it: hosts and ports, nothing secret."""
+    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in url.hosts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +68,7 @@ class _Options:
     @property
     def broker(self) -> str:
         """The broker as rows show it: hosts and ports, nothing secret."""
-        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.broker_url.hosts)
+        return broker_name(self.broker_url)
 
     @classmethod
     def _read(cls, options: Mapping[str, str], parse: Mapping[str, Callable[[str], Any]]) -> Self:
@@ -44,6 +76,8 @@ class _Options:
         values: dict[str, Any] = {}
         for name, text in options.items():
             plain = name.lower()
+            if plain in _SPARKS:
+                continue
             if plain == "path":
                 raise PipelineError("give the destination as .option('destination', 'queue:orders'), not as a path")
             if plain not in known:
@@ -64,23 +98,46 @@ class ReadOptions(_Options):
     """Options of a read.
 
     Attributes:
-        url, user, password: the broker; credentials apart from the URL go before those in it.
+        url, user, password: the broker, or several with blanks or commas between; credentials apart from the URL go
+            before those in it.
         destination: ``queue:orders``, or several with commas between them.
-        mode: ``browse``: what waits in the queues, which stays there.
+        mode: ``browse``: what waits in the queues, which stays there; only for a batch. ``tap``: what goes through the
+            destinations, copied by taps; the default if `tap` is given. ``drain``: what waits, taken by taps.
         selector: only messages for which it is true; the broker judges.
         dialect: of the selector.
         columns: properties that get a column of their own: ``region STRING, price DOUBLE``.
-        limit: messages of each destination; 0 for all.
+        limit: browse: messages of each destination; 0 for all.
         batch_size: rows of an Arrow batch.
+        tap: name of the taps, one on each destination; nobody else may read them.
+        starting_offsets: of a tap that is made: ``earliest`` begins with what waits in the queue, ``latest`` with what
+            comes next.
+        max_messages_per_trigger: of a stream's batch, over all destinations; 0 for all there are.
+        max_bytes_per_trigger: the same in bytes, of each destination; 0 for all.
+        partitions: that the messages of a destination are read in at most.
+        fail_on_data_loss: fail where messages were lost that should have been read; false goes on behind them.
+        retain_messages, retain_bytes, retain_age, lease: what a tap may hold, and how long (ms); None leaves it to
+            the broker.
+        tap_ranges: what exactly is read; made by :func:`sievemq_spark.drain`.
     """
 
     destination: str = ""
-    mode: str = "browse"
+    mode: str = ""
     selector: str | None = None
     dialect: str = "jakarta"
     columns: str = ""
     limit: int = 0
     batch_size: int = 1_000
+    tap: str = ""
+    starting_offsets: str = "earliest"
+    max_messages_per_trigger: int = 0
+    max_bytes_per_trigger: int = 0
+    partitions: int = 8
+    fail_on_data_loss: bool = True
+    retain_messages: int | None = None
+    retain_bytes: int | None = None
+    retain_age: int | None = None
+    lease: int | None = None
+    tap_ranges: dict[str, Any] | None = None
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> Self:
@@ -91,33 +148,61 @@ class ReadOptions(_Options):
             InvalidURLException: the URL.
             InvalidSelectorException: the selector, with a caret under the mistake.
         """
-        result = cls._read(options, {"limit": _count, "batchsize": _positive})
-        if result.mode != "browse":
-            if result.mode == "drain":
-                raise PipelineError(
-                    "there is no mode 'drain': a reader does not learn when Spark has written what it read, "
-                    "so messages that it took from the queue could be lost. Read with mode 'browse'"
-                )
-            raise PipelineError(f"there is no mode {result.mode!r}; there is 'browse'")
+        result = cls._read(options, _READERS)
+        if result.mode not in ("", "browse", "tap", "drain"):
+            raise PipelineError(f"there is no mode {result.mode!r}; there are 'browse', 'tap' and 'drain'")
         if result.dialect not in DIALECTS:
             raise PipelineError(f"there is no selector dialect {result.dialect!r}; there are {', '.join(DIALECTS)}")
-        _ = result.broker_url, result.queues, result.promoted
+        if result.starting_offsets not in ("earliest", "latest"):
+            raise PipelineError(
+                f"the option 'startingOffsets' is 'earliest' or 'latest', not {result.starting_offsets!r}"
+            )
+        if not result.mode:
+            result = replace(result, mode="tap" if result.tap else "browse")
+        _ = result.urls, result.destinations, result.promoted
+        if result.mode == "browse":
+            _ = result.queues
+        else:
+            _ = result.tap_name
+        if result.mode == "drain":
+            result.no_topics("it keeps nothing that could be drained; read it with mode 'tap'")
         checked(result.selector, result.dialect)
         return result
 
     @property
-    def queues(self) -> tuple[Queue, ...]:
-        """The queues to read."""
+    def urls(self) -> tuple[str, ...]:
+        """The brokers."""
+        found = tuple(dict.fromkeys(_NEXT_URL.split(self.url.strip())))
+        for each in found:
+            parse_url(each)
+        return found
+
+    @property
+    def destinations(self) -> tuple[Destination, ...]:
+        """What to read."""
         names = [name.strip() for name in self.destination.split(",") if name.strip()]
         if not names:
             raise PipelineError("the option 'destination' is missing, such as 'queue:orders'")
-        found = []
-        for name in dict.fromkeys(names):
-            destination = _destination(name)
-            if not isinstance(destination, Queue):
-                raise PipelineError(f"{destination} cannot be browsed: a topic keeps nothing. Only queues can be read")
-            found.append(destination)
-        return tuple(found)
+        return tuple(dict.fromkeys(_destination(name) for name in names))
+
+    @property
+    def queues(self) -> tuple[Queue, ...]:
+        """The queues to browse."""
+        self.no_topics("it cannot be browsed, it keeps nothing. Read what goes through it as a stream, with mode 'tap'")
+        return tuple(each for each in self.destinations if isinstance(each, Queue))
+
+    def no_topics(self, why: str) -> None:
+        """Raise PipelineError if there is a topic among the destinations."""
+        for each in self.destinations:
+            if not isinstance(each, Queue):
+                raise PipelineError(f"{each} is a topic: {why}")
+
+    @property
+    def tap_name(self) -> str:
+        """The name of the taps."""
+        if not self.tap:
+            raise PipelineError("the option 'tap' is missing: a name for the cursors that only this query reads")
+        return self.tap
 
     @property
     def promoted(self) -> dict[str, str]:
@@ -134,18 +219,25 @@ class WriteOptions(_Options):
         destination: where every row goes; without it a row's column ``destination`` says.
         rate: messages per second and task; 0 for as fast as it goes.
         dry_run: look at every row, send nothing.
-        transaction_size: messages of a transaction; 0: one transaction per partition.
+        transaction_size: messages that become visible together; 0: all.
+        write_id: names this write; written once more under the same name, what was written before is not sent again.
+        stage_lease: ms that messages wait at the broker for the write to be complete.
     """
 
     destination: str = ""
     rate: float = 0.0
     dry_run: bool = False
     transaction_size: int = 0
+    write_id: str = ""
+    stage_lease: int = LEASE
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> Self:
         """Check options; errors as for :meth:`ReadOptions.read`."""
-        result = cls._read(options, {"rate": _rate, "dryrun": _boolean, "transactionsize": _count})
+        parse = {"rate": _rate, "dryrun": _boolean, "transactionsize": _count, "stagelease": _count}
+        result = cls._read(options, parse)
+        if len(result.write_id) > 200 or not result.write_id.isprintable():
+            raise PipelineError("the option 'writeId' has at most 200 printable characters")
         _ = result.broker_url
         if result.destination:
             _destination(result.destination)
@@ -184,3 +276,25 @@ def _boolean(text: str) -> bool:
         return {"true": True, "false": False}[text.lower()]
     except KeyError:
         raise ValueError("true or false is needed") from None
+
+
+def _ranges(text: str) -> dict[str, Any]:
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError("it is made by sievemq_spark.drain")  # noqa: TRY004  # text that cannot be read
+    return found
+
+
+_READERS: Final[dict[str, Callable[[str], Any]]] = {
+    "limit": _count,
+    "batchsize": _positive,
+    "maxmessagespertrigger": _count,
+    "maxbytespertrigger": _count,
+    "partitions": _positive,
+    "failondataloss": _boolean,
+    "retainmessages": _count,
+    "retainbytes": _count,
+    "retainage": _count,
+    "lease": _count,
+    "tapranges": _ranges,
+}

@@ -11,17 +11,19 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from sievemq import Connection, Queue
+from sievemq.url import parse_url
 from sievemq_spark.batches import batches
 from sievemq_spark.connect import connect
-from sievemq_spark.options import ReadOptions
+from sievemq_spark.options import ReadOptions, broker_name
 from sievemq_spark.schema import Row, row_of
 
 __all__ = ["BrowsePartition", "BrowseReader", "browse"]
 
 
-def browse(connection: Connection, queue: Queue, options: ReadOptions) -> Iterator[Row]:
+def browse(connection: Connection, url: str, queue: Queue, options: ReadOptions) -> Iterator[Row]:
     """The messages of a queue as rows, in the order in which they would be received."""
-    origin = (options.broker, options.broker_url.namespace, str(queue))
+    broker = parse_url(url)
+    origin = (broker_name(broker), broker.namespace, str(queue))
     columns = options.promoted
     with connection.create_session() as session, session.create_browser(queue, options.selector) as browser:
         for seq, message in enumerate(islice(browser, options.limit or None), start=1):
@@ -29,14 +31,16 @@ def browse(connection: Connection, queue: Queue, options: ReadOptions) -> Iterat
 
 
 class BrowsePartition(InputPartition):
-    """One queue.
+    """One queue of one broker.
 
     Args:
+        url: of the broker.
         destination: in text.
     """
 
-    def __init__(self, destination: str) -> None:
-        super().__init__(destination)
+    def __init__(self, url: str, destination: str) -> None:
+        super().__init__((url, destination))
+        self.url = url
         self.destination = destination
 
 
@@ -58,19 +62,21 @@ class BrowseReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """A partition per queue; the broker verifies them, the credentials and the selector here, before any task."""
         options = self._options
-        with self._connect() as connection, connection.create_session() as session:
-            for queue in options.queues:
-                session.create_browser(queue, options.selector).close()
-        return [BrowsePartition(str(queue)) for queue in options.queues]
+        for url in options.urls:
+            with self._connect(url) as connection, connection.create_session() as session:
+                for queue in options.queues:
+                    session.create_browser(queue, options.selector).close()
+        return [BrowsePartition(url, str(queue)) for url in options.urls for queue in options.queues]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a queue."""
         assert isinstance(partition, BrowsePartition)
         options = self._options
         queue = next(queue for queue in options.queues if str(queue) == partition.destination)
-        with self._connect() as connection:
-            yield from batches(browse(connection, queue, options), to_arrow_schema(self._schema), options.batch_size)
+        with self._connect(partition.url) as connection:
+            rows = browse(connection, partition.url, queue, options)
+            yield from batches(rows, to_arrow_schema(self._schema), options.batch_size)
 
-    def _connect(self) -> Connection:
+    def _connect(self, url: str) -> Connection:
         options = self._options
-        return connect(options.url, options.user, options.password, options.dialect)
+        return connect(url, options.user, options.password, options.dialect)

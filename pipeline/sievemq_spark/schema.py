@@ -53,6 +53,7 @@ from sievemq_spark.errors import PipelineError
 __all__ = [
     "COLUMNS",
     "COLUMN_NAMES",
+    "KINDS",
     "PROPERTY_TYPE",
     "Row",
     "Typed",
@@ -63,6 +64,7 @@ __all__ = [
     "row_of",
     "typed",
     "untyped",
+    "utf8",
 ]
 
 PROPERTY_TYPE: Final = "struct<t:string,b:boolean,l:bigint,d:double,s:string>"
@@ -115,7 +117,7 @@ def ddl(columns: Mapping[str, str] | None = None) -> str:
     return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in names)
 
 
-def _utf8(text: str) -> str:
+def utf8(text: str) -> str:
     """Text that UTF-8 can hold."""
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
@@ -127,7 +129,7 @@ def typed(value: PropertyValue) -> Typed:
     """A property's value for the map."""
     kind = type(value)
     if kind is str:
-        return Typed("s", None, None, None, _utf8(value))  # type: ignore[arg-type]  # a str, as just tested
+        return Typed("s", None, None, None, utf8(value))  # type: ignore[arg-type]  # a str, as just tested
     if value is None:
         return Typed("s", None, None, None, None)
     if kind is bool:
@@ -176,7 +178,7 @@ def promoted(properties: Mapping[str, PropertyValue], columns: Mapping[str, str]
         if value is None or letter_of(value) not in _WIDENS[TYPES[kind]]:
             row.append(None)
         elif type(value) is str:
-            row.append(_utf8(value))
+            row.append(utf8(value))
         else:
             row.append(value if type(value) is bool else int(value) if isinstance(value, int) else float(value))
     return tuple(row)
@@ -231,10 +233,10 @@ def row_of(
     row = (
         *origin,
         seq,
-        message_id if message_id is None else _utf8(message_id),
-        _utf8(correlation) if type(correlation) is str else None,
+        message_id if message_id is None else utf8(message_id),
+        utf8(correlation) if type(correlation) is str else None,
         correlation if type(correlation) is bytes else None,
-        kind if kind is None else _utf8(kind),
+        kind if kind is None else utf8(kind),
         reply_to,
         timestamp,
         mode,
@@ -243,18 +245,18 @@ def row_of(
         delivery_time,
         count > 1,
         count,
-        _utf8(group) if type(group) is str else None,
+        utf8(group) if type(group) is str else None,
         int(group_seq) if isinstance(group_seq, int) and type(group_seq) is not bool else None,
-        _KINDS.get(body_kind, str(body_kind)),
+        KINDS.get(body_kind, str(body_kind)),
         text,
         body_bytes,
         (len(body) if body is not None else 0) + (len(packed) if packed is not None else 0),
-        {_utf8(name): typed(value) for name, value in properties.items()},
+        {utf8(name): typed(value) for name, value in properties.items()},
     )
     return (*row, *promoted(properties, columns)) if columns else row
 
 
-_KINDS: Final = {int(kind): kind.name for kind in BodyKind}
+KINDS: Final = {int(kind): kind.name for kind in BodyKind}
 _BODY_KINDS: Final = {kind.name: int(kind) for kind in BodyKind}
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.options import ReadOptions, WriteOptions
 from sievemq_spark.reader import BrowseReader
 from sievemq_spark.schema import COLUMNS, ddl
+from sievemq_spark.stream_reader import TapStreamReader
+from sievemq_spark.stream_writer import MessageStreamWriter
+from sievemq_spark.tap_reader import TapReader
 from sievemq_spark.writer import MessageWriter
 
 __all__ = ["SieveMQDataSource"]
@@ -33,13 +42,32 @@ class SieveMQDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader."""
         options = ReadOptions.read(self.options)
-        given = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-        if given != list({**COLUMNS, **options.promoted}.items()):
-            raise PipelineError("a schema cannot be given: leave .schema(…) out and name properties in 'columns'")
-        return BrowseReader(options, schema)
+        _own_schema(schema, options)
+        return BrowseReader(options, schema) if options.mode == "browse" else TapReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """A reader for ``readStream``."""
+        options = ReadOptions.read(self.options)
+        _own_schema(schema, options)
+        if options.mode == "browse":
+            raise PipelineError(
+                "a stream reads through taps: give the option 'tap', a name for the cursors that only this query "
+                "reads; mode 'browse' is for batches"
+            )
+        return TapStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch writer."""
         if overwrite:
             raise PipelineError("messages can only be added: write with .mode('append')")
         return MessageWriter(WriteOptions.read(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """A writer for ``writeStream``, in whatever output mode: what a batch brings is sent."""
+        return MessageStreamWriter(WriteOptions.read(self.options), schema)
+
+
+def _own_schema(schema: StructType, options: ReadOptions) -> None:
+    given = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    if given != list({**COLUMNS, **options.promoted}.items()):
+        raise PipelineError("a schema cannot be given: leave .schema(…) out and name properties in 'columns'")

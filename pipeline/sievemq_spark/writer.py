@@ -1,29 +1,51 @@
-"""Rows as messages: a transaction per partition, through the blocking client."""
+"""Rows as messages, exactly once: tasks stage what they send, the driver publishes all of it in one call.
+
+    task ── send, send, … STAGE ─┐
+    task ── send, send, … STAGE ─┼─► names ─► driver ── PUBLISH (key, batch, names)
+    task ── raises ──────────────┘           or DISCARD
+
+Only the names of tasks that Spark counts are published, and the broker publishes a batch of a key once: a task that
+runs twice, a batch that is written again because nobody knows whether it was, change nothing. A rate, or transactions
+of a size, make messages visible piece by piece; each piece has a key and a number of its own then, so that a task that
+runs again sends only what it had not.
+"""
 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from sievemq import Destination, JMSException, MessageProducer, Session
+from sievemq import Connection, Destination, JMSException, MessageProducer, Session
 from sievemq.destinations import parse_destination
 from sievemq.messages import received
 from sievemq.messages.properties import check_property_name
+from sievemq.staging import discard, publish, stage
+from sievemq_core.message.envelope import BODY, PROPERTIES
 from sievemq_core.message.headers import ON_RECEIVE
 from sievemq_core.message.values import PropertyValue
 from sievemq_spark.columns import TYPES
 from sievemq_spark.connect import connect
 from sievemq_spark.errors import PipelineError
+from sievemq_spark.links import Link
 from sievemq_spark.options import WriteOptions
 from sievemq_spark.schema import COLUMNS, envelope_of, typed, untyped
 
-__all__ = ["MessageWriter", "Written", "check_schema", "message_row"]
+__all__ = ["MessageWriter", "Written", "check_schema", "discard_all", "message_row", "publish_all", "write_rows"]
+
+#: Messages, and bytes of bodies, after which a task stages what it has sent: a connection holds 256 MiB unstaged.
+STAGE_MESSAGES: Final = 5_000
+STAGE_BYTES: Final = 16 * 1024 * 1024
+
+#: Pieces of one task and batch, where messages become visible piece by piece.
+_PIECES: Final = 1_000_000
 
 #: Columns that may also come in another type than the message row's.
 _ALSO: Final = {
@@ -99,18 +121,129 @@ class Written(WriterCommitMessage):
     """What a task did.
 
     Attributes:
-        messages: sent and committed; in a dry run, looked at.
+        messages: sent; in a dry run, looked at.
+        key: under which it is published.
+        stages: names of what it has staged, in order; none where it has published by itself.
     """
 
     messages: int
+    key: str = ""
+    stages: list[str] = field(default_factory=list)
+
+
+def write_rows(
+    iterator: Iterator[pa.RecordBatch], options: WriteOptions, columns: Mapping[str, str], key: str, batch: int
+) -> Written:
+    """Send the rows of a partition. Runs in a task.
+
+    Args:
+        iterator: the rows.
+        options: checked.
+        columns: that become properties, name -> Spark type.
+        key, batch: under which they are published, all of them or piece by piece.
+
+    Raises:
+        PipelineError: a row that is no message; the broker refused something.
+    """
+    rows = (message_row(row, columns) for each in iterator for row in each.to_pylist())
+    if options.dry_run:
+        count = 0
+        for row in rows:
+            envelope_of(row)
+            _destination(options, row)
+            count += 1
+        return Written(count, key)
+    # A transaction does not outlive its connection: what was sent on a lost one must not be missing without a word.
+    with (
+        connect(options.url, options.user, options.password, reconnect=0) as connection,
+        connection.create_session(Session.SESSION_TRANSACTED) as session,
+        session.create_producer(None) as producer,
+    ):
+        task = _Task(options, key, batch, connection, session)
+        try:
+            task.send(rows, producer)
+        except JMSException as error:
+            raise PipelineError(f"after {task.count} messages of this partition: {error}") from error
+        return Written(task.count, key, task.stages)
+
+
+class _Task:
+    """One partition on its way."""
+
+    def __init__(self, options: WriteOptions, key: str, batch: int, connection: Connection, session: Session) -> None:
+        self._options = options
+        self._key = key
+        self._batch = batch
+        self._connection = connection
+        self._session = session
+        self._pieces = 0
+        self.count = 0
+        self.stages: list[str] = []
+
+    def send(self, rows: Iterator[dict[str, Any]], producer: MessageProducer) -> None:
+        options = self._options
+        piecewise = bool(options.rate or options.transaction_size)
+        most = STAGE_MESSAGES
+        if piecewise:  # about once a second, unless the size is given
+            most = options.transaction_size or min(most, max(1, int(options.rate)))
+        start = time.monotonic()
+        size = since = 0
+        for row in rows:
+            if options.rate:
+                ahead = start + self.count / options.rate - time.monotonic()
+                if ahead > 0:
+                    time.sleep(ahead)
+            size += _send_row(row, _destination(options, row), producer)
+            self.count += 1
+            since += 1
+            if since >= most or (size >= STAGE_BYTES and not piecewise):
+                self._end_piece(piecewise)
+                size = since = 0
+        if since:
+            self._end_piece(piecewise)
+
+    def _end_piece(self, piecewise: bool) -> None:
+        if not piecewise:
+            self.stages.append(stage(self._session, self._key, self._batch, self._options.stage_lease))
+            return
+        # The same rows in the same order come with each attempt, so piece n is piece n.
+        context = TaskContext.get()
+        key = f"{self._key}/{context.partitionId() if context is not None else 0}"
+        batch = self._batch * _PIECES + self._pieces
+        self._pieces += 1
+        name = stage(self._session, key, batch, self._options.stage_lease)
+        publish(self._connection, key, batch, [name])
+
+
+def publish_all(messages: list[WriterCommitMessage | None], options: WriteOptions, key: str, batch: int) -> None:
+    """What all tasks have staged becomes visible. Runs in the driver; once more does no harm.
+
+    Raises:
+        PipelineError: the broker does not have it (any more), or refuses it. Nothing was published.
+    """
+    if options.dry_run or options.rate or options.transaction_size:
+        return
+    names = [name for each in messages if isinstance(each, Written) for name in each.stages]
+    try:
+        _link(options).ask(lambda connection: publish(connection, key, batch, names))
+    except JMSException as error:
+        raise PipelineError(f"the messages of this batch could not be published, none of them was: {error}") from error
+
+
+def discard_all(options: WriteOptions, key: str, batch: int) -> None:
+    """A batch has failed: what its tasks have staged is forgotten now and not only when its lease ends."""
+    try:
+        _link(options).ask(lambda connection: discard(connection, key, batch))
+    except JMSException:
+        return  # the lease sees to it
+
+
+def _link(options: WriteOptions) -> Link:
+    return Link(options.url, options.user, options.password, "jakarta", known=True)
 
 
 class MessageWriter(DataSourceArrowWriter):
-    """Sends rows in the order of their partition.
-
-    A task sends its rows in one transaction, which it commits as its last act: a task that fails leaves nothing. A
-    task whose success Spark does not learn of is run again and then its messages are there twice; and when a job
-    fails, partitions that were done stay sent. So: at least once, in order within a partition.
+    """A batch write: all rows become visible together, or none.
 
     Args:
         options: checked.
@@ -120,65 +253,30 @@ class MessageWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options
         self._columns = check_schema({field.name: field.dataType.simpleString() for field in schema.fields}, options)
+        self._key = f"write {options.write_id or uuid.uuid4()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of a partition."""
-        options = self._options
-        rows = (message_row(row, self._columns) for batch in iterator for row in batch.to_pylist())
-        if options.dry_run:
-            count = 0
-            for row in rows:
-                envelope_of(row)
-                self._destination(row)
-                count += 1
-            return Written(count)
-        with (
-            connect(options.url, options.user, options.password) as connection,
-            connection.create_session(Session.SESSION_TRANSACTED) as session,
-            session.create_producer(None) as producer,
-        ):
-            return Written(self._send(rows, session, producer))
-
-    def _send(self, rows: Iterator[dict[str, Any]], session: Session, producer: MessageProducer) -> int:
-        options = self._options
-        count = 0
-        start = time.monotonic()
-        try:
-            for row in rows:
-                if options.rate:
-                    ahead = start + count / options.rate - time.monotonic()
-                    if ahead > 0:
-                        time.sleep(ahead)
-                _send_row(row, self._destination(row), producer)
-                count += 1
-                if options.transaction_size and count % options.transaction_size == 0:
-                    session.commit()
-            session.commit()
-        except JMSException as error:
-            raise PipelineError(
-                f"after {count} messages of this partition, {_kept(options, count)}: {error}"
-            ) from error
-        return count
-
-    def _destination(self, row: Mapping[str, Any]) -> Destination:
-        text = self._options.destination or row.get("destination")
-        if not text:
-            raise PipelineError("a row has no destination, and there is no option 'destination'")
-        return parse_destination(text)
+        return write_rows(iterator, self._options, self._columns, self._key, 0)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Every task has committed its own."""
+        """Every task has staged its rows."""
+        publish_all(messages, self._options, self._key, 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task that failed has left nothing; those that were done stay sent."""
+        """A task has failed."""
+        discard_all(self._options, self._key, 0)
 
 
-def _kept(options: WriteOptions, count: int) -> str:
-    kept = count - count % options.transaction_size if options.transaction_size else 0
-    return f"of which {kept} are committed"
+def _destination(options: WriteOptions, row: Mapping[str, Any]) -> Destination:
+    text = options.destination or row.get("destination")
+    if not text:
+        raise PipelineError("a row has no destination, and there is no option 'destination'")
+    return parse_destination(text)
 
 
-def _send_row(row: Mapping[str, Any], destination: Destination, producer: MessageProducer) -> None:
+def _send_row(row: Mapping[str, Any], destination: Destination, producer: MessageProducer) -> int:
+    """Send a row; about how many bytes it has."""
     fields = envelope_of(row)
     producer.send(
         destination,
@@ -186,3 +284,4 @@ def _send_row(row: Mapping[str, Any], destination: Destination, producer: Messag
         delivery_mode=fields[3],
         priority=fields[2],
     )
+    return len(fields[BODY] or b"") + len(fields[PROPERTIES] or b"")

@@ -27,10 +27,15 @@ def test_read() -> None:
     ("options", "says"),
     [
         ({}, "'destination' is missing"),
-        ({"destination": "topic:t"}, "a topic keeps nothing"),
+        ({"destination": "topic:t"}, "is a topic: it cannot be browsed"),
+        ({"destination": "topic:t", "mode": "drain", "tap": "t"}, "is a topic: it keeps nothing that could be drained"),
         ({"destination": "queue:"}, "empty"),
         ({"destnation": "q"}, "did you mean 'destination'"),
-        ({"destination": "q", "mode": "drain"}, "could be lost"),
+        ({"destination": "q", "startingoffsets": "first"}, "'earliest' or 'latest', not 'first'"),
+        ({"destination": "q", "maxmessagespertriger": "5"}, "did you mean 'maxMessagesPerTrigger'"),
+        ({"destination": "q", "failondataloss": "maybe"}, "'failOnDataLoss' cannot be 'maybe'"),
+        ({"destination": "q", "lease": "soon"}, "'lease' cannot be 'soon'"),
+        ({"destination": "q", "tapranges": "[]"}, "made by sievemq_spark.drain"),
         ({"destination": "q", "mode": "peek"}, "no mode 'peek'"),
         ({"destination": "q", "dialect": "sql"}, "no selector dialect"),
         ({"destination": "q", "limit": "-1"}, "'limit' cannot be '-1'"),
@@ -44,6 +49,22 @@ def test_wrong_read_options(options: dict[str, str], says: str) -> None:
         ReadOptions.read(options)
 
 
+def test_taps() -> None:
+    options = ReadOptions.read({"destination": "queue:a, topic:b", "tap": "t", "retainmessages": "7"})
+    assert (options.mode, options.tap_name, options.retain_messages, options.lease) == ("tap", "t", 7, None)
+    assert [str(each) for each in options.destinations] == ["queue:a", "topic:b"]
+    assert ReadOptions.read({"destination": "queue:a"}).mode == "browse"
+    with pytest.raises(PipelineError, match="the option 'tap' is missing"):
+        ReadOptions.read({"destination": "q", "mode": "tap"})
+
+
+def test_several_brokers_and_several_hosts_of_one() -> None:
+    one = "sievemq://a:1,b:2/x"
+    assert ReadOptions.read({"destination": "q", "url": one}).urls == (one,)
+    both = ReadOptions.read({"destination": "q", "url": f"{one}, sievemqs://c"})
+    assert both.urls == (one, "sievemqs://c")
+
+
 def test_wrong_selector_and_url() -> None:
     with pytest.raises(InvalidSelectorException) as caught:
         ReadOptions.read({"destination": "q", "selector": "a ANDD b"})
@@ -55,7 +76,16 @@ def test_wrong_selector_and_url() -> None:
 def test_write() -> None:
     options = WriteOptions.read({"destination": "topic:t", "rate": "2.5", "dryrun": "TRUE", "transactionsize": "9"})
     assert (options.rate, options.dry_run, options.transaction_size) == (2.5, True, 9)
-    for wrong in ({"rate": "-1"}, {"rate": "inf"}, {"dryrun": "maybe"}, {"selector": "a"}, {"destination": "queue:"}):
+    assert WriteOptions.read({"checkpointlocation": "x", "queryname": "y"}).stage_lease == 600_000  # Spark shows them
+    for wrong in (
+        {"writeid": "x" * 201},
+        {"stagelease": "x"},
+        {"rate": "-1"},
+        {"rate": "inf"},
+        {"dryrun": "maybe"},
+        {"selector": "a"},
+        {"destination": "queue:"},
+    ):
         with pytest.raises(PipelineError):
             WriteOptions.read(wrong)
 

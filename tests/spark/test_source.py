@@ -151,7 +151,9 @@ def test_a_task_that_fails_leaves_nothing(spark: Any, url: str) -> None:
     ("options", "says"),
     [
         ({"selector": "a ANDD b"}, r"\^\^\^\^"),
-        ({"mode": "drain"}, "could be lost"),
+        ({"mode": "drain"}, "the option 'tap' is missing"),
+        ({"mode": "drain", "tap": "t"}, "sievemq_spark.drain"),
+        ({"mode": "tap", "tap": "t", "selector": "a ANDD b"}, r"\^\^\^\^"),
         ({"password": "wrong", "user": "spark"}, "JMSSecurityException"),
         ({"url": "sievemq://127.0.0.1:1"}, "no broker could be reached"),
     ],

@@ -101,7 +101,7 @@ class Stages:
         """Keep sends for :meth:`publish`.
 
         Args:
-            maker: id of the connection, which no other ever has.
+            maker: begins the stage's name; with a number behind it nothing else ever has it.
             key: who publishes, 1 to 255 characters.
             batch: of the key.
             sends: address and message, checked.

@@ -112,7 +112,7 @@ class Taps:
         """The tap with this name on this destination, with these terms from now on; made if there is none.
 
         Args:
-            maker: id of the connection, which no other ever has: begins the id of a new tap.
+            maker: begins the id of a new tap; with a number behind it nothing else ever has it.
             name: 1 to 255 characters.
             address: of a queue or topic; made if it does not exist.
             mode: ``copy`` or ``drain``.

@@ -45,7 +45,7 @@ def on_open_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int
     compiled = the_selector(connection, selector, dialect)
     taps = connection.namespace.taps
     made = taps.made
-    tap = taps.open(connection.id, name, destination, mode, compiled, options, now)
+    tap = taps.open(_maker(connection, now), name, destination, mode, compiled, options, now)
     connection.answer(request, {"made": taps.made > made, **_state(tap)})
 
 
@@ -115,7 +115,8 @@ def on_stage(connection: BrokerConnection, command: tuple[Any, ...], now: int) -
             {**doom.details, "code": int(doom.code)},
         )
     stages = connection.namespace.stages
-    stage = stages.stage(connection.id, key, batch, sends, owner=connection.identity.user, lease=lease, now=now)
+    maker, owner = _maker(connection, now), connection.identity.user
+    stage = stages.stage(maker, key, batch, sends, owner=owner, lease=lease, now=now)
     connection.answer(request, stage)
 
 
@@ -133,6 +134,12 @@ def on_discard(connection: BrokerConnection, command: tuple[Any, ...], now: int)
     """Forget what was staged for a batch."""
     _, request, key, batch = command
     connection.answer(request, connection.namespace.stages.discard(key, batch, owner=connection.identity.user))
+
+
+def _maker(connection: BrokerConnection, now: int) -> str:
+    """Begins names that no broker ever gives twice. A connection's id would not do: a client that comes back brings it
+    along, also to a broker that was started anew."""
+    return f"{connection.settings.incarnation or 'tap'}-{now:x}"
 
 
 def _the_tap(connection: BrokerConnection, name: str, destination: str) -> CopyTap | DrainTap:

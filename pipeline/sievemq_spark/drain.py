@@ -1,0 +1,79 @@
+"""Taking what waits in queues as one batch: read, written, and only then gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sievemq.taps import Tap
+from sievemq_spark.errors import DataLossError
+from sievemq_spark.options import ReadOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["drain"]
+
+
+@contextmanager
+def drain(
+    spark: SparkSession,
+    url: str,
+    destinations: str | Sequence[str],
+    *,
+    tap: str,
+    user: str | None = None,
+    password: str | None = None,
+    selector: str | None = None,
+    dialect: str = "jakarta",
+    columns: str = "",
+    lease: int | None = None,
+) -> Iterator[DataFrame]:
+    """What waits in queues now, as a DataFrame; when the block ends well the messages are gone, else they stay.
+
+        with drain(spark, url, "queue:orders", tap="nightly") as orders:
+            orders.write.parquet(path)
+
+    The DataFrame shows the same messages however often it is used inside the block. If the block raises, nothing is
+    acknowledged: the next drain under the same name shows them again, or after the lease they are back on their queue,
+    marked as redelivered.
+
+    Args:
+        spark: the session.
+        url: the broker, or several with commas between.
+        destinations: queues.
+        tap: name of the taps that take them; nobody else may use it.
+        user, password: credentials.
+        selector, dialect: only messages for which it is true; the others stay.
+        columns: properties with a column of their own.
+        lease: ms that the block may take; the broker's ten minutes if not given.
+
+    Raises:
+        DataLossError: the block took longer than the lease; what was read is on its queue again.
+        JMSException: a broker cannot be reached.
+        PipelineError, InvalidSelectorException, InvalidURLException: an argument is wrong.
+    """
+    from sievemq_spark.tap_reader import sources, taken  # needs PySpark, which may be missing
+
+    names = destinations if isinstance(destinations, str) else ",".join(destinations)
+    given = {"url": url, "destination": names, "tap": tap, "mode": "drain", "dialect": dialect, "columns": columns}
+    more = {"user": user, "password": password, "selector": selector, "lease": lease}
+    given |= {name: str(value) for name, value in more.items() if value is not None}
+    options = ReadOptions.read(given)
+    held = taken(options)
+    ranges = {key: [place.tap, place.seq, upto] for key, (place, upto) in held.items()}
+    yield spark.read.format("sievemq").options(**given, tapRanges=json.dumps(ranges)).load()
+    for source in sources(options):
+        place, upto = held[source.key]
+        state = source.link(options, known=True).ask(
+            lambda connection, source=source, place=place, upto=upto: Tap(  # type: ignore[misc]
+                connection, source.name, source.destination, place.tap
+            ).acknowledge(upto)
+        )
+        if state.lost > place.seq:
+            raise DataLossError(
+                f"{source} was not heard of for its lease and gave its messages {place.seq + 1} to {state.lost} back "
+                "to the queue: what was read comes again. Give drain() a longer lease"
+            )

@@ -1,0 +1,255 @@
+"""A stream over taps: offsets that Spark keeps, ranges that can be read again, acknowledgement by offset.
+
+Spark tells a source twice that a batch is done, and either may be missing: ``commit(end)`` comes with the next batch
+only, never for the last one of a run; ``latestOffset(start)`` comes right after the batch that ended at `start` was
+committed, also while nothing arrives. Both acknowledge, so nothing stays unacknowledged for long; what Spark may read
+again, the batch that is not committed, never is acknowledged.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from sievemq import JMSException
+from sievemq.taps import Tap, TapState
+from sievemq_spark.errors import DataLossError
+from sievemq_spark.links import Link
+from sievemq_spark.offsets import JSON, Place, places, shown
+from sievemq_spark.options import ReadOptions
+from sievemq_spark.tap_reader import Source, TapRange, lost_text, pieces, read_range, sources, taken
+
+__all__ = ["TapStreamReader"]
+
+_PAUSE: Final = 0.005  # seconds
+
+log = logging.getLogger("sievemq.spark")
+
+
+class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Lives in a process of its own beside the driver; :meth:`read` runs in the executors, on a copy.
+
+    Args:
+        options: checked.
+        schema: of the rows.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._sources = sources(options)
+        self._links: dict[str, Link] = {}
+        #: Where a run that ends by itself ends (availableNow).
+        self._targets: dict[str, tuple[Place, int]] | None = None
+
+    # -- how far --------------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> JSON:  # noqa: N802
+        """Where a query without a checkpoint begins. Makes the taps, so that nothing that comes from now on is missed.
+
+        Raises:
+            JMSException: a broker cannot be reached, or refuses credentials, destination or selector.
+        """
+        begin = {}
+        for source in self._sources:
+            tap, state = self._link(source).ask(source.open(self._options))
+            begin[source.key] = Place(tap.id, max(state.acknowledged, state.first - 1))
+        return shown(begin)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What the options say; bytes are ours to count."""
+        most = self._options.max_messages_per_trigger
+        return ReadMaxRows(most) if most else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end of a run: what there is now. A drain takes all of it from its queue."""
+        self._targets = taken(self._options)
+
+    def latestOffset(self, start: JSON, limit: ReadLimit) -> JSON:  # noqa: N802
+        """How far the next batch goes; everything up to `start` is done and acknowledged.
+
+        Raises:
+            DataLossError: messages that should have been read are gone, or a tap is another one.
+            JMSException: a broker cannot be reached.
+        """
+        begin, end = places(start), {}
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
+        for source in self._sources:
+            end[source.key] = self._resume(source, begin.get(source.key))
+        left = most
+        for number, source in enumerate(self._sources):  # to each its share
+            place = end[source.key]
+            share = left // (len(self._sources) - number)
+            upto = place.seq if most and not share else self._reach(source, place, share)
+            left -= upto - place.seq if most else 0
+            end[source.key] = replace(place, seq=upto)
+        for source in self._sources if left else ():  # what is left of that, to those that have more
+            place = end[source.key]
+            upto = self._reach(source, place, left)
+            left -= upto - place.seq
+            end[source.key] = replace(place, seq=upto)
+            if not left:
+                break
+        return shown(end)
+
+    def reportLatestOffset(self) -> JSON | None:  # noqa: N802
+        """What the taps have come to, for the lag in the query's progress."""
+        found = {}
+        for source in self._sources:
+            try:
+                tap, state = self._link(source).ask(source.find())
+            except JMSException:
+                return None  # whoever needs it for real says so
+            found[source.key] = Place(tap.id, state.last)
+        return shown(found)
+
+    def _resume(self, source: Source, begin: Place | None) -> Place:
+        """The place behind which one source is read on; what lies before it is acknowledged."""
+        tap, state = self._link(source).ask(source.open(self._options))
+        place = self._resumed(source, begin, state)
+        state = self._acknowledge(source, Place(tap.id, place.seq), state)
+        if state.lost > place.seq:
+            missing = 0
+            if self._options.mode != "drain":  # what a drain lost is on its queue, and comes again
+                self._lost(lost_text(source, place.seq, state.lost))
+                missing = state.lost - place.seq
+            return Place(tap.id, state.lost, place.lost + missing)
+        return place
+
+    def _reach(self, source: Source, place: Place, messages: int) -> int:
+        """How far one source may be read behind a place, `messages` at most unless that is 0."""
+        target = self._target(source, place.tap)
+        if target is not None and target <= place.seq:
+            return place.seq
+        link = self._link(source)
+        size, upto = self._options.max_bytes_per_trigger, place.seq
+        while True:
+            before = upto
+            state = link.ask(
+                lambda connection: Tap(connection, source.name, source.destination, place.tap).look(
+                    place.seq, messages=messages, size=size
+                )
+            )
+            upto = max(place.seq, state.upto)
+            if not state.more or (messages and upto - place.seq >= messages) or (size and upto < state.last):
+                return upto if target is None else min(upto, target)
+            if upto == before:
+                time.sleep(_PAUSE)  # the queue is being looked through for the selector
+
+    def _resumed(self, source: Source, begin: Place | None, state: TapState) -> Place:
+        """Where to go on in a tap, whether it is the one that the query knows or not."""
+        if begin is None or not begin.tap:
+            return Place(state.id, max(state.acknowledged, state.first - 1))
+        if begin.tap == state.id:
+            return begin
+        self._lost(
+            f"{source} is {state.id} and not {begin.tap}, with which this query began: its broker was started anew "
+            "without its data, the tap was deleted, or its lease ended. What arrived in between may be missing"
+        )
+        return Place(state.id, 0, begin.lost)
+
+    def _target(self, source: Source, tap: str) -> int | None:
+        if self._targets is None:
+            return None
+        place, upto = self._targets.get(source.key, (Place(), 0))
+        return upto if place.tap == tap else 0
+
+    # -- done -----------------------------------------------------------------------------------------------------
+
+    def commit(self, end: JSON) -> None:
+        """Everything up to `end` is done.
+
+        Raises:
+            DataLossError: a drain has given messages back that were being read.
+        """
+        known = places(end)
+        for source in self._sources:
+            place = known.get(source.key)
+            if place is None:
+                continue
+            try:
+                _, state = self._link(source).ask(source.find())
+            except JMSException as error:
+                if error.get_error_code() != "NOT_FOUND":
+                    raise
+                continue  # latestOffset meets it as well, and decides
+            if state.id == place.tap:
+                self._acknowledge(source, place, state)
+
+    def _acknowledge(self, source: Source, place: Place, state: TapState) -> TapState:
+        if place.seq <= state.acknowledged:
+            return state
+        after = self._link(source).ask(
+            lambda connection: Tap(connection, source.name, source.destination, place.tap).acknowledge(place.seq)
+        )
+        if self._options.mode == "drain" and after.lost > state.acknowledged:
+            self._lost(
+                f"{source} was not heard of for its lease and gave its messages {state.acknowledged + 1} to "
+                f"{after.lost} back to the queue. They were read, and come again. Raise the option lease above the "
+                "time that a batch takes"
+            )
+        return after
+
+    def _lost(self, text: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(f"{text}. The option failOnDataLoss=false goes on")
+        log.warning("%s", text)
+
+    def _link(self, source: Source) -> Link:
+        return self._links.setdefault(source.url, source.link(self._options))
+
+    # -- the messages ---------------------------------------------------------------------------------------------
+
+    def partitions(self, start: JSON, end: JSON) -> Sequence[InputPartition]:
+        """The ranges between two offsets; the same ones after a restart.
+
+        Raises:
+            DataLossError: a tap is not the one of the offsets.
+        """
+        begin, found = places(start), []
+        for source in self._sources:
+            place = places(end).get(source.key)
+            if place is None:
+                continue
+            before = begin.get(source.key, Place())
+            after = before.seq if before.tap == place.tap else 0
+            # what was lost on the way to this offset is known to be
+            after = min(place.seq, max(after, after + place.lost - before.lost))
+            if after < place.seq and self._there(source, place):
+                found += pieces(source, place.tap, after, place.seq, self._options.partitions)
+        return found
+
+    def _there(self, source: Source, place: Place) -> bool:
+        try:
+            tap, _ = self._link(source).ask(source.find())
+        except JMSException as error:
+            if error.get_error_code() != "NOT_FOUND":
+                raise
+            self._lost(f"{source} is gone: {error}")
+            return False
+        if tap.id != place.tap:
+            self._lost(
+                f"{source} is {tap.id} and not {place.tap}, as the checkpoint says: its broker was started anew "
+                "without its data, or the tap was deleted. The messages of this batch cannot be read again"
+            )
+            return False
+        return True
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a range."""
+        assert isinstance(partition, TapRange)
+        return read_range(self._options, to_arrow_schema(self._schema), partition)

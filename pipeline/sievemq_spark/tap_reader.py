@@ -1,0 +1,218 @@
+"""Ranges of taps as rows: what batch and stream readers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from sievemq import Connection, JMSException
+from sievemq.destinations import parse_destination
+from sievemq.taps import Tap, TapState, find_tap, open_tap
+from sievemq.url import parse_url
+from sievemq_spark.errors import DataLossError, PipelineError
+from sievemq_spark.links import Link
+from sievemq_spark.offsets import Place
+from sievemq_spark.options import ReadOptions, broker_name
+from sievemq_spark.tap_rows import record_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Source", "TapRange", "TapReader", "pieces", "read_range", "sources", "taken"]
+
+#: Messages that are worth a task of their own.
+WORTH: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One destination at one broker.
+
+    Attributes:
+        key: in offsets, see offsets.py.
+        url: of the broker.
+        destination: in text.
+        name: of the tap.
+    """
+
+    key: str
+    url: str
+    destination: str
+    name: str
+
+    @property
+    def origin(self) -> tuple[str, str, str]:
+        """Broker, namespace and destination as rows show them."""
+        url = parse_url(self.url)
+        return broker_name(url), url.namespace, self.destination
+
+    def __str__(self) -> str:
+        return f"the tap {self.name!r} on {self.destination} at {broker_name(parse_url(self.url))}"
+
+    def link(self, options: ReadOptions, *, known: bool = False) -> Link:
+        """The broker."""
+        return Link(self.url, options.user, options.password, options.dialect, known=known)
+
+    def open(self, options: ReadOptions) -> Callable[[Connection], tuple[Tap, TapState]]:
+        """What makes the tap, or finds it."""
+        return lambda connection: open_tap(
+            connection,
+            self.name,
+            parse_destination(self.destination),
+            "drain" if options.mode == "drain" else "copy",
+            selector=options.selector,
+            start="latest" if options.starting_offsets == "latest" else "earliest",
+            retain_messages=options.retain_messages,
+            retain_bytes=options.retain_bytes,
+            retain_age=options.retain_age,
+            lease=options.lease,
+        )
+
+    def find(self) -> Callable[[Connection], tuple[Tap, TapState]]:
+        """What finds the tap."""
+        return lambda connection: find_tap(connection, self.name, parse_destination(self.destination))
+
+
+def sources(options: ReadOptions) -> tuple[Source, ...]:
+    """Everything that is read: each destination at each broker."""
+    name = options.tap_name
+    return tuple(
+        Source(str(each) if number == 1 else f"{each}#{number}", url, str(each), name)
+        for number, url in enumerate(options.urls, start=1)
+        for each in options.destinations
+    )
+
+
+class TapRange(InputPartition):
+    """Some messages of a tap, for one task.
+
+    Args:
+        source: where.
+        tap: id of the tap.
+        after, upto: those behind the first sequence, up to the second.
+    """
+
+    def __init__(self, source: Source, tap: str, after: int, upto: int) -> None:
+        super().__init__((source.key, tap, after, upto))
+        self.source = source
+        self.tap = tap
+        self.after = after
+        self.upto = upto
+
+
+def pieces(source: Source, tap: str, after: int, upto: int, most: int) -> list[InputPartition]:
+    """A range in up to `most` parts of about the same size, none of them hardly worth a task."""
+    total = upto - after
+    count = max(1, min(most, -(-total // WORTH))) if total > 0 else 0
+    ends = [after + total * number // count for number in range(count + 1)] if count else []
+    return [TapRange(source, tap, begin, end) for begin, end in pairwise(ends)]
+
+
+def read_range(options: ReadOptions, schema: pa.Schema, part: TapRange) -> Iterator[pa.RecordBatch]:
+    """The messages of a range. Reads it anew however often it is asked.
+
+    Raises:
+        DataLossError: some of them are not there any more, and the options do not say to go on without.
+    """
+    source, after = part.source, part.after
+    link = source.link(options, known=True)
+    origin, promoted = source.origin, options.promoted
+    while after < part.upto:
+        begin = after
+
+        def fetch(connection: Connection, begin: int = begin) -> Any:
+            return Tap(connection, source.name, source.destination, part.tap).fetch(begin, part.upto)
+
+        try:
+            page = link.ask(fetch)
+        except JMSException as error:
+            if error.get_error_code() != "NOT_FOUND":
+                raise
+            _missing(options, f"{source} is gone: {error}", error)
+            return
+        if min(page.first, part.upto + 1) > after + 1 and options.mode != "drain":  # what a drain lost is on its queue
+            _missing(options, lost_text(source, after, min(page.first - 1, part.upto)))
+        if not len(page):
+            return
+        yield from record_batches(page, origin, promoted, schema, options.batch_size)
+        after = page.first + len(page) - 1
+
+
+def lost_text(source: Source, after: int, upto: int) -> str:
+    """Messages went before they were read."""
+    return (
+        f"{source} has lost its messages {after + 1} to {upto} before they were read: it held more, or for longer, "
+        "than it may. Read more often, or raise retainMessages, retainBytes or retainAge"
+    )
+
+
+def _missing(options: ReadOptions, text: str, cause: BaseException | None = None) -> None:
+    if options.fail_on_data_loss:
+        raise DataLossError(f"{text}. The option failOnDataLoss=false goes on without them") from cause
+
+
+def taken(options: ReadOptions) -> dict[str, tuple[Place, int]]:
+    """Open all taps, and what can be read of each now: the place up to which it is acknowledged, and the end.
+
+    Raises:
+        JMSException: a broker cannot be reached, refuses the credentials, the selector, the destination.
+    """
+    found = {}
+    for source in sources(options):
+        link = source.link(options)
+        tap, state = link.ask(source.open(options))
+        begin = max(state.acknowledged, state.first - 1)
+        upto = begin
+        while True:
+            state = link.ask(lambda _, tap=tap, upto=upto: tap.look(upto))  # type: ignore[misc]
+            upto = max(upto, state.upto)
+            if not state.more:
+                break
+        found[source.key] = (Place(tap.id, begin), upto)
+    return found
+
+
+class TapReader(DataSourceReader):
+    """A batch read of what taps hold. Acknowledges nothing: that is for :func:`sievemq_spark.drain`.
+
+    Filters are not pushed down, see reader.py.
+
+    Args:
+        options: checked.
+        schema: of the rows.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        if options.mode == "drain" and options.tap_ranges is None:
+            raise PipelineError(
+                "a batch reader does not learn when Spark has written what it read, so it could not say when to take "
+                "the messages away for good: use 'with sievemq_spark.drain(…) as frame', or a stream with mode 'drain'"
+            )
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """The ranges that the options name, or all that the taps hold."""
+        options = self._options
+        ranges = options.tap_ranges
+        if ranges is None:
+            held = taken(options)
+            ranges = {key: [place.tap, place.seq, upto] for key, (place, upto) in held.items()}
+        known: Mapping[str, Source] = {source.key: source for source in sources(options)}
+        return [
+            piece
+            for key, (tap, after, upto) in ranges.items()
+            for piece in pieces(known[key], tap, after, upto, options.partitions)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a range."""
+        assert isinstance(partition, TapRange)
+        return read_range(self._options, to_arrow_schema(self._schema), partition)

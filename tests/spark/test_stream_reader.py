@@ -1,0 +1,545 @@
+"""The stream's reader and the writers called as Spark calls them, without a JVM: offsets, limits, gaps, faults."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import StructType
+
+from sievemq import (
+    BytesMessage,
+    ConnectionFactory,
+    Destination,
+    Float,
+    InvalidSelectorException,
+    JMSException,
+    JMSSecurityException,
+    Message,
+    Queue,
+    Short,
+    TextMessage,
+    Topic,
+)
+from sievemq_broker import EmbeddedBroker
+from sievemq_spark import links
+from sievemq_spark.errors import DataLossError, PipelineError
+from sievemq_spark.options import ReadOptions, WriteOptions
+from sievemq_spark.schema import COLUMNS
+from sievemq_spark.source import SieveMQDataSource
+from sievemq_spark.stream_reader import TapStreamReader
+from sievemq_spark.stream_writer import MessageStreamWriter
+from sievemq_spark.tap_reader import TapReader, pieces, sources
+from sievemq_spark.writer import MessageWriter, Written
+
+ALL = ReadAllAvailable()
+JSON = dict[str, Any]
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as broker:
+        yield broker
+    for connection in list(links._open.values()):
+        connection.close()
+    links._open.clear()
+
+
+def schema_of(columns: dict[str, str]) -> StructType:
+    """A Spark schema without a Spark session."""
+    from pyspark.sql.types import (
+        BinaryType,
+        BooleanType,
+        DoubleType,
+        IntegerType,
+        LongType,
+        MapType,
+        StringType,
+        StructField,
+    )
+
+    plain = {"string": StringType(), "bigint": LongType(), "int": IntegerType(), "boolean": BooleanType(),
+             "binary": BinaryType(), "double": DoubleType()}  # fmt: skip
+    item = StructType([StructField(name, plain[kind]) for name, kind in zip(
+        "tblds", ("string", "boolean", "bigint", "double", "string"), strict=True)])  # fmt: skip
+    return StructType(
+        [StructField(name, plain.get(kind) or MapType(StringType(), item)) for name, kind in columns.items()]
+    )
+
+
+class Stream:
+    """A query, as far as its source can tell: batch after batch, offsets as Spark keeps them."""
+
+    def __init__(self, broker: EmbeddedBroker | str, destination: str = "queue:q", **options: Any) -> None:
+        url = broker if isinstance(broker, str) else broker.url
+        given = {"url": url, "destination": destination, "tap": "t", **options}
+        self.options = ReadOptions.read({name: str(value) for name, value in given.items()})
+        self.schema = schema_of({**COLUMNS, **self.options.promoted})
+        self.begin: JSON | None = None
+        self.start()
+
+    def start(self) -> None:
+        """The driver starts, for the first time or again."""
+        self.reader = pickle.loads(pickle.dumps(TapStreamReader(self.options, self.schema)))
+        if self.begin is None:
+            self.begin = self.reader.initialOffset()
+
+    def plan(self, limit: Any = None) -> JSON:
+        """The offset of the next batch."""
+        assert self.begin is not None
+        end: JSON = self.reader.latestOffset(self.begin, limit or self.reader.getDefaultReadLimit())
+        return end
+
+    def read(self, begin: JSON, end: JSON) -> list[dict[str, Any]]:
+        """What the tasks of a batch read."""
+        rows: list[dict[str, Any]] = []
+        for part in self.reader.partitions(begin, end):
+            reader, part = pickle.loads(pickle.dumps((self.reader, part)))
+            for batch in reader.read(part):
+                rows += _batch(batch)
+        return rows
+
+    def batch(self, limit: Any = None) -> list[str]:
+        """A whole batch: planned, read, written, done. The texts of its messages."""
+        assert self.begin is not None
+        end = self.plan(limit)
+        rows = self.read(self.begin, end) if end != self.begin else []
+        self.begin = end
+        return [row["body_text"] for row in rows]
+
+
+def send(broker: EmbeddedBroker, *messages: Message | str, to: Destination | None = None) -> None:
+    with ConnectionFactory(broker.url).create_context() as context:
+        producer = context.create_producer()
+        for message in messages:
+            producer.send(to or Queue("q"), TextMessage(message) if isinstance(message, str) else message)
+
+
+def waiting(broker: EmbeddedBroker, queue: str = "q") -> list[str | None]:
+    with ConnectionFactory(broker.url).create_context() as context:
+        return [message.get_body(str) for message in context.create_browser(Queue(queue))]
+
+
+def _batch(batch: Any) -> list[dict[str, Any]]:
+    assert isinstance(batch, pa.RecordBatch)
+    found: list[dict[str, Any]] = batch.to_pylist()
+    return found
+
+
+def tap_of(broker: EmbeddedBroker, address: str = "queue:q") -> Any:
+    return broker.call(lambda domain: domain.namespace("").taps.find("t", address))
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_batches_follow_one_another(broker: EmbeddedBroker) -> None:
+    send(broker, "old")
+    stream = Stream(broker, maxMessagesPerTrigger=2)
+    assert stream.reader.getDefaultReadLimit() == ReadMaxRows(2)
+    send(broker, *"abc")
+    assert [stream.batch(), stream.batch(), stream.batch()] == [["old", "a"], ["b", "c"], []]
+    assert waiting(broker) == ["old", "a", "b", "c"]  # a copy
+    send(broker, "d", "e", "f")
+    assert stream.batch(ALL) == ["d", "e", "f"]
+
+
+def test_nothing_new_is_the_same_offset_to_the_letter(broker: EmbeddedBroker) -> None:
+    stream = Stream(broker, "queue:b,queue:a")
+    assert stream.plan() == stream.begin
+    assert str(stream.plan()) == str(stream.begin)
+    assert stream.reader.partitions(stream.begin, stream.begin) == []
+
+
+def test_a_message_comes_as_it_was(broker: EmbeddedBroker) -> None:
+    """Kinds of bodies, types of properties, promoted columns; the same row as a browse gives."""
+    properties = {
+        "region": "ü",
+        "n": 3,
+        "h": Short(2),
+        "f": Float(0.5),
+        "d": 0.1,
+        "z": True,
+        "nothing": None,
+        "big": 2**40,
+    }
+    text = TextMessage("hällo", properties=properties)
+    text.set_jms_type("order")
+    text.set_jms_correlation_id("c-1")
+    text.set_jms_reply_to(Queue("answers"))
+    data = BytesMessage(b"\x00\xff")
+    data.set_jms_correlation_id_as_bytes(b"\xfe")
+    odd = TextMessage("lone \ud800")
+    send(broker, text, data, odd, Message(), TextMessage(None))
+    stream = Stream(broker, columns="region STRING, n INT, d DOUBLE")
+    rows = stream.read(stream.begin or {}, stream.plan())
+    browsed = ReadOptions.read({"url": broker.url, "destination": "q", "columns": "region STRING, n INT, d DOUBLE"})
+    source = SieveMQDataSource({"url": broker.url, "destination": "q", "columns": browsed.columns})
+    reader = source.reader(stream.schema)
+    expected = [row for part in reader.partitions() for batch in reader.read(part) for row in _batch(batch)]
+    assert rows == expected
+    assert (rows[0]["region"], rows[0]["n"], rows[0]["d"], rows[1]["region"]) == ("ü", 3, 0.1, None)
+
+
+def test_topics_dead_letters_and_several_destinations(broker: EmbeddedBroker) -> None:
+    stream = Stream(broker, "queue:q, topic:news, queue:DLQ.q", maxMessagesPerTrigger=4)
+    assert list(stream.begin or ()) == ["queue:DLQ.q", "queue:q", "topic:news"]
+    send(broker, *"abcdef")
+    send(broker, "x", to=Topic("news"))
+    send(broker, "dead", to=Queue("DLQ.q"))
+    assert sorted(stream.batch()) == ["a", "b", "dead", "x"]  # a full queue does not keep the others waiting
+    assert stream.batch() == ["c", "d", "e", "f"]  # and has what they leave
+
+
+def test_several_brokers(broker: EmbeddedBroker) -> None:
+    with EmbeddedBroker() as other:
+        stream = Stream(f"{broker.url},{other.url}")
+        assert list(stream.begin or ()) == ["queue:q", "queue:q#2"]
+        send(broker, "here")
+        send(other, "there")
+        rows = stream.read(stream.begin or {}, stream.plan())
+        assert {(row["broker"], row["body_text"]) for row in rows} == {
+            (f"127.0.0.1:{broker.port}", "here"), (f"127.0.0.1:{other.port}", "there"),
+        }  # fmt: skip
+
+
+def test_bytes_bound_a_batch(broker: EmbeddedBroker) -> None:
+    stream = Stream(broker, maxBytesPerTrigger=2_600)
+    send(broker, *("x" * 1_000 for _ in range(5)))
+    assert [len(stream.batch()) for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_a_selector_and_latest(broker: EmbeddedBroker) -> None:
+    send(broker, TextMessage("old", properties={"n": 5}))
+    stream = Stream(broker, selector="n > 1", startingOffsets="latest")
+    send(broker, *(TextMessage(str(n), properties={"n": n}) for n in range(4)))
+    assert stream.batch() == ["2", "3"]
+
+
+def test_a_range_is_read_in_parts(broker: EmbeddedBroker) -> None:
+    (source,) = sources(Stream(broker).options)
+    parts = pieces(source, "x", 10, 25_010, 3)
+    assert [(part.after, part.upto) for part in parts] == [(10, 8343), (8343, 16676), (16676, 25010)]  # type: ignore[attr-defined]
+    assert len(pieces(source, "x", 0, 5_000, 8)) == 1
+    assert pieces(source, "x", 5, 5, 8) == []
+
+
+def test_available_now_ends_where_it_began(broker: EmbeddedBroker) -> None:
+    stream = Stream(broker, maxMessagesPerTrigger=3)
+    send(broker, *"abcd")
+    stream.reader.prepareForTriggerAvailableNow()
+    send(broker, "later")
+    assert [stream.batch(), stream.batch(), stream.batch()] == [["a", "b", "c"], ["d"], []]
+    stream.start()
+    assert stream.batch() == ["later"]
+
+
+def test_the_lag_is_reported(broker: EmbeddedBroker) -> None:
+    stream = Stream(broker)
+    send(broker, *"abc")
+    assert stream.reader.reportLatestOffset() == {"queue:q": {"tap": tap_of(broker).id, "seq": 3}}
+
+
+# -- done -------------------------------------------------------------------------------------------------------------
+
+
+def test_both_ways_of_acknowledging(broker: EmbeddedBroker) -> None:
+    """commit lags by a batch and never comes for the last one; latestOffset fills the gap."""
+    stream = Stream(broker)
+    send(broker, *"ab")
+    stream.batch()
+    assert tap_of(broker).acknowledged == 0  # planned and read, not done
+    stream.plan()
+    assert tap_of(broker).acknowledged == 2
+    send(broker, "c")
+    end = stream.plan()
+    stream.reader.commit(end)
+    assert tap_of(broker).acknowledged == 3
+    stream.reader.commit(stream.begin or {})  # late and older: no harm
+    assert tap_of(broker).acknowledged == 3
+
+
+def test_a_batch_that_is_not_done_is_read_again_after_a_restart(broker: EmbeddedBroker) -> None:
+    """As Spark does after a crash between the sink's commit and its own: the same range, no offset is asked for."""
+    stream = Stream(broker)
+    send(broker, *"ab")
+    assert stream.batch() == ["a", "b"]
+    begin = stream.begin or {}
+    send(broker, *"cd")
+    end = stream.plan()
+    once = stream.read(begin, end)
+    send(broker, "e")
+    stream.start()
+    again = stream.read(begin, end)
+    assert [row["body_text"] for row in again] == ["c", "d"]
+    assert once == again
+    stream.begin = end
+    assert stream.batch() == ["e"]
+
+
+def test_drained_messages_go_when_they_are_done(broker: EmbeddedBroker) -> None:
+    send(broker, *"abcd")
+    stream = Stream(broker, mode="drain", maxMessagesPerTrigger=3)
+    assert stream.batch() == ["a", "b", "c"]
+    assert waiting(broker) == ["d"]
+    stream.start()
+    assert stream.batch() == ["d"]
+    stream.plan()
+    queue = broker.call(lambda domain: domain.namespace("").queue("queue:q"))
+    assert (queue.acknowledged, queue.in_flight, queue.depth) == (4, 0, 0)
+
+
+# -- faults -----------------------------------------------------------------------------------------------------------
+
+
+def test_messages_that_were_lost_are_an_error_or_are_gone_on_without(broker: EmbeddedBroker) -> None:
+    stream = Stream(broker, retainMessages=3)
+    send(broker, *"abcdefgh")
+    with pytest.raises(DataLossError, match=r"has lost its messages 1 to 5 .* failOnDataLoss=false"):
+        stream.plan()
+    careless = Stream(broker, retainMessages=3, failOnDataLoss="false")
+    careless.begin = stream.begin
+    end = careless.plan()
+    assert [row["body_text"] for row in careless.read(careless.begin or {}, end)] == ["f", "g", "h"]
+    assert end["queue:q"]["lost"] == 5  # the checkpoint says what is missing
+    careless.begin = end
+    assert careless.plan() == end
+
+
+def test_messages_that_are_lost_while_they_are_read(broker: EmbeddedBroker) -> None:
+    stream = Stream(broker, retainMessages=3)
+    send(broker, *"abc")
+    end = stream.plan()
+    send(broker, *"de")
+    with pytest.raises(DataLossError, match="has lost its messages 1 to 2"):
+        stream.read(stream.begin or {}, end)
+    stream.options = replace(stream.options, fail_on_data_loss=False)
+    stream.start()
+    assert [row["body_text"] for row in stream.read(stream.begin or {}, end)] == ["c"]
+
+
+def restarted(broker: EmbeddedBroker) -> EmbeddedBroker:
+    """A broker on the same port that knows nothing."""
+    port = broker.port
+    broker.stop()
+    return EmbeddedBroker(port=port)
+
+
+def test_a_broker_that_has_forgotten_everything(broker: EmbeddedBroker) -> None:
+    send(broker, *"ab")
+    stream = Stream(broker)
+    stream.batch()
+    begin, end = stream.begin or {}, stream.plan()
+    with restarted(broker) as anew:
+        send(anew, "new")
+        with pytest.raises(DataLossError, match=r"started anew\s+without its data"):
+            stream.plan()
+        # a batch that was planned before, and is to be read again
+        planned = {"queue:q": {**end["queue:q"], "seq": 5}}
+        with pytest.raises(DataLossError, match=r"cannot be read again|is gone"):
+            stream.read(begin, planned)
+        careless = Stream(anew, failOnDataLoss="false")
+        careless.begin = begin
+        assert careless.read(begin, planned) == []
+        assert careless.batch() == ["new"]
+        assert careless.batch() == []
+
+
+def test_a_deleted_tap_in_the_middle_of_a_batch(broker: EmbeddedBroker) -> None:
+    send(broker, *"ab")
+    stream = Stream(broker)
+    end = stream.plan()
+    parts = stream.reader.partitions(stream.begin, end)
+    broker.call(lambda domain: domain.namespace("").taps.drop(tap_of_domain(domain), 0))
+    with pytest.raises(DataLossError, match="is gone"):
+        list(stream.reader.read(parts[0]))
+    stream.reader.commit(end)  # says nothing; the next latestOffset does
+
+
+def tap_of_domain(domain: Any) -> Any:
+    return domain.namespace("").taps.find("t", "queue:q")
+
+
+def test_a_lost_connection_is_opened_anew(broker: EmbeddedBroker) -> None:
+    stream = Stream(broker)
+    send(broker, *"ab")
+    assert stream.batch() == ["a", "b"]
+    broker.drop_connections()
+    send(broker, "c")
+    end = stream.plan()
+    broker.drop_connections()
+    assert [row["body_text"] for row in stream.read(stream.begin or {}, end)] == ["c"]
+
+
+def test_a_drain_that_lost_its_lease_says_that_messages_come_twice(broker: EmbeddedBroker) -> None:
+    send(broker, *"ab")
+    stream = Stream(broker, mode="drain", lease=60_000)
+    assert stream.batch() == ["a", "b"]
+    broker.clock.advance(seconds=61)
+    with pytest.raises(DataLossError, match=r"gave its messages 1 to 2 back .* Raise the option lease"):
+        stream.plan()
+    stream.start()  # told once; they are there again, marked
+    rows = stream.read(stream.begin or {}, stream.plan())
+    assert [(row["body_text"], row["delivery_count"], row["redelivered"]) for row in rows] == [
+        ("a", 2, True), ("b", 2, True),
+    ]  # fmt: skip
+
+
+def test_mistakes_are_told_at_once(broker: EmbeddedBroker) -> None:
+    with pytest.raises(JMSException, match="no broker could be reached"):
+        Stream("sievemq://127.0.0.1:1")
+    with pytest.raises(InvalidSelectorException, match=r"\^\^\^\^"):
+        Stream(broker, selector="a ANDD b")
+    with pytest.raises(PipelineError, match="did you mean 'tap'"):
+        Stream(broker, tpa="x")
+    Stream(broker)
+    with pytest.raises(JMSException, match="exists with mode 'copy' and no selector"):
+        Stream(broker, selector="a = 1")
+    with EmbeddedBroker(users={"me": "secret"}) as locked, pytest.raises(JMSSecurityException):
+        Stream(locked, user="me", password="wrong")
+    with pytest.raises(PipelineError, match="a stream reads through taps"):
+        SieveMQDataSource({"destination": "q"}).streamReader(schema_of(COLUMNS))
+    with pytest.raises(PipelineError, match=r"sievemq_spark\.drain"):
+        TapReader(ReadOptions.read({"destination": "q", "tap": "t", "mode": "drain"}), schema_of(COLUMNS))
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+ROWS = {"body_text": "string", "n": "int"}
+
+
+def rows(*texts: str) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pylist([{"body_text": text, "n": number} for number, text in enumerate(texts)])
+
+
+def failing(*texts: str) -> Iterator[pa.RecordBatch]:
+    yield from rows(*texts)
+    raise RuntimeError("the executor died")
+
+
+def writer(broker: EmbeddedBroker, **options: Any) -> MessageWriter:
+    given = {"url": broker.url, "destination": "queue:q", **options}
+    options = {name.lower(): str(value) for name, value in given.items()}
+    return MessageWriter(WriteOptions.read(options), schema_of(ROWS))
+
+
+def test_a_write_is_visible_when_all_of_it_is_there(broker: EmbeddedBroker) -> None:
+    driver = writer(broker)
+    task = pickle.loads(pickle.dumps(driver))
+    written = [task.write(rows("a", "b")), task.write(rows("c"))]
+    assert waiting(broker) == []
+    driver.commit(written)
+    assert waiting(broker) == ["a", "b", "c"]
+    driver.commit(written)  # nobody knows whether the first one was carried out
+    assert waiting(broker) == ["a", "b", "c"]
+
+
+def test_a_task_that_runs_again_sends_nothing_twice(broker: EmbeddedBroker) -> None:
+    driver = writer(broker)
+    with pytest.raises(RuntimeError, match="the executor died"):
+        driver.write(failing("a", "b"))
+    driver.write(rows("a", "b"))  # done, but Spark did not learn of it
+    driver.commit([driver.write(rows("a", "b"))])
+    assert waiting(broker) == ["a", "b"]
+    assert broker.call(lambda domain: domain.namespace("").stages.bytes) == 0
+
+
+def test_a_job_that_fails_leaves_nothing(broker: EmbeddedBroker) -> None:
+    driver = writer(broker)
+    driver.abort([driver.write(rows("a")), None])
+    assert waiting(broker) == []
+    assert broker.call(lambda domain: domain.namespace("").stages.bytes) == 0
+
+
+def test_what_was_staged_and_forgotten_is_a_clear_error(broker: EmbeddedBroker) -> None:
+    driver = writer(broker, stageLease=1_000)
+    written = driver.write(rows("a"))
+    broker.clock.advance(seconds=2)
+    with pytest.raises(PipelineError, match=r"none of them was: .* Its lease has ended"):
+        driver.commit([written])
+    assert waiting(broker) == []
+
+
+def test_a_large_partition_is_staged_in_parts(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sievemq_spark.writer.STAGE_MESSAGES", 2)
+    driver = writer(broker)
+    written = driver.write(rows(*"abcde"))
+    assert isinstance(written, Written)
+    assert len(written.stages) == 3
+    driver.commit([written])
+    assert waiting(broker) == list("abcde")
+    monkeypatch.setattr("sievemq_spark.writer.STAGE_MESSAGES", 100)
+    monkeypatch.setattr("sievemq_spark.writer.STAGE_BYTES", 10)
+    written = driver.write(rows("x" * 10, "y" * 10, "z" * 10))
+    assert isinstance(written, Written)
+    assert len(written.stages) == 3
+
+
+def test_a_named_write_is_done_once_whoever_does_it(broker: EmbeddedBroker) -> None:
+    """A job that was killed behind its commit, and is run again."""
+    for _ in range(2):
+        driver = writer(broker, writeId="replay of monday")
+        driver.commit([driver.write(rows("a", "b"))])
+    assert waiting(broker) == ["a", "b"]
+
+
+def test_piece_by_piece_and_killed_in_the_middle(broker: EmbeddedBroker) -> None:
+    """With a transactionSize messages are visible before the job is done; run again it sends only the rest."""
+    driver = writer(broker, writeId="slowly", transactionSize=2)
+    with pytest.raises(RuntimeError, match="died"):
+        driver.write(failing(*"abcde"))
+    assert waiting(broker) == ["a", "b", "c", "d"]
+    again = writer(broker, writeId="slowly", transactionSize=2)
+    again.commit([again.write(rows(*"abcdefg"))])
+    assert waiting(broker) == list("abcdefg")
+
+
+def test_a_dry_run_sends_nothing(broker: EmbeddedBroker) -> None:
+    driver = writer(broker, dryRun="true")
+    written = driver.write(rows("a", "b"))
+    driver.commit([written])
+    assert written == Written(2, driver._key)
+    assert waiting(broker) == []
+
+
+class Context:
+    """What Spark tells a task."""
+
+    def __init__(self, batch: int, partition: int = 0) -> None:
+        self._properties = {"sql.streaming.queryId": "5f2c", "streaming.sql.batchId": str(batch)}
+        self._partition = partition
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self._properties.get(name)
+
+    def partitionId(self) -> int:
+        return self._partition
+
+
+def test_a_batch_of_a_stream_is_published_once(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = WriteOptions.read({"url": broker.url, "destination": "queue:q"})
+    sink = MessageStreamWriter(options, schema_of(ROWS))
+
+    def write(batch: int, *texts: str) -> list[Any]:
+        monkeypatch.setattr("sievemq_spark.stream_writer.TaskContext.get", lambda: Context(batch))
+        return [sink.write(rows(*texts))]
+
+    sink.commit(write(0, "a"), 0)
+    sink.commit(write(1, "b"), 1)
+    sink.commit(write(1, "b"), 1)  # restarted between the sink's commit and Spark's
+    sink.commit([], 2)
+    sink.abort(write(3, "lost"), 3)
+    sink.commit(write(3, "c"), 3)
+    assert waiting(broker) == ["a", "b", "c"]
+    monkeypatch.setattr("sievemq_spark.stream_writer.TaskContext.get", lambda: None)
+    with pytest.raises(PipelineError, match="which batch of which query"):
+        sink.write(rows("x"))
