@@ -8,13 +8,14 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.errors import not_found
-from sievemq_broker.server.http.api.pages import decode_cursor, encode_cursor, page_of
+from sievemq_broker.server.http.api.pages import decode_cursor, page_of
 from sievemq_broker.server.http.api.rights import may, require
+from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import ErrorCode
 
-__all__ = ["routes"]
+__all__ = ["connection_number", "routes"]
 
 routes = Routes("Connections")
 
@@ -23,18 +24,20 @@ routes = Routes("Connections")
 async def list_connections(call: Call[requests.Connections, Any]) -> answers.Connections:
     """Connections, oldest first, of the namespaces that the caller may view as a whole."""
     query = call.query
-    rows = [
-        (age, connection)
-        for age, connection in enumerate(call.server.services.connections.values())
-        if query.namespace in (None, connection.namespace.name) and may(call, Verb.VIEW, connection.namespace.name, "*")
-    ]
-    total = len(rows)
-    place = decode_cursor(query.cursor, str)
-    if place is not None:  # the last one shown may be gone: it is found by its number
-        rows = [row for row in rows if _number(row[1].id) > _number(place)]
-    chosen, left, _ = await page_of(rows, lambda row: row[0], None, query.limit)
-    more = encode_cursor(chosen[-1][1].id) if left > len(chosen) else None
-    return answers.Connections(connections=[_show(call, row[1]) for row in chosen], total=total, next=more)
+
+    def keep(connection: BrokerConnection) -> bool:
+        namespace = connection.namespace.name
+        return query.namespace in (None, namespace) and may(call, Verb.VIEW, namespace, "*")
+
+    chosen, total, more = await page_of(
+        list(call.server.services.connections.values()),
+        lambda connection: connection_number(connection.id),
+        decode_cursor(query.cursor, int),
+        query.limit,
+        keep,
+    )
+    shown = [_show(call, connection) async for connection in in_slices(chosen, every=8)]
+    return answers.Connections(connections=shown, total=total, next=more)
 
 
 @routes.add("DELETE", "/connections/{id}", None, answers.Touched, query=requests.DryRun)
@@ -51,7 +54,7 @@ async def close_connection(call: Call[requests.DryRun, Any]) -> answers.Touched:
     return answers.Touched(matched=1, touched=int(not dry_run), dry_run=dry_run, more=False)
 
 
-def _number(identifier: str) -> int:
+def connection_number(identifier: str) -> int:
     """The counter in a connection's id: ids are given in order."""
     digits = identifier.rpartition("-")[2]
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else 0

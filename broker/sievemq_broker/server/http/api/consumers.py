@@ -8,9 +8,11 @@ from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.namespace import Destination
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
+from sievemq_broker.server.http.api.connections import connection_number
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.errors import not_found
 from sievemq_broker.server.http.api.pages import decode_cursor, page_of
+from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import ErrorCode
@@ -30,10 +32,10 @@ async def list_consumers(call: Call[requests.Consumers, Any]) -> answers.Consume
 
     `matched` of `examined` messages met the selector since it came into use there.
     """
-    rows = _rows(call, call.destination())
+    rows = await _rows(call, call.destination())
     after = decode_cursor(call.query.cursor, tuple[int, int])
     chosen, total, more = await page_of(rows, lambda row: (row[0], row[2].id), after, call.query.limit)
-    shown = [_show(connection, consumer) for _, connection, consumer in chosen]
+    shown = [_show(connection, consumer) async for _, connection, consumer in in_slices(chosen, every=8)]
     return answers.Consumers(consumers=shown, total=total, next=more)
 
 
@@ -42,7 +44,7 @@ async def close_consumer(call: Call[requests.DryRun, Any]) -> answers.Touched:
     """Close a consumer; its client is told. What it holds stays with its session until that acknowledges or ends."""
     destination = call.destination()
     dry_run = call.query.dry_run
-    for _, connection, consumer in _rows(call, destination):
+    for _, connection, consumer in await _rows(call, destination):
         if _identifier(connection, consumer) == call.path["id"]:
             if not dry_run:
                 consumer.expel(ErrorCode.CLOSED_BY_ADMINISTRATOR, "closed by an administrator", call.now)
@@ -55,12 +57,12 @@ def _identifier(connection: BrokerConnection, consumer: Consumer) -> str:
     return f"{connection.id}.{consumer.id}"
 
 
-def _rows(call: Call[Any, Any], destination: Destination) -> list[_Row]:
+async def _rows(call: Call[Any, Any], destination: Destination) -> list[_Row]:
     return [
-        (age, connection, consumer)
-        for age, connection in enumerate(call.server.services.connections.values())
+        (connection_number(connection.id), connection, consumer)
+        async for connection in in_slices(list(call.server.services.connections.values()), every=16)
         if connection.namespace is destination.namespace
-        for number, consumer in connection.consumers.items()
+        for number, consumer in list(connection.consumers.items())
         if number not in connection.retired and _of(consumer) is destination
     ]
 

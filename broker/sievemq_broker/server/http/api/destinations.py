@@ -16,10 +16,10 @@ from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.errors import ApiError
-from sievemq_broker.server.http.api.pages import decode_cursor, fits, page_of
+from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
 from sievemq_broker.server.http.api.rights import caller
 from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
-from sievemq_broker.server.http.api.slices import run
+from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.destination import parse_address
 
@@ -42,21 +42,22 @@ async def list_destinations(call: Call[requests.Find, Any]) -> answers.Destinati
     identity = caller(call.scope)
     everything = identity.may(Verb.VIEW, space.name, "*")
     after = decode_cursor(query.cursor, tuple[float, str])
-    chosen = [
-        destination
-        for label, destination in space.destinations.items()
-        if (query.kind is None or label.startswith(f"{query.kind}:"))
-        and fits(query.like, label)
-        and (everything or identity.may(Verb.VIEW, space.name, label))
-    ]
+    fits = asked_for(query.like)
+    prefix = "" if query.kind is None else f"{query.kind}:"
+
+    def keep(destination: Queue | Topic) -> bool:
+        label = destination.label
+        return label.startswith(prefix) and fits(label) and (everything or identity.may(Verb.VIEW, space.name, label))
+
     name = query.sort.removeprefix("-")
     sign = -1.0 if query.sort.startswith("-") else 1.0
 
     def place(destination: Queue | Topic) -> tuple[float, str]:
         return (0.0 if name == "address" else sign * _figure(call, destination, name), destination.label)
 
-    rows, total, more = await page_of(chosen, place, after, query.limit)
-    return answers.Destinations(destinations=[_row(call, row) for row in rows], total=total, next=more)
+    chosen, total, more = await page_of(list(space.destinations.values()), place, after, query.limit, keep)
+    rows = [_row(call, destination) async for destination in in_slices(chosen, every=8)]
+    return answers.Destinations(destinations=rows, total=total, next=more)
 
 
 @routes.add("GET", _PATH + "/{address}", Verb.VIEW, answers.DestinationDetails)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from sievemq_broker.domain.namespace import Namespace
@@ -11,7 +12,7 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.destinations import empty
 from sievemq_broker.server.http.api.errors import ApiError, not_found
-from sievemq_broker.server.http.api.pages import decode_cursor, fits, page_of
+from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
 from sievemq_broker.server.http.api.rights import caller, require
 from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.session.checks import check_identifier
@@ -27,14 +28,20 @@ async def list_namespaces(call: Call[requests.List, Any]) -> answers.Namespaces:
     """Namespaces by name."""
     query = call.query
     rights = caller(call.scope).rights
-    names = [name for name in call.server.broker.namespaces if fits(query.like, name) and rights.enters(name)]
-    chosen, total, more = await page_of(names, str, decode_cursor(query.cursor, str), query.limit)
-    clients = [connection.namespace.name for connection in call.server.services.connections.values()]
+    fits = asked_for(query.like)
+    chosen, total, more = await page_of(
+        list(call.server.broker.namespaces),
+        str,
+        decode_cursor(query.cursor, str),
+        query.limit,
+        lambda name: fits(name) and rights.enters(name),
+    )
+    clients = Counter(connection.namespace.name for connection in call.server.services.connections.values())
     rows = []
     for name in chosen:
         space = call.server.broker.namespaces.get(name)
         if space is not None:
-            rows.append(await _row(call, space, clients.count(name)))
+            rows.append(await _row(call, space, clients[name]))
     return answers.Namespaces(namespaces=rows, total=total, next=more)
 
 

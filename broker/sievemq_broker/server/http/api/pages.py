@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
 from heapq import nsmallest
 from typing import Any, TypeVar
 
@@ -14,12 +13,12 @@ import msgspec
 from sievemq_broker.server.http.api.errors import bad_request
 from sievemq_broker.server.http.api.slices import in_slices
 
-__all__ = ["decode_cursor", "encode_cursor", "fits", "page_of"]
+__all__ = ["asked_for", "decode_cursor", "encode_cursor", "page_of"]
 
 T = TypeVar("T")
 
 #: Rows that are ordered in one go.
-_CHUNK = 2_000
+_CHUNK = 1_000
 
 
 def encode_cursor(place: object) -> str:
@@ -41,13 +40,31 @@ def decode_cursor(text: str | None, kind: type[T]) -> T | None:
         raise bad_request("a cursor is what the page before answered as `next`", parameter="cursor") from None
 
 
-def fits(like: str | None, name: str) -> bool:
-    """True if a name is asked for: it has the text in it; `*` stands for any text."""
-    return like is None or fnmatchcase(name.lower(), f"*{like.lower().replace('[', '[[]').replace('?', '[?]')}*")
+def asked_for(like: str | None) -> Callable[[str], bool]:
+    """Is a name asked for? It has the text in it, whatever the case; `*` stands for any text."""
+    if like is None:
+        return lambda _: True
+    parts = like.lower().split("*")
+
+    def found(name: str) -> bool:
+        name = name.lower()
+        start = 0
+        for part in parts:  # each at its first place behind the one before: if there is a way to fit, that is one
+            start = name.find(part, start)
+            if start < 0:
+                return False
+            start += len(part)
+        return True
+
+    return found
 
 
 async def page_of(
-    items: Iterable[T], place: Callable[[T], Any], after: Any, limit: int
+    items: Iterable[T],
+    place: Callable[[T], Any],
+    after: Any,
+    limit: int,
+    keep: Callable[[T], bool] = lambda _: True,
 ) -> tuple[list[T], int, str | None]:
     """The rows of a page out of many in no order.
 
@@ -56,6 +73,7 @@ async def page_of(
         place: the order; no two have the same.
         after: place of the last row of the page before; None for the first page.
         limit: rows.
+        keep: is one asked for at all?
 
     Returns:
         The rows in order, how many there are on all pages, and the cursor of the next page.
@@ -63,7 +81,9 @@ async def page_of(
     best: list[tuple[Any, int, T]] = []
     chunk: list[tuple[Any, int, T]] = []
     total = 0
-    async for item in in_slices(items):
+    async for item in in_slices(items, every=16):
+        if not keep(item):
+            continue
         total += 1
         key = place(item)
         if after is None or key > after:

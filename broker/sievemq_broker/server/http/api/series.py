@@ -34,8 +34,10 @@ SAMPLES: Final = 300
 #: Destinations whose samples are kept, the latest active ones: 12 bytes a sample, so 15 MB at most.
 MAX_TRACKS: Final = 4_000
 
-#: The longest share of the time that going through all destinations may take; with very many it is done less often.
-_COST: Final = 0.01
+#: The longest share of the time that going through all destinations may take; with very many it is done less often,
+#: but at least every LONGEST_STEP_SECONDS.
+_COST: Final = 0.02
+LONGEST_STEP_SECONDS: Final = 5.0
 
 log = logs.get("http")
 
@@ -135,7 +137,8 @@ class Sampler:
             except Exception as error:  # a fault of ours: charts stand still, the broker goes on
                 log.fault("series.failed", error)
                 busy = 0.0
-            await asyncio.sleep(max(STEP_SECONDS - (perf_counter() - begin), busy / _COST, 0.01))
+            pause = max(STEP_SECONDS - (perf_counter() - begin), busy / _COST, 0.01)
+            await asyncio.sleep(min(pause, LONGEST_STEP_SECONDS))
 
     async def look(self) -> float:
         """Look at every destination once.

@@ -13,9 +13,9 @@ from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.errors import not_found
-from sievemq_broker.server.http.api.pages import decode_cursor, fits, page_of
+from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
 from sievemq_broker.server.http.api.rights import may, require
-from sievemq_broker.server.http.api.slices import run
+from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.session.rights import Verb
 
 __all__ = ["routes"]
@@ -24,23 +24,32 @@ routes = Routes("Subscriptions")
 
 _PATH = "/namespaces/{ns}/subscriptions"
 
+_Row = tuple[tuple[str, str, str, int], Subscription]
+
 
 @routes.add("GET", _PATH, None, answers.Subscriptions, query=requests.Subscriptions)
 async def list_subscriptions(call: Call[requests.Subscriptions, Any]) -> answers.Subscriptions:
     """Subscriptions by topic, client id and name. Those without a name come first, one for each consumer."""
     query, space = call.query, call.namespace()
-    rows: list[tuple[tuple[str, str, str, int], Subscription]] = []
-    for label, destination in space.destinations.items():
-        if isinstance(destination, Topic) and may(call, Verb.VIEW, space.name, label):
-            for number, found in enumerate(destination.subscriptions):
-                if (query.topic is None or label in (query.topic, f"topic:{query.topic}")) and (
-                    fits(query.like, found.name or "") and (query.durable is None or found.durable == query.durable)
-                ):
-                    number = 0 if found.name is not None else number
-                    rows.append(((label, found.client_id or "", found.name or "", number * 2 + found.durable), found))
-    after = decode_cursor(query.cursor, tuple[str, str, str, int])
-    chosen, total, more = await page_of(rows, lambda row: row[0], after, query.limit)
-    return answers.Subscriptions(subscriptions=[_show(found) for _, found in chosen], total=total, next=more)
+    fits = asked_for(query.like)
+    rows: list[_Row] = []
+    async for destination in in_slices(list(space.destinations.values())):
+        label = destination.label
+        if not isinstance(destination, Topic) or (query.topic is not None and label != _topic(query.topic)):
+            continue
+        if may(call, Verb.VIEW, space.name, label):
+            for number, found in enumerate(list(destination.subscriptions)):
+                number = 0 if found.name is not None else number
+                rows.append(((label, found.client_id or "", found.name or "", number * 2 + found.durable), found))
+    chosen, total, more = await page_of(
+        rows,
+        lambda row: row[0],
+        decode_cursor(query.cursor, tuple[str, str, str, int]),
+        query.limit,
+        lambda row: fits(row[1].name or "") and query.durable in (None, row[1].durable),
+    )
+    shown = [_show(found) async for _, found in in_slices(chosen, every=8)]
+    return answers.Subscriptions(subscriptions=shown, total=total, next=more)
 
 
 @routes.add("DELETE", _PATH + "/{client_id}/{name}", None, answers.Touched, query=requests.DryRun)
@@ -70,6 +79,10 @@ async def delete_subscription(call: Call[requests.DryRun, Any]) -> answers.Touch
         call.server.turn.worked()
     touched = 0 if call.query.dry_run else messages
     return answers.Touched(matched=messages, touched=touched, dry_run=call.query.dry_run, more=False)
+
+
+def _topic(name: str) -> str:
+    return name if name.startswith(("topic:", "temporary-topic:")) else f"topic:{name}"
 
 
 def _show(found: Subscription) -> answers.Subscription:
