@@ -1,8 +1,8 @@
 """Every prefix of what was written opens to the broker as it was at that moment.
 
-Random programs run on a broker with a journal. Between any two verbs the journal may be cut, as a group commit does; the
-batch goes into the obvious store and into the real one. For each prefix of the batches a new broker is filled from the
-store and must be what the first one was then: the state that the verbs up to there, one after the other, explain.
+Random programs run on a broker with a journal. Between any two verbs the journal may be cut, as a group commit does;
+the batch goes into the obvious store and into the real one. For each prefix of the batches a new broker is filled from
+the store and must be what the first one was then: the state that the verbs up to there, one after the other, explain.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ POLICIES = (
     ("topic:*", DestinationPolicy(redelivery_delay=50)),
 )
 
+#: How often each is said.
+VERBS = {
+    "send": 4, "consume": 2, "acknowledge": 2, "release": 1, "recover": 2, "close": 1, "abandon": 1, "commit": 1,
+    "purge": 1, "delete": 1, "subscribe": 2, "unsubscribe": 1, "wait": 2, "temporary": 1, "cut": 3,
+}  # fmt: skip
+
 small = st.integers(0, 3)
 PROGRAMS = st.lists(
     st.tuples(
-        st.sampled_from(
-            "send send send send consume consume acknowledge acknowledge release recover recover close abandon commit "
-            "purge delete subscribe subscribe unsubscribe wait wait temporary cut cut cut".split()
-        ),
+        st.sampled_from([verb for verb, times in VERBS.items() for _ in range(times)]),
         small,
         small,
         st.integers(0, 9),
@@ -104,18 +107,19 @@ class Program:
     def send(self, where: int, how: int, priority: int) -> None:
         at = self.now + 100 if how == 1 else 0
         expires = self.now + 150 if how == 2 else 0
-        envelope = message(self.name(), mode=1 if how == 3 else 2, priority=priority, at=at, expires=expires, n=priority)
+        envelope = message(
+            self.name(), mode=1 if how == 3 else 2, priority=priority, at=at, expires=expires, n=priority
+        )
         self.space.send(QUEUES[where % 3], envelope, self.now, "c")
 
     def consume(self, where: int, credit: int, subscription: int) -> None:
         durable = where % 3 == 2
-        self.consumers.append(
-            self.space.open_consumer(
-                Port(), len(self.consumers) + 1, QUEUES[where % 3], None if durable else self.selector(subscription),
-                connection="c", client_id="id", credit=credit + 1, now=self.now, durable=durable,
-                subscription=f"s{subscription % 2}" if durable else None, shared=durable,
-            )  # fmt: skip
-        )
+        consumer = self.space.open_consumer(
+            Port(), len(self.consumers) + 1, QUEUES[where % 3], None if durable else self.selector(subscription),
+            connection="c", client_id="id", credit=credit + 1, now=self.now, durable=durable,
+            subscription=f"s{subscription % 2}" if durable else None, shared=durable,
+        )  # fmt: skip
+        self.consumers.append(consumer)
 
     def selector(self, number: int) -> Any:
         return compile_selector("n > 4") if number > 6 else None

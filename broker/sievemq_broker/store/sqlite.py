@@ -209,6 +209,11 @@ class SqliteStore:
         version = self._execute("PRAGMA user_version").fetchone()[0]
         if version > FORMAT:
             raise StoreError(f"{path} has format {version}; this version of SieveMQ knows {FORMAT} and older")
+        schema = self._execute("SELECT name, tbl_name, sql FROM sqlite_master ORDER BY rowid").fetchall()
+        if [row[2] for row in schema] != list(_SCHEMA) or any(
+            f"TABLE {n} " not in sql or n != of for n, of, sql in schema
+        ):
+            raise DamagedError(f"{path} is damaged: its tables are not those that were made. {_REPAIR}")
         found = [row[0] for row in self._execute("PRAGMA quick_check(20)")]
         if found != ["ok"]:
             raise DamagedError(f"{path} is damaged: {found[0]}. {_REPAIR}", found)
@@ -265,10 +270,11 @@ class SqliteStore:
         """
         found: dict[Key, tuple[Any, ...]] = {}
         try:
-            for key, data in self._execute("SELECT key, data FROM definition WHERE kind = ? ORDER BY key", (kind,)):
-                what = f"the definition of {kind} {key!r}"
-                name, value = unpack_value(what, definition_id(kind, key), data)
-                found[name] = value
+            # All of them, so that one whose kind is damaged is not passed over.
+            for name, key, data in self._execute("SELECT kind, key, data FROM definition ORDER BY kind, key"):
+                known, value = unpack_value(f"the definition of {name} {key!r}", definition_id(name, key), data)
+                if name == kind:
+                    found[known] = value
         except Exception as error:
             raise self._translated(error, "be read") from error
         return found
@@ -285,10 +291,10 @@ class SqliteStore:
                 kept = unpack_batch(batch_id, data)
                 yield from kept.entries(kept.state() if changed is None else State.unpack(batch_id, changed))
             orphan = self._execute("SELECT id FROM state WHERE id NOT IN (SELECT id FROM batch) LIMIT 1").fetchone()
+            if orphan is not None:
+                raise DamagedError(f"batch {orphan[0]} is missing, though there is a state of it")
         except Exception as error:
             raise self._translated(error, "be read") from error
-        if orphan is not None:
-            raise DamagedError(f"batch {orphan[0]} is missing, though there is a state of it. {_REPAIR}")
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -549,6 +555,8 @@ class SqliteStore:
         if isinstance(error, StoreError):
             return error
         path = self.directory / DATABASE
+        if isinstance(error, UnicodeDecodeError):  # of a name or a message about one
+            return DamagedError(f"{path} is damaged: {error}. {_REPAIR}")
         code = getattr(error, "sqlite_errorcode", None)
         if code is None and not isinstance(error, (sqlite3.Error, OSError)):
             return error  # a mistake of this module

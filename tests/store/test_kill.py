@@ -1,0 +1,32 @@
+"""Kill -9 at random moments under load; `make kills` does it two hundred times."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from .kill import Life
+
+
+def run(kills: int, directory: Path) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    life = Life(seed, directory)
+    wrong = life.play(kills, 0.5)
+    assert wrong == []
+    assert life.kills == kills
+    assert len(life.incarnations) == 1, "the broker keeps its name with its data"
+    confirmed = life.accounts.confirmed
+    assert all(confirmed[place] for place in ("in", "plain", "all", "some"))
+    assert any(answered for _, answered in life.accounts.transactions)
+
+
+def test_a_broker_that_is_killed_three_times_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    run(3, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_killed_twenty_five_times_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    run(25, tmp_path)

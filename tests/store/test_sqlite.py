@@ -1,0 +1,359 @@
+"""The store on disk: what is written is there again, or an exact error says why not."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from array import array
+from pathlib import Path
+
+import pytest
+
+from sievemq_broker.domain.journal import HELD_FLAG, PLACE_BITS, Batch
+from sievemq_broker.store import (
+    DamagedError,
+    FencedError,
+    LockedError,
+    SqliteStore,
+    StoreError,
+    StoreFullError,
+)
+from sievemq_broker.store.blob import State, pack_batch, unpack_batch
+from sievemq_broker.store.sqlite import DATABASE
+
+from .support import NOW, DictStore, message, name_of
+
+
+def opened(folder: Path, **more: object) -> SqliteStore:
+    return SqliteStore(folder, "name", reserve=0, **more)  # type: ignore[arg-type]
+
+
+def add(store: SqliteStore | DictStore, *names: str, owner: int = 1, size: int = 0) -> list[int]:
+    """Write a batch of new messages; their numbers."""
+    batch = Batch(store.next_batch)
+    for name in names:
+        batch.accepted.append((owner, message(name, body=b"x" * size).packed))
+    store.write(batch, NOW)
+    return [batch.base | place for place in range(len(names))]
+
+
+def settle(store: SqliteStore | DictStore, *numbers: int) -> None:
+    batch = Batch(store.next_batch)
+    batch.gone += numbers
+    store.write(batch, NOW)
+
+
+def names(store: SqliteStore) -> list[str]:
+    return [name_of(entry.packed) for entry in store.entries()]
+
+
+def rows(folder: Path, table: str) -> int:
+    with sqlite3.connect(folder / DATABASE) as database:
+        count = database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    database.close()
+    return int(count)
+
+
+class TestKeeping:
+    def test_what_is_written_is_there_again(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        numbers = add(store, "a", "b", "c")
+        batch = Batch(store.next_batch)
+        batch.held.append(numbers[0])
+        batch.states[numbers[1]] = 3
+        batch.failures[numbers[1]] = NOW + 5
+        batch.gone.append(numbers[2])
+        batch.definitions["kind", ("key", None, 7)] = ("value", 2)
+        store.write(batch, NOW)
+        for _ in range(2):
+            found = [(name_of(e.packed), e.number, e.owner, e.state, e.failed, e.time) for e in store.entries()]
+            assert found == [("a", numbers[0], 1, HELD_FLAG, 0, NOW), ("b", numbers[1], 1, 3, NOW + 5, NOW)]
+            assert store.definitions("kind") == {("key", None, 7): ("value", 2)}
+            assert store.definitions("other") == {}
+            assert store.next_batch == 3
+            store.close()
+            store = opened(tmp_path)
+        store.close()
+
+    def test_it_keeps_its_name_and_counts_its_owners(self, tmp_path: Path) -> None:
+        for epoch in (1, 2, 3):
+            store = SqliteStore(tmp_path, f"broker{epoch}", reserve=0)
+            assert (store.epoch, store.incarnation) == (epoch, "broker1")
+            store.close()
+
+    def test_a_definition_can_be_changed_and_forgotten(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        for value, expected in (((1,), {("k",): (1,)}), ((2,), {("k",): (2,)}), (None, {})):
+            batch = Batch(store.next_batch)
+            batch.definitions["kind", ("k",)] = value
+            store.write(batch, NOW)
+            assert store.definitions("kind") == expected
+        store.close()
+
+    def test_a_message_of_a_topic_is_kept_once(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        packed = message("t", body=b"y" * 5_000).packed
+        batch = Batch(store.next_batch)
+        batch.accepted += [(owner, packed) for owner in range(1, 11)]
+        batch.accepted.append((1, message("last").packed))
+        store.write(batch, NOW)
+        found = [(entry.owner, name_of(entry.packed)) for entry in store.entries()]
+        assert found == [(owner, "t") for owner in range(1, 11)] + [(1, "last")]
+        store.close()
+        with sqlite3.connect(tmp_path / DATABASE) as database:
+            size = len(database.execute("SELECT data FROM batch").fetchone()[0])
+        database.close()
+        assert size < 6_000
+
+    def test_what_came_and_went_between_two_writes_is_not_written(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        batch = Batch(store.next_batch)
+        batch.accepted += [(1, message("a").packed), (1, message("b").packed)]
+        batch.gone += [batch.base, batch.base | 1]
+        store.write(batch, NOW)
+        assert names(store) == []
+        store.close()
+        assert rows(tmp_path, "batch") == rows(tmp_path, "state") == 0
+
+    def test_a_batch_goes_with_its_last_message(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        first, second = add(store, "a", "b"), add(store, "c")
+        settle(store, first[0])
+        assert names(store) == ["b", "c"]
+        settle(store, first[1], second[0], second[0])  # saying it twice changes nothing
+        store.close()
+        assert rows(tmp_path, "batch") == rows(tmp_path, "state") == 0
+
+    def test_a_batch_that_has_lost_half_of_its_messages_is_written_anew(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        numbers = add(store, *(f"m{i}" for i in range(100)), size=1_000)
+        other = DictStore()
+        add(other, *(f"m{i}" for i in range(100)), size=1_000)
+        for step in (2, 3, 5, 7):
+            gone = [number for place, number in enumerate(numbers) if place % step]
+            settle(store, *gone)
+            settle(other, *gone)
+            assert list(store.entries()) == list(other.entries())
+        store.close()
+        with sqlite3.connect(tmp_path / DATABASE) as database:
+            assert len(database.execute("SELECT data FROM batch").fetchone()[0]) < 5_000
+        database.close()
+        store = opened(tmp_path)
+        assert list(store.entries()) == list(other.entries())
+        settle(store, *numbers)
+        assert names(store) == []
+        store.close()
+
+    def test_states_that_are_not_at_hand_are_read_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("sievemq_broker.store.sqlite._STATES", 4)
+        store = opened(tmp_path)
+        numbers = [add(store, f"a{i}", f"b{i}") for i in range(20)]
+        settle(store, *(pair[0] for pair in numbers))
+        settle(store, *(pair[1] for pair in numbers[:19]))
+        assert names(store) == ["b19"]
+        store.close()
+
+
+class TestOwners:
+    def test_a_second_broker_is_refused(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        with pytest.raises(LockedError, match=r"in use by another broker \(process \d+\)"):
+            opened(tmp_path)
+        add(store, "still works")
+        store.close()
+        opened(tmp_path).close()
+
+    def test_a_former_owner_cannot_write(self, tmp_path: Path) -> None:
+        """As where a lock does not work: the epoch fences."""
+        former = opened(tmp_path)
+        (number,) = add(former, "a")
+        assert former._lock is not None
+        former._lock.release()
+        owner = opened(tmp_path)
+        for _ in range(2):
+            with pytest.raises(FencedError, match="was opened by another broker"):
+                settle(former, number)
+        with pytest.raises(FencedError):
+            former.reopen()
+        assert names(owner) == ["a"]
+        add(owner, "b")
+        owner.close()
+        former.abandon()
+
+    def test_a_batch_that_was_kept_is_not_kept_twice(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        batch = Batch(1)
+        batch.accepted.append((1, message("a").packed))
+        store.write(batch, NOW)
+        store.reopen()
+        store.write(batch, NOW)
+        assert names(store) == ["a"]
+        store.close()
+
+
+class TestDamage:
+    def filled(self, folder: Path) -> None:
+        store = opened(folder)
+        numbers = add(store, "a", "b", "c", size=60)
+        add(store, "d")
+        settle(store, numbers[1])
+        batch = Batch(store.next_batch)
+        batch.definitions["destination", ("ns", "queue:q")] = (1,)
+        store.write(batch, NOW)
+        store.close()
+
+    def read(self, folder: Path) -> object:
+        store = opened(folder)
+        try:
+            return (
+                [(e.number, e.owner, e.packed, e.state, e.failed, e.time) for e in store.entries()],
+                dict(store.definitions("destination")), store.incarnation, store.next_batch,
+            )  # fmt: skip
+        finally:
+            store.abandon()
+
+    def read_or_error(self, folder: Path) -> tuple[object, str]:
+        try:
+            return self.read(folder), ""
+        except StoreError as error:
+            return None, str(error)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("bit", [0x01, 0x80])
+    def test_a_flipped_bit_anywhere_is_noticed_or_changes_nothing(self, tmp_path: Path, bit: int) -> None:
+        """Every fourth byte of the database that is not an empty part of a page: an error, or the same content."""
+        good = tmp_path / "good"
+        self.filled(good)
+        expected = self.read(good)
+        content = (good / DATABASE).read_bytes()
+        bad = tmp_path / "bad"
+        shutil.copytree(good, bad)
+        for suffix in ("-wal", "-shm"):
+            (bad / (DATABASE + suffix)).unlink(missing_ok=True)
+        noticed = 0
+        used = [at for at in range(bit & 3, len(content), 4) if content[at] or at % 512 == 0]
+        for at in used:
+            damaged = bytearray(content)
+            damaged[at] ^= bit
+            (bad / DATABASE).write_bytes(damaged)
+            for suffix in ("-wal", "-shm"):
+                (bad / (DATABASE + suffix)).unlink(missing_ok=True)
+            shutil.copy(good / "witness", bad / "witness")
+            found, error = self.read_or_error(bad)
+            if error:
+                noticed += 1
+                assert str(bad) in error
+            else:
+                assert found == expected, f"byte {at}"
+        assert noticed > len(used) // 3
+
+    def test_a_row_that_is_missing_is_missed(self, tmp_path: Path) -> None:
+        self.filled(tmp_path)
+        with sqlite3.connect(tmp_path / DATABASE) as database:
+            database.execute("DELETE FROM batch WHERE id = 1")
+        database.close()
+        with pytest.raises(DamagedError, match=r"batch 1 is missing.*sievemq store repair"):
+            self.read(tmp_path)
+
+    def test_a_row_under_another_id_is_noticed(self, tmp_path: Path) -> None:
+        self.filled(tmp_path)
+        with sqlite3.connect(tmp_path / DATABASE) as database:
+            database.execute("UPDATE batch SET id = 9 WHERE id = 2")
+        database.close()
+        with pytest.raises(DamagedError, match=r"checksum of batch 9 is wrong.*sievemq store export"):
+            self.read(tmp_path)
+
+    def test_a_log_that_lost_writes_is_noticed(self, tmp_path: Path) -> None:
+        """SQLite takes a damaged frame for the end of its log: everything behind it would be gone in silence."""
+        live = tmp_path / "live"
+        store = opened(live)
+        for number in range(5):
+            add(store, f"m{number}")
+        killed = tmp_path / "killed"
+        shutil.copytree(live, killed)
+        store.close()
+        log = killed / f"{DATABASE}-wal"
+        content = bytearray(log.read_bytes())
+        content[len(content) // 2] ^= 0x10
+        log.write_bytes(content)
+        with pytest.raises(DamagedError, match=r"its log store.db-wal has lost the last \d+"):
+            self.read(killed)
+
+    def test_files_that_are_missing_are_missed(self, tmp_path: Path) -> None:
+        self.filled(tmp_path)
+        (tmp_path / DATABASE).rename(tmp_path / "elsewhere")
+        with pytest.raises(DamagedError, match=r"store.db is missing, though \d+ writes to it are known"):
+            opened(tmp_path)
+        (tmp_path / "elsewhere").rename(tmp_path / DATABASE)
+        (tmp_path / "witness").unlink()
+        with pytest.raises(DamagedError, match="witness is missing"):
+            opened(tmp_path)
+        (tmp_path / "witness").write_bytes(b"\0" * 12)
+        with pytest.raises(DamagedError, match="witness: the checksum is wrong"):
+            opened(tmp_path)
+
+    def test_something_else_is_not_touched(self, tmp_path: Path) -> None:
+        with sqlite3.connect(tmp_path / DATABASE) as database:
+            database.execute("CREATE TABLE mine (a)")
+        database.close()
+        with pytest.raises(StoreError, match="is a database of something else"):
+            opened(tmp_path)
+        (tmp_path / DATABASE).write_bytes(b"not a database at all" * 50)
+        with pytest.raises(StoreError, match=r"is damaged: file is not a database"):
+            opened(tmp_path)
+
+    def test_a_newer_format_is_refused(self, tmp_path: Path) -> None:
+        self.filled(tmp_path)
+        with sqlite3.connect(tmp_path / DATABASE) as database:
+            database.execute("PRAGMA user_version = 2")
+        database.close()
+        with pytest.raises(StoreError, match="has format 2; this version of SieveMQ knows 1"):
+            opened(tmp_path)
+
+    @pytest.mark.parametrize("cut", [0, 3, 10, -1])
+    def test_blobs_that_are_cut_off(self, cut: int) -> None:
+        data = pack_batch(5, NOW, [(1, b"abc")], array("H", [0]))
+        with pytest.raises(DamagedError, match="batch 5"):
+            unpack_batch(5, data[:cut])
+        state = State(1, 1, 1, array("H", [0]), {}).pack(5)
+        with pytest.raises(DamagedError, match="the state of batch 5"):
+            State.unpack(5, state[:cut])
+
+
+class TestFullDisk:
+    def limited(self, folder: Path, pages: int) -> SqliteStore:
+        store = opened(folder)
+        store._execute(f"PRAGMA max_page_count = {pages}")
+        return store
+
+    def test_a_write_that_does_not_fit_leaves_nothing_behind(self, tmp_path: Path) -> None:
+        store = self.limited(tmp_path, 20)
+        numbers = add(store, "a", "b", size=2_000)
+        large = Batch(store.next_batch)
+        large.accepted.append((1, message("large", body=b"x" * 500_000).packed))
+        large.gone.append(numbers[0])
+        for _ in range(2):
+            with pytest.raises(StoreFullError, match="the disk is full"):
+                store.write(large, NOW)
+            assert names(store) == ["a", "b"]
+        store._execute("PRAGMA max_page_count = 1000")
+        store.write(large, NOW)
+        assert names(store) == ["b", "large"]
+        store.close()
+        store = opened(tmp_path)
+        assert names(store) == ["b", "large"]
+        store.close()
+
+    def test_the_reserve_is_given_up_and_taken_back(self, tmp_path: Path) -> None:
+        store = SqliteStore(tmp_path, "n", reserve=100_000)
+        reserve = tmp_path / "reserve"
+        assert store.has_reserve
+        assert reserve.stat().st_size == 100_000
+        store.relieve()
+        assert not reserve.exists()
+        assert store.restock()
+        assert reserve.stat().st_size == 100_000
+        store.close()
+
+    def test_numbers_fit_their_bits(self) -> None:
+        assert Batch(2**38).base >> PLACE_BITS == 2**38 < 2**63 >> PLACE_BITS
