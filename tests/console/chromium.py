@@ -243,6 +243,12 @@ class Page:
         """Go to a URL; the same page with another hash is not loaded anew."""
         self.send("Page.navigate", url=url)
 
+    def leave(self) -> None:
+        """Go nowhere, and forget what went wrong."""
+        self.open("about:blank")
+        self.until("location.href === 'about:blank'")
+        self.problems.clear()
+
     def value(self, expression: str) -> Any:
         """The value of an expression in the page; promises are waited for."""
         answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)

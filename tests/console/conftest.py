@@ -23,12 +23,19 @@ def chromium() -> Iterator[Chromium]:
         yield chromium
 
 
-@pytest.fixture
-def page(chromium: Chromium) -> Iterator[Page]:
-    """A page in a window of ordinary size. At the end nothing may have gone wrong in it."""
+@pytest.fixture(scope="session")
+def window(chromium: Chromium) -> Iterator[Page]:
+    """One window of ordinary size for many tests: opening one costs more than most of them."""
     with chromium.page() as page:
         yield page
-        assert page.complaints == []
+
+
+@pytest.fixture
+def page(window: Page) -> Iterator[Page]:
+    """A page. At the end nothing may have gone wrong in it."""
+    window.leave()
+    yield window
+    assert window.complaints == []
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from typing import Self
 from sievemq import (
     BytesMessage,
     ConnectionFactory,
+    JMSConsumer,
     JMSContext,
     MapMessage,
     Message,
@@ -65,6 +66,7 @@ class Shop:
     def __init__(self, broker: EmbeddedBroker, orders: int = 230) -> None:
         self._broker = broker
         self._contexts: list[JMSContext] = []
+        self._consumers: list[JMSConsumer] = []  # an application holds its consumers
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._fill(orders)
@@ -133,7 +135,7 @@ class Shop:
         desk.create_durable_consumer(desk.create_topic("prices"), "late", "currency = 'EUR'").close()
         desk.create_shared_durable_consumer(desk.create_topic("prices"), "archive").close()
         board = self._client("board")
-        board.create_consumer(board.create_topic("prices"), "change > 0.05")
+        self._consumers.append(board.create_consumer(board.create_topic("prices"), "change > 0.05"))
         office = self._contexts[0]
         for number in range(40):
             message = TextMessage(str(100 + number))
@@ -146,7 +148,7 @@ class Shop:
             ("region = 'EU' AND amount > 400", "express AND items >= 3", "region = 'MARS'")
         ):
             worker = self._client(f"picker-{number + 1}", Session.CLIENT_ACKNOWLEDGE)
-            worker.create_consumer(worker.create_queue("orders"), selector)
+            self._consumers.append(worker.create_consumer(worker.create_queue("orders"), selector))
 
     # -- traffic ------------------------------------------------------------------------------------------------------
 

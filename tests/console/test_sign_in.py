@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from sievemq import ConnectionFactory
 
+from sievemq import ConnectionFactory
 from sievemq_broker import EmbeddedBroker
 
-from .chromium import Page
+from .chromium import Chromium, Page
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def page(chromium: Chromium) -> Iterator[Page]:
+    """A page with cookies of its own."""
+    with chromium.page() as page:
+        yield page
+        assert page.complaints == []
 
 
 @pytest.fixture
