@@ -11,6 +11,8 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from sievemq_broker import EmbeddedBroker
+from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
+from sievemq_core.wire.connection import WireConnection
 
 DEADLINE = 20.0
 
@@ -110,8 +112,10 @@ def raw(broker: EmbeddedBroker, data: bytes, *, port: int | None = None) -> byte
     """Bytes to the management port (or another); everything it says until it closes the connection."""
     with socket.create_connection(("127.0.0.1", port or urlsplit(broker.http_url).port or 0), DEADLINE) as sock:
         sock.sendall(data)
+        sock.settimeout(DEADLINE)
+        first = sock.recv(1 << 16)  # whoever ends their side before an answer gets none
         sock.shutdown(socket.SHUT_WR)
-        return until_closed(sock)
+        return first + until_closed(sock)
 
 
 def until_closed(sock: socket.socket) -> bytes:
@@ -124,3 +128,10 @@ def until_closed(sock: socket.socket) -> bytes:
     except (ConnectionError, ssl.SSLError):
         pass
     return said
+
+
+def hello(user: str | None = None, password: str | None = None, namespace: str = "") -> bytes:
+    """The bytes of a HELLO."""
+    wire = WireConnection("client")
+    wire.send(Command.HELLO, PROTOCOL_VERSION, namespace, user, password, None, 0, "attack", None, {})
+    return wire.data_to_send()

@@ -20,7 +20,7 @@ from sievemq_core.wire.commands import COMMANDS, PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import WireConnection
 from sievemq_core.wire.framing import pack_frames
 
-from .support import PASSWORD, secured, until_closed
+from .support import PASSWORD, hello, secured, until_closed
 
 FILL = {"uint": 1, "bool": False, "str": "queue:orders.x", "bytes": b"", "ids": (), "map": {}, "any": 1}
 ENVELOPE = ("ID:x:1", 0, 4, 2, 0, 0, None, None, None, None, None, 1, b"x")
@@ -30,12 +30,6 @@ def command(number: int) -> bytes:
     """A frame with one command, in form, filled with something."""
     fields = [ENVELOPE if f.kind == "envelope" else FILL[f.kind.rstrip("?")] for f in COMMANDS[number].fields]
     return b"".join(pack_frames([pack((number, *fields))]))
-
-
-def hello(user: str | None = None, password: str | None = None, namespace: str = "") -> bytes:
-    wire = WireConnection("client")
-    wire.send(Command.HELLO, PROTOCOL_VERSION, namespace, user, password, None, 0, "attack", None, {})
-    return wire.data_to_send()
 
 
 def answers(broker: EmbeddedBroker, *data: bytes) -> list[tuple[Any, ...]]:

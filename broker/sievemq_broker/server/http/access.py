@@ -187,6 +187,10 @@ class Access:
 
     async def _admit(self, scope: Scope, headers: Headers) -> tuple[Identity, Callable[[], bool]]:
         """Who asks, and whether that still holds later on; the steps of the module's text."""
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # Something in front might go by the other one, and take what is behind this request for one of its own.
+            text = "Content-Length and Transfer-Encoding exclude each other"
+            raise _RefusedError(_answer(400, "BAD_REQUEST", text, headers={"Connection": "close"}))
         host, path = headers.get("host", ""), scope["path"]
         if host and not self._hosts.allow(host):
             text = f"this broker does not answer to the name {host[:200]!r}; if it is yours, add it to http_hosts"

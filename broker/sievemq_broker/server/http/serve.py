@@ -8,12 +8,14 @@ import socket
 import ssl
 import time
 from collections.abc import Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
+from sievemq_broker.server.http import protocol
 from sievemq_broker.server.http.app import make_app
 from sievemq_broker.server.http.protocol import PatientProtocol
+from sievemq_broker.server.listener import listen
 
 if TYPE_CHECKING:
     from sievemq_broker.server.server import Server
@@ -34,6 +36,7 @@ class _Uvicorn(uvicorn.Server):
         super().__init__(config)
         self.ready = asyncio.Event()
         self.leaving = asyncio.Event()
+        self.servers = []
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -41,8 +44,16 @@ class _Uvicorn(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say when requests are answered."""
-        await super().startup(sockets)
+        """Listen, and say when requests are answered. uvicorn's own gives a TLS handshake a minute."""
+        await self.lifespan.startup()
+
+        def connect() -> asyncio.Protocol:
+            return PatientProtocol(self.config, self.server_state, self.lifespan.state)
+
+        for sock in sockets or ():
+            server = await listen(sock, connect, self.config.ssl, protocol.HEAD_SECONDS)
+            self.servers.append(cast("asyncio.Server", server))
+        self.started = True
         self.ready.set()
 
     async def main_loop(self) -> None:
@@ -90,7 +101,7 @@ class HttpServer:
         """
         config = uvicorn.Config(
             self._app,
-            http=PatientProtocol,
+            http="h11",
             ws="none",
             lifespan="off",
             log_config=None,

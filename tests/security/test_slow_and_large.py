@@ -1,0 +1,187 @@
+"""Peers that say little for long, and peers that say too much."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import struct
+from urllib.parse import urlsplit
+
+import pytest
+
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.server.http import protocol
+from sievemq_broker.server.http.access import MAX_REQUEST_BYTES
+from sievemq_core.errors import ErrorCode
+from sievemq_core.limits import HANDSHAKE_FRAME_BYTES
+from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
+from sievemq_core.wire.connection import WireConnection
+
+from .support import DEADLINE, PASSWORD, ask, basic, raw, secured, until_closed
+
+ADMIN = b"Authorization: Basic " + base64.b64encode(f"admin:{PASSWORD}".encode()) + b"\r\n"
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), DEADLINE)
+
+
+def http_port(broker: EmbeddedBroker) -> int:
+    return urlsplit(broker.http_url).port or 0
+
+
+# -- the wire ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", [b"", b"\0", b"\0\0\0\x10\x01"], ids=["nothing", "half a length", "half a frame"])
+def test_handshake_that_does_not_come(said: bytes) -> None:
+    with secured(handshake_seconds=0.2) as broker, connect(broker.port) as sock:
+        sock.sendall(said)
+        assert b"no HELLO within 200 ms" in until_closed(sock)
+        assert broker.call(lambda _: len(broker.server.services.connections)) == 0
+
+
+def test_byte_now_and_then_is_no_sign_of_life() -> None:
+    """Each byte is progress of a kind, and the deadline of the whole stays."""
+    with secured(handshake_seconds=0.3) as broker, connect(broker.port) as sock:
+        sock.settimeout(0.02)
+        wire = WireConnection("client")
+        wire.send(Command.HELLO, PROTOCOL_VERSION, "", "admin", PASSWORD, None, 0, "x" * 200, None, {})
+        said = b""
+        for byte in wire.data_to_send()[:-1]:
+            try:
+                sock.sendall(bytes([byte]))
+                said += sock.recv(1_000)
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+            if said:
+                break
+        assert b"no HELLO within 300 ms" in said
+
+
+@pytest.mark.parametrize("length", [HANDSHAKE_FRAME_BYTES + 1, 2**31, 2**32 - 1])
+def test_frame_that_is_too_long_is_refused_by_its_length_alone(broker: EmbeddedBroker, length: int) -> None:
+    with connect(broker.port) as sock:
+        sock.sendall(struct.pack(">I", length))
+        client = WireConnection("client")
+        client.send(Command.HELLO, PROTOCOL_VERSION, "", None, None, None, 0, "", None, {})
+        (last,) = client.receive_data(until_closed(sock))
+        assert last[:3] == (Command.ERROR, 0, ErrorCode.FRAME_TOO_LARGE)
+
+
+def test_nothing_that_is_not_ours_is_understood(broker: EmbeddedBroker) -> None:
+    for data in (
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\xff" * 1_000,
+    ):
+        with connect(broker.port) as sock:
+            sock.sendall(data)
+            sock.shutdown(socket.SHUT_WR)
+            said = until_closed(sock)
+            assert len(said) < 1_000
+    assert broker.call(lambda _: len(broker.server.services.connections)) == 0
+
+
+# -- HTTP -------------------------------------------------------------------------------------------------------------
+
+SLOW = {
+    "nothing": b"",
+    "half a line": b"GET / HT",
+    "head without an end": b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
+    "body that does not come": b"POST /session HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\nuser=",
+}
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(protocol, "BODY_SECONDS", 0.2)
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("said", SLOW.values(), ids=SLOW.keys())
+def test_request_that_does_not_end(said: bytes) -> None:
+    with secured() as broker, connect(http_port(broker)) as sock:
+        sock.sendall(said)
+        assert b"HTTP/1.1 200" not in until_closed(sock)  # fails if the connection is still there at the deadline
+
+
+@pytest.mark.usefixtures("hasty")
+def test_second_request_that_does_not_end() -> None:
+    with secured() as broker, connect(http_port(broker)) as sock:
+        sock.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert sock.recv(10_000).startswith(b"HTTP/1.1 200")
+        sock.sendall(SLOW["half a line"])
+        assert until_closed(sock) == b""
+
+
+@pytest.mark.usefixtures("hasty")
+def test_hundreds_of_slow_ones_do_not_take_the_port() -> None:
+    with secured() as broker:
+        slow = [connect(http_port(broker)) for _ in range(200)]
+        for sock in slow:
+            sock.sendall(SLOW["head without an end"])
+        assert ask(broker, "/livez").status == 200
+        for sock in slow:
+            assert until_closed(sock) == b""
+            sock.close()
+        assert ask(broker, "/api/v1/broker", **basic("admin")).status == 200
+
+
+def test_patience_is_of_seconds() -> None:
+    assert protocol.HEAD_SECONDS == 10
+    assert protocol.BODY_SECONDS == 60
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /" + b"a" * 70_000,
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 70_000,
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: a\r\n" * 20_000,
+        b"\0" * 100_000,
+    ],
+    ids=["path", "header", "headers", "no HTTP at all"],
+)
+def test_head_that_goes_on_and_on(broker: EmbeddedBroker, head: bytes) -> None:
+    try:
+        said = raw(broker, head)
+    except ConnectionError:
+        said = b""
+    assert said == b"" or said.split(b" ", 2)[1] in (b"400", b"431", b"414")
+
+
+def test_body_that_is_too_long_is_refused_by_its_length_alone(broker: EmbeddedBroker) -> None:
+    head = b"POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\n" + ADMIN
+    said = raw(broker, head + b"Content-Length: %d\r\n\r\n{" % (MAX_REQUEST_BYTES + 1))
+    assert said.startswith(b"HTTP/1.1 413")
+
+
+def test_body_of_somebody_unknown_is_not_waited_for(broker: EmbeddedBroker) -> None:
+    head = b"POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+    with connect(http_port(broker)) as sock:
+        sock.sendall(head)
+        sock.settimeout(DEADLINE)
+        assert sock.recv(1_000).startswith(b"HTTP/1.1 401")
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        b"Content-Length: 5\r\nContent-Length: 6\r\n",
+        b"Content-Length: -1\r\n",
+        b"Content-Length: +5\r\n",
+        b"Content-Length: 99999999999999999999999\r\n",
+        b"Transfer-Encoding: xchunked\r\n",
+    ],
+)
+def test_lengths_that_two_servers_would_read_in_two_ways(broker: EmbeddedBroker, framing: bytes) -> None:
+    """Nothing behind such a request is ever taken for a request of its own."""
+    behind = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    said = raw(broker, b"POST /session HTTP/1.1\r\nHost: localhost\r\n" + framing + b"\r\n0\r\n\r\n" + behind)
+    assert b'"status":"ok"' not in said
