@@ -44,7 +44,7 @@ _ARITHMETIC = {"+": arithmetic.add, "-": arithmetic.subtract, "*": arithmetic.mu
 def make_function(test: plan.Test) -> Matcher:
     """Compile a plan. Tracebacks and debuggers show the source of the function."""
     code = _Code({})
-    return cast("Matcher", _executed(code.function(test), code, test, {})["selector"])
+    return cast("Matcher", _executed("selector", code.function(test), code, test, {}))
 
 
 def make_factory(test: plan.Test, holes: Mapping[Hole, str]) -> Callable[..., Matcher]:
@@ -61,14 +61,14 @@ def make_factory(test: plan.Test, holes: Mapping[Hole, str]) -> Callable[..., Ma
     code = _Code(holes)
     names = [f"p{number}" for number in range(len(set(holes.values())))]
     tree = syntax.factory("shape", names, code.function(test))
-    return cast("Callable[..., Matcher]", _executed(tree, code, test, holes)["shape"])
+    return cast("Callable[..., Matcher]", _executed("shape", tree, code, test, holes))
 
 
-def _executed(tree: ast.Module, code: _Code, test: plan.Test, holes: Mapping[Hole, str]) -> dict[str, Any]:
+def _executed(name: str, tree: ast.Module, code: _Code, test: plan.Test, holes: Mapping[Hole, str]) -> object:
     filename = f"sievemq-selector-{next(_numbering)}.py"
     namespace: dict[str, Any] = {**code.names, "__name__": "sievemq_selector", "__loader__": _Source(test, holes)}
     exec(compile(tree, filename, "exec"), namespace)  # noqa: S102  # built from nodes; user text is only ever a constant
-    return namespace
+    return namespace.pop(name)  # otherwise it would refer to itself, and wait for the garbage collector
 
 
 def make_source(test: plan.Test, holes: Mapping[Hole, str] | None = None) -> str:
@@ -129,12 +129,12 @@ class _Code:
 
     def _test(self, test: plan.Test) -> ast.expr:
         match test:
-            case plan.Always():
-                return syntax.constant(test.value)
-            case plan.All() | plan.Any():
-                return self._chain(test)
             case plan.Relation():
                 return self._relation(test)
+            case plan.All() | plan.Any():
+                return self._chain(test)
+            case plan.Always():
+                return syntax.constant(test.value)
             case plan.OneOf():
                 return self._one_of(test)
             case plan.Matches():
