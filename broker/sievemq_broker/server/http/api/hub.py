@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.topic import Topic
-
 if TYPE_CHECKING:
+    from sievemq_broker.domain.queue import Queue
+    from sievemq_broker.domain.topic import Topic
     from sievemq_broker.server.http.api.series import Sampler
     from sievemq_broker.server.server import Server
+    from sievemq_broker.session.connection import BrokerConnection
     from sievemq_broker.session.rights import Identity
 
 __all__ = ["BUFFER", "MAX_LISTENERS", "Event", "Hub", "Listener"]
@@ -121,7 +121,7 @@ class Hub:
         """Begin to tell."""
         self.listeners.add(listener)
         if self._known is None:
-            self._known = _Known(self._server)
+            self._known = _Known(self._server, self._sampler)
 
     def discard(self, listener: Listener) -> None:
         """No more."""
@@ -138,7 +138,7 @@ class Hub:
         """Tell what changed since the last look, then the tick."""
         if not self.listeners or self._known is None:
             return
-        known, self._known = self._known, _Known(self._server)
+        known, self._known = self._known, _Known(self._server, self._sampler)
         for event in self._known.since(known):
             for listener in self.listeners:
                 listener.tell(event)
@@ -168,76 +168,77 @@ class Hub:
 
 
 class _Known:
-    """What is compared: taken at one moment."""
+    """What is compared: taken at one moment, by copying tables that are there."""
 
     __slots__ = ("blocked", "connections", "consumers", "dead", "destinations", "paused")
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, sampler: Sampler) -> None:
         self.blocked = server.services.blocked
-        self.connections: dict[str, dict[str, Any]] = {}
-        self.consumers: dict[tuple[str, int], dict[str, Any]] = {}
-        for connection in server.services.connections.values():
-            space = connection.namespace.name
-            self.connections[connection.id] = {
-                "namespace": space,
-                "connection": connection.id,
-                "peer": connection.peer,
-                "user": connection.identity.user,
-                "client_id": connection.client_id,
-            }
-            for number, consumer in connection.consumers.items():
-                if number not in connection.retired:
-                    subscription = consumer.subscription
-                    self.consumers[connection.id, number] = {
-                        "namespace": space,
-                        "address": consumer.queue.label if subscription is None else subscription.topic.label,
-                        "connection": connection.id,
-                        "consumer": number,
-                    }
-        self.destinations: set[tuple[str, str]] = set()
-        self.paused: set[tuple[str, str]] = set()
-        self.dead: dict[tuple[str, str], int] = {}
-        for name, space_ in server.broker.namespaces.items():
-            for address, destination in space_.destinations.items():
-                key = (name, address)
-                self.destinations.add(key)
-                if destination.paused:
-                    self.paused.add(key)
-                dead = _dead(destination)
-                if dead:
-                    self.dead[key] = dead
+        self.connections = dict(server.services.connections)
+        self.consumers = {
+            identifier: {n: c for n, c in connection.consumers.items() if n not in connection.retired}
+            for identifier, connection in self.connections.items()
+            if connection.consumers
+        }
+        self.destinations = {name: set(space.destinations) for name, space in server.broker.namespaces.items()}
+        self.paused = sampler.paused
+        self.dead = sampler.dead
 
     def since(self, before: _Known) -> Iterator[Event]:
         """The events that lead from `before` to this."""
         for identifier in self.connections.keys() - before.connections.keys():
-            yield "connection.opened", self.connections[identifier]
-        for key in sorted(self.destinations - before.destinations):
-            yield "destination.created", _named(key)
-        for number in self.consumers.keys() - before.consumers.keys():
-            yield "consumer.opened", self.consumers[number]
-        for number in before.consumers.keys() - self.consumers.keys():
-            yield "consumer.closed", before.consumers[number]
-        for key in sorted(self.paused - before.paused):
-            yield "destination.paused", _named(key)
-        for key in sorted((before.paused - self.paused) & self.destinations):
-            yield "destination.resumed", _named(key)
-        for key, dead in self.dead.items():
-            more = dead - before.dead.get(key, 0)
+            yield "connection.opened", _connection(self.connections[identifier])
+        yield from _added("destination.created", before.destinations, self.destinations)
+        yield from _consumers("consumer.opened", before, self)
+        yield from _consumers("consumer.closed", self, before)
+        for destination in self.paused - before.paused:
+            yield "destination.paused", _named(destination)
+        for destination in before.paused - self.paused:
+            if not _deleted(destination):
+                yield "destination.resumed", _named(destination)
+        for destination, dead in self.dead.items():
+            more = dead - before.dead.get(destination, 0)
             if more > 0:
-                yield "dead_lettered", {**_named(key), "messages": more}
-        for key in sorted(before.destinations - self.destinations):
-            yield "destination.deleted", _named(key)
+                yield "dead_lettered", {**_named(destination), "messages": more}
+        yield from _added("destination.deleted", self.destinations, before.destinations)
         for identifier in before.connections.keys() - self.connections.keys():
-            yield "connection.closed", before.connections[identifier]
+            yield "connection.closed", _connection(before.connections[identifier])
         if self.blocked != before.blocked:
             yield ("flow.unblocked", {}) if self.blocked is None else ("flow.blocked", {"reason": self.blocked})
 
 
-def _dead(destination: Queue | Topic) -> int:
-    if isinstance(destination, Topic):
-        return sum(subscription.queue.dead_lettered for subscription in destination.subscriptions)
-    return destination.dead_lettered
+def _added(name: str, before: dict[str, set[str]], after: dict[str, set[str]]) -> Iterator[Event]:
+    for namespace, addresses in after.items():
+        for address in sorted(addresses - before.get(namespace, set())):
+            yield name, {"namespace": namespace, "address": address}
 
 
-def _named(key: tuple[str, str]) -> dict[str, Any]:
-    return {"namespace": key[0], "address": key[1]}
+def _consumers(name: str, before: _Known, after: _Known) -> Iterator[Event]:
+    for identifier, consumers in after.consumers.items():
+        known = before.consumers.get(identifier, {})
+        if consumers.keys() == known.keys():
+            continue
+        for number in consumers.keys() - known.keys():
+            consumer = consumers[number]
+            subscription = consumer.subscription
+            label = consumer.queue.label if subscription is None else subscription.topic.label
+            namespace = consumer.queue.namespace.name
+            yield name, {"namespace": namespace, "address": label, "connection": identifier, "consumer": number}
+
+
+def _connection(connection: BrokerConnection) -> dict[str, Any]:
+    return {
+        "namespace": connection.namespace.name,
+        "connection": connection.id,
+        "peer": connection.peer,
+        "user": connection.identity.user,
+        "client_id": connection.client_id,
+    }
+
+
+def _deleted(destination: Queue | Topic) -> bool:
+    return destination.namespace.destinations.get(destination.label) is not destination
+
+
+def _named(destination: Queue | Topic) -> dict[str, Any]:
+    return {"namespace": destination.namespace.name, "address": destination.label}

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
@@ -47,17 +47,14 @@ class Track:
 
     Attributes:
         depth, in_rate, out_rate: rings of samples, oldest first.
-        taken, given: what had come in and gone out at the last look.
     """
 
-    __slots__ = ("depth", "given", "in_rate", "out_rate", "taken")
+    __slots__ = ("depth", "in_rate", "out_rate")
 
-    def __init__(self, taken: int, given: int) -> None:
+    def __init__(self) -> None:
         self.depth: array[int] = array("L")
         self.in_rate: array[float] = array("f")
         self.out_rate: array[float] = array("f")
-        self.taken = taken
-        self.given = given
 
     def add(self, depth: int, in_rate: float, out_rate: float) -> None:
         """Note a sample."""
@@ -97,6 +94,8 @@ class Sampler:
         sums: of all destinations, by look.
         tracks: samples by destination, longest idle first.
         latest: of the last look.
+        paused: destinations that were, at the last look.
+        dead: messages that were dead-lettered from a destination, where there were some.
         on_look: called after each look.
     """
 
@@ -104,8 +103,12 @@ class Sampler:
         self._server = server
         self._task: asyncio.Task[None] | None = None
         self._last = 0.0
-        #: What had come in and gone out at the last look, for destinations without a track: their absence says no rate.
-        self._seen: dict[Queue | Topic, tuple[int, int]] = {}
+        #: What had come in and gone out at the last look. Two tables of numbers, kept: twenty thousand pairs made anew
+        #: each second would wake the garbage collector.
+        self._taken: dict[Queue | Topic, int] = {}
+        self._given: dict[Queue | Topic, int] = {}
+        self.paused: set[Queue | Topic] = set()
+        self.dead: dict[Queue | Topic, int] = {}
         self.times: deque[int] = deque(maxlen=SAMPLES)
         self.sums: deque[Sums] = deque(maxlen=SAMPLES)
         self.tracks: OrderedDict[Queue | Topic, Track] = OrderedDict()
@@ -150,17 +153,20 @@ class Sampler:
         elapsed = begin - self._last if self._last else STEP_SECONDS
         self._last = begin
         sums = Sums(time=self._server.clock.now())
-        seen: dict[Queue | Topic, tuple[int, int]] = {}
+        self.paused, self.dead = set(), {}
         busy = 0.0
+        destinations = self._destinations()
         slice_begin = begin
-        for count, destination in enumerate(self._destinations()):
+        for count, destination in enumerate(destinations):
             if count % 32 == 0 and perf_counter() - slice_begin > SLICE_SECONDS:
                 busy += perf_counter() - slice_begin
                 await asyncio.sleep(0)
                 slice_begin = perf_counter()
-            seen[destination] = self._sample(destination, sums, elapsed)
-        self._seen = seen
-        self._drop(seen)
+            self._sample(destination, sums, elapsed)
+        if len(self._taken) > len(destinations):
+            self._forget(self._taken.keys() - set(destinations))
+        while len(self.tracks) > MAX_TRACKS:
+            self.tracks.popitem(last=False)
         for counts in self._server.ended.counts.values():
             sums.taken += counts.published if counts.published else counts.enqueued
             sums.given += counts.acknowledged
@@ -181,7 +187,8 @@ class Sampler:
             for destination in space.destinations.values()
         ]
 
-    def _sample(self, destination: Queue | Topic, sums: Sums, elapsed: float) -> tuple[int, int]:
+    def _sample(self, destination: Queue | Topic, sums: Sums, elapsed: float) -> None:
+        dead = sums.dead_lettered
         if isinstance(destination, Topic):
             taken, given, depth = destination.published, 0, 0
             for subscription in destination.subscriptions:
@@ -192,28 +199,32 @@ class Sampler:
         else:
             taken, given, depth = destination.enqueued, destination.acknowledged, destination.depth
             _hold(sums, destination)
+        if destination.paused:
+            self.paused.add(destination)
+        if sums.dead_lettered > dead:
+            self.dead[destination] = sums.dead_lettered - dead
         sums.destinations += 1
         sums.taken += taken
         sums.given += given
+        first_look = not self.times
+        taken_before = self._taken.get(destination, taken if first_look else 0)
+        given_before = self._given.get(destination, given if first_look else 0)
+        self._taken[destination], self._given[destination] = taken, given
+        moved = taken != taken_before or given != given_before
         track = self.tracks.get(destination)
         if track is None:
-            before = self._seen.get(destination)
-            if before == (taken, given) or (before is None and not self.times):
-                return taken, given
-            track = self.tracks[destination] = Track(*(before or (0, 0)))
-        moved = taken != track.taken or given != track.given
-        track.add(depth, max(0, taken - track.taken) / elapsed, max(0, given - track.given) / elapsed)
+            if not moved:
+                return
+            track = self.tracks[destination] = Track()
+        track.add(depth, max(0, taken - taken_before) / elapsed, max(0, given - given_before) / elapsed)
         if moved:
-            track.taken, track.given = taken, given
             self.tracks.move_to_end(destination)
-        return taken, given
 
-    def _drop(self, seen: dict[Queue | Topic, tuple[int, int]]) -> None:
-        """Forget what is deleted, and the longest idle of too many."""
-        for destination in [destination for destination in self.tracks if destination not in seen]:
-            del self.tracks[destination]
-        while len(self.tracks) > MAX_TRACKS:
-            self.tracks.popitem(last=False)
+    def _forget(self, gone: Iterable[Queue | Topic]) -> None:
+        """Those that are deleted."""
+        for destination in gone:
+            del self._taken[destination], self._given[destination]
+            self.tracks.pop(destination, None)
 
 
 def _hold(sums: Sums, queue: Queue) -> None:
