@@ -40,7 +40,8 @@ from sievemq_broker.session.taps import (
 )
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT, MAX_HEADER_CHARS
-from sievemq_core.message.envelope import BODY_KIND, TIMESTAMP, BodyKind, Envelope
+from sievemq_core.message.envelope import BODY_KIND, DELIVERY_MODE, TIMESTAMP, BodyKind, Envelope
+from sievemq_core.message.headers import PERSISTENT
 from sievemq_core.wire.commands import Command
 
 if TYPE_CHECKING:
@@ -332,6 +333,7 @@ def on_send(connection: BrokerConnection, command: CommandFields, now: int) -> N
         envelope = Envelope(fields)
         if len(envelope.packed) > MAX_HEADER_CHARS or fields[BODY_KIND] > _LAST_KIND:  # else nothing can be too long
             check_message(fields, connection.settings.body_bytes)
+            connection.hurry = True  # few of these fill a window of bytes
         transaction = session.transaction
         if transaction is None:
             connection.namespace.send(text, envelope, now, connection.id)
@@ -344,6 +346,8 @@ def on_send(connection: BrokerConnection, command: CommandFields, now: int) -> N
         if not session.unconfirmed:
             session.unconfirmed = True
             connection.unconfirmed.append(session)
+        if fields[DELIVERY_MODE] == PERSISTENT:
+            connection.hurry = True
 
 
 def on_acknowledge(connection: BrokerConnection, command: CommandFields, now: int) -> None:

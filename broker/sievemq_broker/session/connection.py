@@ -32,6 +32,9 @@ __all__ = ["BrokerConnection"]
 # Commands that are answered: their first field is the request.
 _REQUESTS = frozenset(n for n, spec in COMMANDS.items() if spec.fields and spec.fields[0].name == "request")
 
+#: Sends of small NON_PERSISTENT messages that may wait for their confirm: far below the window of any client.
+LAZY_CONFIRMS = 64
+
 
 class BrokerConnection:
     """The broker's end of one connection.
@@ -66,6 +69,7 @@ class BrokerConnection:
         "hello",
         "highest_consumer",
         "highest_session",
+        "hurry",
         "id",
         "identity",
         "keep",
@@ -128,6 +132,8 @@ class BrokerConnection:
         self.wants: dict[int, list[int]] = {}
         #: Sessions with sends to confirm at the end of the turn.
         self.unconfirmed: list[Session] = []
+        #: Somebody waits for one of these confirms, or may.
+        self.hurry = False
         self.highest_session = self.highest_consumer = self.temporaries = 0
         #: Offset of the clock that the client's times include, and how far that is behind the broker's.
         self.clock_seen = self.clock_lag = 0
@@ -172,7 +178,7 @@ class BrokerConnection:
             except Exception as error:  # the broker's own fault: it must not take other connections along
                 self._crash(command, error, now)
                 break
-        if self.unconfirmed:
+        if self.unconfirmed and (self.hurry or self._many_unconfirmed()):
             self.flush_confirms()
         if not self.closing:
             outbox.awake = self.wire.pending_bytes > 0
@@ -211,6 +217,8 @@ class BrokerConnection:
         if self._resume_due and not outbox.paused:
             self._resume_due = False
             self._resume_consumers(self.services.now())
+        if self.unconfirmed and self.wire.out:
+            self.flush_confirms()
         data = self.wire.data_to_send()
         if not self._gone:
             outbox.awake = False
@@ -234,13 +242,15 @@ class BrokerConnection:
             self._resume_consumers(now)
 
     def tick(self, now: int) -> int | None:
-        """Heartbeats and the handshake's deadline.
+        """Heartbeats, the handshake's deadline, and confirms that found no other way out.
 
         Returns:
             When to call again at the latest (ms since 1970), None for never.
         """
         if self.closing:
             return None
+        if self.unconfirmed:
+            self.flush_confirms()
         wire = self.wire
         offset = self.services.clock_offset
         real = now - offset  # a test that moves the clock must not make every peer look dead
@@ -417,13 +427,23 @@ class BrokerConnection:
     # -- sends --------------------------------------------------------------------------------------------------------
 
     def flush_confirms(self) -> None:
-        """Confirm what arrived in this turn, once per session, unless the broker holds confirms back."""
+        """Confirm what arrived, once per session, unless the broker holds confirms back.
+
+        That is at the end of each turn for PERSISTENT messages, whose senders wait. Sends of NON_PERSISTENT ones return
+        at once (D-24), so a confirm alone is not worth a write at both ends: it goes with what else is written, or once
+        some have gathered, or is asked for (PING), or with the next tick.
+        """
         if self.services.blocked is not None:
             return
+        self.hurry = False
         for session in self.unconfirmed:
             session.unconfirmed = False
             self.confirm(session, session.sent)
         self.unconfirmed.clear()
+
+    def _many_unconfirmed(self) -> bool:
+        """True if confirms that nobody is known to wait for should not wait any longer."""
+        return any(session.sent - session.confirmed >= LAZY_CONFIRMS for session in self.unconfirmed)
 
     def confirm(self, session: Session, sequence: int) -> None:
         """Settle the session's sends up to `sequence`."""

@@ -58,6 +58,7 @@ class ClientConnection:
         outbox: packed commands in the order of their calls, not yet in frames. A sender appends here without the lock.
         outbox_bytes: about how many bytes of sends it holds; for deciding when to write, not exact with many senders.
         sent_at: time of the last send, in ms.
+        hurried: somebody waits for the confirm of a NON_PERSISTENT message; a sender sets it without the lock.
         unsettled: consumers with something to acknowledge at the next write.
         failure: why the connection is lost for good; None as long as it is not.
         repairing: it is lost, and tried to be repaired: nothing is delivered, what is asked for waits.
@@ -98,6 +99,7 @@ class ClientConnection:
         self.max_body = MAX_BODY_BYTES
         self.outbox: deque[bytes] = deque()
         self.outbox_bytes = self.sent_at = 0
+        self.hurried = False
         self.unsettled: deque[EngineConsumer] = deque()
         self.sessions: dict[int, EngineSession] = {}
         self.wire = WireConnection("client")
@@ -274,6 +276,8 @@ class ClientConnection:
         Whoever calls it must write the bytes before anybody writes those of a later call.
         """
         if not self.closing and not self.repairing:  # after GOODBYE, and before WELCOME, nothing else may be said
+            if self.hurried:
+                self.hurry()
             if self.unsettled:
                 self._pack_acknowledgements()
             if self.outbox:
@@ -283,12 +287,12 @@ class ClientConnection:
     @property
     def has_output(self) -> bool:
         """Something waits for :meth:`data_to_send`. May be read without the lock."""
-        return bool(self.wire.pending_bytes or (not self.repairing and (self.outbox or self.unsettled)))
+        return bool(self.wire.pending_bytes or (not self.repairing and (self.outbox or self.unsettled or self.hurried)))
 
     @property
     def urgent(self) -> bool:
         """What waits is more than acknowledgements: answers to the broker, requests, sends."""
-        return bool(self.wire.pending_bytes or (self.outbox and not self.repairing))
+        return bool(self.wire.pending_bytes or ((self.outbox or self.hurried) and not self.repairing))
 
     def tick(self, now: int) -> int | None:
         """Keep the heartbeats (HELLO, WELCOME): say something when nothing was said for half an interval; lose the
@@ -525,6 +529,11 @@ class ClientConnection:
             self._repeated.add(number)
         self.wire.send_packed(pack((kind, number, *fields)))
         return self.pending[number][0]
+
+    def hurry(self) -> None:
+        """Have the broker confirm what it has: confirms of NON_PERSISTENT messages wait for company otherwise."""
+        self.hurried = False
+        self.request(Command.PING)
 
     def check_selector(self, selector: str | None) -> str | None:
         """The selector to send, None for none; checked as the broker will check it (SEL-01).

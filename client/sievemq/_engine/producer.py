@@ -19,6 +19,7 @@ from sievemq_core.message.headers import (
     DEFAULT_DELIVERY_MODE,
     DEFAULT_PRIORITY,
     DEFAULT_TIME_TO_LIVE,
+    NON_PERSISTENT,
 )
 from sievemq_core.wire.codec import pack
 
@@ -211,6 +212,8 @@ class EngineProducer:
                 outbox.append(packed)
             raise
         connection.outbox_bytes += size
+        if completion is not None and delivery_mode == NON_PERSISTENT:
+            connection.hurried = True
         if connection.failure is not None and completion is not None:  # lost between the check above and here
             session.fail_sends(connection.failure)
         connection.sent_at = now

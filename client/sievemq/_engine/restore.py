@@ -81,6 +81,7 @@ def restore(connection: ClientConnection, resumed: object, renewed: bool) -> Non
     for session, count in arrived.items():
         for packed in islice(_snapshot(session.unconfirmed), count, None):
             connection.wire.send_packed(packed)
+            connection.hurried = True  # somebody may have waited for its confirm
     recovering = {command[2] for _, command in pending.values() if command[0] in _RECOVERING}
     for consumer in tuple(connection.consumers.values()):
         _open_consumer(connection, consumer, consumer.session.id in recovering, opening)

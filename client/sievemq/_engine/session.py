@@ -363,6 +363,7 @@ class EngineSession:
             completion.succeed(None)
         else:
             self.window_waiters.append(completion)
+            self.connection.hurried = True
         return completion
 
     def sends_settled(self) -> Completion[None]:
@@ -372,6 +373,7 @@ class EngineSession:
             completion.succeed(None)
         else:
             self._barriers.append((self.sequence, completion))
+            self.connection.hurried = True
         return completion
 
     def confirm(self, sequence: int) -> None:

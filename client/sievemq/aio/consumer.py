@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from sievemq._engine import EngineConsumer
+from sievemq._engine import PATIENCE, EngineConsumer
 from sievemq.aio.listeners import MessageListener, message_callback
 from sievemq.aio.transport import turn, wake
 from sievemq.destinations import Queue, Topic
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MessageConsumer", "QueueReceiver", "TopicSubscriber"]
 
+#: Milliseconds below which a wait is too short to wait for what is probably on its way.
+_SHORT: Final = 20
 #: One receive in so many lets the loop turn, although its message is there already. A power of two, less one.
 _TURN_MASK: Final = 127
 
@@ -177,6 +179,8 @@ class MessageConsumer:
         await self._enter()
         timer: asyncio.TimerHandle | None = None
         end = transport.loop.time() + timeout / 1000.0 if timeout else None
+        # With a short time to wait there is none to lose before the broker is told (PATIENCE).
+        patient = not timeout or timeout >= _SHORT
         expired = False
         try:
             if engine.buffer and not engine.taken & _TURN_MASK:
@@ -192,13 +196,19 @@ class MessageConsumer:
                     return message
                 if expired:
                     return None
-                engine.want()
-                transport.flush_soon()
+                patient = patient and engine.flowing and not engine.expect()
+                if not patient:
+                    engine.want()
+                if not transport.armed and engine.session.connection.urgent:
+                    transport.flush_soon()
                 future: asyncio.Future[bool] = transport.loop.create_future()
                 engine.waker = partial(wake, future)
-                if end is not None:
+                if patient:
+                    timer = transport.loop.call_later(PATIENCE, wake, future)
+                elif end is not None:
                     timer = transport.loop.call_at(end, wake, future, True)
                 expired = await future
+                patient = False
                 if timer is not None:
                     timer.cancel()
         finally:

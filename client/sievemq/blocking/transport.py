@@ -351,7 +351,7 @@ class Transport:
         if self._backlog:
             with self.lock:
                 self._push()
-        if engine.outbox or engine.unsettled:
+        if engine.has_output:
             # By a clock that neither an administrator nor a test sets back or stops.
             waited = time.monotonic() - self._wrote
             if waited >= _ACKNOWLEDGE_DELAY or (engine.outbox and waited >= _SEND_DELAY):

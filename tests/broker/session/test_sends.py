@@ -8,6 +8,7 @@ import pytest
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
+from sievemq_broker.session.connection import LAZY_CONFIRMS
 from sievemq_broker.session.services import SessionSettings
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_HEADER_CHARS, MAX_PROPERTIES_BYTES
@@ -26,6 +27,37 @@ def test_one_confirm_per_session_and_turn(world: World) -> None:
     assert sorted(client.take(Command.CONFIRM)) == [(Command.CONFIRM, one, 50), (Command.CONFIRM, two, 50)]
     client.send(one, "a")
     assert client.take(Command.CONFIRM) == [(Command.CONFIRM, one, 51)]
+
+
+def non_persistent(**more: Any) -> tuple[Any, ...]:
+    fields = envelope(**more)
+    return (*fields[:3], 1, *fields[4:])
+
+
+def test_d_24_confirms_of_non_persistent_messages_wait_for_company(world: World) -> None:
+    """Nobody waits for them: a write at one end and a wake-up at the other would cost more than the message."""
+    client = world.client()
+    session = client.session()
+
+    def confirmed_after(*sends: tuple[Any, ...]) -> list[int]:
+        for fields in sends:
+            client.queue_send(session, fields)
+        world.settle()
+        return [sequence for _, _, sequence in client.take(Command.CONFIRM)]
+
+    assert confirmed_after(non_persistent()) == []
+    client.ask(Command.PING)  # whoever wants to know asks
+    assert client.take(Command.CONFIRM) == [(Command.CONFIRM, session, 1)]
+    assert confirmed_after(non_persistent()) == []
+    client.ask(Command.DECLARE, "queue:other")  # something is written anyway
+    assert client.take(Command.CONFIRM) == [(Command.CONFIRM, session, 2)]
+    assert confirmed_after(non_persistent(), envelope()) == [4]
+    assert confirmed_after(non_persistent(body=b"x" * MAX_HEADER_CHARS)) == [5]
+    assert confirmed_after(*[non_persistent()] * LAZY_CONFIRMS) == [5 + LAZY_CONFIRMS]
+    assert confirmed_after(non_persistent()) == []
+    client.broker.tick(world.now)
+    world.settle()
+    assert client.take(Command.CONFIRM) == [(Command.CONFIRM, session, 6 + LAZY_CONFIRMS)]
 
 
 def test_a_failed_send_stands_between_the_confirms_of_the_others(world: World) -> None:
