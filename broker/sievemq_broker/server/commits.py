@@ -20,7 +20,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sievemq_broker import logs
 from sievemq_broker.store.errors import DamagedError, FencedError, StoreError, StoreFullError
@@ -28,6 +28,7 @@ from sievemq_broker.store.errors import DamagedError, FencedError, StoreError, S
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
     from sievemq_broker.domain.journal import Batch, Journal
+    from sievemq_broker.server.progress import Progress
 
 __all__ = ["LAZY_SECONDS", "RETRY_SECONDS", "Commits", "DurableStore"]
 
@@ -111,6 +112,9 @@ class Commits:
         self._busy = False
         self._dead = False
         self._since = 0.0
+        #: Notes how far connections have come, before each cut.
+        self.progress: Progress | None = None
+        self._fed: dict[Any, None] = {}
         self._lazy: asyncio.TimerHandle | None = None
         self._later: asyncio.TimerHandle | None = None
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -136,6 +140,15 @@ class Commits:
             parts.append(data)
         link.held += len(data)
         return True
+
+    def fed(self, link: Any) -> None:
+        """A link was fed: what it said belongs to the batch being gathered."""
+        self._fed[link] = None
+
+    def sweep(self) -> None:
+        """Forget connections that nobody will ask for any more."""
+        if self.progress is not None:
+            self.progress.sweep()
 
     def end_turn(self) -> None:
         """All links have said what they had to say: write, unless a write is under way."""
@@ -175,6 +188,10 @@ class Commits:
         self._flying, self._held = self._held, {}
         self._owed, self._asked = self._asked, []
         self._since = self._loop.time()
+        if self._fed:
+            if self.progress is not None and self._journal.batch:
+                self.progress.note([link.connection for link in self._fed])
+            self._fed.clear()
         batch = self._journal.cut()
         if batch:
             self._submit(batch, self._clock.now())

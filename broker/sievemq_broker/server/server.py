@@ -160,7 +160,7 @@ class Server:
         )
         self.services = ServerServices(session_settings, self.clock, self.authenticator, self.links, self.turn)
         if self.opened is not None:
-            self.services.run = f"-{self.opened.store.epoch}"
+            self._remember_connections(self.opened)
         # A clock that was moved before: the first client must learn it, too.
         self._announced = self.services.clock_offset = self.clock.offset
         self.broker.on_deleted = self.ended.add
@@ -182,6 +182,8 @@ class Server:
         """At each tick: is there memory left, and which lost connections have not come back in time?"""
         self.memory.look()
         self.services.lost.expire(self.broker, self.clock.now() - self.services.clock_offset)
+        if self.turn.commits is not None:
+            self.turn.commits.sweep()
 
     def _open_store(self, directory: str, incarnation: str) -> str:
         """Open the store and fill the broker from it; returns the broker's name, which the store keeps."""
@@ -201,6 +203,18 @@ class Server:
         if not opened.store.has_reserve:
             self.turn.commits.start_refusing(f"the disk of {directory} is full")
         return opened.store.incarnation
+
+    def _remember_connections(self, opened: Opened) -> None:
+        """Connections of the last run may come back, and what they say twice is carried out once."""
+        from sievemq_broker.server.progress import Progress
+
+        assert self.broker.journal is not None
+        assert self.turn.commits is not None
+        services = self.services
+        services.run = f"-{opened.store.epoch}"  # no id is given twice, though the broker's name stays
+        progress = Progress(self.broker.journal, services)
+        progress.restore(opened.store, self.clock.now() - self.clock.offset + services.settings.keep_ms, self.broker)
+        self.turn.commits.progress = progress
 
     def _store_failed(self, error: Exception) -> None:
         self.failure = error

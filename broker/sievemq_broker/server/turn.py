@@ -50,6 +50,8 @@ class Turn:
         if not link.dirty:
             link.dirty = True
             self._dirty.append(link)
+        if self.commits is not None:
+            self.commits.fed(link)
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.end)

@@ -80,8 +80,13 @@ class Memory:
         self.until = 0
 
     @classmethod
-    def of(cls, connection: BrokerConnection) -> Memory:
-        """What there is to remember of a connection, before anything it holds goes back."""
+    def of(cls, connection: BrokerConnection, *, with_deliveries: bool = True) -> Memory:
+        """What there is to remember of a connection, before anything it holds goes back.
+
+        Args:
+            connection: the one.
+            with_deliveries: also of what it holds, which only the process that delivered it can know.
+        """
         sessions = dict(connection.before)
         refused = list(connection.refused_before)
         for session in connection.sessions.values():
@@ -89,7 +94,7 @@ class Memory:
             refused += [(session.id, *refusal) for refusal in session.refused or ()]
         returned = {
             consumer.id: Returned(consumer.queue, held, connection.owners[consumer.id].transaction is not None)
-            for consumer in connection.consumers.values()
+            for consumer in (connection.consumers.values() if with_deliveries else ())
             if (held := _held_by(consumer))
         }
         return cls(

@@ -1,0 +1,85 @@
+"""How far each connection has come, kept with the messages: a send that is said again after a restart is not doubled.
+
+A client that may come back (HELLO's `keep`) is remembered while its connection is lost (session/resume.py). A durable
+broker keeps that over its own end too: with every batch goes what the connections that were fed since the last one had
+said by then. Both are cut at the same moment, so a message is in the store exactly if its sequence is counted there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sievemq_broker.session.resume import Memory
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.broker import Broker
+    from sievemq_broker.domain.journal import Journal, Saved
+    from sievemq_broker.session.connection import BrokerConnection
+    from sievemq_broker.session.services import Services
+
+__all__ = ["CONNECTION", "Progress"]
+
+CONNECTION = "connection"
+"""Kind of the definitions in the store."""
+
+
+class Progress:
+    """Notes what connections have done in the journal.
+
+    Args:
+        journal: of the broker.
+        services: knows which connections there are, and which are remembered.
+    """
+
+    __slots__ = ("_journal", "_noted", "_services")
+
+    def __init__(self, journal: Journal, services: Services) -> None:
+        self._journal = journal
+        self._services = services
+        #: What was noted last, in short.
+        self._noted: dict[str, tuple[object, ...]] = {}
+
+    def restore(self, saved: Saved, until: int, broker: Broker) -> int:
+        """Remember the connections of the last run as lost ones.
+
+        Args:
+            saved: of the store.
+            until: when they may be forgotten; ms since 1970 without the offset of a test's clock.
+            broker: the domain.
+
+        Returns:
+            How many there are.
+        """
+        records: list[Mapping[str, Any]] = [value[0] for value in saved.definitions(CONNECTION).values()]
+        self._services.lost.restore(records, until, broker)
+        for record in records:
+            self._noted[record["connection"]] = ()
+        return len(records)
+
+    def note(self, connections: Iterable[BrokerConnection]) -> None:
+        """Put into the batch being gathered how far these connections have come. Just before it is cut."""
+        for connection in connections:
+            name = connection.id
+            if not name:
+                continue
+            if not connection.keep or name not in self._services.connections:
+                if name in self._noted and name not in self._services.lost:
+                    self._forget(name)
+                continue
+            sessions = connection.sessions
+            brief = tuple([(s.id, s.sent, s.settled, s.refused and len(s.refused)) for s in sessions.values()])
+            if brief != self._noted.get(name):
+                self._noted[name] = brief
+                record = Memory.of(connection, with_deliveries=False).to_mapping()
+                self._journal.define(CONNECTION, (name,), (record,))
+
+    def sweep(self) -> None:
+        """Forget connections that nobody will ask for any more."""
+        services = self._services
+        for name in [n for n in self._noted if n not in services.connections and n not in services.lost]:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        del self._noted[name]
+        self._journal.define(CONNECTION, (name,), None)

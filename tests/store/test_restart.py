@@ -1,0 +1,180 @@
+"""A broker with a data directory, stopped or killed and started again: what its clients find."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sievemq import ConnectionFactory, DeliveryMode, JMSContext
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.store import LockedError
+
+from .kill import Life
+
+
+def texts(context: JMSContext, queue: str) -> list[tuple[str, bool]]:
+    """What waits in a queue, and whether it is marked."""
+    browser = context.create_browser(context.create_queue(queue))
+    return [(message.get_text(), message.get_jms_redelivered()) for message in browser]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> EmbeddedBroker:
+    return EmbeddedBroker(data_dir=tmp_path / "data")
+
+
+def test_persistent_messages_are_there_again_in_their_order(broker: EmbeddedBroker) -> None:
+    with broker, ConnectionFactory(broker.url).create_context() as context:
+        assert context.get_meta_data().durable
+        queue = context.create_queue("q")
+        for number in range(5):
+            context.create_producer().set_priority(number).send(queue, f"m{number}")
+        context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT).send(queue, "gone with the process")
+        context.create_producer().set_delivery_delay(3_600_000).send(queue, "later")
+    with broker, ConnectionFactory(broker.url).create_context() as context:
+        assert texts(context, "q") == [(f"m{number}", False) for number in (4, 3, 2, 1, 0)]
+        broker.clock.advance(seconds=3_601)
+        assert texts(context, "q")[0] == ("m4", False)
+        assert ("later", False) in texts(context, "q")
+
+
+def test_what_was_handed_out_comes_again_marked_and_what_was_acknowledged_does_not(broker: EmbeddedBroker) -> None:
+    with broker, ConnectionFactory(broker.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
+        queue = context.create_queue("q")
+        for number in range(4):
+            context.create_producer().send(queue, f"m{number}")
+        consumer = context.create_consumer(queue)
+        consumer.receive(5_000)
+        consumer.receive(5_000).acknowledge()
+        assert consumer.receive(5_000).get_text() == "m2"
+    with broker, ConnectionFactory(broker.url).create_context() as context:
+        assert texts(context, "q") == [("m2", True), ("m3", False)]
+        assert (
+            context.create_consumer(context.create_queue("q")).receive(5_000).get_int_property("JMSXDeliveryCount") == 2
+        )
+
+
+def test_durable_subscriptions_collect_over_a_restart(broker: EmbeddedBroker) -> None:
+    def subscribed() -> JMSContext:
+        context = ConnectionFactory(broker.url).create_context()
+        context.set_client_id("me")
+        return context
+
+    with broker:
+        with subscribed() as context:
+            context.create_durable_consumer(context.create_topic("t"), "s", "n > 1", False).close()
+        with ConnectionFactory(broker.url).create_context() as context:
+            for number in range(4):
+                context.create_producer().set_property("n", number).send(context.create_topic("t"), f"m{number}")
+    with broker, subscribed() as context:
+        consumer = context.create_durable_consumer(context.create_topic("t"), "s", "n > 1", False)
+        assert [consumer.receive(5_000).get_text() for _ in range(2)] == ["m2", "m3"]
+        consumer.close()
+        context.unsubscribe("s")
+    with broker:
+        assert broker.call(lambda b: dict(b.namespace("").subscriptions.durable)) == {}
+
+
+def test_dead_letters_and_counts_survive(tmp_path: Path) -> None:
+    settings = {"destinations": {"queue:q": {"max_attempts": 3}}}
+    broker = EmbeddedBroker(data_dir=tmp_path / "data", settings=settings)
+    for attempt in range(3):
+        with broker, ConnectionFactory(broker.url).create_context(JMSContext.SESSION_TRANSACTED) as context:
+            queue = context.create_queue("q")
+            if not attempt:
+                context.create_producer().send(queue, "poison")
+                context.commit()
+            message = context.create_consumer(queue).receive(5_000)
+            assert message.get_int_property("JMSXDeliveryCount") == attempt + 1
+            context.rollback()
+    with broker, ConnectionFactory(broker.url).create_context() as context:
+        assert texts(context, "q") == []
+        (letter,) = context.create_browser(context.create_queue("DLQ.q"))
+        assert letter.get_int_property("JMS_SieveMQ_DeadLetterAttempts") == 3
+
+
+def test_what_was_deleted_stays_deleted(broker: EmbeddedBroker) -> None:
+    with broker:
+        with ConnectionFactory(broker.url).create_context() as context:
+            for name in ("kept", "deleted", "purged"):
+                context.create_producer().send(context.create_queue(name), name)
+        broker.call(lambda b: b.namespace("").delete("queue:deleted"))
+        broker.call(lambda b: b.namespace("").queue("queue:purged").clear())
+        broker.call(lambda b: b.namespace("other").create("topic:t"))
+        broker.call(lambda b: b.namespace("gone"))
+        broker.call(lambda b: b.delete_namespace("gone"))
+    with broker:
+        assert broker.call(lambda b: sorted(b.namespaces)) == ["default", "other"]
+        assert broker.call(lambda b: sorted(b.namespace("").destinations)) == ["queue:kept", "queue:purged"]
+        assert broker.call(lambda b: b.namespace("").queue("queue:purged").depth) == 0
+
+
+def test_it_keeps_its_name_and_gives_no_id_twice(broker: EmbeddedBroker) -> None:
+    ids = []
+    for _ in range(3):
+        with broker, ConnectionFactory(broker.url).create_context() as context:
+            message = context.create_text_message("x")
+            context.create_producer().send(context.create_queue("q"), message)
+            ids.append(message.get_jms_message_id())
+    assert len(set(ids)) == 3
+    assert len({text.split("-")[0] for text in ids}) == 1
+
+
+def test_a_second_broker_on_the_same_directory_is_refused(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    with broker, pytest.raises(LockedError, match="in use by another broker"):
+        EmbeddedBroker(data_dir=tmp_path / "data").start()
+
+
+def test_sends_that_are_said_again_are_not_doubled(tmp_path: Path) -> None:
+    """The SDK says unconfirmed sends again when the broker is back: each message is there once, none is missing."""
+    life = Life(7, tmp_path)
+    life.start()
+    port = life.port
+    life.options = ("--port", str(port))
+    sent: list[str] = []
+    failed: list[BaseException] = []
+    over = threading.Event()
+
+    def produce(name: str) -> None:
+        try:
+            with ConnectionFactory(f"sievemq://127.0.0.1:{port}").create_context() as context:
+                queue = context.create_queue("q")
+                producer = context.create_producer()
+                number = 0
+                while not over.is_set():
+                    number += 1
+                    producer.send(queue, f"{name}{number}")
+                    sent.append(f"{name}{number}")
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=produce, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for kill in range(4):
+        wait_for(lambda reached=(kill + 1) * 60: len(sent) >= reached or bool(failed))
+        life.kill()
+        life.start()
+    over.set()
+    for thread in threads:
+        thread.join(20)
+    assert not failed, failed
+    with ConnectionFactory(f"sievemq://127.0.0.1:{port}").create_context() as context:
+        there = [text for text, _ in texts(context, "q")]
+    life.stop()
+    assert sorted(there) == sorted(sent)
+    for name in "abc":
+        own = [text for text in there if text.startswith(name)]
+        assert own == [f"{name}{number}" for number in range(1, len(own) + 1)]
+
+
+def wait_for(reached: Callable[[], bool]) -> None:
+    waiting = threading.Event()
+    for _ in range(4_000):
+        if reached():
+            return
+        waiting.wait(0.005)
+    raise AssertionError("that took too long")
