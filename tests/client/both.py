@@ -491,12 +491,15 @@ class _Acknowledge:
         return self._bridge.call(self._real or (lambda: None), "acknowledge")
 
 
+_METHODS = ("on_message", "on_completion", "on_exception", "on_connection_lost", "on_connection_restored")
+
+
 class _Foreign:
     """A listener of the test behind one that the blocking API can call; has the methods that the original has."""
 
     def __init__(self, bridge: _Bridge, original: Any) -> None:
         self.original = original
-        methods = [name for name in ("on_message", "on_completion", "on_exception") if hasattr(original, name)]
+        methods = [name for name in _METHODS if hasattr(original, name)]
         for name in methods:
             setattr(self, name, bridge._callback(getattr(original, name)))
         if callable(original) and not methods:

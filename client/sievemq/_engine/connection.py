@@ -43,6 +43,7 @@ _WINDOW_BYTES: Final = 8 * 1024 * 1024
 _AVERAGE_OVER: Final = 1_024
 
 _REPAIRABLE: Final = frozenset(code for code in ErrorCode if code.repairable)
+_OF_SESSIONS: Final = frozenset({Command.COMMIT, Command.STAGE, Command.RECOVER, Command.ROLLBACK})
 _DELETING: Final = frozenset({Command.DELETE_TEMPORARY, Command.UNSUBSCRIBE})
 _MODES: Final = frozenset({SESSION_TRANSACTED, AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE})
 
@@ -767,12 +768,12 @@ class ClientConnection:
         _log.warning("%s; it is tried to be repaired", error)
         self._routes.clear()
         self.doubtful += [number for number, (_, command) in self.pending.items() if command[0] in DOUBTFUL]
-        committing = {
-            command[2] for _, command in self.pending.values() if command[0] in (Command.COMMIT, Command.STAGE)
-        }
+        said = {(command[0], command[2]) for _, command in self.pending.values() if command[0] in _OF_SESSIONS}
         handed: list[int] = []
         for session in tuple(self.sessions.values()):
-            for pair in session.freeze(session.id in committing):
+            committing = (Command.COMMIT, session.id) in said or (Command.STAGE, session.id) in said
+            recovering = (Command.RECOVER, session.id) in said or (Command.ROLLBACK, session.id) in said
+            for pair in session.freeze(committing, recovering):
                 handed += pair
         self.handed_when_lost = handed[: 2 * MAX_HANDED]
         if self.on_lost is not None:

@@ -62,7 +62,7 @@ class EngineConsumer:
         shut: closing has begun, here or above: whoever waits returns None (CLO-06).
         gone: why the broker closed this consumer; None if it did not.
         base: tags of the present connection begin behind this one; those of lost connections are not above it.
-        seen: up to this tag of lost connections the application may have seen messages; the rest was only buffered.
+        handed_then: what `handed` was when the last connection was lost.
     """
 
     __slots__ = (
@@ -78,6 +78,7 @@ class EngineConsumer:
         "gone",
         "granted",
         "handed",
+        "handed_then",
         "id",
         "mark",
         "no_local",
@@ -85,7 +86,6 @@ class EngineConsumer:
         "opened",
         "ran_dry",
         "released",
-        "seen",
         "selector",
         "session",
         "shared",
@@ -134,7 +134,7 @@ class EngineConsumer:
         # Written under the lock.
         self.window = PrefetchWindow(session.connection.options.prefetch)
         self.granted = self.released = 0
-        self.base = self.seen = 0
+        self.base = self.handed_then = 0
         self.waited_at = 0  # what `taken` was when somebody last waited at the empty buffer
         self.mark = 0
         self.ran_dry = False
@@ -318,14 +318,13 @@ class EngineConsumer:
             pass
         # Above every tag that can have been on its way. A thread may still be between taking a message and noting it.
         self.base = last + 2 * MAX_CREDIT
-        self.seen = first - 1 if first else self.base
+        self.handed_then = self.handed
         return first - 1 if first else None
 
     @property
     def holds_returned(self) -> bool:
-        """The application was handed messages by a connection that is lost, and has not acknowledged them: they are not
-        its any more."""
-        return self.done < min(self.handed, self.seen)
+        """A message was handed over in the moment in which the connection was lost: it is the application's no more."""
+        return self.handed_then < self.handed <= self.base
 
     def begin_again(self, credit: int) -> None:
         """It is opened again with this credit."""

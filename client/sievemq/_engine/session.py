@@ -213,7 +213,7 @@ class EngineSession:
         self._consumed.clear()
         self._returned = False
         for consumer in self.consumers.values():
-            consumer.done = consumer.handed
+            consumer.done = consumer.handed_then = consumer.handed
 
     def set_flowing(self, flowing: bool) -> None:
         """The connection starts or stops: open or shut the gate of every consumer."""
@@ -431,22 +431,30 @@ class EngineSession:
     def _is_broken(self) -> bool:
         return self._returned or any(consumer.holds_returned for consumer in self.consumers.values())
 
-    def freeze(self, committing: bool) -> list[tuple[int, int]]:
+    def freeze(self, committing: bool, recovering: bool) -> list[tuple[int, int]]:
         """The connection is lost: what the session was handed goes back, and its transaction is rolled back (TXN-05).
 
         Args:
             committing: the fate of its transaction depends on a commit that is on its way.
+            recovering: it has asked for everything to be taken back, and emptied its buffers.
 
         Returns:
             Pairs of consumer and last tag that may have been seen, of consumers where that is known.
         """
-        handed = [
-            (consumer.id, seen) for consumer in self.consumers.values() if (seen := consumer.freeze()) is not None
-        ]
-        if not committing:
-            self._returned = self._returned or bool(self._consumed)
-            if self.transacted and self.sequence > self._began:
-                self._returned = True
+        handed: list[tuple[int, int]] = []
+        for consumer in self.consumers.values():
+            seen = consumer.freeze()
+            if recovering:  # nobody can be taking a message now
+                seen = consumer.handed
+            if seen is not None:
+                handed.append((consumer.id, seen))
+        if not committing and not self.acknowledges_itself:
+            self._returned = (
+                self._returned
+                or bool(self._consumed)
+                or any(consumer.done < consumer.handed for consumer in self.consumers.values())
+                or (self.transacted and self.sequence > self._began)
+            )
         self._consumed.clear()
         if self.transacted:
             self._drop_unconfirmed()
