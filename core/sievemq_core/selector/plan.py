@@ -470,9 +470,13 @@ def _joined(tests: list[Test], kind: Callable[[tuple[Test, ...]], _T], absorbing
 def _merged_equalities(tests: list[Test]) -> list[Test]:
     """``a = 'x' OR a = 'y'`` is ``a IN ('x', 'y')``: one look-up instead of a chain."""
     groups: dict[Field, list[Test]] = {}
+    count = 0
     for test in tests:
         if (subject := _equal_to_text(test)) is not None:
             groups.setdefault(subject, []).append(test)
+            count += 1
+    if count == len(groups):
+        return tests
     merged: list[Test] = []
     done: set[Field] = set()
     for test in tests:
@@ -493,6 +497,8 @@ def _merged_equalities(tests: list[Test]) -> list[Test]:
 
 def _equal_to_text(test: Test) -> Field | None:
     """The field, if the test is TRUE exactly for certain texts of it."""
+    if not isinstance(test, OneOf | Relation):
+        return None
     match test:
         case OneOf(field=subject, negated=False, holds=True):
             return subject

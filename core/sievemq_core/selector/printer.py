@@ -80,14 +80,20 @@ class _Printer:
     def text(self, node: Node) -> tuple[str, int]:
         """The text and how tightly it binds."""
         match node:
+            case Identifier():
+                return node.name, _ATOM
+            case Compare():
+                return self._comparison(node), _PREDICATE
+            case And():
+                return self._chain(node.operands, " AND ", _AND)
+            case Or():
+                return self._chain(node.operands, " OR ", _OR)
             case Literal() if node.span in self._holes:
                 return self._holes[node.span], _ATOM
             case Literal():
                 # -2147483648 and -9223372036854775808 are literals; the sign binds like any sign
                 text = print_literal(node.value)
                 return text, _SIGN if text.startswith("-") else _ATOM
-            case Identifier():
-                return node.name, _ATOM
             case Unary():
                 inner = self._wrapped(node.operand, _SIGN)
                 if _would_fuse(node):
@@ -96,8 +102,6 @@ class _Printer:
             case Arithmetic():
                 own = _SUM if node.op in "+-" else _PRODUCT
                 return f"{self._wrapped(node.left, own)} {node.op} {self._wrapped(node.right, own + 1)}", own
-            case Compare():
-                return self._comparison(node), _PREDICATE
             case Between():
                 operand, low, high = (self._wrapped(part, _SUM) for part in (node.operand, node.low, node.high))
                 return f"{operand} {_not(node)}BETWEEN {low} AND {high}", _PREDICATE
@@ -116,10 +120,6 @@ class _Printer:
                 return f"{self._wrapped(node.operand, _SUM)} IS {_not(node)}NULL", _PREDICATE
             case Not():
                 return f"NOT {self._wrapped(node.operand, _NOT)}", _NOT
-            case And():
-                return self._chain(node.operands, " AND ", _AND)
-            case Or():
-                return self._chain(node.operands, " OR ", _OR)
 
     def _wrapped(self, node: Node, power: int) -> str:
         text, binds = self.text(node)

@@ -426,7 +426,7 @@ def _is_direct(number: int | float, *, exact_only: bool) -> bool:
         exact_only: the other side is an int or long.
     """
     if isinstance(number, int):
-        return exact_only or arithmetic.to_float(number) == number
+        return exact_only or -(2**24) <= number <= 2**24 or arithmetic.to_float(number) == number
     if number != number or abs(number) == float("inf"):
         return True
     return abs(number) < (2**24 if type(number) is Float else 2**53)
