@@ -31,7 +31,9 @@ STEP_SECONDS: Final = 1.0
 #: Samples kept: five minutes at a second each.
 SAMPLES: Final = 300
 
-#: Destinations whose samples are kept, the latest active ones: 12 bytes a sample, so 15 MB at most.
+_SPARE: Final = 60
+
+#: Destinations whose samples are kept, the latest active ones: 12 bytes a sample, so 18 MB at most.
 MAX_TRACKS: Final = 4_000
 
 #: The longest share of the time that going through all destinations may take; with very many it is done less often,
@@ -52,7 +54,7 @@ class Track:
     __slots__ = ("depth", "in_rate", "out_rate")
 
     def __init__(self) -> None:
-        self.depth: array[int] = array("L")
+        self.depth: array[int] = array("I")
         self.in_rate: array[float] = array("f")
         self.out_rate: array[float] = array("f")
 
@@ -60,8 +62,8 @@ class Track:
         """Note a sample."""
         for ring, value in ((self.depth, depth), (self.in_rate, in_rate), (self.out_rate, out_rate)):
             ring.append(value)  # type: ignore[arg-type]
-            if len(ring) > 2 * SAMPLES:
-                del ring[:SAMPLES]  # now and then, instead of moving all of it each time
+            if len(ring) > SAMPLES + _SPARE:
+                del ring[:_SPARE]  # now and then, instead of moving all of it each time
 
 
 @dataclass(slots=True)
