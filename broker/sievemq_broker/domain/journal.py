@@ -329,7 +329,7 @@ class Journal:
         """A destination exists that is not temporary. A topic keeps no messages; its subscriptions do."""
         number = 0
         if isinstance(destination, Queue):
-            number = self._take_number()
+            number = self.take_number()
             self.attach(destination, number)
         self.define(DESTINATION, (destination.namespace.name, destination.label), (number,))
 
@@ -339,7 +339,7 @@ class Journal:
 
     def subscription_made(self, subscription: Subscription) -> None:
         """A durable subscription exists."""
-        number = self._take_number()
+        number = self.take_number()
         self.attach(subscription.queue, number)
         condition = subscription.condition
         self.define(
@@ -360,7 +360,8 @@ class Journal:
         key = (subscription.topic.namespace.name, subscription.client_id, subscription.name)
         self.define(SUBSCRIPTION, key, None)
 
-    def _take_number(self) -> int:
+    def take_number(self) -> int:
+        """A number for a new owner of messages."""
         number = self._next_number
         self._next_number += 1
         return number

@@ -156,11 +156,11 @@ class Namespace:
         del self.destinations[destination.label]
         if self.broker.journal is not None and destination.label not in self._owners:
             self.broker.journal.destination_deleted(destination)
+        self.taps.drop_all_on(destination.label)
         owner = self._owners.pop(destination.label, None)
         if owner is not None:
             del self._owned[owner][destination.label]
         known = parse_address(destination.label)
-        self.taps.drop_all_on(destination.label)
         forms: tuple[str | Address, ...] = (known, destination.label, known.name)
         for form in forms:
             if self._routes.get(form) is destination:

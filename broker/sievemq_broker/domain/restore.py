@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sievemq_broker.domain import tap_records
 from sievemq_broker.domain.entry import DELAYED, READY, STRAY, Entry
 from sievemq_broker.domain.journal import (
     DESTINATION,
@@ -53,6 +54,7 @@ def restore(broker: Broker, saved: Saved, now: int) -> int:
     journal = Journal(saved.next_batch)
     try:
         queues = _definitions(broker, saved, journal)
+        taps = tap_records.restore(broker, saved, journal, now)
     except SieveError as error:
         raise RestoreError(f"what was kept cannot be restored: {error}") from error
     count = 0
@@ -61,6 +63,8 @@ def restore(broker: Broker, saved: Saved, now: int) -> int:
         if kept.owner in queues:
             waiting.setdefault(kept.owner, []).append(kept)
             count += 1
+        elif kept.owner in taps:
+            taps[kept.owner].log.append(kept.packed, 1, kept.time, kept.number)
         else:  # its queue was deleted while a consumer held it
             journal.batch.gone.append(kept.number)
             journal.numbers_from(kept.owner + 1)

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from sievemq_broker.domain import tap_records
 from sievemq_broker.domain.entry import DELAYED, GONE
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
@@ -168,12 +169,20 @@ class Stages:
                 )
             sends += stage.sends
         self._namespace.commit(sends, now, connection)
+        self._remember(key, batch)
+        self.discard(key, batch, owner=owner)
+        return len(sends)
+
+    def _remember(self, key: str, batch: int) -> None:
+        journal, name = self._namespace.broker.journal, self._namespace.name
+        if journal is not None:  # in one batch with the messages: both are kept, or none
+            tap_records.published(journal, name, key, batch)
         self.published[key] = batch
         self.published.move_to_end(key)
         if len(self.published) > MAX_KEYS:
-            self.published.popitem(last=False)
-        self.discard(key, batch, owner=owner)
-        return len(sends)
+            oldest, _ = self.published.popitem(last=False)
+            if journal is not None:
+                tap_records.published(journal, name, oldest, None)
 
     def discard(self, key: str, batch: int, *, owner: str | None) -> int:
         """Forget what is staged for a batch and was not published.

@@ -16,6 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from sievemq_broker.domain import tap_records
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import DELAYED
 from sievemq_broker.domain.queue import Queue
@@ -72,6 +73,7 @@ class Tap:
         lost: up to this sequence messages went before the reader was done with them: no room, too old (copy), or given
             back to the queue (drain).
         missed: how many messages that was.
+        number: under which the journal keeps a copy tap's messages; 0 without one.
         heard: when its reader was last heard of, ms epoch.
         open: False once it is gone.
     """
@@ -89,6 +91,7 @@ class Tap:
         "lost",
         "missed",
         "name",
+        "number",
         "open",
         "terms",
     )
@@ -109,6 +112,7 @@ class Tap:
         self.acknowledged = 0
         self.lost = 0
         self.missed = 0
+        self.number = 0
         self.heard = now
         self.open = True
         self._armed = False
@@ -172,7 +176,9 @@ class Tap:
             return 0
         self.acknowledged = upto
         self._settle(upto, now)
-        return self.log.drop(upto)
+        done = self.log.drop(upto, self._gone())
+        self.record()
+        return done
 
     def _check(self, tap_id: str) -> None:
         if tap_id != self.id:
@@ -235,8 +241,29 @@ class Tap:
     def _lose(self, upto: int) -> None:
         """Drop what the reader is not done with, and remember that."""
         if upto >= self.log.first:
-            self.missed += self.log.drop(upto)
+            self.missed += self.log.drop(upto, self._gone())
             self.lost = upto
+            self.record()
+
+    # -- the journal --------------------------------------------------------------------------------------------
+
+    def record(self) -> None:
+        """Let the journal, if there is one, know how it stands."""
+        journal = self.destination.namespace.broker.journal
+        if journal is not None:
+            tap_records.record(journal, self)
+
+    def _gone(self) -> list[int] | None:
+        """Where the numbers of messages go that it does not hold any more."""
+        journal = self.destination.namespace.broker.journal
+        return journal.batch.gone if journal is not None and self.number else None
+
+    def forget(self) -> None:
+        """It is gone for good: the journal forgets it, and what it held."""
+        journal = self.destination.namespace.broker.journal
+        if journal is not None:
+            self.log.drop(self.log.last, self._gone())
+            tap_records.forget(journal, self)
 
 
 class CopyTap(Tap):
@@ -251,12 +278,17 @@ class CopyTap(Tap):
         super().__init__(tap_id, name, destination, condition, terms, now)
         #: What waited in the queue when the tap was made, and what came while that was looked at: still to be judged.
         self._waiting: deque[Envelope] = deque()
+        journal = destination.namespace.broker.journal
+        if journal is not None:
+            self.number = journal.take_number()
         destination.add_tap(self)
         self._arm()
 
-    def take_backlog(self, envelopes: list[Envelope]) -> None:
+    def take_backlog(self, envelopes: list[Envelope], now: int) -> None:
         """Begin with what waits already."""
         self._waiting.extend(envelopes)
+        while self.number and self._fill(0, 0, now):  # all at once, so that it is in the journal with the tap
+            pass
 
     @property
     def held_bytes(self) -> int:
@@ -278,7 +310,12 @@ class CopyTap(Tap):
             except Exception:
                 return  # D-14: counted as unreadable where it arrived
         log, terms = self.log, self.terms
-        log.append(envelope.packed, 1, now)
+        stored = 0
+        if self.number:  # NON_PERSISTENT ones too: a sequence without holes is worth more than a little room
+            batch = self.destination.namespace.broker.journal.batch  # type: ignore[union-attr]  # else no number
+            stored = batch.base | len(batch.accepted)
+            batch.accepted.append((self.number, envelope.packed))
+        log.append(envelope.packed, 1, now, stored)
         if len(log) > terms.messages or log.bytes > terms.bytes:
             self._lose(log.over(terms.messages, terms.bytes))
         if terms.age and not self._armed:
@@ -344,6 +381,8 @@ class DrainTap(Tap):
         # Between two requests it takes nothing: whoever has no time to read must not keep messages from others.
         consumer.halt()
         self._arm()
+        if log.last > before:
+            self.record()
         return (log.last - before == STEP) or consumer.view.scanning != ALL_SCANNED
 
     def _settle(self, upto: int, now: int) -> None:
@@ -353,6 +392,11 @@ class DrainTap(Tap):
 
     def _leased(self) -> bool:
         return self._consumer.unacknowledged > 0
+
+    def go_on_behind(self, last: int) -> None:
+        """Begin behind this sequence: what lies before was taken by a broker that is gone; it is on the queue again."""
+        self.log = TapLog(last)
+        self._behind = last
 
     def _lapse(self, now: int) -> None:
         self._lose(self.log.last)

@@ -30,12 +30,14 @@ class Tapped(NamedTuple):
         delivery: its count, 1 for the first (JSX-12).
         end: bytes of the log up to here and since its beginning.
         packed: the envelope; shared with whoever else holds the message.
+        stored: number under which the journal keeps it for the tap; 0 if it does not.
     """
 
     time: int
     delivery: int
     end: int
     packed: bytes
+    stored: int
 
 
 _end = itemgetter(2)
@@ -79,21 +81,26 @@ class TapLog:
         """When the oldest message was seen (ms epoch); None if there is none."""
         return self._items[self._head].time if self._head < len(self._items) else None
 
-    def append(self, packed: bytes, count: int, now: int) -> None:
+    def append(self, packed: bytes, count: int, now: int, stored: int = 0) -> None:
         """Add a message behind all others.
 
         Args:
             packed: its envelope.
             count: of its delivery.
             now: ms epoch.
+            stored: its number in the journal.
         """
         size = len(packed) + OVERHEAD_BYTES
         self._end += size
         self.bytes += size
-        self._items.append(Tapped(now, count, self._end, packed))
+        self._items.append(Tapped(now, count, self._end, packed, stored))
 
-    def drop(self, upto: int) -> int:
+    def drop(self, upto: int, gone: list[int] | None = None) -> int:
         """Forget messages up to a sequence.
+
+        Args:
+            upto: the sequence.
+            gone: is given their numbers in the journal.
 
         Returns:
             How many of them were still there.
@@ -103,6 +110,8 @@ class TapLog:
         dropped = head - self._head
         if dropped <= 0:
             return 0
+        if gone is not None:
+            gone.extend(item.stored for item in items[self._head : head])
         self.bytes -= items[head - 1].end - self._end_before(self._head)
         self._head = head
         if head == len(items):
@@ -156,4 +165,4 @@ class TapLog:
         return item.end - len(item.packed) - OVERHEAD_BYTES
 
 
-_GONE: Final = Tapped(0, 0, 0, b"")
+_GONE: Final = Tapped(0, 0, 0, b"", 0)

@@ -142,7 +142,9 @@ class Taps:
                     ErrorCode.ILLEGAL_STATE,
                     {"tap": found.id, "mode": found.mode},
                 )
-            found.terms = terms
+            if found.terms != terms:
+                found.terms = terms
+                found.record()
             found.hear(now)
             return found
         if not name or len(name) > MAX_IDENTIFIER_CHARS or not name.isprintable():
@@ -176,21 +178,29 @@ class Taps:
             made = CopyTap(tap_id, name, destination, condition, terms, now)
             if start == "earliest" and isinstance(destination, Queue):
                 waiting = destination.main.waits(-1, destination.depth)
-                made.take_backlog([entry.envelope for entry in waiting])
-        self.made += 1
-        self._taps[destination.label, name] = made
+                made.take_backlog([entry.envelope for entry in waiting], now)
+        self.add(made)
+        made.record()
         return made
+
+    def add(self, tap: CopyTap | DrainTap) -> None:
+        """Know a tap: a new one, or one that was kept."""
+        self.made += 1
+        self._taps[tap.destination.label, tap.name] = tap
 
     def drop(self, tap: CopyTap | DrainTap, now: int) -> None:
         """End a tap."""
         if self._taps.get((tap.destination.label, tap.name)) is tap:
             del self._taps[tap.destination.label, tap.name]
+            tap.forget()
         tap.close(now)
 
     def drop_all_on(self, label: str) -> None:
         """A destination is deleted, with its messages."""
         for key in [key for key in self._taps if key[0] == label]:
-            self._taps.pop(key).close(0)
+            tap = self._taps.pop(key)
+            tap.forget()
+            tap.close(0)
 
 
 def _shown(condition: Condition | None) -> str:

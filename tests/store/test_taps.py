@@ -1,0 +1,138 @@
+"""Taps and published batches over a restart with a data directory: the same tap, the same messages and numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sievemq import Connection, ConnectionFactory, DeliveryMode, JMSException, Queue, Session, TextMessage, Topic
+from sievemq.staging import publish, stage
+from sievemq.taps import delete_tap, find_tap, open_tap
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain import Broker
+from sievemq_broker.domain.journal import Journal
+from sievemq_broker.domain.restore import restore
+from sievemq_core.message.envelope import BODY
+
+from .support import NOW, DictStore, message, name_of
+
+QUEUE, TOPIC = Queue("q"), Topic("t")
+
+
+def broker_in(folder: Path) -> EmbeddedBroker:
+    return EmbeddedBroker(settings={"data_dir": str(folder)})
+
+
+def connect(broker: EmbeddedBroker) -> Connection:
+    return ConnectionFactory(broker.url).create_connection()
+
+
+def send(connection: Connection, *texts: str, to: Queue | Topic = QUEUE, mode: int = DeliveryMode.PERSISTENT) -> None:
+    with connection.create_session() as session, session.create_producer(to) as producer:
+        for text in texts:
+            producer.send(TextMessage(text, properties={"n": len(text)}), delivery_mode=mode)
+
+
+def bodies(pages: Any) -> list[str]:
+    return [body.decode() for page in pages for body in page.columns[BODY]]
+
+
+def test_copy_taps_go_on_where_they_were(tmp_path: Path) -> None:
+    with broker_in(tmp_path) as broker, connect(broker) as connection:
+        send(connection, "old")
+        queue, _ = open_tap(connection, "audit", QUEUE, start="earliest", retain_messages=4)
+        topic, _ = open_tap(connection, "audit", TOPIC, selector="n > 1")
+        delete_tap(connection, "gone", QUEUE)
+        open_tap(connection, "gone", QUEUE)
+        send(connection, "a", "b", "c", mode=DeliveryMode.NON_PERSISTENT)  # kept for the tap, not for the queue
+        queue.acknowledge(1)
+        send(connection, "d", "e")  # one too many: 'a' goes
+        send(connection, "x", "yy", to=TOPIC)
+        delete_tap(connection, "gone", QUEUE)
+    with broker_in(tmp_path) as broker, connect(broker) as connection:
+        found, state = find_tap(connection, "audit", QUEUE)
+        assert (found.id, state.first, state.last) == (queue.id, 3, 6)
+        assert (state.acknowledged, state.lost, state.missed) == (1, 2, 1)
+        assert bodies(found.pages(2, 6)) == ["b", "c", "d", "e"]
+        assert bodies(find_tap(connection, "audit", TOPIC)[0].pages(0, 1)) == ["yy"]
+        with pytest.raises(JMSException, match="there is no tap 'gone'"):
+            find_tap(connection, "gone", QUEUE)
+        send(connection, "f")
+        send(connection, "z", "zz", to=TOPIC)
+        assert bodies(found.pages(6, found.look(6).upto)) == ["f"]
+        found.acknowledge(7)
+        assert open_tap(connection, "audit", TOPIC, selector="n > 1")[1].last == 2
+    with broker_in(tmp_path) as broker, connect(broker) as connection:
+        found, state = find_tap(connection, "audit", QUEUE)
+        assert (state.first, state.last, state.acknowledged) == (8, 7, 7)
+        assert found.id == queue.id
+        assert find_tap(connection, "audit", TOPIC)[0].id == topic.id
+
+
+def test_what_a_drain_had_taken_is_on_its_queue_again(tmp_path: Path) -> None:
+    with broker_in(tmp_path) as broker, connect(broker) as connection:
+        send(connection, "a", "b", "c")
+        tap, _ = open_tap(connection, "nightly", QUEUE, "drain")
+        assert tap.look(0, messages=2).upto == 2
+        tap.acknowledge(1)
+    with broker_in(tmp_path) as broker, connect(broker) as connection:
+        found, state = find_tap(connection, "nightly", QUEUE)
+        assert (found.id, state.last, state.lost, state.missed) == (tap.id, 2, 2, 1)
+        assert found.look(2).upto == 4
+        page = found.fetch(2, 4)
+        assert (bodies([page]), list(page.counts)) == (["b", "c"], [2, 1])
+
+
+def test_a_batch_is_published_once_over_a_restart(tmp_path: Path) -> None:
+    def staged(connection: Connection, batch: int) -> str:
+        with connection.create_session(Session.SESSION_TRANSACTED) as session:
+            session.create_producer(QUEUE).send(TextMessage(str(batch)))
+            return stage(session, "query", batch)
+
+    with broker_in(tmp_path) as broker, connect(broker) as connection:
+        assert publish(connection, "query", 0, [staged(connection, 0)]) == 1
+        lost = staged(connection, 1)
+    with broker_in(tmp_path) as broker, connect(broker) as connection:
+        assert publish(connection, "query", 0, [staged(connection, 0)]) is None
+        with pytest.raises(JMSException, match="stage it again"):
+            publish(connection, "query", 1, [lost])
+        assert publish(connection, "query", 1, [staged(connection, 1)]) == 1
+        with connection.create_session() as session:
+            assert [each.get_body(str) for each in session.create_browser(QUEUE)] == ["0", "1"]
+
+
+def test_every_prefix_is_a_tap(tmp_path: Path) -> None:
+    """Cut between any two verbs, the tap is as it was then: what was lost or acknowledged stays so, what was not is
+    there."""
+    store = DictStore()
+    broker = Broker()
+    broker.journal = Journal()
+    space = broker.namespace("n")
+    tap = space.taps.open("id", "t", "queue:q", "copy", None, {"retain_messages": 3}, NOW)
+
+    def check() -> None:
+        store.write(broker.journal.cut(), NOW)  # type: ignore[union-attr]  # it has one
+        again = Broker()
+        restore(again, store.copy(), NOW)
+        other = again.namespace("n").taps.find("t", "queue:q")
+        for name in ("acknowledged", "lost", "missed", "id", "terms", "mode"):
+            assert getattr(other, name) == getattr(tap, name), name
+        assert (other.log.first, other.log.last, other.log.bytes) == (tap.log.first, tap.log.last, tap.log.bytes)
+        kept = [[name_of(each.packed) for each in log.slice(0, 99, 99, 0)] for log in (tap.log, other.log)]
+        assert kept[0] == kept[1]
+
+    check()
+    for number in range(8):
+        space.send("queue:q", message(f"m{number}", mode=1 + number % 2), NOW)
+        check()
+        if number in (1, 5):
+            tap.acknowledge(tap.id, tap.log.first, NOW)
+            check()
+    tap.acknowledge(tap.id, tap.log.last, NOW)
+    check()
+    space.taps.drop(tap, NOW)
+    store.write(broker.journal.cut(), NOW)
+    assert not store.definitions("tap")
+    assert {entry.owner for entry in store.entries()} <= {1}  # the queue's own
