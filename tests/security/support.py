@@ -130,8 +130,10 @@ def until_closed(sock: socket.socket) -> bytes:
     return said
 
 
-def hello(user: str | None = None, password: str | None = None, namespace: str = "") -> bytes:
+def hello(
+    user: str | None = None, password: str | None = None, namespace: str = "", resume: str | None = None
+) -> bytes:
     """The bytes of a HELLO."""
     wire = WireConnection("client")
-    wire.send(Command.HELLO, PROTOCOL_VERSION, namespace, user, password, None, 0, "attack", None, {})
+    wire.send(Command.HELLO, PROTOCOL_VERSION, namespace, user, password, None, 0, "attack", resume, {})
     return wire.data_to_send()

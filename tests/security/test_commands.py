@@ -36,7 +36,9 @@ def answers(broker: EmbeddedBroker, *data: bytes) -> list[tuple[Any, ...]]:
     """What the broker says to bytes until it closes the connection."""
     with socket.create_connection(("127.0.0.1", broker.port), 20) as sock:
         sock.sendall(b"".join(data))
-        said = until_closed(sock)
+        said = sock.recv(1 << 16)
+        sock.shutdown(socket.SHUT_WR)
+        said += until_closed(sock)
     client = WireConnection("client")
     client.send(Command.HELLO, PROTOCOL_VERSION, "", None, None, None, 0, "", None, {})
     return client.receive_data(said)
@@ -179,6 +181,24 @@ def test_request_and_reply_needs_no_right_on_the_reply_queue(broker: EmbeddedBro
         theirs = admin.create_temporary_queue()
         anna.create_producer().send(theirs, "a reply")
         assert admin.create_consumer(theirs).receive_body(str, 10_000) == "a reply"
+
+
+@pytest.mark.parametrize("user", ["anna", "admin"])
+def test_nobody_with_limits_takes_the_place_of_a_connection_of_before_a_restart(
+    broker: EmbeddedBroker, user: str
+) -> None:
+    """Its id is no secret, and replies to its requests may still be on their way to its temporary queue."""
+    (welcome,) = answers(broker, hello(user, PASSWORD, resume="abcdefghjk-7"))
+    assert (welcome[4] == "abcdefghjk-7") is (user == "admin")
+
+
+def test_nobody_takes_the_place_of_a_living_connection_of_another(broker: EmbeddedBroker) -> None:
+    with as_user(broker, "admin") as admin:
+        (connection,) = broker.call(lambda _: list(broker.server.services.connections))
+        (welcome,) = answers(broker, hello("anna", PASSWORD, resume=connection))
+        assert welcome[0] == Command.WELCOME
+        assert welcome[4] != connection
+        admin.create_producer().send(admin.create_queue("orders.x"), "still here")
 
 
 def test_temporary_queue_of_another_is_for_its_owner(broker: EmbeddedBroker) -> None:

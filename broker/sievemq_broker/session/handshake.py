@@ -146,10 +146,15 @@ def take_place(connection: BrokerConnection, resume: str, options: dict[str, Any
 
 def _may_be_kept(connection: BrokerConnection, resume: str) -> bool:
     """True if a connection that this broker does not remember may keep its id: it was given by another incarnation, so
-    nobody else can have it, and its messages and temporary destinations go by it."""
+    nobody else can have it, and its messages and temporary destinations go by it.
+
+    Not for a user who is limited: ids are no secret, every message carries one, and whoever took that of somebody else
+    would be sent the replies to their requests.
+    """
     services = connection.services
     return (
-        0 < len(resume) <= _MAX_ID_CHARS
+        connection.identity.rights.unlimited
+        and 0 < len(resume) <= _MAX_ID_CHARS
         and _ID_CHARS.issuperset(resume)
         and not resume.startswith(services.settings.incarnation)
         and resume not in services.connections
