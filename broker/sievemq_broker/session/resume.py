@@ -58,9 +58,10 @@ class Memory:
 
     Attributes:
         until: ms since 1970, without the offset of a test's clock: when it is forgotten.
+        restored: a store has kept it over a restart, and nothing has kept its temporary destinations.
     """
 
-    __slots__ = ("connection", "namespace", "refused", "returned", "sessions", "until", "user")
+    __slots__ = ("connection", "namespace", "refused", "restored", "returned", "sessions", "until", "user")
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class Memory:
         self.refused = refused
         self.returned = returned or {}
         self.until = 0
+        self.restored = False
 
     @classmethod
     def of(cls, connection: BrokerConnection, *, with_deliveries: bool = True) -> Memory:
@@ -136,6 +138,7 @@ class Memory:
         return {
             "sessions": tuple((number, *progress) for number, progress in self.sessions.items()),
             "refused": self.refused,
+            "temporaries": not self.restored,
         }
 
     def settle(self, handed: Mapping[int, int], done: Mapping[int, int], now: int) -> None:
@@ -204,7 +207,9 @@ class LostConnections:
             broker: the domain.
         """
         for record in records:
-            self.remember(Memory.from_mapping(record), until, broker)
+            memory = Memory.from_mapping(record)
+            memory.restored = True
+            self.remember(memory, until, broker)
 
     def take(self, connection_id: str, user: str | None, namespace: str) -> Memory | None:
         """Somebody comes back: what is remembered, which is no longer. None if nothing is, or only of another user or

@@ -75,7 +75,7 @@ def restore(connection: ClientConnection, resumed: object, renewed: bool) -> Non
     arrived = {
         session: _open_session(connection, session, known, opening) for session in tuple(connection.sessions.values())
     }
-    if not memory:
+    if not memory.get("temporaries", bool(memory)):
         for address, topic in tuple(connection.temporaries.items()):
             _create_again(connection, address, topic)
     for session, count in arrived.items():

@@ -148,7 +148,7 @@ def test_a_resumed_connection_takes_the_place_of_the_half_dead_one(world: World)
     old.reading = False  # its network is gone, the broker does not know yet
     new = Client(world)
     new.hello(client_id="me", resume=old.broker.id)
-    assert new.take(Command.WELCOME)[0][7]["resumed"] == {"sessions": ((1, 1, 0),), "refused": ()}
+    assert new.take(Command.WELCOME)[0][7]["resumed"] == {"sessions": ((1, 1, 0),), "refused": (), "temporaries": True}
     assert old.broker.closing
     assert new.consumer(new.session()).all() == ["a#2"]
 

@@ -65,7 +65,7 @@ def test_it_is_told_which_sends_arrived(world: World, loss: Any) -> None:
     client.send(first, "a", "b")
     loss(client)
     new, resumed = back(world, client)
-    assert resumed == {"sessions": ((first, 2, 0), (second, 0, 0)), "refused": ()}
+    assert resumed == {"sessions": ((first, 2, 0), (second, 0, 0)), "refused": (), "temporaries": True}
     assert new.broker.id == client.broker.id
 
 
@@ -437,6 +437,7 @@ def test_what_a_store_kept_is_as_good_as_what_was_remembered() -> None:
     after.services.lost.restore([record], after.now + KEEP, after.broker)
     _, resumed = back(after, client)
     assert resumed["sessions"] == ((session, 2, 0),)
+    assert resumed["temporaries"] is False
 
 
 # -- limits and nonsense ----------------------------------------------------------------------------------------------
