@@ -187,7 +187,11 @@ async def test_a_listener_is_told_only_what_it_may_view() -> None:
     for namespace, address in (("n", "queue:mine.1"), ("n", "queue:yours"), ("m", "queue:mine.1")):
         listener.tell(("destination.created", {"namespace": namespace, "address": address}))
     listener.tell(("connection.opened", {"namespace": "m", "connection": "c"}))
-    assert await listener.next(1) == [("destination.created", {"namespace": "n", "address": "queue:mine.1"})]
+    listener.tell(("tick", {"time": 5, "blocked": None, "depth": 1_000}))
+    assert await listener.next(1) == [
+        ("destination.created", {"namespace": "n", "address": "queue:mine.1"}),
+        ("tick", {"time": 5, "blocked": None}),
+    ]
 
 
 # -- series -----------------------------------------------------------------------------------------------------------

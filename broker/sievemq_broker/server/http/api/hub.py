@@ -47,6 +47,7 @@ class Listener:
         self.namespace = namespace
         self.missed = 0
         self.ended = False
+        self._everything = identity.may("view", "*", "*")  # totals tell of what others do
         self._events: deque[Event] = deque()
         self._tick: Event | None = None
         self._awake = asyncio.Event()
@@ -65,7 +66,9 @@ class Listener:
             ):
                 return
         elif event[0] == "tick":
-            self._tick = event
+            self._tick = (
+                event if self._everything else ("tick", {name: about.get(name) for name in ("time", "blocked")})
+            )
             self._awake.set()
             return
         if len(self._events) >= BUFFER:

@@ -1,0 +1,167 @@
+"""Walks through a queue, finding by id, and verbs under concurrent change: order, completeness, conservation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sievemq_broker.domain import Consumer, DestinationPolicy, management
+from sievemq_broker.domain.entry import key_of
+from sievemq_broker.domain.locate import locate
+from sievemq_broker.domain.management import Choice
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.steps import finish
+from sievemq_broker.domain.walk import Walk
+
+from .support import NOW, World, message, selector
+
+Q = "queue:q"
+
+
+def build(world: World, plan: list[tuple[str, int]]) -> Queue:
+    """A queue with fresh messages of all priorities, some that came back marked, some unmarked, and holes."""
+    queue = world.namespace.queue(Q)
+    for number, (what, priority) in enumerate(plan):
+        if what == "send":
+            world.send(Q, message(f"m{number}", priority=priority, properties={"n": number}))
+        elif what == "back":  # some go to a consumer and come back, one of them seen
+            consumer = world.consumer(Q, credit=1 + priority % 3)
+            consumer.recover(1 if priority % 2 else 0, world.now)
+            consumer.close(consumer.tag, world.now)
+        elif queue.depth:
+            consumer = world.consumer(Q, credit=1)
+            consumer.acknowledge(1, world.now)
+            consumer.close(1, world.now)
+    return queue
+
+
+PLANS = st.lists(
+    st.tuples(st.sampled_from(["send", "send", "send", "back", "gone"]), st.integers(0, 9)), min_size=1, max_size=40
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(plan=PLANS, limits=st.lists(st.integers(1, 7), min_size=1, max_size=4))
+def test_a_walk_is_the_order_of_delivery(plan: list[tuple[str, int]], limits: list[int]) -> None:
+    queue = build(World(), plan)
+    expected = queue.main.waits(-1, 10_000)
+    assert len(expected) == queue.depth
+    for start in (0, len(expected) // 2):
+        walk = Walk(queue.main, key_of(expected[start - 1]) if start else -1)
+        for _ in walk.gather():
+            pass
+        found: list[Any] = []
+        rounds = 0
+        while not walk.done:
+            taken = walk.take(limits[rounds % len(limits)])
+            assert len(taken) <= limits[rounds % len(limits)]
+            found += taken
+            rounds += 1
+            assert rounds <= 2 * len(expected) + 3
+        assert found == expected[start:]
+
+
+@settings(max_examples=60, deadline=None)
+@given(plan=PLANS, limit=st.integers(1, 5))
+def test_pages_hold_everything_once(plan: list[tuple[str, int]], limit: int) -> None:
+    queue = build(World(), plan)
+    expected = queue.main.waits(-1, 10_000)
+    found: list[Any] = []
+    after: int | None = -1
+    while after is not None:
+        page, after = finish(management.waiting(queue, None, after, limit), NOW)
+        assert len(page) == limit or after is None
+        found += page
+    assert found == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(plan=PLANS, moved=st.integers(0, 40), limit=st.integers(1, 10))
+def test_moves_keep_order_and_lose_nothing(plan: list[tuple[str, int]], moved: int, limit: int) -> None:
+    world = World()
+    queue = build(world, plan)
+    chosen = [name for name in world.browse(Q) if int(name[1:]) < moved]
+    rest = [name for name in world.browse(Q) if int(name[1:]) >= moved]
+    more = True
+    touched = 0
+    while more:
+        outcome = finish(management.move(queue, "queue:r", Choice(selector(f"n < {moved}"), limit=limit)), NOW)
+        more = outcome.more
+        touched += outcome.touched
+    assert touched == len(chosen)
+    assert world.browse(Q) == rest
+    # There they are fresh: by priority, then in the order in which they came, which was the order of delivery.
+    by_priority = sorted(chosen, key=lambda name: -plan[int(name[1:])][1])
+    assert world.browse("queue:r") == by_priority
+
+
+def test_what_happens_between_two_slices_is_neither_lost_nor_doubled() -> None:
+    """Deliveries, returns, arrivals and removals while a move is at work."""
+    world = World()
+    world.send(Q, *(message(f"m{n}", priority=n % 3, properties={"n": n}) for n in range(3_000)))
+    queue = world.namespace.queue(Q)
+    steps = management.move(queue, "queue:r", Choice(selector("n >= 0")))
+    next(steps)
+    consumers: list[Consumer] = []
+    try:
+        for turn in range(1, 10_000):
+            steps.send(NOW)
+            consumer = world.consumer(Q, credit=5)
+            consumers.append(consumer)
+            world.send(Q, message(f"late{turn}", priority=turn % 10, properties={"n": 9_000}))
+            if turn % 3 == 0:
+                consumers.pop(0).recover(2, world.now)
+            if turn % 5 == 0:
+                victim = consumers.pop()
+                victim.acknowledge(victim.tag, world.now)
+                victim.close(victim.tag, world.now)
+    except StopIteration as end:
+        outcome = end.value
+    for consumer in list(queue.consumers):
+        consumer.recover(0, world.now)
+        consumer.close(consumer.tag, world.now)
+    waits = Counter(world.browse(Q, limit=100_000))
+    arrived = Counter(world.browse("queue:r", limit=100_000))
+    assert outcome.touched == arrived.total()
+    assert max((waits + arrived).values()) == 1
+    gone = queue.acknowledged
+    assert waits.total() + arrived.total() + gone == queue.enqueued
+    assert not any(name.startswith("late") for name in arrived)
+
+
+def test_found_wherever_it_is() -> None:
+    world = World()
+    queue = world.namespace.queue(Q)
+    names = [f"ID:x-1:{n}" for n in range(6)]
+    world.send(Q, *(message(name) for name in names))
+    world.send(Q, message("ID:x-1:later", at=NOW + 5))
+    back = world.consumer(Q, credit=2)
+    back.recover(2, world.now)
+    back.close(back.tag, world.now)
+    world.consumer(Q, credit=1)
+    states = {entry.sequence: entry.state for entry in finish(locate(queue, range(1, 9), held=True), NOW)}
+    assert len(states) == 7
+    by_name = finish(locate(queue, [*names, "ID:x-1:later"], held=True), NOW)
+    assert {entry.sequence for entry in by_name} == set(states)
+    assert len(finish(locate(queue, range(1, 9), held=False), NOW)) == 6
+    assert len(finish(locate(queue, [*names, "ID:x-1:later", 1], held=False), NOW)) == 6
+    assert finish(locate(queue, [99, "ID:x-1:nobody"], held=True), NOW) == []
+
+
+def test_scheduled_ones_are_shown_by_their_time_and_held_ones_by_arrival() -> None:
+    world = World(("queue:q", DestinationPolicy()))
+    queue = world.namespace.queue(Q)
+    world.send(Q, *(message(f"m{n}", at=NOW + 1_000 - n) for n in range(700)))
+    found, after = finish(management.scheduled(queue, None, (-1, -1), 600), NOW)
+    assert after is not None
+    rest, end = finish(management.scheduled(queue, None, after, 600), NOW)
+    times = [entry.envelope.delivery_time for entry in found + rest]
+    assert times == [NOW + 301 + n for n in range(700)]
+    assert end is None
+    world.send(Q, *(message(f"h{n}") for n in range(5)))
+    world.consumer(Q, credit=5)
+    held, _ = finish(management.held(queue, None, (-1, -1), 10), NOW)
+    assert [entry.sequence for entry in held] == sorted(entry.sequence for entry in held)

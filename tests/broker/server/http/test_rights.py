@@ -1,0 +1,110 @@
+"""What users with few rights see and may do through the API."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+import pytest
+
+from sievemq_broker import EmbeddedBroker
+
+from .conftest import Api, at
+
+USERS = {
+    "admin": "secret",
+    "anna": {
+        "password": "secret",
+        "rights": [
+            {"may": ["send", "browse"], "destination": "queue:orders.*", "namespace": "mine"},
+            {"may": ["view"], "destination": "queue:stock", "namespace": "mine"},
+        ],
+    },
+    "max": {
+        "password": "secret",
+        "rights": [{"may": ["manage"], "destination": "queue:orders.*", "namespace": "mine"}],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(http=True, settings={"users": USERS}) as broker:
+        admin = as_user(broker, "admin")
+        for namespace in ("mine", "other"):
+            admin.ok("POST", "/api/v1/namespaces", {"name": namespace})
+            inside = as_user(broker, "admin", namespace)
+            for address in ("queue:orders.eu", "queue:stock", "queue:secret", "topic:orders.eu", "queue:DLQ.secret"):
+                inside.ok("PUT", at(address))
+            inside.ok("POST", f"{at('queue:orders.eu')}/messages", {"body": "x"})
+            inside.ok("POST", f"{at('queue:DLQ.secret')}/messages", {"body": "x"})
+        yield broker
+
+
+def as_user(broker: EmbeddedBroker, user: str, namespace: str = "mine") -> Api:
+    credentials = base64.b64encode(f"{user}:secret".encode()).decode()
+    return Api(broker, namespace, Authorization=f"Basic {credentials}")
+
+
+def test_lists_leave_out_what_the_caller_may_not_see(guarded: EmbeddedBroker) -> None:
+    anna = as_user(guarded, "anna")
+    assert [row["name"] for row in anna.get("/api/v1/namespaces")["namespaces"]] == ["mine"]
+    found = anna.get("destinations")
+    assert [row["address"] for row in found["destinations"]] == ["queue:orders.eu", "queue:stock"]
+    assert found["total"] == 2
+    assert anna.get("dead-letters") == {"queues": [], "total": 0, "next": None}
+    assert anna.get("/api/v1/connections")["total"] == 0
+    facts = anna.get("/api/v1/broker")
+    assert (facts["user"], facts["namespaces"], facts["destinations"], facts["totals"]["enqueued"]) == ("anna", 1, 2, 1)
+
+
+def test_another_namespace_does_not_exist(guarded: EmbeddedBroker) -> None:
+    anna = as_user(guarded, "anna", "other")
+    for path in ("destinations", "subscriptions", "dead-letters"):
+        assert anna("GET", path).error == "NOT_FOUND"
+    assert anna("GET", at("queue:orders.eu")).error == "SECURITY"
+    assert anna("GET", at("queue:none")).error == "SECURITY"
+
+
+def test_what_may_be_done(guarded: EmbeddedBroker) -> None:
+    anna, manager = as_user(guarded, "anna"), as_user(guarded, "max")
+    queue, secret, stock = at("queue:orders.eu"), at("queue:secret"), at("queue:stock")
+    assert anna("GET", f"{queue}/messages").status == 200
+    assert anna("POST", f"{queue}/messages", {"body": "x"}).status == 201
+    assert anna("GET", stock).status == 200
+    for method, path, body in (
+        ("GET", f"{stock}/messages", None),
+        ("POST", f"{stock}/messages", {"body": "x"}),
+        ("GET", secret, None),
+        ("GET", f"{secret}/messages/1", None),
+        ("GET", f"{secret}/series", None),
+        ("GET", f"{secret}/consumers", None),
+        ("GET", at("topic:orders.eu"), None),
+        ("POST", f"{queue}/actions/purge", {}),
+        ("POST", f"{queue}/actions/pause", {}),
+        ("DELETE", queue, None),
+        ("PUT", at("queue:orders.new"), None),
+        ("DELETE", "/api/v1/namespaces/mine", None),
+        ("POST", "/api/v1/namespaces", {"name": "new"}),
+        ("GET", "/api/v1/series", None),
+    ):
+        answer = anna(method, path, body)
+        assert (answer.status, answer.error) == (403, "SECURITY"), (method, path)
+    assert manager("PUT", at("queue:orders.new")).status == 201
+    assert manager("POST", f"{queue}/actions/purge", {"dry_run": True}).status == 200
+    assert manager("GET", f"{queue}/messages").error == "SECURITY"
+
+
+def test_a_move_asks_for_the_right_to_send_to_its_target(guarded: EmbeddedBroker) -> None:
+    manager = as_user(guarded, "max")
+    path = f"{at('queue:orders.eu')}/actions/move"
+    for target in ("queue:orders.new", "queue:secret", "orders.new"):
+        assert manager("POST", path, {"to": target}).error == "SECURITY"
+
+
+def test_a_selector_is_not_tried_on_what_may_not_be_seen(guarded: EmbeddedBroker) -> None:
+    anna = as_user(guarded, "anna")
+    body = {"selector": "a = 1", "namespace": "mine", "destination": "queue:DLQ.secret", "id": "1"}
+    assert anna("POST", "/api/v1/selector/explain", body).error == "SECURITY"
+    assert anna("POST", "/api/v1/selector/explain", {**body, "destination": "orders.eu"}).status == 200
+    assert anna("POST", "/api/v1/selector/explain", {**body, "namespace": "other"}).error == "SECURITY"
