@@ -323,14 +323,11 @@ def _every(parts: list[_Needs]) -> _Needs:
             if known is None:
                 merged.by_name[name] = need
                 continue
-            both = _Need(
-                keys=_narrowed(known.keys, need.keys),
-                range=_overlap(known.range, need.range),
-                prefixes=known.prefixes or need.prefixes,  # either is necessary
-                present=known.present or need.present,
-                absent=known.absent or need.absent,
-            )
-            merged.by_name[name] = both
+            known.keys = _narrowed(known.keys, need.keys)
+            known.range = _overlap(known.range, need.range)
+            known.prefixes = known.prefixes or need.prefixes  # either is necessary
+            known.present = known.present or need.present
+            known.absent = known.absent or need.absent
     merged.never = merged.never or any(need.impossible for need in merged.by_name.values())
     return merged
 

@@ -96,11 +96,23 @@ class _Source:
 class _Code:
     """Collects what one function needs. ``names`` are its global names."""
 
-    __slots__ = ("_bound", "_fetched", "_hoisted", "_holes", "_patterns", "_results", "_twice", "_variables", "names")
+    __slots__ = (
+        "_bound",
+        "_fetched",
+        "_hoisted",
+        "_holes",
+        "_numeric",
+        "_patterns",
+        "_results",
+        "_twice",
+        "_variables",
+        "names",
+    )
 
     def __init__(self, holes: Mapping[Hole, str]) -> None:
         self.names: dict[str, object] = {}
         self._holes = holes
+        self._numeric: set[str] = set()  # fields that certainly are numbers at this point of the evaluation
         self._variables: dict[str, str] = {}  # field -> local variable
         self._patterns: dict[LikePattern, str] = {}  # pattern -> global name
         self._results = 0  # computed values stored so far
@@ -154,10 +166,17 @@ class _Code:
     def _chain(self, test: plan.All | plan.Any) -> ast.expr:
         """The parts are evaluated in order, so a later one may rely on what the earlier ones fetched; behind the
         chain only what its first part fetched is certain."""
-        parts = [self._test(test.tests[0])]
-        certain = set(self._bound)
-        for part in test.tests[1:]:
+        parts: list[ast.expr] = []
+        certain: set[str] = set()
+        proved: set[str] = set()
+        for part in test.tests:
             parts.append(self._test(part))
+            if len(parts) == 1:
+                certain = set(self._bound)
+            if isinstance(test, plan.All) and (name := _proves_number(part)) is not None and name not in self._numeric:
+                proved.add(name)
+                self._numeric.add(name)
+        self._numeric -= proved
         self._bound = certain
         return syntax.both(*parts) if isinstance(test, plan.All) else syntax.either(*parts)
 
@@ -195,6 +214,8 @@ class _Code:
             no_bool = syntax.compare(again, ast.IsNot(), syntax.constant(number == 1))
             return syntax.both(syntax.compare(first, operator, plain), no_bool)
         if holds:
+            if isinstance(left, plan.Field) and left.name in self._numeric:
+                return syntax.compare(first, operator, plain)
             return syntax.both(self._is_number(first), syntax.compare(again, operator, plain))
         definite = syntax.both(self._is_number(again), syntax.compare(again, operator, plain))
         return syntax.both(syntax.is_none(first, False), syntax.negated(definite))
@@ -400,6 +421,14 @@ class _Code:
     def _global(self, name: str, value: object) -> ast.expr:
         self.names[name] = value
         return syntax.load(name)
+
+
+def _proves_number(test: plan.Test) -> str | None:
+    """The field that is a number if the test holds."""
+    match test:
+        case plan.Relation(left=plan.Field(name=name), right=plan.Constant(value=constant), holds=True, strict=False):
+            return name if isinstance(constant, int | float) and not isinstance(constant, bool) else None
+    return None
 
 
 def _fetch(field: plan.Field) -> ast.expr:
