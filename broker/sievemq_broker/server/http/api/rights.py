@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from starlette.requests import HTTPConnection
+
+from sievemq_broker.server.http import access
 from sievemq_broker.server.http.api.errors import ApiError, not_found
 from sievemq_broker.session.rights import EVERYTHING, Identity, Verb
 from sievemq_core.errors import AddressError
 from sievemq_core.message.destination import parse_address
 
 if TYPE_CHECKING:
+    from starlette.types import Scope
+
     from sievemq_broker.server.http.api.call import Call
     from sievemq_broker.server.http.api.declare import Endpoint
 
 __all__ = ["caller", "check", "may", "require"]
 
 
-def caller(scope: Mapping[str, Any]) -> Identity:
+def caller(scope: Scope) -> Identity:
     """Who asks, as the middleware found."""
-    return cast("Identity", scope["state"]["identity"])
+    return access.caller(HTTPConnection(scope))
 
 
-def check(scope: Mapping[str, Any], endpoint: Endpoint, path: Mapping[str, str]) -> None:
+def check(scope: Scope, endpoint: Endpoint, path: Mapping[str, str]) -> None:
     """Ask for the right that an endpoint declares, on what its path names.
 
     Raises:
