@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine
+from benchmarks import durable, machine
 from benchmarks.macro import relay
 from benchmarks.macro.processes import Broker, run_workload
 from benchmarks.micro.timing import Row
@@ -156,10 +156,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, help="runs of each workload; the median counts (3)")
     parser.add_argument("--json", type=Path, default=RESULTS / "latest.json", help="where the figures are written")
     arguments = parser.parse_args()
-    chosen = arguments.only.split(",") if arguments.only else [*MICRO, *DEFAULT_COUNTS, "start"]
-    unknown = set(chosen) - {*MICRO, *DEFAULT_COUNTS, "start"}
+    known = [*MICRO, *DEFAULT_COUNTS, "start", "durable"]
+    chosen = arguments.only.split(",") if arguments.only else known
+    unknown = set(chosen) - {*known}
     if unknown:
-        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join([*MICRO, *DEFAULT_COUNTS])}")
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     repeats = arguments.repeats or (1 if arguments.quick else 3)
 
     start = time.monotonic()
@@ -177,6 +178,12 @@ def main() -> None:
         print(
             "broker: ready {start_ms:.0f} ms after its start, {idle_rss_mb:.0f} MB resident\n".format(**report["start"])
         )
+    if "durable" in chosen:
+        report["durable"] = durable.run(arguments.quick, repeats, say)
+        head = ["durable", "", "beside", "", "ratio"]
+        lines = [[row["what"], row["figure"], row["beside"], row["other"], str(row["ratio"] or "")]
+                 for row in report["durable"]]  # fmt: skip
+        print(table(head, lines), end="\n\n")
     report["seconds"] = round(time.monotonic() - start, 1)
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps(report, indent=1) + "\n")

@@ -2,8 +2,7 @@
 
     store.db       batch       id, envelopes of a batch (blob.py)
                    state       id, what became of them; only where the batch's row says something else
-                   definition  kind, key, value
-                   head        format, epoch, number of writes, next batch, incarnation
+                   definition  kind, key, value; without a name the head: epoch, writes, next batch, name
     store.db-wal   its log; synced at each write, copied into store.db now and then
     witness        the number of writes that are known to be on disk
     reserve        room for when the disk is full
@@ -36,11 +35,11 @@ DATABASE: Final = "store.db"
 #: "SvMQ": how file(1) and this module tell the database from another one.
 APPLICATION_ID: Final = 0x53764D51
 
-#: Two to four envelopes of the usual size. Larger pages make large batches cheaper and small ones dearer.
-_PAGE_BYTES: Final = 8_192
+#: Larger pages make large batches cheaper and single messages dearer, of which each writes two or three pages.
+_PAGE_BYTES: Final = 4_096
 
 #: Pages of log after which it is copied into the database: 16 MiB, so that most of what passes through is never copied.
-_CHECKPOINT_PAGES: Final = 2_048
+_CHECKPOINT_PAGES: Final = 4_096
 
 _RESERVE_BYTES: Final = 16 * 1024 * 1024
 
@@ -57,7 +56,6 @@ _REWRITE_BYTES: Final = 4 * 1024 * 1024
 _SHRINK_BYTES: Final = 256 * 1024 * 1024
 
 _SCHEMA: Final = (
-    "CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 1), data BLOB NOT NULL)",
     "CREATE TABLE batch (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
     "CREATE TABLE state (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
     "CREATE TABLE definition (kind TEXT, key BLOB, data BLOB NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID",
@@ -67,6 +65,8 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _FULL_EXTENDED = (sqlite3.SQLITE_IOERR_SHMSIZE,)
 
 _HEAD = b"head"
+_READ_HEAD = "SELECT data FROM definition WHERE kind = '' AND key = x''"
+_WRITE_HEAD = "UPDATE definition SET data = ? WHERE kind = '' AND key = x''"
 
 _REPAIR = (
     "Look with `sievemq store check`, save what can be read with `sievemq store export`, "
@@ -197,7 +197,7 @@ class SqliteStore:
         self._execute("BEGIN IMMEDIATE")
         for statement in _SCHEMA:
             self._execute(statement)
-        self._execute("INSERT INTO head VALUES (1, ?)", (self._head(),))
+        self._execute("INSERT INTO definition VALUES ('', x'', ?)", (self._head(),))
         self._execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self._execute(f"PRAGMA user_version = {FORMAT}")
         self._execute("COMMIT")
@@ -229,9 +229,9 @@ class SqliteStore:
             )
 
     def _load_head(self) -> None:
-        row = self._execute("SELECT data FROM head").fetchone()
+        row = self._execute(_READ_HEAD).fetchone()
         if row is None:
-            raise DamagedError(f"the head of the store is missing. {_REPAIR}")
+            raise DamagedError("the head of the store is missing")
         head = unpack_value("the head of the store", _HEAD, row[0])
         self.epoch, self._sequence, self._next_batch, self.incarnation = head[:4]
 
@@ -241,7 +241,7 @@ class SqliteStore:
         self._load_head()  # under the lock of the transaction
         self.epoch += 1
         self._sequence += 1
-        self._execute("UPDATE head SET data = ?", (self._head(),))
+        self._execute(_WRITE_HEAD, (self._head(),))
         self._execute("COMMIT")
         self._witness.open(self._sequence)
 
@@ -271,7 +271,11 @@ class SqliteStore:
         found: dict[Key, tuple[Any, ...]] = {}
         try:
             # All of them, so that one whose kind is damaged is not passed over.
-            for name, key, data in self._execute("SELECT kind, key, data FROM definition ORDER BY kind, key"):
+            for name, key, data in self._execute(
+                "SELECT kind, key, data FROM definition WHERE NOT (kind = '' AND key = x'') ORDER BY kind, key"
+            ):
+                if type(name) is not str or type(key) is not bytes:
+                    raise DamagedError(f"the name of the definition of {name!r} {key!r} is damaged")
                 known, value = unpack_value(f"the definition of {name} {key!r}", definition_id(name, key), data)
                 if name == kind:
                     found[known] = value
@@ -321,7 +325,7 @@ class SqliteStore:
                 self._rewrite()
             self._sequence += 1
             self._next_batch = batch.id + 1
-            execute("UPDATE head SET data = ?", (self._head(),))
+            execute(_WRITE_HEAD, (self._head(),))
             execute("COMMIT")
         except Exception as error:
             self._forget(begun)
@@ -329,7 +333,7 @@ class SqliteStore:
         self._witness.write(self._sequence)
 
     def _check_owner(self) -> None:
-        row = self._execute("SELECT data FROM head").fetchone()
+        row = self._execute(_READ_HEAD).fetchone()
         if row is None or row[0] != self._head():
             epoch = None if row is None else unpack_value("the head of the store", _HEAD, row[0])[0]
             raise FencedError(
@@ -462,7 +466,7 @@ class SqliteStore:
 
     def _reload(self) -> None:
         epoch = self.epoch
-        row = self._execute("SELECT data FROM head").fetchone()
+        row = self._execute(_READ_HEAD).fetchone()
         _, self._sequence, self._next_batch, _ = unpack_value("the head of the store", _HEAD, row[0])[:4]
         self.epoch = epoch
 
