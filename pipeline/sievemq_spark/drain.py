@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sievemq.taps import Tap
 from sievemq_spark.errors import DataLossError
+from sievemq_spark.offsets import Place
 from sievemq_spark.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -62,9 +63,20 @@ def drain(
     more = {"user": user, "password": password, "selector": selector, "lease": lease}
     given |= {name: str(value) for name, value in more.items() if value is not None}
     options = ReadOptions.read(given)
-    held = taken(options)
-    ranges = {key: [place.tap, place.seq, upto] for key, (place, upto) in held.items()}
-    yield spark.read.format("sievemq").options(**given, tapRanges=json.dumps(ranges)).load()
+    links = [source.link(options, known=True) for source in sources(options)]
+    try:
+        held = taken(options)
+        ranges = {key: [place.tap, place.seq, upto] for key, (place, upto) in held.items()}
+        yield spark.read.format("sievemq").options(**given, tapRanges=json.dumps(ranges)).load()
+        _acknowledge(options, held)
+    finally:
+        for link in links:
+            link.close()
+
+
+def _acknowledge(options: ReadOptions, held: dict[str, tuple[Place, int]]) -> None:
+    from sievemq_spark.tap_reader import sources
+
     for source in sources(options):
         place, upto = held[source.key]
         state = source.link(options, known=True).ask(
