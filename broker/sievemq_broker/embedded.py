@@ -46,7 +46,8 @@ class EmbeddedBroker:
         http: also serve health, metrics, API and console, see :attr:`http_url`.
         http_port: 0 for a free one.
         namespace: that :attr:`url` leads to.
-        users: name -> password; nobody else gets in (D-38). None lets everybody in.
+        users: name -> password, or a table with ``password`` and ``rights`` as in a users file; nobody else gets in
+            (D-38). None lets everybody in.
         data_dir: directory to keep PERSISTENT messages in, so that they are there after a restart (D-18); in memory
             only if not given.
         clock: the broker's time; an adjustable clock if not given.
@@ -66,7 +67,7 @@ class EmbeddedBroker:
         http: bool = False,
         http_port: int = 0,
         namespace: str = "",
-        users: Mapping[str, str] | None = None,
+        users: Mapping[str, object] | None = None,
         data_dir: str | PathLike[str] | None = None,
         clock: AdjustableClock | None = None,
         settings: Mapping[str, object] | None = None,

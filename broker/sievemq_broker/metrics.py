@@ -113,6 +113,13 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily("sievemq_connections_limit", "Connections allowed at a time.", value=links.limit)
         yield CounterMetricFamily("sievemq_connections_opened", "Connections accepted.", value=links.accepted)
         yield CounterMetricFamily("sievemq_connections_refused", "Connections beyond the limit.", value=links.refused)
+        refused = CounterMetricFamily(
+            "sievemq_sign_ins_refused", "Credentials not accepted, by reason.", labels=["reason"]
+        )
+        authenticator = self._server.authenticator
+        refused.add_metric(["wrong"], authenticator.failed)
+        refused.add_metric(["throttled"], authenticator.throttled)
+        yield refused
         congested = sum(connection.outbox.paused for connection in services.connections.values())
         yield GaugeMetricFamily("sievemq_connections_congested", "Connections that read too slowly.", value=congested)
         yield CounterMetricFamily("sievemq_received_bytes", "Bytes from clients.", value=links.bytes_in)

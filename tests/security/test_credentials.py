@@ -64,6 +64,14 @@ def test_guessing_on_the_wire_meets_a_security_exception(broker: EmbeddedBroker)
         connect(broker, "admin", PASSWORD)
 
 
+def test_what_is_refused_is_counted(broker: EmbeddedBroker) -> None:
+    for number in range(FREE_PER_USER + 2):
+        ask(broker, "/", **basic("ben", f"wrong{number}"))
+    text = ask(broker, "/metrics", **basic("admin")).text
+    assert f'sievemq_sign_ins_refused_total{{reason="wrong"}} {FREE_PER_USER + 1}.0' in text
+    assert 'sievemq_sign_ins_refused_total{reason="throttled"} 1.0' in text
+
+
 def test_one_throttle_for_all_ways_in(broker: EmbeddedBroker) -> None:
     for number in range(0, FREE_PER_USER + 1, 3):
         ask(broker, "/api/v1/broker", **basic("admin", f"a{number}"))
