@@ -81,6 +81,8 @@ class Api:
             body = await _body(endpoint, scope, receive)
             call: Call[Any, Any] = Call(self, scope, receive, send, path, query, body, endpoint.status[0])
             answer = await endpoint.handler(call)
+            if endpoint.method != "GET":
+                await self._kept()
             if answer is None and endpoint.answer is None:
                 return  # it has answered itself
             status, content, media = call.status, _encode(answer), endpoint.media
@@ -93,6 +95,19 @@ class Api:
             text = "a fault of the broker; its log says more"
             status, content, headers = _failure(ApiError(500, "INTERNAL", text))
         await respond(scope, send, status, content, media, headers)
+
+    async def _kept(self) -> None:
+        """What was done is on disk, where the broker has one, before that is said.
+
+        Raises:
+            ApiError: 503, the disk has failed and the broker ends.
+        """
+        commits = self.server.turn.commits
+        if commits is not None:
+            synced = commits.synced()
+            await asyncio.wait({synced})
+            if synced.cancelled():
+                raise ApiError(503, "UNAVAILABLE", "the data directory cannot be written; the broker ends")
 
     def message_id(self) -> str:
         """The next id of a message that is sent here."""
