@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from starlette.routing import Mount, Route
@@ -15,7 +17,7 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.http.access import HEALTH
 from sievemq_broker.server.http.app import make_app
 
-from .support import PASSWORD, ask, basic, secured
+from .support import DEADLINE, PASSWORD, ask, basic, secured
 
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 
@@ -200,3 +202,30 @@ def test_verbs_are_apart(filled: EmbeddedBroker, method: str, path: str, status:
     assert answer.status == status, answer.text
     if status == 403:
         assert (answer.json["error"], answer.json["details"]["user"]) == ("SECURITY", "anna")
+
+
+@pytest.mark.parametrize("user", ["anna", "nobody"])
+def test_events_tell_of_nothing_that_may_not_be_viewed(user: str) -> None:
+    """What happens elsewhere comes first; once something of one's own is told, or a tick, that was passed over."""
+    with secured() as broker:
+        parts = urlsplit(broker.http_url)
+        with closing(http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=DEADLINE)) as stream:
+            stream.request("GET", "/api/v1/events", headers=basic(user))
+            with stream.getresponse() as response:
+                assert response.status == 200
+                assert response.readline() == b"retry: 2000\n"
+                for namespace, names in (("team-s", ["secret-queue"]), ("", ["payroll", "orders.mine"])):
+                    factory = ConnectionFactory(f"{broker.url}/{namespace}")
+                    with factory.create_context("admin", PASSWORD) as context:
+                        for name in names:
+                            queue = context.create_queue(name)
+                            context.create_producer().send(queue, "secret body")
+                            context.create_consumer(queue, "a = 'secret-selector'").close()
+                told, ticks = b"", 0
+                while b"orders.mine" not in told and ticks < 3:
+                    line = response.readline()
+                    told += line
+                    ticks += line == b"event: tick\n"
+        assert (b"orders.mine" in told) is (user == "anna")
+        for secret in (b"secret", b"team-s", b"payroll"):
+            assert secret not in told
