@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -q
 CODE := core client broker testkit pipeline tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help run test venv lint format fast slow soak spark spark-slow coverage-map demo bench bench-peers clean
+.PHONY: help run test venv lint format fast slow soak spark spark-slow coverage-map demo bench bench-peers screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,11 @@ bench: ## micro and macro benchmarks beside their baselines (ARGS=--quick)
 bench-peers: ## SieveMQ beside the brokers installed here: PEERS=/path/to/the/peers/harness
 	@.ci/venv broker
 	@.ci/peers "$(PEERS)" $(ARGS)
+
+screenshots: ## the pictures of docs/console.md, from a real broker in a real Chromium
+	@.ci/venv dev
+	@.ci/chromium
+	@$(BIN)/python -m tests.console.screenshots
 
 clean: ## remove caches and what was built, .venv too
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/results

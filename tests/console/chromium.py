@@ -180,6 +180,7 @@ class Page:
         session: as the protocol names it.
 
     Attributes:
+        width: of the window.
         problems: errors and warnings of its console, exceptions, breaches of its Content-Security-Policy.
     """
 
@@ -187,6 +188,7 @@ class Page:
         self._chromium = chromium
         self._session = session
         self.problems: list[str] = []
+        self.width = 0
 
     def send(self, method: str, **parameters: Any) -> Any:
         """Give a command to this page."""
@@ -201,6 +203,7 @@ class Page:
 
     def resize(self, width: int, height: int = 800) -> None:
         """Give the window another size, in CSS pixels."""
+        self.width = width
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
                   mobile=width < 600)  # fmt: skip
 

@@ -12,6 +12,7 @@ from sievemq import BytesMessage, JMSContext, MapMessage, Message, StreamMessage
 from sievemq_broker import EmbeddedBroker
 
 from .chromium import Page
+from .opening import open_view
 
 pytestmark = pytest.mark.slow
 
@@ -26,11 +27,6 @@ def send(client: JMSContext, queue: str, count: int, **properties: Any) -> None:
         producer.set_property(name, value)
     for number in range(count):
         producer.send(client.create_queue(queue), f"text {number}")
-
-
-def open_view(page: Page, broker: EmbeddedBroker, view: str) -> None:
-    page.open(f"{broker.http_url}/{view}")
-    page.until("document.querySelector('main')?.getAttribute('aria-busy') === 'false'")
 
 
 def more(page: Page, item: str) -> None:

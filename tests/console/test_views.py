@@ -7,15 +7,11 @@ import pytest
 from sievemq_broker import EmbeddedBroker
 
 from .chromium import Page
+from .opening import open_view
 
 pytestmark = pytest.mark.slow
 
 ORDERS = "#/default/destination/queue%3Aorders"
-
-
-def open_view(page: Page, broker: EmbeddedBroker, view: str) -> None:
-    page.open(f"{broker.http_url}/{view}")
-    page.until("document.querySelector('main')?.getAttribute('aria-busy') === 'false'")
 
 
 def test_overview(page: Page, shop_broker: EmbeddedBroker) -> None:

@@ -164,9 +164,9 @@ export class Chart {
   }
 }
 
-// The next of 1, 2, 5, 10, 20, 50 …, at least 2 so that the middle of a scale of counts is a whole number.
+// The next round figure, at least 2 so that the middle of a scale of counts is a whole number.
 function ceiling(value) {
   if (value <= 2) return 2;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 4, 5, 10].map((n) => n * power).find((n) => n >= value);
+  return [1, 2, 3, 4, 5, 6, 8, 10].map((n) => n * power).find((n) => n >= value);
 }

@@ -1,12 +1,11 @@
-// The console: the frame around the views, which of them is shown, and when it is read anew.
+// The console: which view is shown, and when it is read anew.
 
-import { go, here, link } from "./address.js";
+import { here, link } from "./address.js";
 import { Refused, Unreachable, get } from "./api.js";
-import { h, put, svg } from "./dom.js";
-import { duration } from "./format.js";
+import { h, put } from "./dom.js";
+import * as frame from "./frame.js";
 import { help, listenToKeys } from "./keys.js";
 import * as live from "./live.js";
-import { failure } from "./notice.js";
 import { nothing } from "./parts.js";
 import * as session from "./session.js";
 import connections from "./views/connections.js";
@@ -18,6 +17,15 @@ import scheduled from "./views/scheduled.js";
 import subscriptions from "./views/subscriptions.js";
 import workbench from "./views/workbench.js";
 
+/**
+ * A view is made by a function of its context, and gives back
+ * @typedef {object} View
+ * @property {string} title
+ * @property {HTMLElement} node
+ * @property {(signal: AbortSignal) => Promise<void>} [read] reads its data and shows them; called again and again.
+ * @property {(query: URLSearchParams) => void} [query] the query of its address has changed.
+ * @property {(what: string) => void} [heard] the broker told something.
+ */
 const VIEWS = {
   overview,
   queues,
@@ -30,134 +38,18 @@ const VIEWS = {
   destination,
 };
 
-// Name in the URL, name for people, key after "g".
-const PLACES = [
-  ["overview", "Overview", "o"],
-  ["queues", "Queues", "q"],
-  ["topics", "Topics", "t"],
-  ["subscriptions", "Subscriptions", "u"],
-  ["dead-letters", "Dead letters", "d"],
-  ["scheduled", "Scheduled", "s"],
-  ["connections", "Connections", "c"],
-  ["workbench", "Selector workbench", "w"],
-];
-
 const EVERY = 2; // ticks of a second between two readings of a view
+const SELDOM = 10; // ticks between two looks at the broker as a whole
 
-let shown = null; // the view shown: its key, its node, how it is read
-let namespace = "default";
-let namespaces = ["default"];
+let shown = null; // the view shown: its key, what made it, how it is read
 let ticks = 0;
-
-const main = h("main", { id: "main", tabindex: "-1" });
-const banner = h("div", { class: "banner", role: "alert", hidden: true });
-const nav = h("nav", { class: "places", "aria-label": "Views", id: "places" });
-const spaces = h("select", { "aria-label": "Namespace", change: () => changeNamespace(spaces.value) });
-const foot = h("div", { class: "foot" });
-const menu = h(
-  "button",
-  {
-    type: "button",
-    class: "menu",
-    "aria-expanded": "false",
-    "aria-controls": "side",
-    click: () => fold(menu.getAttribute("aria-expanded") === "true"),
-  },
-  "Menu",
-);
-const side = h("div", { class: "side", id: "side" }, h("div", { class: "space" }, spaces), nav, foot);
-
-function frame() {
-  const skip = h(
-    "a",
-    {
-      class: "skip",
-      href: "#main",
-      click: (event) => {
-        event.preventDefault();
-        main.focus();
-      },
-    },
-    "Skip to content",
-  );
-  const brand = h("a", { class: "brand", href: "#/" }, mark(), h("span", "SieveMQ"));
-  document
-    .getElementById("console")
-    .replaceChildren(
-      skip,
-      h("header", { class: "bar" }, brand, menu),
-      side,
-      h("div", { class: "content" }, banner, main),
-    );
-}
-
-function mark() {
-  return svg(
-    "svg",
-    { class: "mark", viewBox: "0 0 32 32", "aria-hidden": "true" },
-    svg("rect", { width: 32, height: 32, rx: 8 }),
-    svg("path", { d: "M7 10h18M9.5 15h13M12 20h8M14.5 25h3" }),
-  );
-}
-
-function fold(closed) {
-  menu.setAttribute("aria-expanded", String(!closed));
-}
-
-function changeNamespace(name) {
-  const { path } = here();
-  const place = path[1] && path[1] !== "destination" ? path[1] : "queues";
-  go([name, place]);
-}
-
-function drawPlaces() {
-  const { path } = here();
-  const current =
-    path[1] === "destination" ? (/^(temporary-)?topic:/.test(path[2]) ? "topics" : "queues") : (path[1] ?? "overview");
-  put(
-    nav,
-    PLACES.map(([id, name, key]) =>
-      h("a", { href: link([namespace, id]), "aria-current": id === current ? "page" : null, title: `g ${key}` }, name),
-    ),
-  );
-  put(
-    spaces,
-    namespaces.map((name) => h("option", { value: name, selected: name === namespace }, name)),
-  );
-  spaces.value = namespace;
-}
-
-async function readBroker() {
-  const [broker, list] = await Promise.all([get("/broker"), get("/namespaces")]);
-  namespaces = [...new Set([...list.namespaces.map(({ name }) => name), namespace])].sort();
-  put(
-    foot,
-    h("div", h("span", { class: "dot" }), h("b", `SieveMQ ${broker.version}`)),
-    h(
-      "div",
-      { class: "dim" },
-      `up ${duration(broker.uptime_seconds * 1000)} · ${broker.durable ? "durable" : "in memory only"}`,
-    ),
-    h(
-      "div",
-      { class: "buttons" },
-      h("button", { type: "button", class: "plain", click: () => help(keyPlaces()) }, "Keys ?"),
-      session.node(failure),
-    ),
-  );
-  drawPlaces();
-}
-
-const keyPlaces = () => PLACES.map(([id, name, key]) => ({ key, name, go: () => go([namespace, id]) }));
 
 /** Shows what the URL says. */
 function route() {
   const { path, query } = here();
-  const [space = namespace, place = "overview", ...rest] = path;
-  namespace = space;
-  const key = JSON.stringify([space, place, rest]);
-  drawPlaces();
-  fold(true);
+  const [namespace = "default", place = "overview", ...rest] = path;
+  const key = JSON.stringify([namespace, place, rest]);
+  frame.locate(namespace);
   if (shown?.key === key) {
     shown.view.query?.(query);
     read();
@@ -166,27 +58,25 @@ function route() {
   const moved = shown !== null;
   shown?.stop.abort();
   const stop = new AbortController();
-  const make = VIEWS[place];
-  const view = make
-    ? make({ namespace, rest, query, signal: stop.signal, read: () => read() })
-    : { title: "Not found", node: nothing("There is no such view.", "Choose one from the menu.") };
-  shown = { key, view, stop, reading: false, again: false };
+  const view = VIEWS[place]?.({ namespace, rest, query, signal: stop.signal, read }) ?? unknown();
+  shown = { key, namespace, view, stop, reading: false, again: false, failed: null };
   document.title = `${view.title} · SieveMQ`;
-  put(main);
-  main.append(view.node);
-  main.dataset.view = place;
-  main.setAttribute("aria-busy", "true");
+  put(frame.main);
+  frame.main.append(view.node);
+  frame.main.dataset.address = location.hash.split("?")[0];
+  frame.main.setAttribute("aria-busy", "true");
   if (moved) {
     scrollTo(0, 0);
-    main.focus({ preventScroll: true });
+    frame.main.focus({ preventScroll: true });
   }
   read();
 }
 
-/** Reads the data of the view shown. */
+const unknown = () => ({ title: "Not found", node: nothing("There is no such view.", "Choose one from the menu.") });
+
+/** Reads the data of the view shown; once more afterwards if that is asked for meanwhile. */
 async function read() {
   const now = shown;
-  if (!now) return;
   if (now.reading) {
     now.again = true;
     return;
@@ -194,11 +84,7 @@ async function read() {
   now.reading = true;
   try {
     await now.view.read?.(now.stop.signal);
-    if (now !== shown) return;
-    main.setAttribute("aria-busy", "false");
-    now.failed?.remove();
-    now.failed = null;
-    now.view.node.hidden = false;
+    if (now === shown) succeed(now);
   } catch (error) {
     if (now === shown && error.name !== "AbortError") fail(now, error);
   } finally {
@@ -210,35 +96,47 @@ async function read() {
   }
 }
 
-function fail(now, error) {
-  if (error instanceof Unreachable) {
-    unreachable();
-    return;
-  }
-  if (!(error instanceof Refused)) throw error;
-  if (error.status === 401) return;
-  main.setAttribute("aria-busy", "false");
-  const title =
-    { 403: "You may not see this.", 404: "This does not exist." }[error.status] ?? "The broker refused this.";
+function succeed(now) {
+  frame.main.setAttribute("aria-busy", "false");
   now.failed?.remove();
-  now.failed = nothing(
-    title,
-    error.message.split("\n")[0],
-    " ",
-    h("a", { href: link([namespace, "overview"]) }, "Back to the overview"),
-  );
-  main.append(now.failed);
+  now.failed = null;
+  now.view.node.hidden = false;
+}
+
+function fail(now, error) {
+  if (error instanceof Unreachable) unreachable();
+  else if (!(error instanceof Refused)) throw error;
+  else if (error.status === 429 || error.status >= 500) frame.warn(h("strong", error.message));
+  else if (error.status !== 401) refused(now, error);
+}
+
+// In place of the view: why it cannot be shown.
+function refused(now, error) {
+  const titles = { 403: "You may not see this.", 404: "This does not exist." };
+  const back = h("a", { href: link([now.namespace, "overview"]) }, "Back to the overview");
+  now.failed?.remove();
+  now.failed = nothing(titles[error.status] ?? "The broker refused this.", error.message.split("\n")[0], " ", back);
+  frame.main.append(now.failed);
+  frame.main.setAttribute("aria-busy", "false");
   now.view.node.hidden = true;
 }
 
 function unreachable() {
-  banner.hidden = false;
-  put(
-    banner,
+  frame.warn(
     h("strong", "The broker does not answer."),
     " What you see is the last that was read. Trying again… ",
     h("button", { type: "button", click: () => live.connect() }, "Try now"),
   );
+}
+
+/** Reads what the frame shows. */
+async function readBroker() {
+  try {
+    const [broker, list] = await Promise.all([get("/broker"), get("/namespaces", { limit: 1000 })]);
+    frame.describe(broker, list.namespaces);
+  } catch (error) {
+    fail(shown, error);
+  }
 }
 
 function heard(what) {
@@ -248,16 +146,14 @@ function heard(what) {
     session.resume(); // perhaps the session has ended, not the broker
     return;
   }
-  if (what === "back") readBroker().catch(() => {});
-  if (what === "back" || what === "tick") {
-    banner.hidden = true;
+  if (what !== "event") {
+    frame.warn();
     document.body.classList.remove("lost");
   }
+  shown.view.heard?.(what);
   if (what === "tick") ticks += 1;
-  if (document.hidden) return;
-  shown?.view.heard?.(what);
   if (what === "back" || (what === "tick" && ticks % EVERY === 0)) read();
-  if (what === "tick" && ticks % 10 === 0) readBroker().catch(() => {});
+  if (what === "back" || (what === "tick" && ticks % SELDOM === 0)) readBroker();
 }
 
 // Somebody looks again: at what is there now.
@@ -267,18 +163,19 @@ function look() {
 }
 
 async function start() {
-  frame();
-  listenToKeys(keyPlaces());
+  const showKeys = () => help(frame.places());
+  frame.build(document.getElementById("console"), showKeys);
+  if (!(await session.resume())) return;
+  listenToKeys(frame.places());
   addEventListener("hashchange", route);
   addEventListener("pagehide", live.disconnect);
   addEventListener("pageshow", ({ persisted }) => persisted && look());
   document.addEventListener("visibilitychange", () => (document.hidden ? live.disconnect() : look()));
   addEventListener("signed-out", session.signIn);
-  if (!(await session.resume())) return;
-  live.connect();
   route();
+  live.listen(heard);
+  live.connect();
   await readBroker();
 }
 
-live.listen(heard);
 start();

@@ -101,7 +101,11 @@ export class Sample {
       { "data-id": id, open: opened.has(id) || id === this.id },
       h("summary", truth(answer.truth), h("code", name), type && h("span", { class: "dim" }, type)),
       h("div", { class: "explanation" }, explanation(answer.explanation)),
-      h("a", { href: link([this.namespace, "destination", this.queue, "messages", id], this.whose) }, "The message"),
+      h(
+        "a",
+        { href: link([this.namespace, "destination", this.queue, "messages", id], this.whose) },
+        "Open the message",
+      ),
     );
   }
 }

@@ -1,0 +1,129 @@
+// What stands around every view: the menu, the namespace, what runs, and a banner when something is wrong.
+
+import { go, here, link } from "./address.js";
+import { h, put, say, svg } from "./dom.js";
+import { duration } from "./format.js";
+import { failure } from "./notice.js";
+import * as session from "./session.js";
+
+// Name in the URL, name for people, key after "g".
+const PLACES = [
+  ["overview", "Overview", "o"],
+  ["queues", "Queues", "q"],
+  ["topics", "Topics", "t"],
+  ["subscriptions", "Subscriptions", "u"],
+  ["dead-letters", "Dead letters", "d"],
+  ["scheduled", "Scheduled", "s"],
+  ["connections", "Connections", "c"],
+  ["workbench", "Selector workbench", "w"],
+];
+
+/** Where a view is shown. */
+export const main = h("main", { id: "main", tabindex: "-1" });
+
+const banner = h("div", { class: "banner", role: "alert", hidden: true });
+const nav = h("nav", { class: "places", "aria-label": "Views" });
+const spaces = h("select", { "aria-label": "Namespace", change: () => change(spaces.value) });
+const version = h("b");
+const state = h("div", { class: "dim" });
+const user = h("span");
+const menu = h(
+  "button",
+  { type: "button", class: "menu", "aria-controls": "side", click: () => fold(isOpen()) },
+  "Menu",
+);
+
+/**
+ * Draws the frame.
+ * @param {HTMLElement} place where. @param {() => void} help shows the keys.
+ */
+export function build(place, help) {
+  const skip = h("a", { class: "skip", href: "#main", click: toContent }, "Skip to content");
+  const brand = h("a", { class: "brand", href: "#/" }, mark(), h("span", "SieveMQ"));
+  const keys = h("button", { type: "button", class: "plain", click: help }, "Keys ?");
+  const foot = h(
+    "div",
+    { class: "foot" },
+    h("div", h("span", { class: "dot" }), version),
+    state,
+    h("div", { class: "buttons" }, keys, user),
+  );
+  place.append(
+    skip,
+    h("header", { class: "bar" }, brand, menu),
+    h("div", { class: "side", id: "side" }, h("div", { class: "space" }, spaces), nav, foot),
+    h("div", { class: "content" }, banner, main),
+  );
+  fold(true);
+}
+
+/** Where "g" and a letter lead, from the namespace shown. */
+export const places = () =>
+  PLACES.map(([id, name, key]) => ({ key, name, go: () => go([here().path[0] ?? "default", id]) }));
+
+/** Marks where one is, and folds the menu of a narrow window. */
+export function locate(namespace) {
+  const [, place = "overview", address = ""] = here().path;
+  const kind = /^(temporary-)?topic:/.test(address) ? "topics" : "queues";
+  const current = place === "destination" ? kind : place;
+  put(
+    nav,
+    PLACES.map(([id, name, key]) => {
+      const isHere = id === current ? "page" : null;
+      return h("a", { href: link([namespace, id]), "aria-current": isHere, title: `g ${key}` }, name);
+    }),
+  );
+  offer([namespace], namespace);
+  fold(true);
+}
+
+/** Says what runs, and which namespaces there are. */
+export function describe(broker, namespaces) {
+  offer(
+    namespaces.map(({ name }) => name),
+    spaces.value,
+  );
+  say(version, `SieveMQ ${broker.version}`);
+  say(state, `up ${duration(broker.uptime_seconds * 1000)} · ${broker.durable ? "durable" : "in memory only"}`);
+  put(user, session.node(failure));
+}
+
+/** Shows that something is wrong; without words, that it is not any more. */
+export function warn(...words) {
+  banner.hidden = words.length === 0;
+  put(banner, words);
+}
+
+function offer(names, current) {
+  const known = [...new Set([...Array.from(spaces.options, ({ value }) => value), ...names])].filter(Boolean).sort();
+  put(
+    spaces,
+    known.map((name) => h("option", { value: name }, name)),
+  );
+  spaces.value = current;
+}
+
+function change(name) {
+  const [, place = "overview"] = here().path;
+  go([name, place === "destination" ? "queues" : place]);
+}
+
+function toContent(event) {
+  event.preventDefault();
+  main.focus();
+}
+
+const isOpen = () => menu.getAttribute("aria-expanded") === "true";
+
+function fold(closed) {
+  menu.setAttribute("aria-expanded", String(!closed));
+}
+
+function mark() {
+  return svg(
+    "svg",
+    { class: "mark", viewBox: "0 0 32 32", "aria-hidden": "true" },
+    svg("rect", { width: 32, height: 32, rx: 8 }),
+    svg("path", { d: "M7 10h18M9.5 15h13M12 20h8M14.5 25h3" }),
+  );
+}
