@@ -70,7 +70,7 @@ class Stages:
 
     Attributes:
         bytes: what they hold.
-        published: last batch by key, the one used longest ago first.
+        published: last batch by user and key, the one used longest ago first.
     """
 
     __slots__ = ("_made", "_namespace", "_stages", "bytes", "published")
@@ -80,7 +80,7 @@ class Stages:
         self._stages: dict[str, _Stage] = {}
         self._made = 0
         self.bytes = 0
-        self.published: OrderedDict[str, int] = OrderedDict()
+        self.published: OrderedDict[tuple[str | None, str], int] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._stages)
@@ -153,8 +153,8 @@ class Stages:
             RequestError: NOT_FOUND, one of the stages is not there (any more); otherwise as :meth:`Namespace.commit`.
                 Nothing was sent, nothing is forgotten.
         """
-        if batch <= self.published.get(key, -1):
-            self.published.move_to_end(key)
+        if batch <= self.published.get((owner, key), -1):
+            self.published.move_to_end((owner, key))
             self.discard(key, batch, owner=owner)
             return None
         sends: list[tuple[str, Envelope]] = []
@@ -169,11 +169,12 @@ class Stages:
                 )
             sends += stage.sends
         self._namespace.commit(sends, now, connection)
-        self._remember(key, batch)
+        if sends:  # to publish nothing once more does no harm
+            self._remember((owner, key), batch)
         self.discard(key, batch, owner=owner)
         return len(sends)
 
-    def _remember(self, key: str, batch: int) -> None:
+    def _remember(self, key: tuple[str | None, str], batch: int) -> None:
         journal, name = self._namespace.broker.journal, self._namespace.name
         if journal is not None:  # in one batch with the messages: both are kept, or none
             tap_records.published(journal, name, key, batch)

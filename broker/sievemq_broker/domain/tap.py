@@ -38,6 +38,10 @@ Mode: TypeAlias = Literal["copy", "drain"]
 STEP: Final = 5_000
 
 
+#: Messages of its backlog that a copy tap looks at when another one arrives.
+_CATCH_UP: Final = 4
+
+
 @dataclass(frozen=True, slots=True)
 class TapTerms:
     """What a tap may hold, and how long.
@@ -297,8 +301,11 @@ class CopyTap(Tap):
 
     def copy(self, envelope: Envelope, now: int) -> None:
         """A message has arrived. Cannot fail."""
-        if self._waiting:
-            self._waiting.append(envelope)  # it has its turn behind what was there before
+        waiting = self._waiting
+        if waiting:
+            waiting.append(envelope)  # it has its turn behind what was there before
+            for _ in range(min(_CATCH_UP, len(waiting))):  # so that they grow fewer, whether somebody asks or not
+                self._judge(waiting.popleft(), now)
         else:
             self._judge(envelope, now)
 

@@ -50,9 +50,9 @@ def forget(journal: Journal, tap: Tap) -> None:
     journal.define(TAP, (tap.destination.namespace.name, tap.destination.label, tap.name), None)
 
 
-def published(journal: Journal, namespace: str, key: str, batch: int | None) -> None:
-    """The last batch that a key has published; None to forget the key."""
-    journal.define(PUBLISHED, (namespace, key), None if batch is None else (batch,))
+def published(journal: Journal, namespace: str, key: tuple[str | None, str], batch: int | None) -> None:
+    """The last batch that a user has published under a key; None to forget the key."""
+    journal.define(PUBLISHED, (namespace, *key), None if batch is None else (batch,))
 
 
 def restore(broker: Broker, saved: Saved, journal: Journal, now: int) -> dict[int, CopyTap]:
@@ -70,8 +70,8 @@ def restore(broker: Broker, saved: Saved, journal: Journal, now: int) -> dict[in
     from sievemq_broker.domain.tap import CopyTap, DrainTap, TapTerms  # they record themselves through this module
     from sievemq_broker.domain.tap_log import TapLog
 
-    for (name, key), (batch, *_) in saved.definitions(PUBLISHED).items():
-        broker.namespace(str(name)).stages.published[str(key)] = batch
+    for (name, owner, key), (batch, *_) in saved.definitions(PUBLISHED).items():
+        broker.namespace(str(name)).stages.published[None if owner is None else str(owner), str(key)] = batch
     copies: dict[int, CopyTap] = {}
     for (name, label, title), value in saved.definitions(TAP).items():
         number, tap_id, mode, text, dialect, terms, behind, acknowledged, lost, missed = value[:10]

@@ -64,10 +64,18 @@ def test_what_was_staged_by_attempts_that_lost_is_forgotten() -> None:
     assert len(world.namespace.stages) == 0
 
 
-def test_an_empty_batch_counts() -> None:
+def test_an_empty_batch_needs_no_memory() -> None:
     world = Staging()
-    assert world.publish() == 0
-    assert world.publish() is None
+    assert world.publish() == world.publish() == 0
+    assert not world.namespace.stages.published
+
+
+def test_users_do_not_share_keys() -> None:
+    world = Staging()
+    world.stage("a", "1", owner="ann", batch=7)
+    assert world.publish("a", owner="ann", batch=7) == 1
+    world.stage("b", "2", owner="bob")
+    assert world.publish("b", owner="bob") == 1
 
 
 def test_a_stage_that_is_gone_publishes_nothing() -> None:
@@ -131,7 +139,9 @@ def test_the_key_used_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) 
     world = Staging()
     monkeypatch.setattr("sievemq_broker.domain.stages.MAX_KEYS", 2)
     for key in ("a", "b"):
-        assert world.publish(key=key) == 0
+        world.stage(key, key, key=key)
+        assert world.publish(key, key=key) == 1
     assert world.publish(key="a") is None
-    assert world.publish(key="c") == 0
-    assert list(world.namespace.stages.published) == ["a", "c"]
+    world.stage("c", "c", key="c")
+    assert world.publish("c", key="c") == 1
+    assert list(world.namespace.stages.published) == [(None, "a"), (None, "c")]

@@ -108,6 +108,16 @@ def test_the_backlog_comes_first(text: str | None) -> None:
     assert world.read(tap) == (["m0", "m1"] if text is None else []) + ["m2", "m3", "new"]
 
 
+def test_a_backlog_that_nobody_reads_does_not_grow() -> None:
+    world = Tapped()
+    world.send("queue:q", *(f"m{n}" for n in range(8)))
+    tap = world.tap("queue:q", start="earliest", retain_messages=100)
+    for n in range(8, 12):
+        world.send("queue:q", f"m{n}")
+    assert len(tap.log) == 12
+    assert world.read(tap) == [f"m{n}" for n in range(12)]
+
+
 def test_a_long_backlog_is_looked_at_in_steps() -> None:
     world = Tapped()
     world.send("queue:q", *(message("x") for _ in range(STEP + 1)))
