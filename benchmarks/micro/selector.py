@@ -146,12 +146,15 @@ REFUSED = (
     ("65,536 characters of quotes", "a = " + "'" * 65_531),
 )
 
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
 # name, pattern, text
 PATTERNS = (
     ("'%a%a%b'", "%a%a%b", "a" * MEGABYTE),
     ("'%aa_b%'", "%aa_b%", "a" * MEGABYTE),
     ("500 %", "%a" * 500 + "b", "a" * MEGABYTE),
-    ("200 _ in one piece", "%" + "_a" * 200 + "_b%", "a" * MEGABYTE),
+    ("70 _ in one piece", "%" + "_a" * 69 + "_b%", "a" * MEGABYTE),
+    ("70 _, 26 letters", f"%{'_'.join((LETTERS * 6)[:140:2])}_%", LETTERS * (MEGABYTE // 26) + "_"),
     ("a long run", "%" + "ab" * 2_000 + "_c%", "ab" * (MEGABYTE // 2)),
 )
 

@@ -144,7 +144,7 @@ class _Checker:
                 self._fail(
                     f"the selector is too large: more than {MAX_LIKE_WILDCARDS} wildcards",
                     node.pattern,
-                    hint="each costs a search through the text",
+                    hint="each costs a search through the text, and many '_' between two '%' cost several",
                 )
         except PatternError:
             self._fail(

@@ -63,6 +63,15 @@ def test_wildcards(pattern: str) -> None:
         compile_selector(f"a LIKE '{pattern * (MAX_LIKE_WILDCARDS + 1)}'")
 
 
+def test_many_gaps_in_one_piece_count_for_more() -> None:
+    """What is looked at again at every place: 70 of them, but hundreds one by one, or at a fixed place."""
+    for pattern in ("%" + "_a" * 70 + "%", "%_a" * 250, "_a" * 500, "%" + "_a" * 200):
+        assert valid(f"a LIKE '{pattern}'").function({"a": "xa" * 500}, ())
+    for pattern in ("%" + "_a" * 80 + "%", "%" + "ab" * 8_200 + "_%"):
+        with pytest.raises(SelectorError, match="512 wildcards"):
+            compile_selector(f"a LIKE '{pattern}'")
+
+
 def test_parentheses() -> None:
     depth = MAX_SELECTOR_DEPTH
     assert valid("(" * depth + "a = 1" + ")" * depth).canonical == "a = 1"
