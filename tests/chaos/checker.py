@@ -31,6 +31,8 @@ def check(
     staged: dict[str, list[str]] = defaultdict(list)
     asked: set[str] = set()
     committed: set[str] = set()
+    rolled_back: set[str] = set()
+    failed = 0
     wrong: list[str] = []
     seen: dict[tuple[str, str], list[tuple[int, str, int]]] = defaultdict(list)
     done: dict[tuple[str, str], int] = {}
@@ -54,6 +56,10 @@ def check(
             elif verb == "A":
                 for key in words[1:]:
                     done[words[0], key] = now
+            elif verb == "TR":
+                rolled_back.add(words[0])
+            elif verb == "F" and words[1] == "CONNECTION_LOST":  # closed in the middle of an outage: it may be there
+                failed += 1
             elif verb in ("BAD", "F"):
                 wrong.append(f"{path.name}: {line}")
     end = 1 << 62  # after everything else
@@ -69,7 +75,7 @@ def check(
         there = [(view, key) in seen for key in keys for view in _views(key)]
         if tx in committed and not all(there):
             wrong.append(f"lost: {there.count(False)} of {len(there)} of committed transaction {tx}")
-        elif tx not in asked and any(there):
+        elif (tx not in asked or tx in rolled_back) and any(there):
             wrong.append(f"{there.count(True)} of {len(there)} of transaction {tx} came, which was not committed")
         elif any(there) and not all(there):
             wrong.append(f"{there.count(True)} of {len(there)} of transaction {tx}, neither all nor nothing")
@@ -83,6 +89,7 @@ def check(
             wrong.append(f"doubled: {key} in {view} came again after it was acknowledged: {deliveries}")
     wrong += _out_of_order(seen)
     figures = {"sent": len(known), "confirmed": len(confirmed), "transactions": len(committed)}
+    figures |= {"rolled back": len(rolled_back), "failed": failed}
     figures["deliveries"] = sum(map(len, seen.values()))
     figures["redelivered"] = sum(count > 1 for deliveries in seen.values() for _, _, count in deliveries)
     figures["left"] = sum(len(list(left)) for left in drained.values())

@@ -5,9 +5,12 @@ Roles are ``produce``, ``aio-produce``, ``consume``, ``aio-consume``, and ``keep
 the journal, before and after every step, what ``checker.py`` needs to know. A line is written with one system call, so
 that it is there if the step after it was begun.
 
+Connections may be cut as well: the client repairs them, and this notes what it is told.
+
     S key…          these are going to be sent             C key…       their send was confirmed
     T tx key…       these are staged in a transaction      TC tx        its commit is going to be asked for
-    TK tx           the commit was confirmed               TR tx        it was rolled back
+    TK tx           the commit was confirmed               TR tx        it was rolled back, by whom ever
+    F key code      their send failed
     D view consumer key count                              a message was handed out
     A view key…     they are acknowledged for certain      R view consumer   marked ones may come from here on
     G consumer      the consumer was closed and its session gave back what it held
@@ -18,6 +21,7 @@ A key says everything about a message: ``destination/stream/number/priority/tran
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import signal
@@ -27,7 +31,17 @@ import time
 from typing import Any
 
 import sievemq.aio
-from sievemq import ConnectionFactory, DeliveryMode, InvalidClientIDRuntimeException, JMSContext, Message, TextMessage
+from sievemq import (
+    ConnectionFactory,
+    DeliveryMode,
+    InvalidClientIDRuntimeException,
+    JMSContext,
+    JMSException,
+    JMSRuntimeException,
+    Message,
+    TextMessage,
+    TransactionRolledBackRuntimeException,
+)
 
 AUTO, CLIENT = JMSContext.AUTO_ACKNOWLEDGE, JMSContext.CLIENT_ACKNOWLEDGE
 DUPS_OK, TRANSACTED = JMSContext.DUPS_OK_ACKNOWLEDGE, JMSContext.SESSION_TRANSACTED
@@ -134,8 +148,12 @@ class Player:
                 self.journal.write("TR", tx)
             else:
                 self.journal.write("TC", tx)
-                context.commit()
-                self.journal.write("TK", tx)
+                try:
+                    context.commit()
+                except TransactionRolledBackRuntimeException:
+                    self.journal.write("TR", tx)
+                else:
+                    self.journal.write("TK", tx)
 
     def open(self, context: Any, view: str) -> Any:
         """A consumer of a view; to be awaited with asyncio."""
@@ -152,7 +170,7 @@ class Player:
             mode = self.chance.choice((AUTO, CLIENT, DUPS_OK, TRANSACTED))
             factory = ConnectionFactory(self.url)
             if view == "ledger":
-                factory = ConnectionFactory(self.url + "?client_id=keeper")
+                factory = ConnectionFactory(self.url, client_id="keeper")
             try:
                 context = factory.create_context(mode)
             except InvalidClientIDRuntimeException:  # the broker has not seen yet that the last keeper was killed
@@ -173,7 +191,8 @@ class Player:
                 if self.chance.random() < 0.5:
                     consumer.close()
             self.journal.write("G", consumer_name)
-            if mode in (AUTO, DUPS_OK):  # an orderly end flushes the acknowledgements
+            # An orderly end flushes the acknowledgements; what was on its way when the network failed may come again.
+            if mode in (AUTO, DUPS_OK) and is_certain(context):
                 self.journal.write("A", view, *taken)
 
     def listen(self, consumer: Any, view: str, name: str) -> list[str]:
@@ -202,8 +221,12 @@ class Player:
             self.journal.write("R", view, name)
             context.recover() if mode == CLIENT else context.rollback()
         elif what < 0.9:
-            context.acknowledge() if mode == CLIENT else context.commit()
-            self.journal.write("A", view, *keys)
+            try:
+                context.acknowledge() if mode == CLIENT else context.commit()
+            except JMSRuntimeException as error:
+                check_loss(error)
+            else:
+                self.journal.write("A", view, *keys)
         return []
 
     # -- asyncio --------------------------------------------------------------------------------------------------
@@ -229,8 +252,12 @@ class Player:
                         self.journal.write("TR", tx)
                     elif transacted:
                         self.journal.write("TC", tx)
-                        await context.commit()
-                        self.journal.write("TK", tx)
+                        try:
+                            await context.commit()
+                        except TransactionRolledBackRuntimeException:
+                            self.journal.write("TR", tx)
+                        else:
+                            self.journal.write("TK", tx)
             await asyncio.sleep(self.chance.random() * 0.05)
 
     async def aio_consume(self) -> None:
@@ -246,7 +273,7 @@ class Player:
                 if self.chance.random() < 0.5:
                     await consumer.close()
             self.journal.write("G", name)
-            if mode in (AUTO, DUPS_OK):
+            if mode in (AUTO, DUPS_OK) and is_certain(context):
                 self.journal.write("A", view, *taken)
 
     async def aio_take(self, context: Any, consumer: Any, view: str, name: str) -> list[str]:
@@ -263,8 +290,12 @@ class Player:
             self.journal.write("R", view, name)
             await (context.recover() if mode == CLIENT else context.rollback())
         elif what < 0.9:
-            await (context.acknowledge() if mode == CLIENT else context.commit())
-            self.journal.write("A", view, *keys)
+            try:
+                await (context.acknowledge() if mode == CLIENT else context.commit())
+            except JMSRuntimeException as error:
+                check_loss(error)
+            else:
+                self.journal.write("A", view, *keys)
         return []
 
 
@@ -278,10 +309,24 @@ class Completion:
         self._journal.write("C", message.get_body(str))
 
     def on_exception(self, message: Message, error: Exception) -> None:
-        self._journal.write("F", message.get_body(str), repr(error))
+        code = error.get_error_code() if isinstance(error, JMSException) else repr(error)
+        self._journal.write("F", message.get_body(str), code)
+
+
+def is_certain(context: Any) -> bool:
+    """True if the context's connection has never been lost, not even while it was closed."""
+    engine = context._connection._engine
+    return engine.outages == 0 and engine.cause is None and engine.failure is None
+
+
+def check_loss(error: JMSRuntimeException) -> None:
+    """What may be refused after a loss: messages that went back, a transaction that was rolled back."""
+    if error.get_error_code() not in ("CONNECTION_LOST", "TRANSACTION_ROLLED_BACK"):
+        raise error
 
 
 def main() -> None:
+    logging.getLogger("sievemq").setLevel(logging.ERROR)  # losses are expected
     url, role, seed, path = sys.argv[1:5]
     player = Player(url, f"p{seed}", int(seed), Journal(path))
     signal.signal(signal.SIGTERM, player.end)

@@ -1,6 +1,6 @@
 """Many clients in many processes, some of them killed at any moment; every message is accounted for.
 
-    python tests/chaos/soak.py --seconds 300 --seed 1
+    python tests/chaos/soak.py --seconds 300 --seed 1 [--cut]
 
 ends with 0 if nothing was lost, doubled or out of order, and prints the seed, what was done, and what was wrong.
 """
@@ -22,11 +22,13 @@ from sievemq import ConnectionFactory
 from sievemq_broker import EmbeddedBroker
 
 HERE = Path(__file__).parent
+#: How fast the players' clients repair a loss: faster than applications would, for there are many.
+RECONNECT = "?reconnect=30000&reconnect_delay=5&reconnect_max_delay=50"
 ROLES = ("produce", "aio-produce", "consume", "consume", "aio-consume", "keep")
 
 
-def _checker() -> Any:
-    spec = importlib.util.spec_from_file_location("chaos_checker", HERE / "checker.py")
+def _load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(f"chaos_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -95,7 +97,7 @@ class Stage:
 def drain(url: str) -> dict[str, list[tuple[str, int]]]:
     """What is left in every view, dead letters included."""
     left: dict[str, list[tuple[str, int]]] = {}
-    keeper, anybody = ConnectionFactory(url + "?client_id=keeper"), ConnectionFactory(url)
+    keeper, anybody = ConnectionFactory(url, client_id="keeper"), ConnectionFactory(url)
     with keeper.create_context() as owner, anybody.create_context() as context:
         news = context.create_topic("news")
         for view, consumer in {
@@ -111,13 +113,14 @@ def drain(url: str) -> dict[str, list[tuple[str, int]]]:
     return left
 
 
-def play(seed: int, seconds: float, folder: Path) -> tuple[list[str], dict[str, int]]:
+def play(seed: int, seconds: float, folder: Path, cut: bool = False) -> tuple[list[str], dict[str, int]]:
     """Have it all happen.
 
     Args:
         seed: of what happens.
         seconds: how long.
         folder: empty; journals come here.
+        cut: cut connections, many times a second, and kill only now and then.
 
     Returns:
         what was wrong, and what was done.
@@ -125,37 +128,46 @@ def play(seed: int, seconds: float, folder: Path) -> tuple[list[str], dict[str, 
     chance = random.Random(seed)
     # Nothing becomes a dead letter: those have destinations, and counts, of their own.
     patient = {name: {"max_attempts": 0} for name in ("queue:work", "queue:solo", "queue:grouped", "topic:news")}
-    with EmbeddedBroker(settings={"destinations": patient}) as broker:
+    with (
+        EmbeddedBroker(settings={"destinations": patient}) as broker,
+        _load(HERE.parent / "client" / "relay.py").Relay(broker.port) as network,
+    ):
         drain(broker.url)  # makes the durable subscriptions
-        stage = Stage(broker.url, folder, seed)
+        stage = Stage(network.url(broker.url) + RECONNECT if cut else broker.url, folder, seed)
         ends = time.monotonic() + seconds
+        cuts = 0
         try:
             while (left := ends - time.monotonic()) > 0:
                 try:
-                    chance.choice(stage.players)[1].wait(min(left, chance.uniform(0.2, 1.5)))
+                    pause = chance.uniform(0.001, 0.2) if cut else chance.uniform(0.2, 1.5)
+                    chance.choice(stage.players)[1].wait(min(left, pause))
                 except subprocess.TimeoutExpired:
                     pass
-                stage.kill_one(chance)
+                if cut and chance.random() < 0.97:
+                    cuts += network.cut_one(chance)
+                else:
+                    stage.kill_one(chance)
         finally:
             stage.end()
         left_over = drain(broker.url)
         again = drain(broker.url)
-    wrong, figures = _checker().check(sorted(folder.glob("*.journal")), left_over)
+    wrong, figures = _load(HERE / "checker.py").check(sorted(folder.glob("*.journal")), left_over)
     wrong = stage.wrong + wrong + [f"{view} was not empty after it was drained" for view in again if again[view]]
-    return wrong, {"killed": stage.killed, **figures}
+    return wrong, {"killed": stage.killed, "cut": cuts, **figures}
 
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--seconds", type=float, default=300)
     arguments.add_argument("--seed", type=int, default=int(time.time()))
+    arguments.add_argument("--cut", action="store_true", help="cut connections, many times a second")
     arguments.add_argument("--journals", type=Path, help="folder to keep the journals in")
     given = arguments.parse_args()
     print(f"seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.journals or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        wrong, figures = play(given.seed, given.seconds, folder)
+        wrong, figures = play(given.seed, given.seconds, folder, given.cut)
     print(figures)
     print("\n".join(wrong[:100]) or "every message accounted for")
     return 1 if wrong else 0

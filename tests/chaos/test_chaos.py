@@ -27,6 +27,15 @@ def test_every_message_is_accounted_for(tmp_path: Path, seed: int) -> None:
     assert figures["deliveries"] > 100
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_exl_04_every_message_is_accounted_for_over_a_failing_network(tmp_path: Path, seed: int) -> None:
+    wrong, figures = load("soak").play(seed, 12, tmp_path, cut=True)
+    assert wrong == [], f"seed {seed}, {figures}"
+    assert figures["cut"] > 20
+    assert figures["deliveries"] > 100
+
+
 KEY = "solo/p1.1/{}/4/-/-"
 FIRST, SECOND = KEY.format(1), KEY.format(2)
 IN_TX = "solo/p1.1/{}/4/t1/-"
@@ -48,6 +57,9 @@ IN_TX = "solo/p1.1/{}/4/t1/-"
         ([f"1 T t1 {IN_TX.format(1)} {IN_TX.format(2)}", "2 TC t1", "3 TK t1"], [(IN_TX.format(1), 1)], "lost"),
         ([f"1 T t1 {IN_TX.format(1)} {IN_TX.format(2)}", "2 TC t1"], [(IN_TX.format(1), 1)], "neither all nor nothing"),
         ([f"1 T t1 {IN_TX.format(1)}", "2 TC t1"], [], None),
+        ([f"1 T t1 {IN_TX.format(1)}", "2 TC t1", "3 TR t1"], [(IN_TX.format(1), 1)], "not committed"),
+        ([f"1 S {FIRST}", f"2 F {FIRST} CONNECTION_LOST"], [], None),
+        ([f"1 S {FIRST}", f"2 F {FIRST} RESOURCE_ALLOCATION"], [], "RESOURCE_ALLOCATION"),
     ],
 )
 def test_the_checker_sees_it(tmp_path: Path, lines: list[str], left: list[tuple[str, int]], wrong: str | None) -> None:

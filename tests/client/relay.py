@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import selectors
 import socket
 import struct
@@ -84,6 +85,23 @@ class Relay:
             for pair in pairs:
                 self._end(pair, orderly)
             return len(pairs)
+
+    def cut_one(self, chance: random.Random) -> bool:
+        """Cut one connection, chosen and in a way chosen by chance: at once, or in the middle of what passes next."""
+        with self._lock:
+            pairs = [pair for pair in self._pairs if pair.open]
+            if not pairs:
+                return False
+            pair, how = chance.choice(pairs), chance.random()
+            if how < 0.5:
+                self._end(pair, orderly=how < 0.2)
+            else:
+                direction = chance.randrange(2)
+                limits = [None, None]
+                limits[direction] = pair.passed[direction] + chance.randint(1, 2_000)  # type: ignore[call-overload]
+                pair.limits = (limits[0], limits[1])
+            self._pairs = [pair for pair in self._pairs if pair.open]
+            return True
 
     def refuse(self) -> None:
         """Take connections and end them at once, until :meth:`accept`."""

@@ -65,7 +65,7 @@ class ClientConnection:
         repairing: it is lost, and tried to be repaired: nothing is delivered, what is asked for waits.
         reopened: while it is repaired: a new transport is there, and HELLO was said.
         outages: how often it was lost.
-        cause: of the last outage; of the last attempt, while it is repaired.
+        cause: of the last outage; of the last attempt, while it is repaired; of a loss after GOODBYE.
         leaving: it is about to be closed; a loss is not repaired any more.
         closed: it was closed by :meth:`close`.
         started: deliveries flow (CON-15).
@@ -217,6 +217,7 @@ class ClientConnection:
             return
         if self.closing:
             # The answer to GOODBYE is lost; the broker has ended the connection, which is what was asked for.
+            self.cause = self._loss(error)
             self._end()
             return
         if self.repairing and not self.reopened:

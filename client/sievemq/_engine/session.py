@@ -246,7 +246,9 @@ class EngineSession:
         if self.mode != CLIENT_ACKNOWLEDGE:
             return _nothing_to_do()
         if self._is_broken:
-            self._all_done()
+            self._returned = False  # what was received since stays unacknowledged
+            for consumer in self.consumers.values():
+                consumer.handed_then = consumer.handed
             raise JMSException(
                 "the connection was lost and repaired since some of these messages were received: they come again, "
                 "marked as redelivered, and nothing was acknowledged; acknowledge() counts again from here on",
@@ -381,9 +383,8 @@ class EngineSession:
         if sequence < self.confirmed:
             return
         settled = self.unconfirmed.popleft
-        done = 0
-        for _ in range(min(sequence - self.confirmed, len(self.unconfirmed))):
-            done += len(settled())
+        count = min(sequence - self.confirmed, len(self.unconfirmed))
+        done = sum(map(len, [settled() for _ in range(count)]))
         self.confirmed = sequence
         self.confirmed_bytes += done
         self.sequence_limit = sequence + self.connection.window_messages

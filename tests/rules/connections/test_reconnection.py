@@ -665,3 +665,25 @@ async def test_a_broker_that_was_started_anew_without_its_memory(api: Api) -> No
     with pytest.raises(TransactionRolledBackException):
         await transacted.commit()
     assert "exception" not in hooks.heard
+
+
+async def test_ack_15_what_was_received_since_the_loss_comes_again_marked_if_it_is_not_acknowledged(
+    api: Api, relay: Relay
+) -> None:
+    await api.fill("orders", "a", "b")
+    connection = await connect(api, relay)
+    hooks = Hooks(api)
+    connection.set_exception_listener(hooks)
+    session = await connection.create_session(api.CLIENT_ACKNOWLEDGE)
+    consumer = await session.create_consumer(api.queue())
+    assert await api.texts(consumer, 1) == ["a"]
+    relay.cut()
+    await hooks.restored.wait()
+    assert await api.outlines(consumer, 2) == [("a", True, 2), ("b", False, 1)]
+    with pytest.raises(JMSException, match="come again"):
+        await session._acknowledge()
+    await consumer.close()
+    await connection.close()
+    other = await (await api.connect()).create_session()
+    again = await other.create_consumer(api.queue())
+    assert await api.outlines(again, 2) == [("a", True, 3), ("b", True, 2)]
