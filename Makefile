@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -q
 CODE := core client broker testkit pipeline tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help run test venv lint format fast slow soak spark spark-slow coverage-map demo bench bench-peers screenshots clean
+.PHONY: help run test venv lint format fast slow soak kills spark spark-slow coverage-map demo bench bench-peers screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,10 @@ slow: ## the tests that take longer: whole demo, deep queues, containers
 soak: ## clients in many processes, killed at random; every message is accounted for (ARGS="--seconds 600 --seed 7")
 	@.ci/venv dev
 	@exec $(BIN)/python tests/chaos/soak.py $(ARGS)
+
+kills: ## a broker with a data directory, killed two hundred times under load (ARGS="--kills 50 --seed 7")
+	@.ci/venv dev
+	@exec $(BIN)/python tests/store/kill.py $(ARGS)
 
 spark: ## the tests of the Spark pipeline, where there are any and Java can be had
 	@if [ -d tests/spark ] && .ci/java; then \

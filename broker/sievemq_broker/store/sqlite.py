@@ -13,6 +13,7 @@ A batch whose messages are all gone is deleted; one that has lost half of its by
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from array import array
 from bisect import bisect_left
@@ -25,7 +26,7 @@ from sievemq_broker.store.blob import State, pack_batch, pack_value, unpack_batc
 from sievemq_broker.store.errors import DamagedError, FencedError, StoreError, StoreFullError
 from sievemq_broker.store.files import Lock, Reserve, Witness, sync_directory
 
-__all__ = ["DATABASE", "FORMAT", "SqliteStore", "connect", "definition_id"]
+__all__ = ["DATABASE", "FORMAT", "HEAD", "SCHEMA", "SqliteStore", "connect", "definition_id", "stamp"]
 
 #: Version of everything in the directory. A newer one is refused; older ones would be converted here.
 FORMAT: Final = 1
@@ -55,7 +56,7 @@ _REWRITE_BYTES: Final = 4 * 1024 * 1024
 #: A database of which most is empty is made smaller at the start, if that is at least so much.
 _SHRINK_BYTES: Final = 256 * 1024 * 1024
 
-_SCHEMA: Final = (
+SCHEMA: Final = (
     "CREATE TABLE batch (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
     "CREATE TABLE state (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
     "CREATE TABLE definition (kind TEXT, key BLOB, data BLOB NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID",
@@ -64,7 +65,7 @@ _SCHEMA: Final = (
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _FULL_EXTENDED = (sqlite3.SQLITE_IOERR_SHMSIZE,)
 
-_HEAD = b"head"
+HEAD: Final = b"head"
 _READ_HEAD = "SELECT data FROM definition WHERE kind = '' AND key = x''"
 _WRITE_HEAD = "UPDATE definition SET data = ? WHERE kind = '' AND key = x''"
 
@@ -105,11 +106,25 @@ def _set(states: array[int], numbers: list[int], first: int, end: int, value: in
         states[number - first] = value
 
 
-def connect(path: Path) -> Any:
-    """A connection to the database, in WAL mode and synced at each commit."""
-    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0, cached_statements=64)
+def connect(path: Path, *, read_only: bool = False) -> Any:
+    """A connection to the database, which says itself when a transaction begins and ends.
+
+    Args:
+        path: of the database.
+        read_only: leave all files as they are, the log too.
+    """
+    database = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
+        uri=True, isolation_level=None, check_same_thread=False, timeout=1.0, cached_statements=64,
+    )  # fmt: skip
     database.text_factory = lambda data: data.decode("utf-8", "surrogatepass")
     return database
+
+
+def stamp(database: Any) -> None:
+    """Say in the file what it is."""
+    database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    database.execute(f"PRAGMA user_version = {FORMAT}")
 
 
 def definition_id(kind: str, key: bytes) -> bytes:
@@ -195,11 +210,10 @@ class SqliteStore:
 
     def _create(self) -> None:
         self._execute("BEGIN IMMEDIATE")
-        for statement in _SCHEMA:
+        for statement in SCHEMA:
             self._execute(statement)
         self._execute("INSERT INTO definition VALUES ('', x'', ?)", (self._head(),))
-        self._execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        self._execute(f"PRAGMA user_version = {FORMAT}")
+        stamp(self._db)
         self._execute("COMMIT")
         sync_directory(self.directory)
 
@@ -210,7 +224,7 @@ class SqliteStore:
         if version > FORMAT:
             raise StoreError(f"{path} has format {version}; this version of SieveMQ knows {FORMAT} and older")
         schema = self._execute("SELECT name, tbl_name, sql FROM sqlite_master ORDER BY rowid").fetchall()
-        if [row[2] for row in schema] != list(_SCHEMA) or any(
+        if [row[2] for row in schema] != list(SCHEMA) or any(
             f"TABLE {n} " not in sql or n != of for n, of, sql in schema
         ):
             raise DamagedError(f"{path} is damaged: its tables are not those that were made. {_REPAIR}")
@@ -223,16 +237,19 @@ class SqliteStore:
         if witnessed is None and self._sequence > 1:
             raise DamagedError(f"{self._witness.path} is missing. {_REPAIR}")
         if witnessed is not None and witnessed > self._sequence:
+            log = path.with_name(f"{path.name}-wal")
+            if log.exists():  # closing the database removes it
+                shutil.copyfile(log, log.with_name(f"{log.name}.damaged"))
             raise DamagedError(
                 f"{path} ends with write {self._sequence}, though {witnessed} are known to have been made: "
-                f"its log {path.name}-wal has lost the last {witnessed - self._sequence}. {_REPAIR}"
+                f"its log {log.name} has lost the last {witnessed - self._sequence}. {_REPAIR}"
             )
 
     def _load_head(self) -> None:
         row = self._execute(_READ_HEAD).fetchone()
         if row is None:
             raise DamagedError("the head of the store is missing")
-        head = unpack_value("the head of the store", _HEAD, row[0])
+        head = unpack_value("the head of the store", HEAD, row[0])
         self.epoch, self._sequence, self._next_batch, self.incarnation = head[:4]
 
     def _take_over(self) -> None:
@@ -253,7 +270,7 @@ class SqliteStore:
             self._execute("VACUUM")
 
     def _head(self) -> bytes:
-        return pack_value(_HEAD, (self.epoch, self._sequence, self._next_batch, self.incarnation))
+        return pack_value(HEAD, (self.epoch, self._sequence, self._next_batch, self.incarnation))
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -335,7 +352,7 @@ class SqliteStore:
     def _check_owner(self) -> None:
         row = self._execute(_READ_HEAD).fetchone()
         if row is None or row[0] != self._head():
-            epoch = None if row is None else unpack_value("the head of the store", _HEAD, row[0])[0]
+            epoch = None if row is None else unpack_value("the head of the store", HEAD, row[0])[0]
             raise FencedError(
                 f"the data directory {self.directory} was opened by another broker (epoch {epoch}, this one is "
                 f"{self.epoch}): this one stops and has kept nothing more"
@@ -467,7 +484,7 @@ class SqliteStore:
     def _reload(self) -> None:
         epoch = self.epoch
         row = self._execute(_READ_HEAD).fetchone()
-        _, self._sequence, self._next_batch, _ = unpack_value("the head of the store", _HEAD, row[0])[:4]
+        _, self._sequence, self._next_batch, _ = unpack_value("the head of the store", HEAD, row[0])[:4]
         self.epoch = epoch
 
     # -- a full or failing disk ---------------------------------------------------------------------------------

@@ -1,0 +1,77 @@
+"""``sievemq store``: look at a data directory that no broker is using."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sievemq_broker.store.errors import StoreError
+from sievemq_broker.store.salvage import Report
+from sievemq_broker.store.salvage import check as check_store
+from sievemq_broker.store.salvage import export as export_store
+from sievemq_broker.store.salvage import repair as repair_store
+
+__all__ = ["store"]
+
+FAILED, REFUSED = 1, 4
+
+store = typer.Typer(help="Check, export or repair a data directory that no broker is using.", no_args_is_help=True)
+
+_Directory = Annotated[Path, typer.Argument(help="The data directory.", metavar="DIRECTORY", file_okay=False)]
+
+
+def _run(act: Callable[[], Report]) -> Report:
+    try:
+        return act()
+    except (StoreError, OSError) as error:
+        typer.echo(f"sievemq: {error}", err=True)
+        raise typer.Exit(FAILED) from None
+
+
+def _tell(report: Report) -> None:
+    for finding in report.findings:
+        typer.echo(f"damaged: {finding}", err=True)
+
+
+@store.command()
+def check(directory: _Directory) -> None:
+    """Read everything. Exit codes: 0 all is well, 1 it cannot be looked at, 4 something is damaged."""
+    report = _run(lambda: check_store(directory))
+    _tell(report)
+    typer.echo(f"{report.messages} messages in {report.batches} batches, {report.definitions} definitions")
+    if report.findings:
+        raise typer.Exit(REFUSED)
+    typer.echo("The store is fine.")
+
+
+@store.command()
+def export(
+    directory: _Directory,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write; the standard output.")] = None,
+) -> None:
+    """Write every message that can be read as one line of JSON. Exit codes as of check."""
+    if out is None:
+        report = _run(lambda: export_store(directory, sys.stdout))
+    else:
+        with out.open("w", encoding="utf-8") as file:
+            report = _run(lambda: export_store(directory, file))
+    _tell(report)
+    typer.echo(f"{report.messages} messages", err=True)
+    if report.findings:
+        raise typer.Exit(REFUSED)
+
+
+@store.command()
+def repair(directory: _Directory) -> None:
+    """Make a new store of what can be read; what is damaged is set aside, and said."""
+    report = _run(lambda: repair_store(directory, lambda: secrets.token_hex(5)))
+    _tell(report)
+    if report.set_aside is None:
+        typer.echo("The store is fine; nothing was done.")
+        return
+    typer.echo(f"{report.messages} messages are in the repaired store; the old one is in {report.set_aside}")

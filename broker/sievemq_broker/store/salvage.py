@@ -1,0 +1,335 @@
+"""A data directory looked at from outside: what is damaged, what can be read, and a store made of that.
+
+Nothing here stops at the first fault, and nothing is thrown away: a repair moves the files as they were into a folder
+of their own, and writes what it leaves out of the new store into a file there.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from sievemq_broker.domain.journal import DESTINATION, HELD_FLAG, SUBSCRIPTION, Key, SavedEntry
+from sievemq_broker.store.blob import Kept, State, pack_value, unpack_batch, unpack_value
+from sievemq_broker.store.errors import DamagedError, StoreError
+from sievemq_broker.store.files import Lock, Witness
+from sievemq_broker.store.sqlite import DATABASE, HEAD, SCHEMA, connect, definition_id, stamp
+from sievemq_core.errors import ProtocolError
+from sievemq_core.message.envelope import BODY, BODY_KIND, DELIVERY_MODE, BodyKind, Envelope
+
+__all__ = ["Report", "check", "export", "repair"]
+
+_FIELDS = ("id", "timestamp", "priority", "delivery_mode", "expiration", "delivery_time", "correlation_id", "reply_to",
+           "type")  # fmt: skip
+
+_KINDS = {int(kind): kind for kind in BodyKind}
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found.
+
+    Attributes:
+        messages: that can be read.
+        batches: rows they are in.
+        definitions: that can be read.
+        epoch: how many owners the store has had; None if that cannot be read.
+        findings: what is damaged, one line each; empty if all is well.
+        set_aside: where a repair has put what it left out.
+    """
+
+    messages: int = 0
+    batches: int = 0
+    definitions: int = 0
+    epoch: int | None = None
+    findings: list[str] = field(default_factory=list)
+    set_aside: Path | None = None
+
+
+class _Reader:
+    """Reads as much of a directory as can be read, and says what cannot.
+
+    Raises:
+        StoreError: there is no store, or somebody uses it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / DATABASE
+        if not self.path.exists() and not (directory / "witness").exists():
+            raise StoreError(f"{directory} has no store in it")
+        self.report = Report()
+        self.lock = Lock(directory / "lock")
+        self.witness = Witness(directory / "witness")
+        self.sequence = self.next_batch = 0
+        self.name = ""
+        #: What could not be read: what it is, why, and its bytes.
+        self.damaged: list[tuple[str, str, bytes]] = []
+        try:
+            self.database = connect(self.path, read_only=True)
+            self._structure()
+            self._head()
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def close(self) -> None:
+        self.database.close()
+        self.lock.release()
+
+    def found(self, what: str, data: object = b"") -> None:
+        self.report.findings.append(what)
+        if data:
+            self.damaged.append((what, type(data).__name__, data if isinstance(data, bytes) else repr(data).encode()))
+
+    def _try(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
+        try:
+            return list(self.database.execute(statement, values).fetchall())
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            self.found(f"{self.path.name}: {error}")
+            return []
+
+    def _structure(self) -> None:
+        rows = self._try("PRAGMA quick_check(50)")
+        self.report.findings += [f"{self.path.name}: {row[0]}" for row in rows if row[0] != "ok"]
+        schema = [row[0] for row in self._try("SELECT sql FROM sqlite_master ORDER BY rowid")]
+        if rows and schema != list(SCHEMA):
+            self.found(f"{self.path.name}: its tables are not those that were made")
+
+    def _head(self) -> None:
+        rows = self._try("SELECT data FROM definition WHERE kind = '' AND key = x''")
+        try:
+            data = rows[0][0] if rows else b""
+            head = unpack_value("the head of the store", HEAD, data)
+            self.report.epoch, self.sequence, self.next_batch, self.name = head[:4]
+        except (DamagedError, TypeError, ValueError) as error:
+            self.found(str(error), rows[0][0] if rows else b"")
+        try:
+            known = self.witness.read()
+        except DamagedError as error:
+            self.found(str(error))
+            return
+        if known is None and self.sequence > 1:
+            self.found("witness: missing")
+        elif known is not None and known > self.sequence > 0:
+            lost = known - self.sequence
+            self.found(f"{self.path.name}-wal: the last {lost} of {known} writes that were made are lost")
+
+    def definitions(self) -> Iterator[tuple[str, bytes, bytes, Key, Any]]:
+        """Rows that can be read: kind, packed key, data, key, value."""
+        for kind, key, data in self._try("SELECT kind, key, data FROM definition"):
+            if kind == "" and key == b"":
+                continue
+            try:
+                name, value = unpack_value(f"the definition of {kind} {key!r}", definition_id(kind, key), data)
+            except (DamagedError, TypeError, ValueError, AttributeError) as error:
+                self.found(f"the definition of {kind!r} {key!r}: {error}", data)
+                continue
+            self.report.definitions += 1
+            yield kind, key, data, name, value
+
+    def ids(self) -> Iterator[int]:
+        """Ids of batches, from both ends up to where the tree cannot be read."""
+        yielded: set[int] = set()
+        for order in ("ASC", "DESC"):
+            try:
+                for (batch_id,) in self.database.execute(f"SELECT id FROM batch ORDER BY id {order}"):  # noqa: S608
+                    if batch_id in yielded:
+                        break
+                    yielded.add(batch_id)
+                    yield batch_id
+                else:
+                    return
+            except sqlite3.Error as error:
+                self.found(f"{self.path.name}: the batches cannot all be found: {error}")
+
+    def batches(self) -> Iterator[tuple[bytes, Kept, State, bool]]:
+        """Batches that can be read: the row, its content, its state, and whether that had to be guessed."""
+        for batch_id in self.ids():
+            rows = self._try("SELECT data FROM batch WHERE id = ?", (batch_id,))
+            if not rows:
+                continue
+            try:
+                kept = unpack_batch(batch_id, rows[0][0])
+            except DamagedError as error:
+                self.found(f"{error}", rows[0][0])
+                continue
+            states = self._try("SELECT data FROM state WHERE id = ?", (batch_id,))
+            guessed = False
+            state = kept.state()
+            if states:
+                try:
+                    state = State.unpack(batch_id, states[0][0])
+                except DamagedError as error:
+                    # Which of its messages are gone is not known: better all of them, marked, than any lost.
+                    self.found(f"{error}; its {len(kept.owners)} messages may have been consumed", states[0][0])
+                    count = kept.last_place + 1
+                    state = State(len(kept.owners), len(kept.owners), kept.size, array("H", [HELD_FLAG]) * count, {})
+                    guessed = True
+            self.report.batches += 1
+            yield rows[0][0], kept, state, guessed
+
+    def entries(self, kept: Kept, state: State) -> list[SavedEntry]:
+        """The messages of a batch that are not gone."""
+        try:
+            entries = list(kept.entries(state))
+        except DamagedError as error:
+            self.found(str(error))
+            return []
+        self.report.messages += len(entries)
+        return entries
+
+
+def check(directory: Path) -> Report:
+    """Read everything and say what is damaged.
+
+    Raises:
+        StoreError: there is no store, or a broker uses it.
+    """
+    reader = _Reader(directory)
+    try:
+        owners = {value[0] for kind, *_, value in reader.definitions() if kind in (DESTINATION, SUBSCRIPTION)}
+        homeless = 0
+        for _, kept, state, _ in reader.batches():
+            for entry in reader.entries(kept, state):
+                homeless += entry.owner not in owners
+                try:
+                    Envelope.from_packed(entry.packed)
+                except ProtocolError as error:
+                    reader.found(f"message {entry.number}: {error}", entry.packed)
+        reader.report.messages -= homeless  # of queues that were deleted while a consumer held them
+        return reader.report
+    finally:
+        reader.close()
+
+
+def export(directory: Path, out: TextIO) -> Report:
+    """Write every message that can be read, one JSON object a line.
+
+    Args:
+        directory: of the store.
+        out: where to.
+
+    Raises:
+        StoreError: there is no store, or a broker uses it.
+    """
+    reader = _Reader(directory)
+    try:
+        places: dict[int, dict[str, object]] = {}
+        for kind, _, _, key, value in reader.definitions():
+            if kind == DESTINATION:
+                places[value[0]] = {"namespace": key[0], "destination": key[1]}
+            elif kind == SUBSCRIPTION:
+                names = {"client_id": key[1], "subscription": key[2]}
+                places[value[0]] = {"namespace": key[0], "destination": value[1], **names}
+        for _, kept, state, _ in reader.batches():
+            for entry in reader.entries(kept, state):
+                try:
+                    line = _line(entry, places.get(entry.owner, {"namespace": None, "destination": None}))
+                except ProtocolError as error:
+                    reader.found(f"message {entry.number}: {error}", entry.packed)
+                    continue
+                out.write(json.dumps(line, ensure_ascii=False) + "\n")
+        return reader.report
+    finally:
+        reader.close()
+
+
+def _line(entry: SavedEntry, place: dict[str, object]) -> dict[str, object]:
+    envelope = Envelope.from_packed(entry.packed)
+    fields = envelope.fields
+    line: dict[str, object] = {**place, **dict(zip(_FIELDS, fields[: len(_FIELDS)], strict=False))}
+    line["delivery_mode"] = "PERSISTENT" if fields[DELIVERY_MODE] == 2 else "NON_PERSISTENT"
+    if isinstance(line["correlation_id"], bytes):
+        line["correlation_id"] = {"base64": base64.b64encode(line["correlation_id"]).decode()}
+    line["properties"] = dict(envelope.properties)
+    held = bool(entry.state & HELD_FLAG)
+    line["deliveries"] = (entry.state & ~HELD_FLAG) + held
+    kind = _KINDS.get(fields[BODY_KIND])
+    line["body_kind"] = "UNKNOWN" if kind is None else kind.name
+    body = fields[BODY]
+    if body is not None:
+        text = body.decode("utf-8", "replace") if kind is BodyKind.TEXT else None
+        line["body"] = text if text is not None else {"base64": base64.b64encode(body).decode()}
+    return line
+
+
+def repair(directory: Path, name: Callable[[], str]) -> Report:
+    """Make a new store of what can be read. The files as they were, and what was left out of the new one, are kept in a
+    folder ``damaged-1``, ``damaged-2``, … of the directory. Nothing is done to a store that is not damaged.
+
+    Args:
+        directory: of the store.
+        name: a name for the broker, should that be unreadable.
+
+    Raises:
+        StoreError: there is no store, or a broker uses it.
+        OSError: the new one cannot be written.
+    """
+    report = check(directory)
+    if not report.findings:
+        return report
+    reader = _Reader(directory)
+    new = directory / "repaired.db"
+    try:
+        for old in directory.glob("repaired.db*"):
+            old.unlink()
+        target = connect(new)
+        target.execute("PRAGMA page_size = 4096")
+        target.execute("BEGIN")
+        for statement in SCHEMA:
+            target.execute(statement)
+        for kind, key, data, *_ in reader.definitions():
+            target.execute("INSERT INTO definition VALUES (?, ?, ?)", (kind, key, data))
+        last = 0
+        for row, kept, state, guessed in reader.batches():
+            reader.entries(kept, state)
+            last = max(last, kept.id)
+            target.execute("INSERT INTO batch VALUES (?, ?)", (kept.id, row))
+            if guessed or state.states != kept.state().states or state.failures:
+                target.execute("INSERT INTO state VALUES (?, ?)", (kept.id, state.pack(kept.id)))
+        sequence = max(reader.sequence, reader.witness.read() or 0) if _readable(reader.witness) else reader.sequence
+        head = (reader.report.epoch or 0, sequence, max(reader.next_batch, last + 1), reader.name or name())
+        target.execute("INSERT INTO definition VALUES ('', x'', ?)", (pack_value(HEAD, head),))
+        stamp(target)
+        target.execute("COMMIT")
+        target.close()
+        aside = _aside(directory)
+        reader.report.set_aside = aside
+        with (aside / "left-out.jsonl").open("w", encoding="utf-8") as file:
+            for what, kind, data in reader.damaged:
+                file.write(json.dumps({"what": what, kind: base64.b64encode(data).decode()}) + "\n")
+            for finding in reader.report.findings:
+                file.write(json.dumps({"finding": finding}) + "\n")
+        reader.database.close()
+        for suffix in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-wal.damaged", f"{DATABASE}-shm", "witness"):
+            if (directory / suffix).exists():
+                (directory / suffix).rename(aside / suffix)
+        witness = Witness(directory / "witness")
+        witness.open(sequence)
+        witness.close()
+        new.rename(directory / DATABASE)
+    finally:
+        reader.close()
+    return reader.report
+
+
+def _readable(witness: Witness) -> bool:
+    try:
+        witness.read()
+    except DamagedError:
+        return False
+    return True
+
+
+def _aside(directory: Path) -> Path:
+    number = 1
+    while (directory / f"damaged-{number}").exists():
+        number += 1
+    (directory / f"damaged-{number}").mkdir()
+    return directory / f"damaged-{number}"
