@@ -10,6 +10,7 @@ from sievemq import ConnectionFactory
 from sievemq_broker import EmbeddedBroker
 
 from .chromium import Chromium, Page
+from .opening import open_view
 
 pytestmark = pytest.mark.slow
 
@@ -68,3 +69,25 @@ def test_after_a_session_has_ended_one_comes_back_to_the_same_view(page: Page, b
     sign_in(page)
     page.shows("1 queue")
     assert page.value("location.hash") == "#/default/queues?like=wo"
+
+
+def test_who_may_only_look_is_told_so(page: Page) -> None:
+    guest = {"password": "rosebud", "rights": [{"may": ["browse"], "destination": "queue:open"}]}
+    with EmbeddedBroker(http=True, settings={"users": {"anna": guest, "boss": "rosebud"}}) as broker:
+        with ConnectionFactory(broker.url).create_context("boss", "rosebud") as client:
+            for name in ("open", "secret"):
+                client.create_producer().set_property("a", 1).send(client.create_queue(name), name)
+        page.open(f"{broker.http_url}/")
+        page.until("document.querySelector('#user') !== null")
+        sign_in(page)
+        page.shows("Deepest queues")
+        assert [row[0] for row in page.rows("Deepest queues")] == ["open"]
+        open_view(page, broker, "#/default/destination/queue%3Aopen/messages")
+        page.shows("1 message on this page")
+        page.click("button", "Pause")
+        page.shows("must not manage", ".notices")
+        assert broker.call(lambda domain: domain.namespace("default").destinations["queue:open"].paused) is False
+        open_view(page, broker, "#/default/workbench?selector=a+%3D+1&destination=queue%3Aopen")
+        page.shows("1 of 1 waiting message would match.", ".card:has(.sample)")  # counted by looking
+        open_view(page, broker, "#/default/destination/queue%3Asecret")
+        page.shows("You may not see this.")

@@ -94,7 +94,12 @@ function scheduledTable(namespace, address, reread) {
     key: (row) => row.id,
     empty: nothing("Nothing is scheduled here."),
     columns: [
-      { label: "Message", kind: "main code", cell: (row) => row.id },
+      {
+        label: "Message",
+        kind: "main code",
+        cell: (row) =>
+          h("a", { href: link([namespace, "destination", address, "messages", row.id]) }, row.message_id ?? row.id),
+      },
       {
         label: "Due",
         kind: "when",
