@@ -1,7 +1,12 @@
-"""What all tests share: how hypothesis behaves."""
+"""What all tests share: how hypothesis behaves, certificates."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # No deadlines: a shared machine is not equally fast all the time, and a slow example is not a wrong one.
@@ -9,3 +14,24 @@ settings.register_profile(
     "sievemq", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("sievemq")
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CA, a server's and a client's certificate, and those of a stranger."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl here to make certificates with")
+    folder = tmp_path_factory.mktemp("tls")
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    for ca, names in (("ca", ("server", "client")), ("other", ("stranger",))):
+        openssl("req", "-x509", *new_key, "-keyout", f"{ca}.key", "-out", f"{ca}.pem", "-subj", f"/CN={ca}")
+        for name in names:
+            (folder / f"{name}.ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+            openssl("req", *new_key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+            openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{ca}.pem", "-CAkey", f"{ca}.key",
+                    "-CAcreateserial", "-out", f"{name}.pem", "-extfile", f"{name}.ext")  # fmt: skip
+    return folder
