@@ -55,14 +55,26 @@ _PAGE = """\
 </html>
 """
 
+#: The console's colours (console/console.css), which only who has signed in may read.
 _STYLE = """\
-:root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
-body { display: grid; min-height: 100vh; margin: 0; place-items: center; }
-main { width: min(20rem, 90vw); }
+:root { color-scheme: light dark; font: 14px/1.5 Inter, system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
+  --ink: #14202b; --soft: #51606f; --line: #dde3e9; --ground: #f5f7f9; --card: #fff; --accent: #0b7268; --on: #fff;
+  --bad: #b42318; --bad-soft: #fdeceb; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6ebf0; --soft: #a3b0bd; --line: #2a343e; --ground: #0f1419;
+  --card: #171e25; --accent: #3ecfbd; --on: #06231f; --bad: #ff8f85; --bad-soft: #43201d; } }
+body { display: grid; min-height: 100vh; margin: 0; place-items: center; color: var(--ink); background: var(--ground); }
+main { width: min(21rem, 90vw); box-sizing: border-box; padding: 1.75rem; background: var(--card);
+  border: 1px solid var(--line); border-radius: 14px; box-shadow: 0 1px 8px rgb(16 32 43 / 6%); }
+h1 { margin: 0 0 1.25rem; font-size: 1.4rem; letter-spacing: -.01em; }
 label, input, button { display: block; box-sizing: border-box; width: 100%; font: inherit; }
-input { margin: 0 0 1rem; padding: .5rem; }
-button { padding: .5rem; }
-[role=alert] { padding: .5rem; border-left: .25rem solid; color: light-dark(#a40000, #ff9d9d); }
+label { margin-bottom: .25rem; color: var(--soft); font-weight: 550; }
+input { margin: 0 0 1rem; padding: .5rem .7rem; color: var(--ink); background: var(--card);
+  border: 1px solid var(--line); border-radius: 8px; }
+button { padding: .5rem; color: var(--on); background: var(--accent); border: 0; border-radius: 8px; font-weight: 600;
+  cursor: pointer; }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 1px; }
+[role=alert] { margin: 0 0 1rem; padding: .5rem .75rem; border-left: .25rem solid; border-radius: 6px;
+  color: var(--bad); background: var(--bad-soft); }
 """
 
 
