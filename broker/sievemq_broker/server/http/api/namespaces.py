@@ -11,7 +11,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.destinations import empty
-from sievemq_broker.server.http.api.errors import ApiError, not_found
+from sievemq_broker.server.http.api.errors import ApiError
 from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
 from sievemq_broker.server.http.api.rights import caller, require
 from sievemq_broker.server.http.api.slices import in_slices
@@ -64,7 +64,23 @@ async def delete_namespace(call: Call[requests.DryRun, Any]) -> answers.Touched:
 
     Refused while clients are connected to it.
     """
-    space = call.namespace()
+    space, dry_run = call.namespace(), call.query.dry_run
+    _refuse_if_connected(call, space)
+    messages = 0
+    left = list(space.destinations.values())
+    async for destination in in_slices((left.pop() for _ in range(len(left))), every=1):  # freed as it goes
+        messages += await empty(call, destination, dry_run=dry_run)
+        if not dry_run and space.destinations.get(destination.label) is destination:
+            space.delete(destination.label)
+    if not dry_run:
+        _refuse_if_connected(call, space)  # somebody may have come in the meantime
+        if call.server.broker.namespaces.get(space.name) is space:
+            call.server.broker.delete_namespace(space.name)
+        call.server.turn.worked()
+    return answers.Touched(matched=messages, touched=0 if dry_run else messages, dry_run=dry_run, more=False)
+
+
+def _refuse_if_connected(call: Call[Any, Any], space: Namespace) -> None:
     connected = sum(connection.namespace is space for connection in call.server.services.connections.values())
     if connected:
         raise ApiError(
@@ -73,14 +89,6 @@ async def delete_namespace(call: Call[requests.DryRun, Any]) -> answers.Touched:
             f"{connected} connections are in namespace {space.name!r}; close them first",
             {"namespace": space.name, "connections": connected},
         )
-    messages = 0
-    for destination in list(space.destinations.values()):
-        messages += await empty(call, destination, dry_run=call.query.dry_run)
-    if not call.query.dry_run and not call.server.broker.delete_namespace(space.name):
-        raise not_found(f"there is no namespace {space.name!r} any more", namespace=space.name)
-    call.server.turn.worked()
-    touched = 0 if call.query.dry_run else messages
-    return answers.Touched(matched=messages, touched=touched, dry_run=call.query.dry_run, more=False)
 
 
 async def _row(call: Call[Any, Any], space: Namespace, connections: int) -> answers.Namespace:
