@@ -1,0 +1,286 @@
+"""Group commit: nothing leaves before what it tells of is on disk, in order, one write for many; a full disk."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sievemq import ConnectionFactory, JMSContext, JMSRuntimeException
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain.journal import Batch, Journal
+from sievemq_broker.server import commits as module
+from sievemq_broker.server.commits import Commits
+from sievemq_broker.server.server import Server
+from sievemq_broker.store import DamagedError, StoreError, StoreFullError
+
+
+class Clock:
+    def now(self) -> int:
+        return 1
+
+
+class Link:
+    """Writes down what leaves."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.left: list[bytes] = []
+        self.something = asyncio.Event()
+
+    def release(self, data: bytes) -> None:
+        self.held -= len(data)
+        self.left.append(data)
+        self.something.set()
+
+
+class Store:
+    """Writes when the test says so, and fails as the test says."""
+
+    def __init__(self) -> None:
+        self.answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+        self.began: asyncio.Queue[Batch] = asyncio.Queue()
+        self.loop = asyncio.get_running_loop()
+        self.calls: list[str] = []
+        self.room = False
+        self.closed = False
+
+    def write(self, batch: Batch, now: int) -> None:
+        self.loop.call_soon_threadsafe(self.began.put_nowait, batch)
+        error = self.answers.get()
+        if error is not None:
+            raise error
+
+    def relieve(self) -> None:
+        self.calls.append("relieve")
+
+    def restock(self) -> bool:
+        return self.room
+
+    def reopen(self) -> None:
+        self.calls.append("reopen")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.journal = Journal()
+        self.store = Store()
+        self.failures: list[Exception] = []
+        self.refusals: asyncio.Queue[str | None] = asyncio.Queue()
+        self.commits = Commits(
+            asyncio.get_running_loop(), Clock(), self.journal, self.store, self.refuse, self.failures.append
+        )  # type: ignore[arg-type]
+        self.links = [Link(), Link()]
+
+    def refuse(self, reason: str | None) -> None:
+        self.journal.refusing = reason
+        self.refusals.put_nowait(reason)
+
+    def record(self, name: str = "d") -> None:
+        self.journal.define("kind", (name,), ())
+
+    def say(self, link: int, data: bytes) -> None:
+        """What Link.flush does."""
+        if not self.commits.hold(self.links[link], data):
+            self.links[link].left.append(data)
+
+    @property
+    def left(self) -> list[list[bytes]]:
+        return [link.left for link in self.links]
+
+
+@pytest.fixture
+async def rig() -> Any:
+    rig = Rig()
+    yield rig
+    for _ in range(10):
+        rig.store.answers.put(None)
+    await rig.commits.close()
+    assert rig.store.closed
+
+
+async def test_without_changes_everything_leaves_at_once(rig: Rig) -> None:
+    rig.say(0, b"a")
+    rig.commits.end_turn()
+    assert rig.left == [[b"a"], []]
+
+
+async def test_output_leaves_after_the_write_and_later_output_behind_it(rig: Rig) -> None:
+    rig.record()
+    rig.say(0, b"a")
+    rig.commits.end_turn()
+    await rig.store.began.get()
+    rig.say(0, b"b")  # a turn without changes, while the write is under way
+    rig.say(1, b"c")
+    rig.commits.end_turn()
+    assert rig.left == [[], []]
+    assert rig.links[0].held == 2
+    rig.store.answers.put(None)
+    await rig.links[0].something.wait()
+    assert rig.left == [[b"ab"], [b"c"]]
+    assert rig.links[0].held == 0
+    rig.say(0, b"d")
+    assert rig.left == [[b"ab", b"d"], [b"c"]]
+
+
+async def test_turns_that_come_while_one_write_is_under_way_share_the_next(rig: Rig) -> None:
+    rig.record("first")
+    rig.say(0, b"1")
+    rig.commits.end_turn()
+    first = await rig.store.began.get()
+    for turn in (b"2", b"3", b"4"):
+        rig.record(turn.decode())
+        rig.say(0, turn)
+        rig.say(1, turn)
+        rig.commits.end_turn()
+    rig.store.answers.put(None)
+    second = await rig.store.began.get()
+    assert [list(batch.definitions) for batch in (first, second)] == [
+        [("kind", ("first",))],
+        [("kind", ("2",)), ("kind", ("3",)), ("kind", ("4",))],
+    ]
+    await rig.links[0].something.wait()
+    assert rig.left == [[b"1"], []]
+    rig.store.answers.put(None)
+    await rig.links[1].something.wait()
+    assert rig.left == [[b"1", b"234"], [b"234"]]
+    assert (rig.commits.writes, second.id) == (2, first.id + 1)
+
+
+async def test_changes_that_nobody_waits_for_are_written_all_the_same(rig: Rig) -> None:
+    rig.record()
+    rig.commits.end_turn()
+    assert rig.store.began.empty()
+    assert (await rig.store.began.get()).definitions
+
+
+async def test_synced_waits_for_everything_so_far(rig: Rig) -> None:
+    assert rig.commits.synced().done()
+    rig.record("a")
+    first = rig.commits.synced()
+    await rig.store.began.get()
+    second = rig.commits.synced()
+    rig.record("b")
+    third = rig.commits.synced()
+    rig.store.answers.put(None)
+    await first
+    await second
+    await rig.store.began.get()
+    assert not third.done()
+    rig.store.answers.put(None)
+    await third
+
+
+async def test_a_write_that_fails_is_tried_again_and_nothing_leaves_before_it_succeeds(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
+    rig.record()
+    rig.say(0, b"a")
+    rig.commits.end_turn()
+    first = await rig.store.began.get()
+    rig.store.answers.put(StoreError("I/O error"))
+    assert await rig.store.began.get() is first
+    assert rig.left == [[], []]
+    assert rig.store.calls == ["reopen"]
+    rig.store.answers.put(None)
+    await rig.links[0].something.wait()
+    assert rig.left == [[b"a"], []]
+
+
+@pytest.mark.parametrize("error", [StoreError("I/O error"), DamagedError("damaged"), RuntimeError("a fault")])
+async def test_a_store_that_cannot_be_used_ends_the_broker_in_silence(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.0)
+    rig = Rig()
+    rig.record()
+    rig.say(0, b"a")
+    rig.commits.end_turn()
+    await rig.store.began.get()
+    owed = rig.commits.synced()
+    rig.store.answers.put(error)
+    with pytest.raises(asyncio.CancelledError):
+        await owed
+    assert rig.failures == [error]
+    rig.say(1, b"b")
+    rig.commits.end_turn()
+    await rig.commits.close()
+    assert rig.left == [[], []]
+
+
+async def test_a_full_disk_gives_up_the_reserve_and_refuses_until_there_is_room(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
+    rig.record()
+    rig.say(0, b"a")
+    rig.commits.end_turn()
+    first = await rig.store.began.get()
+    rig.store.answers.put(StoreFullError("full"))
+    assert await rig.refusals.get() == "full"
+    assert await rig.store.began.get() is first
+    assert rig.store.calls == ["relieve"]
+    rig.store.answers.put(None)
+    await rig.links[0].something.wait()
+    assert rig.left == [[b"a"], []]
+    rig.store.room = True
+    assert await rig.refusals.get() is None
+
+
+def test_on_a_full_disk_producers_are_refused_consumers_go_on_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.02)
+    broker = EmbeddedBroker(data_dir=tmp_path)
+    taken: list[str] = []
+    with broker, ConnectionFactory(broker.url).create_context(JMSContext.AUTO_ACKNOWLEDGE) as context:
+        queue = context.create_queue("q")
+        producer = context.create_producer()
+        assert broker.server.opened is not None
+        store = broker.server.opened.store
+        room = store.restock
+
+        def limit(pages: int) -> None:
+            broker._submit(lambda server: store._execute(f"PRAGMA max_page_count = {pages}")).result()
+
+        def until(refusing: bool) -> None:
+            while (broker.call(lambda b: b.journal is not None and b.journal.refusing) is not None) != refusing:
+                pass
+
+        monkeypatch.setattr(store, "restock", lambda: False)
+        monkeypatch.setattr(store, "relieve", lambda: store._execute("PRAGMA max_page_count = 600"))
+        limit(300)
+        confirmed: list[str] = []
+        with pytest.raises(JMSRuntimeException, match=r"takes no PERSISTENT messages now: .* the disk is full"):
+            for number in range(2_000):
+                producer.send(queue, f"{number} " + "x" * 2_000)
+                confirmed.append(str(number))
+        until(True)
+        assert len(confirmed) > 50
+        context.create_producer().set_delivery_mode(1).send(context.create_queue("other"), "not kept, so not refused")
+        consumer = context.create_consumer(queue)
+        taken += [consumer.receive(5_000).get_text().split()[0] for _ in range(len(confirmed) - 5)]
+        consumer.close()
+        limit(100_000)
+        monkeypatch.setattr(store, "restock", room)
+        until(False)
+        producer.send(queue, "again")
+    with broker, ConnectionFactory(broker.url).create_context() as context:
+        rest = [message.get_text().split()[0] for message in context.create_browser(context.create_queue("q"))]
+    assert taken + rest == [*confirmed, "again"]
+
+
+def test_server_says_what_it_is(tmp_path: Path) -> None:
+    broker = EmbeddedBroker(data_dir=tmp_path)
+    with broker:
+        server: Server = broker.server
+        assert server.services.settings.durable
+    with EmbeddedBroker() as plain:
+        assert not plain.server.services.settings.durable
