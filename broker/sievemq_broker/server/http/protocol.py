@@ -8,12 +8,16 @@ from typing import Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["BODY_SECONDS", "HEAD_SECONDS", "PatientProtocol"]
+__all__ = ["BODY_SECONDS", "HEAD_SECONDS", "MAX_CONNECTIONS", "PatientProtocol"]
 
 #: Seconds that a request's head may take from the connection's start or its first byte on, and its body after that.
 #: uvicorn itself waits for ever: some hundred connections that say a byte a minute would take the port away.
 HEAD_SECONDS: Final = 10.0
 BODY_SECONDS: Final = 60.0
+
+#: Connections at a time. One more takes the place of the oldest that is not being answered: a probe has to get through
+#: whoever holds the port, or the broker would be taken for dead and started anew.
+MAX_CONNECTIONS: Final = 256
 
 
 class PatientProtocol(H11Protocol):
@@ -22,12 +26,17 @@ class PatientProtocol(H11Protocol):
     Its requests carry in their state whether the peer has shown a certificate that was found good.
     """
 
+    #: All connections of the port, the oldest first; given by whoever makes them.
+    order: dict[PatientProtocol, None]
     _deadline: asyncio.TimerHandle | None = None
     _reading: object = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The connection is open; behind TLS, its handshake is done."""
         super().connection_made(transport)
+        self.order[self] = None
+        if len(self.order) > MAX_CONNECTIONS:
+            next((other for other in self.order if not other.busy), self).transport.abort()
         self.app_state = {**self.app_state, "client_certificate": bool(transport.get_extra_info("peercert"))}
         self._await(h11.IDLE, HEAD_SECONDS)
 
@@ -42,8 +51,14 @@ class PatientProtocol(H11Protocol):
         else:
             self._await(None, 0.0)
 
+    @property
+    def busy(self) -> bool:
+        """True while a request that has come as a whole is being answered."""
+        return self._reading is None and self.cycle is not None and not self.cycle.response_complete
+
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
+        self.order.pop(self, None)
         self._await(None, 0.0)
         super().connection_lost(exc)
 

@@ -46,9 +46,12 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say when requests are answered. uvicorn's own gives a TLS handshake a minute."""
         await self.lifespan.startup()
+        order: dict[PatientProtocol, None] = {}
 
         def connect() -> asyncio.Protocol:
-            return PatientProtocol(self.config, self.server_state, self.lifespan.state)
+            connection = PatientProtocol(self.config, self.server_state, self.lifespan.state)
+            connection.order = order
+            return connection
 
         for sock in sockets or ():
             server = await listen(sock, connect, self.config.ssl, protocol.HEAD_SECONDS)
@@ -109,7 +112,6 @@ class HttpServer:
             server_header=False,
             proxy_headers=False,  # whoever sends X-Forwarded-For would choose the address that the throttle sees
             h11_max_incomplete_event_size=HEAD_BYTES,
-            limit_concurrency=256,
         )
         config.load()
         config.ssl = tls
