@@ -17,6 +17,7 @@ from sievemq_broker.domain.entry import GONE
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.embedded import EmbeddedBroker
 from sievemq_broker.server.server import Server
+from sievemq_broker.session.resume import LostConnections
 from sievemq_core.message.envelope import DELIVERY_MODE
 from sievemq_testing.excerpt import LINES
 from sievemq_testing.faults import FaultBox, Faults
@@ -67,6 +68,7 @@ class TestBroker(EmbeddedBroker):
         self._watch = Watch(Recorder(clock.now, journal_events), FaultBox())
         self._watch.recorder.changed = self._changed
         self._domain = self._new_domain()
+        self._lost: LostConnections | None = None
         self.faults = Faults(self, None, seed)
 
     def _new_domain(self) -> Broker:
@@ -74,6 +76,8 @@ class TestBroker(EmbeddedBroker):
 
     def _make_server(self) -> Server:
         server = WatchedServer(self._settings, self._adjustable, self._domain, self._watch)
+        if self._lost is not None:
+            server.lost = self._lost
         self._watch.faults.server = server
         return server
 
@@ -117,6 +121,9 @@ class TestBroker(EmbeddedBroker):
         self._settings = replace(self._settings, port=self.port)
         if self._thread is not None:
             self.kill()
+        # A broker that has kept its messages knows its clients again: what they sent is not doubled.
+        last = self._watch.faults.server
+        self._lost = None if keep == "nothing" or last is None else last.lost
         if keep == "nothing":
             for journal in self._watch.recorder.journals.values():
                 for entry, fate in list(journal.fates.items()):

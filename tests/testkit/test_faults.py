@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 
@@ -365,7 +366,7 @@ def test_full_memory_blocks_producers_until_there_is_room(
 def test_kill_and_restart_on_the_same_port_with_persistent_messages() -> None:
     with TestBroker() as broker:
         port = broker.port
-        context = ConnectionFactory(broker.url).create_context()
+        context = ConnectionFactory(broker.url, reconnect=0).create_context()
         context.create_shared_durable_consumer(Topic("prices"), "audit")
         context.create_producer().send(ORDERS, "kept")
         context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT).send(ORDERS, "gone")
@@ -387,7 +388,7 @@ def test_kill_and_restart_on_the_same_port_with_persistent_messages() -> None:
 
 def test_restart_in_the_middle_of_work_redelivers_what_was_in_flight() -> None:
     with TestBroker() as broker:
-        context = ConnectionFactory(broker.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE)
+        context = ConnectionFactory(broker.url, reconnect=0).create_context(JMSContext.CLIENT_ACKNOWLEDGE)
         context.create_producer().send(ORDERS, "x")
         assert context.create_consumer(ORDERS).receive(1_000) is not None
         broker.restart("all")
@@ -397,6 +398,22 @@ def test_restart_in_the_middle_of_work_redelivers_what_was_in_flight() -> None:
             assert message.get_jms_redelivered()
         broker.assert_nothing_lost(within=SOON)
         context.close()
+
+
+@pytest.mark.parametrize("keep", ["persistent", "all"])
+def test_a_client_goes_on_over_a_restart_and_its_sends_are_not_doubled(keep: Literal["persistent", "all"]) -> None:
+    sent = threading.Event()
+    listener = (lambda message: sent.set(), lambda message, error: None)
+    with TestBroker() as broker, ConnectionFactory(broker.url).create_context() as context:
+        with broker.faults.memory_full():  # the send arrives, its confirm does not
+            context.create_producer().set_async(listener).send(ORDERS, "once")
+            broker.queue("orders").assert_received(count=1, within=SOON)
+            broker.restart(keep)
+        assert sent.wait(SOON)
+        context.create_producer().send(ORDERS, "twice")
+        consumer = context.create_consumer(ORDERS)
+        assert [consumer.receive_body(str, 1_000) for _ in range(2)] == ["once", "twice"]
+        assert consumer.receive_no_wait() is None
 
 
 def test_restart_without_its_data() -> None:

@@ -25,6 +25,7 @@ from sievemq_broker.server.timers import Timers
 from sievemq_broker.server.turn import Turn
 from sievemq_broker.server.user_store import UserStore
 from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.session.resume import LostConnections
 from sievemq_broker.session.services import SessionSettings
 from sievemq_broker.version import broker_name
 from sievemq_core.errors import ErrorCode
@@ -89,6 +90,8 @@ class Server:
             self._http_tls = make_tls_context(*files, for_http=True)
         self._sockets: dict[str, socket.socket] = {}
         self._addresses: dict[str, tuple[str, int]] = {}
+        #: Connections that were lost and may come back; before the start it may be that of an earlier run.
+        self.lost = LostConnections()
         self._acceptor: asyncio.AbstractServer | None = None
         self.ended = Ended()
         self._hurry = asyncio.Event()
@@ -159,6 +162,7 @@ class Server:
             handshake_ms=int(settings.handshake_seconds * 1000),
         )
         self.services = ServerServices(session_settings, self.clock, self.authenticator, self.links, self.turn)
+        self.services.lost = self.lost
         if self.opened is not None:
             self._remember_connections(self.opened)
         # A clock that was moved before: the first client must learn it, too.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -54,7 +54,7 @@ def connect(url: str, user: str | None) -> Connection:
     """A connection, stopped. Credentials given apart from the URL go before those in it."""
     password = os.environ.get("SIEVEMQ_PASSWORD") if user is not None else None
     # Somebody waits in front of a terminal: what cannot be reached is said at once, unless the URL wants otherwise.
-    patience = {} if "reconnect=" in url else {"reconnect": 0}
+    patience: dict[str, Any] = {} if "reconnect=" in url else {"reconnect": 0}
     return ConnectionFactory(url, application="sievemq-cli", **patience).create_connection(user, password)
 
 
