@@ -11,7 +11,8 @@ PYTEST := $(BIN)/python -m pytest -q
 CODE := core client broker testkit pipeline tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help run test venv lint format fast slow soak kills spark spark-slow coverage-map demo bench bench-peers screenshots clean
+.PHONY: help run test venv lint format fast slow soak kills spark spark-slow coverage-map demo bench bench-growth \
+	bench-latency bench-peers screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +79,14 @@ demo: ## 336,776 real flights through a queue and a topic, checked against SQLit
 bench: ## micro and macro benchmarks beside their baselines (ARGS=--quick)
 	@.ci/venv broker
 	@exec $(BIN)/python -m benchmarks.run $(ARGS)
+
+bench-growth: ## the cost of a message as size, queues, consumers, depth, connections, selectors grow; plots (ARGS=--quick)
+	@.ci/venv dev spark
+	@exec $(BIN)/python -m benchmarks.growth $(ARGS)
+
+bench-latency: ## send to receipt at 10, 50 and 80 % of what the machine sustains (ARGS="--api aio")
+	@.ci/venv broker
+	@exec $(BIN)/python -m benchmarks.latency $(ARGS)
 
 bench-peers: ## SieveMQ beside the brokers installed here: PEERS=/path/to/the/peers/harness
 	@.ci/venv broker

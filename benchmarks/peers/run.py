@@ -1,10 +1,12 @@
 """``make bench-peers``: SieveMQ and the brokers that are installed, side by side through the peers harness.
 
+The table it makes takes the place of the one in the repository's README, unless ``--keep-readme`` says no.
+
 The harness stays as it is: SieveMQ's entry of its table of brokers is added here at run time, and the package of its
 drivers is told to look into this folder, too. Runs under a Python that has the harness' requirements; parts of SieveMQ
 are played by BENCH_PYTHON.
 
-    run.py HARNESS --out FOLDER [--peers a,b] [--workloads W1,W2] [--reps 3] [--messages N]
+    run.py HARNESS --out FOLDER [--peers a,b] [--workloads W1,W2] [--reps 3] [--messages N] [--keep-readme]
 """
 
 from __future__ import annotations
@@ -24,6 +26,38 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 WORKLOADS = ("W1", "W1c", "W2", "W3", "W4", "W5", "W6")
 OURS = ("sievemq", "sievemq_aio")
+README = ROOT / "README.md"
+BEGIN, END = "<!-- made by make bench-peers -->", "<!-- end of what make bench-peers made -->"
+#: How the table in the README calls them.
+NAMES = {
+    "sievemq": "**SieveMQ**, blocking SDK",
+    "sievemq_aio": "**SieveMQ**, asyncio SDK",
+    "activemq_java": "ActiveMQ Classic, Java client",
+    "activemq_stomp": "ActiveMQ Classic, stomp.py",
+    "nats": "NATS core (no acknowledgements)",
+    "nats_js": "NATS JetStream",
+    "redis": "Redis streams, pub/sub",
+    "rabbitmq": "RabbitMQ, aio-pika",
+    "rabbitmq_pika": "RabbitMQ, pika",
+    "mosquitto": "Mosquitto, QoS 1",
+}
+#: Peers that do less than a selector does in a workload: a subject, channel, key or binding for each value.
+EQUIVALENT = {
+    ("nats", "W5"): "subjects",
+    ("redis", "W5"): "channels",
+    ("rabbitmq", "W5"): "headers",
+    ("nats_js", "W6"): "subject",
+    ("redis", "W6"): "key",
+}
+HEADINGS = {
+    "W1": "queue",
+    "W1c": "queue, confirmed",
+    "W2": "request/reply p50 µs",
+    "W3": "topic, 10 subscribers",
+    "W4": "queue, 4 selectors",
+    "W5": "topic, 1,000 selectors",
+    "W6": "by correlation id, of 50,000",
+}
 # Peer -> a program of its server; a peer without it is not installed.
 SERVERS = {
     "activemq_java": "activemq",
@@ -63,32 +97,57 @@ def installed() -> list[str]:
     return [peer for peer, server in SERVERS.items() if shutil.which(server, path=SEARCH)]
 
 
-def ratios(rows: list[dict[str, Any]]) -> str:
-    """The table: medians of every peer, and SieveMQ's as a multiple of the best peer's."""
+def medians(rows: list[dict[str, Any]]) -> dict[tuple[str, str], float]:
+    """What each peer reached in each workload: messages a second; in W2 the median round trip in microseconds."""
     rates: dict[tuple[str, str], float] = {}
     for peer in {row["peer"] for row in rows}:
         for workload in WORKLOADS:
             good = [row for row in rows if row["peer"] == peer and row["workload"] == workload and row.get("ok")]
-            key = "p50_us" if workload == "W2" else "msgs_per_s"
             if good:
+                key = "p50_us" if workload == "W2" else "msgs_per_s"
                 rates[peer, workload] = statistics.median(row[key] for row in good)
-    lines = [f"| | {' | '.join(w if w != 'W2' else 'W2 p50 µs' for w in WORKLOADS)} |", "|---" * 8 + "|"]
-    peers = sorted({peer for peer, _ in rates}, key=lambda peer: (peer not in OURS, peer))
-    for peer in peers:
-        cells = [f"{rates[peer, w]:,.0f}" if (peer, w) in rates else "-" for w in WORKLOADS]
-        lines.append(f"| {peer} | {' | '.join(cells)} |")
-    cells = []
-    for workload in WORKLOADS:
-        ours = [rate for (peer, w), rate in rates.items() if w == workload and peer in OURS]
-        theirs = [rate for (peer, w), rate in rates.items() if w == workload and peer not in OURS]
-        if not ours or not theirs:
-            cells.append("-")
-        elif workload == "W2":
-            cells.append(f"{min(theirs) / min(ours):.2f}")
-        else:
-            cells.append(f"{max(ours) / max(theirs):.2f}")
-    lines.append(f"| SieveMQ's better one to the best peer | {' | '.join(cells)} |")
+    return rates
+
+
+def ratio(rates: dict[tuple[str, str], float], workload: str, selecting: bool = False) -> float | None:
+    """SieveMQ's better SDK as a multiple of the best peer, or of the best that selects; above 1 is ahead."""
+    ours = [rate for (peer, w), rate in rates.items() if w == workload and peer in OURS]
+    theirs = [
+        rate
+        for (peer, w), rate in rates.items()
+        if w == workload and peer not in OURS and not (selecting and (peer, w) in EQUIVALENT)
+    ]
+    if not ours or not theirs:
+        return None
+    return min(theirs) / min(ours) if workload == "W2" else max(ours) / max(theirs)
+
+
+def ratios(rates: dict[tuple[str, str], float]) -> str:
+    """The table: medians of every peer, and SieveMQ's as a multiple of the best peer's."""
+    lines = [f"| | {' | '.join(HEADINGS[w] for w in WORKLOADS)} |", "|---" * 8 + "|"]
+    order = list(NAMES)
+    for peer in sorted({peer for peer, _ in rates}, key=lambda peer: order.index(peer) if peer in order else 99):
+        cells = []
+        for workload in WORKLOADS:
+            known = f"{rates[peer, workload]:,.0f}" if (peer, workload) in rates else "-"
+            less = EQUIVALENT.get((peer, workload))
+            cells.append(f"{known} ({less})" if less and known != "-" else known)
+        lines.append(f"| {NAMES.get(peer, peer)} | {' | '.join(cells)} |")
+    for title, selecting in (("SieveMQ : best peer", False), ("SieveMQ : best that selects", True)):
+        found = [ratio(rates, workload, selecting) for workload in WORKLOADS]
+        lines.append(f"| {title} | {' | '.join('-' if value is None else f'{value:.2f}' for value in found)} |")
     return "\n".join(lines)
+
+
+def write_readme(table: str, readme: Path = README) -> bool:
+    """Put the table between its marks; False if the README has none."""
+    text = readme.read_text()
+    if BEGIN not in text or END not in text:
+        return False
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    readme.write_text(f"{head}{BEGIN}\n\n{table}\n\n{END}{tail}")
+    return True
 
 
 def main() -> None:
@@ -100,6 +159,7 @@ def main() -> None:
     parser.add_argument("--workloads", default=",".join(WORKLOADS))
     parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--messages", type=int, help="of each workload; the harness' default")
+    parser.add_argument("--keep-readme", action="store_true", help="leave the table in the README as it is")
     parser.add_argument("--lock", action="store_true", help="take the machine's measurement lock around each run")
     arguments = parser.parse_args()
     harness = arguments.harness.resolve()
@@ -124,9 +184,17 @@ def main() -> None:
                 runner.run_peer(peer, workload, arguments.messages, 256, arguments.reps, arguments.lock, None, emit)
             except RuntimeError as error:
                 print(f"{peer:16} {workload:4} did not run: {str(error)[-300:]}", flush=True)
-    table = ratios(rows)
+    rates = medians(rows)
+    table = ratios(rates)
     (out / "table.md").write_text(table + "\n")
     print("\n" + table)
+    whole = all(any((peer, workload) in rates for peer in OURS) for workload in WORKLOADS)
+    if arguments.keep_readme or not whole:
+        print("the README keeps its table")
+    elif not write_readme(table):
+        print(f"no {BEGIN} in {README.name}: it keeps its table")
+    plot = [os.environ.get("BENCH_PYTHON", sys.executable), str(HERE / "plot.py"), str(log), str(out / "peers.svg")]
+    subprocess.run(plot, check=False)  # says itself what is missing
     report = [sys.executable, str(harness / "report.py"), "--rows", str(log)]
     subprocess.run([*report, "--json", str(out / "results.json"), "--md", str(out / "results.md")], check=True)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import sys
 from collections.abc import Callable
 
 from sievemq_broker import logs
 from sievemq_broker.config import Settings, is_loopback
+from sievemq_broker.server.collector import calm
 from sievemq_broker.server.listener import ListenError
 from sievemq_broker.server.server import Server
 from sievemq_broker.version import version
@@ -78,7 +78,7 @@ async def _serve(server: Server) -> int:
             log.warning("broker.clear_text", note="passwords and messages cross the network in clear; set tls_cert")
     http = asyncio.create_task(server.start_http())
     http.add_done_callback(lambda task: stopping.set() if not task.cancelled() and task.exception() else None)
-    http.add_done_callback(lambda _: _tune_garbage_collection())
+    http.add_done_callback(lambda _: calm())
     await stopping.wait()
     failed = server.failure is not None
     if http.done() and not http.cancelled() and http.exception() is not None:
@@ -130,20 +130,6 @@ def _on_signals(stopping: asyncio.Event, server: Server) -> None:
             loop.add_signal_handler(number, received, number.name)
         except NotImplementedError:  # loops on Windows
             signal.signal(number, handler(number.name))
-
-
-def _tune_garbage_collection() -> None:
-    """Keep the collector out of the data path.
-
-    A broker holds what it holds: a million waiting messages are some millions of objects that are alive and without
-    cycles. CPython's defaults look at the youngest of them every 700 allocations and at all of them again and again
-    while the queue grows, which shows as pauses of a second. So: what start-up made is never looked at again
-    (freeze); the young generation is looked at every 50,000 allocations; and the full walk comes a hundred times
-    rarer. Cycles are made by exceptions and closed connections only, few enough for that.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 50, 1_000)
 
 
 def _raise_file_limit(connections: int) -> None:
