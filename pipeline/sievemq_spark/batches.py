@@ -26,12 +26,14 @@ def batches(rows: Iterable[Row], schema: pa.Schema, size: int) -> Iterator[pa.Re
         yield pa.RecordBatch.from_arrays(to_arrays(list(zip(*chunk, strict=True)), schema), schema=schema)
 
 
-def to_arrays(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> list[pa.Array]:
-    """Columns of values as Arrow's, each of the type that the schema's field has."""
+def to_arrays(columns: Sequence[Sequence[Any] | pa.Array], schema: pa.Schema) -> list[pa.Array]:
+    """Columns of values as Arrow's, each of the type that the schema's field has. One that is Arrow's already stays."""
     return [_array(values, field.type) for values, field in zip(columns, schema, strict=True)]
 
 
-def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def _array(values: Sequence[Any] | pa.Array, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values
     return _maps(values, kind) if pa.types.is_map(kind) else pa.array(values, kind)
 
 

@@ -364,11 +364,15 @@ def replay(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE[:TYPE]", help="A property to set.")
     ] = None,
     unset: Annotated[list[str] | None, typer.Option("--unset", metavar="NAME", help="A property to leave out.")] = None,
+    name: Annotated[str, typer.Option("--name", help="Run again under this name, it sends only what is missing.")] = "",
+    transaction_size: Annotated[
+        int, typer.Option("--transaction-size", min=0, help="Messages that become visible together; 0 for all.")
+    ] = 0,
     url: UrlOption = DEFAULT_URL,
     user: UserOption = None,
     master: MasterOption = LOCAL,
 ) -> None:
-    """Send archived messages again. With one partition either all are sent or none."""
+    """Send archived messages again. All become visible at once, or piece by piece with a rate or transaction size."""
     from sievemq_spark.mapping import Changes
     from sievemq_spark.replay import replay as job
 
@@ -388,5 +392,7 @@ def replay(
                 dry_run=dry_run,
                 partitions=partitions,
                 changes=changes,
+                name=name,
+                transaction_size=transaction_size,
             )
         typer.echo(f"{count:,} messages {'would be sent' if dry_run else 'sent'}")

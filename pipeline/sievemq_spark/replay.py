@@ -28,12 +28,14 @@ def replay(
     dry_run: bool = False,
     partitions: int = 1,
     changes: Changes | None = None,
+    name: str = "",
+    transaction_size: int = 0,
 ) -> int:
     """Send messages again: type, correlation id, reply destination, priority, mode, properties and body as they were.
 
     Ids and times are new. Messages go in the order of their timestamps; with several partitions, in which they are
-    sent side by side, the order holds within a group (JMSXGroupID). Each partition is one transaction: a run that fails
-    with one partition has sent nothing.
+    sent side by side, the order holds within a group (JMSXGroupID). All become visible at once, and a run that fails
+    has sent nothing; with a rate or a transaction size they do piece by piece.
 
     Args:
         messages: rows as in schema.py.
@@ -45,6 +47,9 @@ def replay(
         dry_run: count and check, send nothing.
         partitions: how many are sent side by side.
         changes: to destinations and properties, made after the selector has chosen.
+        name: of this replay. A run under the same name, with the same messages and arguments, sends what is missing and
+            nothing twice, wherever the last one was killed; without it each run sends everything.
+        transaction_size: messages that become visible together; 0 for all, which the broker must have room for (1 GiB).
 
     Returns:
         How many were selected; they are sent, or checked in a dry run.
@@ -60,7 +65,8 @@ def replay(
     if partitions < 1 or rate < 0:
         raise PipelineError("partitions are 1 or more, and a rate is not negative")
     options = {"url": url, "destination": destination, "rate": str(rate / partitions), "dryRun": str(dry_run).lower()}
-    options |= {name: value for name, value in (("user", user), ("password", password)) if value}
+    options |= {"writeId": name, "transactionSize": str(transaction_size)}
+    options |= {key: value for key, value in (("user", user), ("password", password)) if value}
     WriteOptions.read(options)  # the plain exception, before Spark wraps it
     from pyspark.sql import functions as f
 
@@ -69,7 +75,8 @@ def replay(
         count = chosen.count()
         groups = f.coalesce("group_id", "message_id", f.lit(""))
         spread = chosen.repartition(partitions, groups) if partitions > 1 else chosen.repartition(1)
-        ordered = spread.sortWithinPartitions("timestamp", "seq")
+        # the last ones only so that the order is the same in each run, and with it the pieces
+        ordered = spread.sortWithinPartitions("timestamp", "seq", "destination", "namespace", "broker", "message_id")
         if count:
             ordered.write.format("sievemq").options(**options).mode("append").save()
     finally:
