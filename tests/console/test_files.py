@@ -69,6 +69,14 @@ def test_every_module_is_served_as_one_and_imports_only_others(broker: EmbeddedB
             assert target in MODULES, f"{name} imports {imported}"
 
 
+def test_what_is_imported_is_used() -> None:
+    for path in MODULES:
+        text = path.read_text("utf-8")
+        for names in re.findall(r"^import (?:\{(.*?)\}|\* as (\w+)|(\w+)) from|^import (\w+), ", text, re.M | re.S):
+            for name in re.findall(r"\w+", " ".join(names)):
+                assert len(re.findall(rf"\b{name}\b", text)) > 1, f"{path.name}: {name}"
+
+
 def test_no_module_parses_markup_or_runs_text() -> None:
     forbidden = (
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\(|new Function|srcdoc|\.style\."

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
 from sievemq import ConnectionFactory
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.server.http.api.hub import MAX_LISTENERS
 
 from .chromium import Chromium, Page
 from .opening import SHOWN, open_view
@@ -246,6 +249,23 @@ def test_a_broker_that_goes_away_and_comes_back(page: Page) -> None:
         page.until("document.querySelector('.banner').hidden")
         assert page.value("window.stays") is True
     page.problems[:] = [problem for problem in page.problems if "ERR_" not in problem]  # the browser's own words
+
+
+def test_without_events_it_is_read_again_and_again(page: Page, broker: EmbeddedBroker) -> None:
+    parts = urlsplit(broker.http_url)
+    listeners = [http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10) for _ in range(MAX_LISTENERS)]
+    try:
+        for listener in listeners:
+            listener.request("GET", "/api/v1/events")
+            assert listener.getresponse().status == 200
+        open_view(page, broker, "#/default/queues")
+        page.shows("The broker tells nothing by itself now.", ".banner")
+        broker.call(lambda domain: domain.namespace("default").declare("queue:late"))
+        page.shows("late")
+    finally:
+        for listener in listeners:
+            listener.close()
+    page.until("document.querySelector('.banner').hidden")
 
 
 def test_nothing_is_shown_that_the_browser_keeps(page: Page, shop_broker: EmbeddedBroker) -> None:

@@ -1,7 +1,7 @@
 // A chart over time, drawn in SVG: lines, a scale, the time below, and the values under the pointer or the arrow keys.
 
 import { h, put, say, svg } from "./dom.js";
-import { clock } from "./format.js";
+import { clock, rate } from "./format.js";
 
 const HEIGHT = 200;
 const LEFT = 52;
@@ -162,6 +162,15 @@ export class Chart {
       ),
     ];
   }
+}
+
+/** What comes in and goes out per second. */
+export function ratesChart() {
+  const lines = [
+    { name: "in", key: "in_rate" },
+    { name: "out", key: "out_rate" },
+  ];
+  return new Chart({ title: "Rates", lines, format: rate });
 }
 
 // The next round figure, at least 2 so that the middle of a scale of counts is a whole number.

@@ -129,6 +129,22 @@ function unreachable() {
   );
 }
 
+// No events: because nobody answers, or only no events. Then the views are read at each try to hear them again.
+async function lost() {
+  document.body.classList.add("lost");
+  if (!(await session.resume())) return; // the session has ended, not the broker
+  if (live.state.tries < 2) return; // the first try may find it again
+  try {
+    await get("/broker");
+  } catch (error) {
+    fail(shown, error);
+    return;
+  }
+  if (live.state.connected) return;
+  frame.warn(h("strong", "The broker tells nothing by itself now."), " What you see is read again every few seconds.");
+  read();
+}
+
 /** Reads what the frame shows. */
 async function readBroker() {
   try {
@@ -141,9 +157,7 @@ async function readBroker() {
 
 function heard(what) {
   if (what === "lost") {
-    if (live.state.tries > 1) unreachable(); // the first try may find it again
-    document.body.classList.add("lost");
-    session.resume(); // perhaps the session has ended, not the broker
+    lost();
     return;
   }
   if (what !== "event") {

@@ -6,6 +6,7 @@ import * as api from "./api.js";
 const KEEP = 60; // samples
 const ASKED = 30; // rows of a list whose past is asked for
 const AT_ONCE = 4; // requests
+const MOST = 5_000; // destinations whose past is kept
 
 const known = new Map();
 
@@ -14,6 +15,7 @@ export const depths = (row) => known.get(nameOf(row)) ?? [];
 
 /** Takes note of what a list said, and asks for the past of what was not seen before. */
 export async function note(rows, signal) {
+  if (known.size > MOST) known.clear();
   const unseen = [];
   for (const row of rows) {
     const past = known.get(nameOf(row));

@@ -4,7 +4,7 @@ import { requery } from "../address.js";
 import * as api from "../api.js";
 import { ask } from "../dialog.js";
 import { h } from "../dom.js";
-import { ago, number } from "../format.js";
+import { number } from "../format.js";
 import { notice } from "../notice.js";
 import { Pager, badge, button, head, nothing } from "../parts.js";
 import { Table } from "../table.js";

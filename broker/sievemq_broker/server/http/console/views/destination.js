@@ -83,6 +83,11 @@ export default function destination(context) {
     }
     const whole = isQueue ? "Delete the queue…" : "Delete the topic…";
     items.append(item(whole, () => removeDestination(namespace, address), "risky"));
+    list.addEventListener("keydown", ({ key }) => {
+      if (key !== "Escape" || !list.open) return;
+      list.open = false;
+      list.firstElementChild.focus();
+    });
     list.addEventListener("focusout", (event) => {
       if (!list.contains(event.relatedTarget)) list.open = false;
     });

@@ -118,10 +118,12 @@ function destinations({ namespace, query, read: reread }, { kind, title, columns
       },
       signal,
     );
-    if (kind === "queue") await note(answer.destinations, signal);
     table.update(answer.destinations);
     total.textContent = `${number(answer.total)} ${answer.total === 1 ? kind : title.toLowerCase()}`;
     pager.update(answer.next, Boolean(asked.get("cursor")));
+    if (kind !== "queue") return;
+    await note(answer.destinations, signal); // the lines come when they are known
+    table.update(answer.destinations);
   }
 
   function requeried(fresh) {

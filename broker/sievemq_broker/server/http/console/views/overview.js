@@ -2,7 +2,7 @@
 
 import { link } from "../address.js";
 import { get, list } from "../api.js";
-import { Chart } from "../chart.js";
+import { Chart, ratesChart } from "../chart.js";
 import { h, put, say } from "../dom.js";
 import { ago, bytes, compact, number, rate } from "../format.js";
 import { note } from "../recent.js";
@@ -28,14 +28,7 @@ const TILES = [
 export default function overview({ namespace, signal: gone }) {
   const alarms = h("ul", { class: "alarms", "aria-label": "Alarms" });
   const tiles = TILES.map(([key, name, format]) => tile(key, name, format));
-  const rates = new Chart({
-    title: "Rates",
-    lines: [
-      { name: "in", key: "in_rate" },
-      { name: "out", key: "out_rate" },
-    ],
-    format: rate,
-  });
+  const rates = ratesChart();
   const depth = new Chart({
     title: "Messages held",
     lines: [
@@ -86,7 +79,6 @@ export default function overview({ namespace, signal: gone }) {
       get("/broker", {}, signal),
       list(namespace, "destinations", { kind: "queue", sort: "-depth", limit: BUSY }, signal),
     ]);
-    await note(deepest.destinations, signal);
     busiest.update(deepest.destinations);
     put(
       alarms,
@@ -96,6 +88,8 @@ export default function overview({ namespace, signal: gone }) {
     tiles
       .find((item) => item.key === "memory_bytes")
       .share(limit ? broker.memory.bytes / limit : null, limit ? `of ${bytes(limit)}` : "no limit");
+    await note(deepest.destinations, signal);
+    busiest.update(deepest.destinations);
   }
 
   // Samples from before this page was opened; who may not see all destinations sees totals from now on.

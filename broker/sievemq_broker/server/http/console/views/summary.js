@@ -1,9 +1,9 @@
 // A queue's figures, charts, consumers and rules; a topic's, with its subscriptions.
 
 import * as api from "../api.js";
-import { Chart } from "../chart.js";
+import { Chart, ratesChart } from "../chart.js";
 import { h, put } from "../dom.js";
-import { bytes, compact, count, duration, number, rate } from "../format.js";
+import { bytes, compact, count, duration, number } from "../format.js";
 import { Pager, badge, button, facts, nothing, section, selectorLink } from "../parts.js";
 import { ask } from "../dialog.js";
 import { notice } from "../notice.js";
@@ -14,14 +14,7 @@ const PAGE = 50;
 
 export default function summary({ namespace, address, isQueue, read: reread }) {
   const figures = h("div");
-  const rates = new Chart({
-    title: "Rates",
-    lines: [
-      { name: "in", key: "in_rate" },
-      { name: "out", key: "out_rate" },
-    ],
-    format: rate,
-  });
+  const rates = ratesChart();
   const depth = new Chart({
     title: isQueue ? "Depth" : "Waiting for subscribers",
     lines: [{ name: "ready", key: "depth" }],
