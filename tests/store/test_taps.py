@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from contextlib import closing
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,9 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain import Broker
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.restore import restore
+from sievemq_broker.store import SqliteStore
+from sievemq_broker.store.salvage import check, export, repair
+from sievemq_broker.store.sqlite import DATABASE
 from sievemq_core.message.envelope import BODY
 
 from .support import NOW, DictStore, message, name_of
@@ -112,7 +119,7 @@ def test_every_prefix_is_a_tap(tmp_path: Path) -> None:
     space = broker.namespace("n")
     tap = space.taps.open("id", "t", "queue:q", "copy", None, {"retain_messages": 3}, NOW)
 
-    def check() -> None:
+    def same() -> None:
         store.write(broker.journal.cut(), NOW)  # type: ignore[union-attr]  # it has one
         again = Broker()
         restore(again, store.copy(), NOW)
@@ -123,16 +130,44 @@ def test_every_prefix_is_a_tap(tmp_path: Path) -> None:
         kept = [[name_of(each.packed) for each in log.slice(0, 99, 99, 0)] for log in (tap.log, other.log)]
         assert kept[0] == kept[1]
 
-    check()
+    same()
     for number in range(8):
         space.send("queue:q", message(f"m{number}", mode=1 + number % 2), NOW)
-        check()
+        same()
         if number in (1, 5):
             tap.acknowledge(tap.id, tap.log.first, NOW)
-            check()
+            same()
     tap.acknowledge(tap.id, tap.log.last, NOW)
-    check()
+    same()
     space.taps.drop(tap, NOW)
     store.write(broker.journal.cut(), NOW)
     assert not store.definitions("tap")
     assert {entry.owner for entry in store.entries()} <= {1}  # the queue's own
+
+
+def test_the_store_commands_know_taps_and_a_repaired_store_has_none(tmp_path: Path) -> None:
+    """What was damaged may leave a hole in a tap's sequence, which has none: its readers must find another tap."""
+    store = SqliteStore(tmp_path, "broker", reserve=0)
+    broker = Broker()
+    restore(broker, store, NOW)
+    assert broker.journal is not None
+    space = broker.namespace("n")
+    space.taps.open("id", "t", "queue:q", "copy", None, {}, NOW)
+    for number in range(3):
+        space.send("queue:q", message(f"m{number}"), NOW)
+        store.write(broker.journal.cut(), NOW)
+    store.close()
+    assert check(tmp_path).messages == 6
+    out = StringIO()
+    export(tmp_path, out)
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["id"] for line in lines if line.get("tap") == "t"] == ["m0", "m1", "m2"]
+    with closing(sqlite3.connect(tmp_path / DATABASE)) as database, database:
+        database.execute("UPDATE batch SET data = x'00' WHERE id = 2")
+    repair(tmp_path, lambda: "broker")
+    store = SqliteStore(tmp_path, reserve=0)
+    again = Broker()
+    restore(again, store, NOW)
+    store.close()
+    assert len(again.namespace("n").taps) == 0
+    assert again.namespace("n").queue("queue:q").depth == 2
