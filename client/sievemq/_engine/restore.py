@@ -1,8 +1,8 @@
 """What a client says on a connection that takes the place of a lost one, so that the application need not know (D-32).
 
 All of it is said in one go behind WELCOME, in this order: sessions; temporary destinations, where the broker has
-forgotten them; sends that are unconfirmed and did not arrive; consumers; requests that had no answer. A COMMIT or
-ACKNOWLEDGE_ALL that may have been carried out is not said again: WELCOME tells whether it was.
+forgotten them; rollbacks; sends that are unconfirmed and did not arrive; consumers; requests that had no answer. A
+COMMIT or ACKNOWLEDGE_ALL that may have been carried out is not said again: WELCOME tells whether it was.
 """
 
 from __future__ import annotations
@@ -78,15 +78,17 @@ def restore(connection: ClientConnection, resumed: object, renewed: bool) -> Non
     if not memory.get("temporaries", bool(memory)):
         for address, topic in tuple(connection.temporaries.items()):
             _create_again(connection, address, topic)
+    for number, (_, command) in pending.items():
+        if command[0] in _RECOVERING:  # sends that came before are forgotten already
+            connection.say(command[0], *command[2:], number=number)
     for session, count in arrived.items():
         for packed in islice(_snapshot(session.unconfirmed), count, None):
             connection.wire.send_packed(packed)
             connection.hurried = True  # somebody may have waited for its confirm
-    recovering = {command[2] for _, command in pending.values() if command[0] in _RECOVERING}
     for consumer in tuple(connection.consumers.values()):
-        _open_consumer(connection, consumer, consumer.session.id in recovering, opening)
+        _open_consumer(connection, consumer, opening)
     for number, (_, command) in pending.items():
-        if command[0] not in _OPENING and number in connection.pending:
+        if command[0] not in _OPENING and command[0] not in _RECOVERING:
             connection.say(command[0], *command[2:], number=number)
 
 
@@ -146,7 +148,7 @@ def _create_again(connection: ClientConnection, address: str, topic: bool) -> No
 
 
 def _open_consumer(
-    connection: ClientConnection, consumer: EngineConsumer, recovering: bool, opening: Mapping[tuple[int, int], int]
+    connection: ClientConnection, consumer: EngineConsumer, opening: Mapping[tuple[int, int], int]
 ) -> None:
     def opened(answer: Completion[Any]) -> None:
         if answer.error is not None and connection.usable:
@@ -154,13 +156,12 @@ def _open_consumer(
             connection.report(answer.error)
 
     number = opening.get((Command.OPEN_CONSUMER, consumer.id))
-    credit = 0 if recovering or consumer.shut or not connection.started else consumer.window.size
+    credit = 0 if consumer.shut or not connection.started else consumer.window.size
     consumer.begin_again(credit)
     answer = connection.say(Command.OPEN_CONSUMER, *connection.consumer_fields(consumer, credit), number=number)
     if number is None:
         answer.add_callback(opened)
-    if not recovering:
-        connection.heed_deliveries(consumer)
+    connection.heed_deliveries(consumer)
 
 
 _OPENING: Final = frozenset({Command.OPEN_SESSION, Command.OPEN_CONSUMER})

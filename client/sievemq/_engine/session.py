@@ -332,6 +332,8 @@ class EngineSession:
     def _take_back(self, verb: int) -> Completion[Any]:
         # The request packs the acknowledgements that wait; they must not cover what it is about: `done` moves after it.
         completion = self.connection.request(verb, self.id, self.handed())
+        if self.transacted and self.connection.repairing:
+            self._drop_unconfirmed()  # the request is said before what is sent from here on
         self._began = self.sequence
         self._all_done()
         for consumer in self.consumers.values():

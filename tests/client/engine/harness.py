@@ -160,6 +160,26 @@ class Memory:
             self.broker.lost(now)
             self.engine.lost(ConnectionResetError("cut"))
 
+    def leave_half_dead(self) -> None:
+        """The client loses the transport; the broker does not know yet."""
+        self.cut = True
+        self.engine.lost(ConnectionResetError("cut"))
+
+    def lose_answers(self, now: int) -> None:
+        """What the client has said arrives, and what it would have been answered does not."""
+        if not self.cut:
+            said = self.engine.data_to_send()
+            if said:
+                self.broker.receive_data(said, now)
+            self.drop(now)
+
+    def reopen(self) -> None:
+        """Another transport, to the same broker."""
+        broker = self.broker
+        self.broker = BrokerConnection(broker.broker, broker.services, peer="memory")
+        self.cut = False
+        self.engine.reopen()
+
 
 class World:
     """The real broker in memory, and engines connected to it."""
