@@ -22,9 +22,10 @@ import workbench from "./views/workbench.js";
  * @typedef {object} View
  * @property {string} title
  * @property {HTMLElement} node
- * @property {(signal: AbortSignal) => Promise<void>} [read] reads its data and shows them; called again and again.
+ * @property {(signal: AbortSignal, ticking: boolean) => Promise<void>} [read] reads its data and shows them; called
+ *   again and again, `ticking` where only time has passed: what costs the broker much is not read again for that.
  * @property {(query: URLSearchParams) => void} [query] the query of its address has changed.
- * @property {(what: string) => void} [heard] the broker told something.
+ * @property {(what: string, about: object) => void} [heard] the broker told something.
  */
 const VIEWS = {
   overview,
@@ -58,7 +59,7 @@ function route() {
   const moved = shown !== null;
   shown?.stop.abort();
   const stop = new AbortController();
-  const view = VIEWS[place]?.({ namespace, rest, query, signal: stop.signal, read }) ?? unknown();
+  const view = VIEWS[place]?.({ namespace, rest, query, signal: stop.signal, read: () => read() }) ?? unknown();
   shown = { key, namespace, view, stop, reading: false, again: false, failed: null };
   document.title = `${view.title} · SieveMQ`;
   put(frame.main);
@@ -75,15 +76,15 @@ function route() {
 const unknown = () => ({ title: "Not found", node: nothing("There is no such view.", "Choose one from the menu.") });
 
 /** Reads the data of the view shown; once more afterwards if that is asked for meanwhile. */
-async function read() {
+async function read(ticking = false) {
   const now = shown;
   if (now.reading) {
-    now.again = true;
+    now.again ||= !ticking;
     return;
   }
   now.reading = true;
   try {
-    await now.view.read?.(now.stop.signal);
+    await now.view.read?.(now.stop.signal, ticking);
     if (now === shown) succeed(now);
   } catch (error) {
     if (now === shown && error.name !== "AbortError") fail(now, error);
@@ -155,7 +156,7 @@ async function readBroker() {
   }
 }
 
-function heard(what) {
+function heard(what, about) {
   if (what === "lost") {
     lost();
     return;
@@ -164,9 +165,10 @@ function heard(what) {
     frame.warn();
     document.body.classList.remove("lost");
   }
-  shown.view.heard?.(what);
+  shown.view.heard?.(what, about);
   if (what === "tick") ticks += 1;
-  if (what === "back" || (what === "tick" && ticks % EVERY === 0)) read();
+  if (what === "back") read();
+  else if (what === "tick" && ticks % EVERY === 0) read(true);
   if (what === "back" || (what === "tick" && ticks % SELDOM === 0)) readBroker();
 }
 

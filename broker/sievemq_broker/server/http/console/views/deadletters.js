@@ -27,7 +27,8 @@ export default function deadLetters({ namespace, read: reread }) {
   const tables = new Map();
   const node = h("div", head("Dead letters"), place);
 
-  async function read(signal) {
+  async function read(signal, ticking) {
+    if (ticking) return; // the broker looks at thousands of messages for the groups
     const { queues } = await api.list(namespace, "dead-letters", {}, signal);
     const parts = queues.map((queue) => {
       const part = tables.get(queue.address) ?? groups(queue.address);
@@ -101,5 +102,7 @@ export default function deadLetters({ namespace, read: reread }) {
     };
   }
 
-  return { title: "Dead letters", node, read };
+  const heard = (what, about) => what === "event" && about.kind === "dead_lettered" && reread();
+
+  return { title: "Dead letters", node, read, heard };
 }

@@ -94,7 +94,7 @@ export default function destination(context) {
     return list;
   }
 
-  async function read(signal) {
+  async function read(signal, ticking) {
     try {
       latest = await api.get(api.destination(namespace, address), {}, signal);
     } catch (error) {
@@ -102,7 +102,7 @@ export default function destination(context) {
       return; // sending makes it
     }
     drawButtons(latest);
-    await below.read?.(signal, latest);
+    await below.read?.(signal, ticking, latest);
   }
 
   return { title: address, node, read, query: below.query, heard: below.heard };

@@ -4,7 +4,7 @@ import { link, requery } from "../address.js";
 import * as api from "../api.js";
 import { act } from "../actions.js";
 import { h } from "../dom.js";
-import { bytes, count, number, time } from "../format.js";
+import { bytes, clock, count, number, time } from "../format.js";
 import { failure } from "../notice.js";
 import { Pager, badge, button, choice, field, nothing } from "../parts.js";
 import { SelectorBox } from "../selectorbox.js";
@@ -105,7 +105,8 @@ export default function messages({ namespace, address, query, read: reread }) {
     reread();
   }
 
-  async function read(signal) {
+  async function read(signal, ticking) {
+    if (ticking) return; // a selector may have a million messages to look at
     workbench.href = link([namespace, "workbench"], { selector: asked.get("selector") ?? "", destination: address });
     const wanted = ["selector", "state", "cursor"].map((name) => [name, asked.get(name)]);
     let answer;
@@ -121,7 +122,11 @@ export default function messages({ namespace, address, query, read: reread }) {
     for (const id of chosen) if (!table.rows.has(id)) chosen.delete(id);
     drawChosen();
     const shown = answer.messages.length;
-    pager.update(answer.next, Boolean(asked.get("cursor")), shown ? `${count(shown, "message")} on this page` : "");
+    pager.update(
+      answer.next,
+      Boolean(asked.get("cursor")),
+      shown ? `${count(shown, "message")} on this page, read at ${clock(Date.now())}` : "",
+    );
   }
 
   function requeried(fresh) {

@@ -42,7 +42,7 @@ export default function summary({ namespace, address, isQueue, read: reread }) {
     section("Rules", rules),
   );
 
-  async function read(signal, state) {
+  async function read(signal, _, state) {
     put(figures, facts(figuresOf(state, isQueue)));
     put(rules, facts(rulesOf(state)));
     const [series, list, subscribed] = await Promise.all([
