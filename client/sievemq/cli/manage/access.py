@@ -1,0 +1,145 @@
+"""The management API as the commands use it: where it is, requests, pages, errors as exit codes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, NoReturn
+from urllib.parse import quote, urlencode, urlsplit
+
+import typer
+
+from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
+from sievemq.destinations import parse_destination
+from sievemq.exceptions import InvalidDestinationException
+
+__all__ = ["DEFAULT_HTTP", "Api", "HttpOption", "NamespaceOption", "address_of"]
+
+DEFAULT_HTTP: Final = "http://127.0.0.1:7680"
+#: Seconds that an answer may take. Long actions are asked for in pieces, see `Api.act`.
+TIMEOUT: Final = 60.0
+#: Messages that one request of a long action may touch: often enough for a bar to move, seldom enough to cost nothing.
+PIECE: Final = 5_000
+#: Rows of a page.
+ROWS: Final = 500
+
+HttpOption = Annotated[
+    str,
+    typer.Option("--http", envvar="SIEVEMQ_HTTP_URL", show_envvar=True, help="The broker's management port."),
+]
+NamespaceOption = Annotated[
+    str, typer.Option("--namespace", "-N", envvar="SIEVEMQ_NAMESPACE", show_envvar=True, help="Where it is.")
+]
+
+_CODES: Final = {401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 422: REFUSED, 400: USAGE, 413: USAGE, 429: REFUSED}
+
+
+class Api:
+    """One broker's management API. A request that fails ends the command, with what was wrong and its exit code.
+
+    Args:
+        url: of the management port.
+        user: name; the password comes from SIEVEMQ_PASSWORD. None for a broker without users.
+        namespace: that :meth:`place` means.
+    """
+
+    def __init__(self, url: str, user: str | None, namespace: str = "default") -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            _end(f"{url!r} is no URL of a management port; write it as {DEFAULT_HTTP}", USAGE)
+        self.url = url.rstrip("/")
+        self._headers = {"Accept": "application/json"}
+        if user is not None:
+            secret = f"{user}:{os.environ.get('SIEVEMQ_PASSWORD', '')}".encode()
+            self._headers["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
+        self._namespace = namespace
+
+    def place(self, address: str = "", *rest: str) -> str:
+        """A path in the namespace: of a destination, and of what is below it."""
+        parts = ["/namespaces", quote(self._namespace, safe="")]
+        if address:
+            parts += ["destinations", quote(address, safe="")]
+        return "/".join([*parts, *rest])
+
+    def get(self, path: str, **query: object) -> Any:
+        """What is there; parameters that are None are left out."""
+        chosen = {name: value for name, value in query.items() if value is not None}
+        return self._ask("GET", f"{path}?{urlencode(chosen)}" if chosen else path)
+
+    def rows(self, path: str, key: str, most: int = 0, **query: object) -> Iterator[dict[str, Any]]:
+        """All rows of a list, page after page; or the first `most`."""
+        cursor: str | None = None
+        seen = 0
+        while True:
+            page = self.get(path, cursor=cursor, limit=min(ROWS, most - seen) if most else ROWS, **query)
+            yield from page[key]
+            seen += len(page[key])
+            cursor = page["next"]
+            if cursor is None or (most and seen >= most):
+                return
+
+    def put(self, path: str) -> Any:
+        """Make it."""
+        return self._ask("PUT", path)
+
+    def post(self, path: str, body: Mapping[str, object]) -> Any:
+        """Say something to it."""
+        return self._ask("POST", path, dict(body))
+
+    def delete(self, path: str, **query: object) -> Any:
+        """Remove it."""
+        chosen = {name: str(value).lower() for name, value in query.items() if value}
+        return self._ask("DELETE", f"{path}?{urlencode(chosen)}" if chosen else path)
+
+    def _ask(self, method: str, path: str, body: dict[str, object] | None = None) -> Any:
+        headers = dict(self._headers)
+        data = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            data = json.dumps({name: value for name, value in body.items() if value is not None}).encode()
+        request = urllib.request.Request(f"{self.url}/api/v1{path}", data, headers, method=method)  # noqa: S310  # checked
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            with error:
+                _refused(error.code, error.read())
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            _end(f"no management port answers at {self.url}: {reason}. --http or SIEVEMQ_HTTP_URL says where", FAILED)
+
+
+def address_of(text: str, *, topic: bool = False) -> str:
+    """The canonical address that an argument names; a name that is not allowed ends the command.
+
+    Args:
+        text: ``queue:orders``, ``topic:prices``, or a bare name.
+        topic: what a bare name is: a topic rather than a queue.
+    """
+    try:
+        return str(parse_destination(f"topic:{text}" if topic and ":" not in text else text))
+    except InvalidDestinationException as error:
+        _end(str(error), USAGE)
+
+
+def _refused(status: int, content: bytes) -> NoReturn:
+    try:
+        answer = json.loads(content)
+        text, details = str(answer["text"]), answer.get("details") or {}
+    except (ValueError, TypeError, KeyError):
+        text, details = f"the management port answered {status}; is it one of SieveMQ's?", {}
+    selector, position = details.get("selector"), details.get("position")
+    if isinstance(selector, str) and isinstance(position, int) and "^" not in text:
+        length = details.get("length")
+        mark = " " * position + "^" * max(1, length if isinstance(length, int) else 1)
+        text = f"{text}\n  {selector}\n  {mark}" if "\n" not in selector else text
+    _end(text, _CODES.get(status, FAILED))
+
+
+def _end(text: str, code: int) -> NoReturn:
+    typer.echo(f"sievemq: {text}", err=True)
+    raise typer.Exit(code)

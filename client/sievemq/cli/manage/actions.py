@@ -1,0 +1,140 @@
+"""What the commands that change messages share: choose, count, ask, work in pieces with a bar, say how many."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from sievemq.cli.exits import FAILED
+from sievemq.cli.manage.access import PIECE, Api
+
+__all__ = [
+    "ClientIdOption",
+    "DryRunOption",
+    "IdOption",
+    "JsonOption",
+    "LimitOption",
+    "SubscriptionOption",
+    "YesOption",
+    "act",
+    "confirm",
+]
+
+IdOption = Annotated[list[str] | None, typer.Option("--id", help="Only this one, by JMSMessageID; may be repeated.")]
+LimitOption = Annotated[int, typer.Option("--number", "-n", min=0, help="At most so many messages; 0 for all.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say how many, change nothing.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="The result as one JSON object.")]
+SubscriptionOption = Annotated[
+    str | None, typer.Option("--subscription", help="Of a topic: the subscription whose messages are meant.")
+]
+ClientIdOption = Annotated[
+    str | None, typer.Option("--client-id", help="That subscription's client id, if it has one.")
+]
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask before something is changed; a no ends the command. Nobody is asked with ``--yes``.
+
+    Args:
+        question: says what would be done, and to how many.
+        yes: it is settled.
+    """
+    if yes:
+        return
+    # Not typer.confirm: it writes a part of the question to standard output, where the result is expected.
+    typer.echo(f"{question} [y/N] ", err=True, nl=False)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        typer.echo("nothing was changed", err=True)
+        raise typer.Exit(FAILED)
+
+
+def act(
+    api: Api,
+    address: str,
+    verb: str,
+    chosen: Mapping[str, object],
+    *,
+    most: int,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    past: str,
+    question: str,
+    whole: bool = False,
+) -> None:
+    """Carry out an action on messages of one destination.
+
+    Args:
+        api: the broker.
+        address: the destination.
+        verb: ``move``, ``copy``, ``delete``, ``purge``, ``retry``, ``cancel``.
+        chosen: selector, ids and the like, as the API takes them.
+        most: messages at most; 0 for all.
+        dry_run: only count.
+        yes: do not ask.
+        as_json: the result as JSON.
+        past: the verb for what has been done: ``moved``.
+        question: what is asked, with ``{}`` for the number of messages.
+        whole: one request does it all; it cannot be divided, because what was touched would be chosen again.
+    """
+    path = api.place(address, "actions", verb)
+    count = api.post(path, {**chosen, "limit": most or None, "dry_run": True})
+    matched = int(count["matched"])
+    if dry_run:
+        _say(count, as_json, f"{matched:,} messages would be {past}")
+        return
+    if matched:
+        confirm(question.format(f"{matched:,}"), yes)
+    touched = skipped = 0
+    answer: dict[str, Any] = dict(count, dry_run=False, touched=0)
+    with _Bar(past, matched) as bar:
+        while touched + skipped < matched:
+            left = matched - touched - skipped
+            answer = api.post(path, {**chosen, "limit": left if whole else min(PIECE, left), "dry_run": False})
+            touched += int(answer["touched"])
+            skipped += int(answer["skipped"])
+            bar.advance(touched)
+            if whole or not answer["more"] or not answer["touched"] or answer["stopped"]:
+                break
+    stopped = answer.get("stopped")
+    answer.update(matched=matched, touched=touched, skipped=skipped)
+    text = f"{touched:,} messages {past}" + (f", {skipped:,} left as they are" if skipped else "")
+    _say(answer, as_json, text)
+    if stopped:
+        typer.echo(f"sievemq: it stopped there: {stopped['text']}", err=True)
+        raise typer.Exit(FAILED)
+
+
+def _say(answer: dict[str, Any], as_json: bool, text: str) -> None:
+    typer.echo(json.dumps(answer) if as_json else text)
+
+
+class _Bar:
+    """A progress bar on standard error, for work of several pieces that a person watches."""
+
+    def __init__(self, title: str, total: int) -> None:
+        self._progress: Any = None
+        if total > PIECE and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self._progress = Progress(console=Console(stderr=True), transient=True)
+            self._task = self._progress.add_task(title, total=total)
+
+    def __enter__(self) -> _Bar:
+        if self._progress is not None:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def advance(self, done: int) -> None:
+        if self._progress is not None:
+            self._progress.update(self._task, completed=done)

@@ -1,0 +1,76 @@
+"""Rows as a table for people, as tab-separated text for other programs, or as JSON with the API's own names."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import typer
+
+__all__ = ["Columns", "number", "print_one", "print_rows", "rate"]
+
+#: Heading -> how a row's cell is made.
+Columns: TypeAlias = dict[str, Callable[[dict[str, Any]], str]]
+
+
+def print_rows(rows: Iterable[dict[str, Any]], columns: Columns, as_json: bool, nothing: str) -> None:
+    """Print a list.
+
+    Args:
+        rows: as the API gives them.
+        columns: what is shown of each.
+        as_json: one JSON object per line instead, whole.
+        nothing: said on standard error if there are no rows and a person reads.
+    """
+    if as_json:
+        for row in rows:
+            typer.echo(json.dumps(row, ensure_ascii=False))
+        return
+    shown = [[make(row) for make in columns.values()] for row in rows]
+    if not sys.stdout.isatty():
+        for cells in ([*columns], *shown):
+            typer.echo("\t".join(cells))
+        return
+    if not shown:
+        typer.echo(nothing, err=True)
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, justify="right" if _figures(shown, list(columns).index(name)) else "left")
+    for cells in shown:
+        table.add_row(*map(Text, cells))  # as text: what a destination is called is no markup
+    Console().print(table)
+
+
+def print_one(record: dict[str, Any], columns: Columns, as_json: bool) -> None:
+    """Print one thing: a line per fact, or one JSON object."""
+    if as_json:
+        typer.echo(json.dumps(record, ensure_ascii=False))
+        return
+    facts = [(name, make(record)) for name, make in columns.items()]
+    width = max(len(name) for name, _ in facts)
+    for name, text in facts:
+        if text:
+            typer.echo(f"{name:<{width}}  {text}")
+
+
+def number(name: str) -> Callable[[dict[str, Any]], str]:
+    """A whole number of a row."""
+    return lambda row: f"{row[name]:,}"
+
+
+def rate(name: str) -> Callable[[dict[str, Any]], str]:
+    """A rate per second of a row."""
+    return lambda row: f"{row[name]:,.1f}" if 0 < row[name] < 100 else f"{row[name]:,.0f}"
+
+
+def _figures(rows: list[list[str]], place: int) -> bool:
+    return all(
+        row[place].replace(",", "").replace(".", "").replace("%", "").isdigit() or not row[place] for row in rows
+    )

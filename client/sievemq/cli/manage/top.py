@@ -1,0 +1,104 @@
+"""``sievemq top``: the broker at a glance, again and again."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sievemq.cli.broker_access import UserOption
+from sievemq.cli.manage.access import DEFAULT_HTTP, Api, HttpOption, NamespaceOption
+from sievemq.cli.manage.actions import JsonOption
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["top"]
+
+
+def top(
+    interval: Annotated[float, typer.Option("--interval", "-i", min=0.1, help="Seconds between two looks.")] = 1.0,
+    rounds: Annotated[int, typer.Option("--rounds", min=0, help="Looks to take; 0 until Ctrl-C.")] = 0,
+    most: Annotated[int, typer.Option("--number", "-n", min=1, help="Destinations to show.")] = 20,
+    sort: Annotated[
+        str, typer.Option("--sort", help="-depth, -in_rate, -out_rate, …: most first; address.")
+    ] = "-depth",
+    namespace: NamespaceOption = "default",
+    as_json: JsonOption = False,
+    http: HttpOption = DEFAULT_HTTP,
+    user: UserOption = None,
+) -> None:
+    """Watch a broker: rates, memory, connections, and its busiest or deepest destinations. Ctrl-C ends it.
+
+    Where the output is no terminal it is taken once and printed, or, with --rounds, as often as that.
+    """
+    api = Api(http, user, namespace)
+    if as_json or not sys.stdout.isatty():
+        from rich.console import Console
+
+        for number in range(rounds or 1):
+            if number:
+                time.sleep(interval)
+            seen = _look(api, most, sort)
+            if as_json:
+                typer.echo(json.dumps(seen, ensure_ascii=False))
+            else:
+                Console(width=120).print(_screen(seen))
+        return
+    from rich.live import Live
+
+    with Live(_screen(_look(api, most, sort)), screen=not rounds, auto_refresh=False) as live:
+        number = 1
+        while not rounds or number < rounds:
+            time.sleep(interval)
+            live.update(_screen(_look(api, most, sort)), refresh=True)
+            number += 1
+
+
+def _look(api: Api, most: int, sort: str) -> dict[str, Any]:
+    destinations = list(api.rows(f"{api.place()}/destinations", "destinations", most, sort=sort))
+    return {"broker": api.get("/broker"), "destinations": destinations}
+
+
+def _screen(seen: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    broker = seen["broker"]
+    memory, held, rates = broker["memory"], broker["messages"], broker["rates"]
+    share = f" ({memory['bytes'] / memory['limit']:.0%} of {_size(memory['limit'])})" if memory["limit"] else ""
+    uptime = int(broker["uptime_seconds"])
+    up = f"{uptime // 3600}:{uptime // 60 % 60:02}:{uptime % 60:02}"
+    kept = "durable" if broker["durable"] else "in memory"
+    parties = " ".join(f" {name} {broker[name]:,} " for name in ("connections", "consumers", "destinations"))
+    lines = [
+        f"SieveMQ {broker['version']}  {broker['url']}  {broker['phase']}  up {up}  {kept}",
+        f"in {rates['in_rate']:,.0f}/s  out {rates['out_rate']:,.0f}/s  memory {_size(memory['bytes'])}{share}",
+        f"ready {held['ready']:,}  in flight {held['in_flight']:,}  scheduled {held['scheduled']:,} {parties}".rstrip(),
+    ]
+    parts: list[RenderableType] = [Text(line) for line in lines]
+    if broker["blocked"]:
+        parts.append(Text(f"producers wait: {broker['blocked']}", style="bold red"))
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    for name in ("destination", "ready", "in flight", "scheduled", "consumers", "in/s", "out/s"):
+        table.add_column(name, justify="left" if name == "destination" else "right", no_wrap=True)
+    for row in seen["destinations"]:
+        title = Text(row["address"] + ("  (paused)" if row["paused"] else ""))
+        if row["dead_letter_queue"] and row["depth"]:
+            title.stylize("yellow")
+        figures = (row["depth"], row["in_flight"], row["scheduled"], row["consumers"])
+        table.add_row(title, *(f"{n:,}" for n in figures), f"{row['in_rate']:,.0f}", f"{row['out_rate']:,.0f}")
+    return Group(*parts, Text(""), table)
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:,.0f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} GiB"

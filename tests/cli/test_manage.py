@@ -1,0 +1,256 @@
+"""The commands on the management API, against a broker with real messages in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Sievemq
+
+from sievemq import ConnectionFactory, JMSContext, Queue, Topic
+from sievemq.cli.manage import access
+from sievemq_broker import EmbeddedBroker
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch, sievemq: Sievemq) -> Iterator[EmbeddedBroker]:
+    """A broker with a management port, which the commands find."""
+    with EmbeddedBroker(http=True) as broker:
+        monkeypatch.setenv("SIEVEMQ_URL", broker.url)
+        monkeypatch.setenv("SIEVEMQ_HTTP_URL", str(broker.http_url))
+        yield broker
+
+
+@pytest.fixture
+def context(broker: EmbeddedBroker) -> Iterator[JMSContext]:
+    with ConnectionFactory(broker.url, client_id="shop").create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
+        yield context
+
+
+def fill(context: JMSContext, count: int = 10, name: str = "orders") -> None:
+    producer = context.create_producer()
+    for number in range(count):
+        producer.set_property("n", number).send(Queue(name), f"{number}")
+
+
+def bodies(context: JMSContext, name: str) -> list[str]:
+    return [message.get_body(str) or "" for message in context.create_browser(Queue(name))]
+
+
+def test_lists(sievemq: Sievemq, context: JMSContext) -> None:
+    fill(context)
+    fill(context, 2, "other")
+    assert sievemq("queue", "create", "third").out == "queue:third is there\n"
+    shown = sievemq("queue", "ls", "--sort", "-depth")
+    assert shown.lines[0].split("\t")[:4] == ["queue", "ready", "in flight", "scheduled"]
+    assert [line.split("\t")[:2] for line in shown.lines[1:]] == [["orders", "10"], ["other", "2"], ["third", "0"]]
+    assert [json.loads(line)["address"] for line in sievemq("queue", "ls", "--like", "o*", "--json").lines] == [
+        "queue:orders",
+        "queue:other",
+    ]
+    assert len(sievemq("queue", "ls", "-n", "1", "--json").lines) == 1
+    facts = sievemq("queue", "info", "orders")
+    assert "ready" in facts.out
+    assert json.loads(sievemq("queue", "info", "orders", "--json").out)["depth"] == 10
+    assert sievemq("topic", "create", "prices").out == "topic:prices is there\n"
+    assert sievemq("topic", "ls").lines[1].startswith("prices\t")
+    assert json.loads(sievemq("topic", "info", "prices", "--json").out)["kind"] == "topic"
+
+
+def test_more_rows_than_a_page(sievemq: Sievemq, context: JMSContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(7):
+        fill(context, 1, f"q{number}")
+    monkeypatch.setattr(access, "ROWS", 3)
+    assert len(sievemq("queue", "ls", "--json").lines) == 7
+    assert len(sievemq("queue", "ls", "--json", "-n", "5").lines) == 5
+
+
+def test_move_copy_delete(sievemq: Sievemq, context: JMSContext) -> None:
+    fill(context)
+    assert sievemq("move", "orders", "even", "-s", "n < 4", "--dry-run").out == "4 messages would be moved\n"
+    assert len(bodies(context, "orders")) == 10
+    assert sievemq("move", "orders", "even", "-s", "n < 4", "-n", "3", "--yes").out == "3 messages moved\n"
+    assert (bodies(context, "even"), bodies(context, "orders")) == (["0", "1", "2"], [str(n) for n in range(3, 10)])
+    done = sievemq("copy", "orders", "twin", "--yes", "--json")
+    assert (json.loads(done.out)["touched"], bodies(context, "twin")) == (7, [str(n) for n in range(3, 10)])
+    assert sievemq("delete", "orders", "-s", "n > 7", "--yes").out == "2 messages deleted\n"
+    identity = next(iter(context.create_browser(Queue("orders")))).get_jms_message_id() or ""
+    assert sievemq("delete", "orders", "--id", identity, "--yes").out == "1 messages deleted\n"
+    assert bodies(context, "orders") == ["4", "5", "6", "7"]
+
+
+def test_in_pieces(sievemq: Sievemq, context: JMSContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is touched once and in order, a copy is not copied again."""
+    monkeypatch.setattr("sievemq.cli.manage.actions.PIECE", 3)
+    fill(context)
+    assert sievemq("copy", "orders", "twin", "-n", "4", "--yes").out == "4 messages copied\n"
+    assert sievemq("move", "orders", "there", "--yes").out == "10 messages moved\n"
+    assert (bodies(context, "there"), bodies(context, "twin")) == ([str(n) for n in range(10)], list("0123"))
+    assert sievemq("queue", "purge", "there", "-n", "8", "--yes").out == "8 messages removed\n"
+    assert bodies(context, "there") == ["8", "9"]
+
+
+def test_what_is_in_flight_stays(sievemq: Sievemq, context: JMSContext) -> None:
+    fill(context, 3)
+    consumer = context.create_consumer(Queue("orders"))
+    message = consumer.receive(5_000)
+    assert message is not None
+    shown = sievemq("queue", "purge", "orders", "--yes")
+    assert shown.code == 0
+    message.acknowledge()
+    assert json.loads(sievemq("queue", "info", "orders", "--json").out)["in_flight"] in (0, 2)  # buffered ones, if any
+
+
+def test_it_asks(sievemq: Sievemq, context: JMSContext) -> None:
+    fill(context)
+    refused = sievemq("queue", "purge", "orders", stdin=b"n\n")
+    assert (refused.code, len(bodies(context, "orders"))) == (1, 10)
+    assert "Remove 10 messages from queue:orders? [y/N]" in refused.err
+    assert sievemq("queue", "purge", "orders", stdin=b"y\n").out == "10 messages removed\n"
+    assert sievemq("queue", "purge", "orders").out == "0 messages removed\n"  # nothing to ask about
+    fill(context, 2)
+    assert sievemq("queue", "delete", "orders", "--dry-run").out == "queue:orders would be deleted with 2 messages\n"
+    assert sievemq("queue", "delete", "orders", "--yes").out == "queue:orders deleted with 2 messages\n"
+    assert sievemq("queue", "info", "orders").code == 3
+
+
+def test_pause_and_resume(sievemq: Sievemq, context: JMSContext) -> None:
+    assert sievemq("queue", "create", "orders").code == 0
+    assert sievemq("queue", "pause", "orders").out == "queue:orders is paused\n"
+    fill(context, 1)
+    consumer = context.create_consumer(Queue("orders"))
+    assert consumer.receive_no_wait() is None
+    assert sievemq("queue", "resume", "orders").out == "queue:orders delivers\n"
+    assert consumer.receive(5_000) is not None
+
+
+def test_dead_letters(sievemq: Sievemq, context: JMSContext) -> None:
+    fill(context, 3)
+    consumer = context.create_consumer(Queue("orders"))
+    while consumer.receive_no_wait() is not None:
+        context.recover()
+    consumer.close()
+    lines = sievemq("dlq", "ls").lines
+    assert lines[1].split("\t")[:4] == ["DLQ.orders", "3", "attempts", "queue:orders"]
+    assert json.loads(sievemq("dlq", "ls", "--json").out)["groups"][0]["messages"] == 3
+    assert sievemq("dlq", "retry", "DLQ.orders", "-s", "n = 1", "--yes").out == "1 messages sent back\n"
+    assert bodies(context, "orders") == ["1"]
+    dropped = sievemq("dlq", "drop", "DLQ.orders", "--yes")
+    assert dropped.out == "2 messages deleted\n", dropped.err
+
+
+def test_schedule(sievemq: Sievemq, context: JMSContext) -> None:
+    context.create_producer().set_delivery_delay(60_000).send(Queue("orders"), "later")
+    assert len(sievemq("schedule", "ls", "orders").lines) == 2
+    assert json.loads(sievemq("schedule", "ls", "orders", "--json").out)["state"] == "scheduled"
+    assert sievemq("schedule", "cancel", "orders", "--yes").out == "1 messages cancelled\n"
+    assert len(sievemq("schedule", "ls", "orders").lines) == 1
+
+
+def test_parties(sievemq: Sievemq, broker: EmbeddedBroker, context: JMSContext) -> None:
+    subscriber = context.create_durable_consumer(Topic("prices"), "watch", "n > 1")
+    context.create_producer().set_property("n", 2).send(Topic("prices"), "x")
+    (line,) = sievemq("subscription", "ls", "--topic", "prices", "--json").lines
+    assert (json.loads(line)["name"], json.loads(line)["selector"]) == ("watch", "n > 1")
+    consumer = context.create_consumer(Queue("q"), "n = 1")
+    (row,) = map(json.loads, sievemq("queue", "consumers", "q", "--json").lines)
+    assert sievemq("consumer", "close", "q", row["id"], "--yes").out == f"{row['id']} closed\n"
+    assert sievemq("queue", "consumers", "q", "--json").out == ""
+    consumer.close()
+    subscriber.close()
+    told = sievemq("subscription", "delete", "watch", "--client-id", "shop", "--yes")
+    assert told.out.startswith("watch deleted with ")
+    assert sievemq("subscription", "ls", "--json").out == ""
+    (mine,) = map(json.loads, sievemq("connection", "ls", "--json").lines)
+    assert mine["client_id"] == "shop"
+    assert sievemq("connection", "close", mine["id"], "--yes").out == f"{mine['id']} closed\n"
+    assert sievemq("namespace", "create", "tests").out == "tests is there\n"
+    assert "tests" in sievemq("namespace", "ls").out
+    assert sievemq("namespace", "delete", "tests", "--yes").out == "tests deleted with 0 messages\n"
+    assert sievemq("namespace", "delete", "tests", "--yes").code == 3
+
+
+def test_another_namespace(sievemq: Sievemq, broker: EmbeddedBroker) -> None:
+    with ConnectionFactory(broker.url + "/a%2Fb").create_context() as context:
+        fill(context, 2, "näme with / and %")
+        shown = sievemq("queue", "info", "näme with / and %", "-N", "a/b", "--json")
+        assert json.loads(shown.out)["depth"] == 2
+    assert sievemq("queue", "ls", "--json").out == ""
+
+
+def test_top(sievemq: Sievemq, context: JMSContext) -> None:
+    fill(context, 1_234)
+    shown = sievemq("top").out
+    assert "ready 1,234" in shown
+    assert "queue:orders" in shown
+    assert len(sievemq("top", "--json", "--rounds", "2", "-i", "0.1").lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["queue", "info", "nosuch"], 3, "there is no queue:nosuch in namespace 'default'"),
+        (["queue", "ls", "--sort", "colour"], 2, "sort"),
+        (["queue", "info", "topic:"], 2, "must not be empty"),
+        (["move", "orders", "there", "-s", "n = = 1", "--yes"], 4, "      ^"),
+        (["delete", "orders"], 2, "say which messages"),
+        (["connection", "close", "nobody", "--yes"], 3, "nobody"),
+        (["queue", "ls", "--http", "nowhere"], 2, "no URL of a management port"),
+        (["queue", "ls", "--http", "http://127.0.0.1:1"], 1, "no management port answers at http://127.0.0.1:1"),
+    ],
+)
+def test_mistakes(sievemq: Sievemq, context: JMSContext, arguments: list[str], code: int, says: str) -> None:
+    fill(context, 1)
+    done = sievemq(*arguments)
+    assert done.code == code, done.err
+    assert done.err.startswith("sievemq: ")
+    assert says in done.err
+    assert done.out == ""
+
+
+def test_credentials(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedBroker(users={"me": "secret"}, http=True) as broker:
+        monkeypatch.setenv("SIEVEMQ_HTTP_URL", str(broker.http_url))
+        assert sievemq("queue", "ls").code == 4
+        monkeypatch.setenv("SIEVEMQ_PASSWORD", "wrong")
+        assert sievemq("queue", "ls", "--user", "me").code == 4
+        monkeypatch.setenv("SIEVEMQ_PASSWORD", "secret")
+        assert sievemq("queue", "ls", "--user", "me").code == 0
+
+
+@pytest.mark.parametrize("command", [["queue", "ls"], ["top", "--rounds", "1"], ["dlq", "ls"]])
+def test_on_a_terminal(broker: EmbeddedBroker, context: JMSContext, command: list[str]) -> None:
+    """A table, in which a queue's name is no markup."""
+    fill(context, 2, "[bold]orders[/bold]")
+    main, terminal = pty.openpty()
+    program = Path(sys.executable).with_name("sievemq")
+    with subprocess.Popen([program, *command], stdin=terminal, stdout=terminal, stderr=terminal) as process:
+        os.close(terminal)
+        shown = b""
+        try:
+            while piece := os.read(main, 65_536):
+                shown += piece
+        except OSError:  # the terminal is closed
+            pass
+    os.close(main)
+    assert process.returncode == 0, shown
+    assert (b"[bold]orders[/bold]" in shown) is (command[0] != "dlq")
+    assert (b"no dead letters in namespace default" in shown) is (command[0] == "dlq")
+
+
+def test_completion(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Path(sys.executable).with_name("sievemq")
+    asks = {**os.environ, "_SIEVEMQ_COMPLETE": "complete_bash", "COMP_WORDS": "sievemq dl", "COMP_CWORD": "1"}
+    assert subprocess.check_output([program], env=asks, text=True).split() == ["dlq"]
+
+
+def test_every_command_has_help(sievemq: Sievemq) -> None:
+    for command in (["queue", "purge"], ["topic", "delete"], ["dlq", "retry"], ["schedule", "cancel"], ["top"]):
+        shown = sievemq(*command, "--help")
+        assert (shown.code, "Usage: sievemq " + " ".join(command) in shown.out) == (0, True)
