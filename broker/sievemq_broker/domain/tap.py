@@ -77,6 +77,7 @@ class Tap:
         lost: up to this sequence messages went before the reader was done with them: no room, too old (copy), or given
             back to the queue (drain).
         missed: how many messages that was.
+        owner: the user who made it; None for anonymous.
         number: under which the journal keeps a copy tap's messages; 0 without one.
         heard: when its reader was last heard of, ms epoch.
         open: False once it is gone.
@@ -97,6 +98,7 @@ class Tap:
         "name",
         "number",
         "open",
+        "owner",
         "terms",
     )
 
@@ -117,6 +119,7 @@ class Tap:
         self.lost = 0
         self.missed = 0
         self.number = 0
+        self.owner: str | None = None
         self.heard = now
         self.open = True
         self._armed = False

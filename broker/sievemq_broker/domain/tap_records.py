@@ -41,6 +41,7 @@ def record(journal: Journal, tap: Tap) -> None:
             tap.acknowledged,
             tap.lost,
             tap.missed,
+            tap.owner,
         ),
     )
 
@@ -74,7 +75,7 @@ def restore(broker: Broker, saved: Saved, journal: Journal, now: int) -> dict[in
         broker.namespace(str(name)).stages.published[None if owner is None else str(owner), str(key)] = batch
     copies: dict[int, CopyTap] = {}
     for (name, label, title), value in saved.definitions(TAP).items():
-        number, tap_id, mode, text, dialect, terms, behind, acknowledged, lost, missed = value[:10]
+        number, tap_id, mode, text, dialect, terms, behind, acknowledged, lost, missed, owner = value[:11]
         namespace = broker.namespace(str(name))
         destination = namespace.create(str(label))
         condition = None if text is None else compile_selector(text, dialect)
@@ -91,6 +92,6 @@ def restore(broker: Broker, saved: Saved, journal: Journal, now: int) -> dict[in
             tap.number, tap.log = number, TapLog(behind)
             tap.lost, tap.missed = lost, missed
             journal.numbers_from(number + 1)
-        tap.acknowledged = acknowledged
+        tap.acknowledged, tap.owner = acknowledged, owner
         namespace.taps.add(tap)
     return copies

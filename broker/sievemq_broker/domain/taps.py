@@ -81,6 +81,15 @@ class Taps:
         each holder alone keeps them."""
         return sum(tap.held_bytes for tap in self._taps.values())
 
+    def get(self, name: str, address: str) -> CopyTap | DrainTap | None:
+        """The tap with this name on this destination, or None.
+
+        Raises:
+            AddressError: the text is no address.
+        """
+        destination = self._namespace.find(address)
+        return None if destination is None else self._taps.get((destination.label, name))
+
     def find(self, name: str, address: str) -> CopyTap | DrainTap:
         """The tap with this name on this destination.
 
@@ -88,8 +97,7 @@ class Taps:
             AddressError: the text is no address.
             RequestError: NOT_FOUND, there is none.
         """
-        destination = self._namespace.find(address)
-        found = self._taps.get((destination.label, name)) if destination is not None else None
+        found = self.get(name, address)
         if found is None:
             raise RequestError(
                 f"there is no tap {name!r} on {address}: it was not made, its lease ended, or the broker was started "
@@ -108,6 +116,7 @@ class Taps:
         condition: Condition | None,
         options: dict[str, Any],
         now: int,
+        owner: str | None = None,
     ) -> CopyTap | DrainTap:
         """The tap with this name on this destination, with these terms from now on; made if there is none.
 
@@ -120,6 +129,7 @@ class Taps:
             options: retain_messages, retain_bytes, retain_age, lease (ms); ``start``: ``earliest`` begins with what
                 waits in the queue, ``latest`` (the default) with what comes next. A drain always takes everything.
             now: ms epoch.
+            owner: the user, of a new one.
 
         Raises:
             AddressError, RequestError: as :meth:`Namespace.declare`; ILLEGAL_STATE if it exists with another mode or
@@ -179,6 +189,7 @@ class Taps:
             if start == "earliest" and isinstance(destination, Queue):
                 waiting = destination.main.waits(-1, destination.depth)
                 made.take_backlog([entry.envelope for entry in waiting], now)
+        made.owner = owner
         self.add(made)
         made.record()
         return made

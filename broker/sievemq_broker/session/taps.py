@@ -1,7 +1,8 @@
 """What the broker does for the commands about taps and staged sends; one function each, as in commands.py.
 
 A tap that copies shows messages and takes none away, so it needs the right to browse; one that drains, the right to
-consume. Staged sends were allowed one by one when they were sent.
+consume. A tap is its maker's: who reads, acknowledges or deletes another's must be allowed to manage the destination,
+for it could make that one miss messages. Staged sends were allowed one by one when they were sent.
 """
 
 from __future__ import annotations
@@ -43,9 +44,12 @@ def on_open_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int
     _, request, name, destination, mode, selector, dialect, options = command
     _allow(connection, mode, destination)
     compiled = the_selector(connection, selector, dialect)
-    taps = connection.namespace.taps
+    taps, user = connection.namespace.taps, connection.identity.user
     made = taps.made
-    tap = taps.open(_maker(connection, now), name, destination, mode, compiled, options, now)
+    known = taps.get(name, destination)
+    if known is not None:
+        _allow_this(connection, known)
+    tap = taps.open(_maker(connection, now), name, destination, mode, compiled, options, now, user)
     connection.answer(request, {"made": taps.made > made, **_state(tap)})
 
 
@@ -145,7 +149,13 @@ def _maker(connection: BrokerConnection, now: int) -> str:
 def _the_tap(connection: BrokerConnection, name: str, destination: str) -> CopyTap | DrainTap:
     tap = connection.namespace.taps.find(name, destination)
     _allow(connection, tap.mode, destination)
+    _allow_this(connection, tap)
     return tap
+
+
+def _allow_this(connection: BrokerConnection, tap: CopyTap | DrainTap) -> None:
+    if tap.owner != connection.identity.user:
+        connection.identity.require(Verb.MANAGE, connection.namespace.name, tap.destination.label)
 
 
 def _allow(connection: BrokerConnection, mode: str, destination: str) -> None:

@@ -169,8 +169,25 @@ def test_a_copy_needs_the_right_to_browse_and_a_drain_that_to_consume(world: Wor
         assert ann.refused(command, *fields)[0] == ErrorCode.SECURITY
     assert ann.ask(Command.FETCH_TAP, "t", "queue:q", state["id"], 0, 0, 1) == (1, (), ())
     limited(ann, Verb.CONSUME)
-    assert ann.ask(Command.LOOK_TAP, "d", "queue:q", 0, 0, 0)["upto"] == 0
+    open_tap(ann, "mine", mode="drain")
+    assert ann.ask(Command.LOOK_TAP, "mine", "queue:q", 0, 0, 0)["upto"] == 0
     assert ann.refused(Command.LOOK_TAP, "t", "queue:q", 0, 0, 0)[0] == ErrorCode.SECURITY
+
+
+def test_a_tap_is_its_makers(world: World) -> None:
+    """Another user could acknowledge what the maker has not read."""
+    admin, ann = world.client(user="admin"), world.client()
+    state = open_tap(admin)
+    limited(ann, Verb.BROWSE)
+    for command, fields in (
+        (Command.OPEN_TAP, ("t", "queue:q", "copy", None, None, {})),
+        (Command.LOOK_TAP, ("t", "queue:q", 0, 0, 0)),
+        (Command.ACKNOWLEDGE_TAP, ("t", "queue:q", state["id"], 0)),
+        (Command.DELETE_TAP, ("t", "queue:q")),
+    ):
+        assert ann.refused(command, *fields)[0] == ErrorCode.SECURITY
+    limited(ann, Verb.BROWSE, Verb.MANAGE)
+    assert ann.ask(Command.DELETE_TAP, "t", "queue:q") is True
 
 
 def test_only_the_user_who_staged_publishes(world: World) -> None:
