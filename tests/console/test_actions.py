@@ -141,12 +141,14 @@ def test_dead_letters_go_back_where_they_came_from(
     page: Page, broker: EmbeddedBroker, client: JMSContext, depth: Depth
 ) -> None:
     send(client, "work", 3)
+    open_view(page, broker, "#/default/dead-letters")
+    page.shows("No dead letters.")
     with client.create_context(JMSContext.SESSION_TRANSACTED) as failing:
         consumer = failing.create_consumer(failing.create_queue("work"))
         while broker.call(lambda domain: domain.namespace("default").destinations["queue:work"].dead_lettered < 3):
             consumer.receive(1_000)
             failing.rollback()
-    open_view(page, broker, "#/default/dead-letters")
+    page.until("document.querySelector('td.number')?.innerText === '3'")  # the broker told that there are some
     (row,) = page.rows("Dead letters in queue:DLQ.work")
     assert row[:3] == ["failed too often", "queue:work", "3"]
     page.click("td button", "Retry…")

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from sievemq import ConnectionFactory, DeliveryMode
 from sievemq_broker import EmbeddedBroker
 
 from .chromium import Page
@@ -218,6 +219,32 @@ def test_workbench_marks_mistakes(page: Page, shop_broker: EmbeddedBroker) -> No
     page.until("document.querySelector('.caret mark')?.innerText === 'a = 1 OR b = 2'")
     page.choose(".bench select", "jakarta")
     page.shows("a = 1 OR b = 2", ".checked")
+
+
+def test_workbench_advises(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, "#/default/workbench")
+    page.fill("textarea.selector", "a = 1 AND a = 2")
+    page.until("document.querySelector('.checked .advice') !== null")
+    assert "never" in page.text(".checked .advice")
+
+
+def test_alarms_and_what_happened(page: Page) -> None:
+    with (
+        EmbeddedBroker(http=True, settings={"max_memory_bytes": 1_000_000}) as broker,
+        ConnectionFactory(broker.url).create_context() as client,
+    ):
+        client.set_client_id("filler")
+        open_view(page, broker, "#/default/overview")
+        producer = client.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+        producer.send(client.create_queue("deep"), "x" * 850_000)
+        page.shows("More than 80 % of the memory for messages is in use.", ".alarms .warn")
+        producer.send(client.create_queue("deep"), "x" * 300_000)
+        page.shows("Producers are held back", ".alarms .bad")
+        page.shows("queue:deep was made", ".news")
+        page.shows("Producers are held back", ".news")
+        assert client.create_consumer(client.create_queue("deep")).receive_body(str, 5_000) == "x" * 850_000
+        page.until("document.querySelector('.alarms').childElementCount === 0")
+        page.shows("Producers go on", ".news")
 
 
 def test_figures_change_without_a_reload(page: Page, broker: EmbeddedBroker) -> None:
