@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from sievemq_broker.matching.condition import Condition, mode_keys
 from sievemq_core.selector.facts import Facts
 
-__all__ = ["Clue", "Kind", "Score", "choose"]
+__all__ = ["Clue", "Kind", "Score", "choose", "the_clue"]
 
 #: Characters of a LIKE prefix that are looked at: a message costs one look-up per length in use.
 PREFIX_CHARS = 16
@@ -54,6 +54,12 @@ class Clue(NamedTuple):
 
 Score: TypeAlias = Callable[[Clue], float]
 """How many are asked in vain if a selector is filed there; lower is better."""
+
+
+def the_clue(condition: Condition) -> tuple[Clue, ...]:
+    """The only clue of a selector that is a look-up: there is nothing to choose."""
+    name, keys = condition.facts.equalities[0]
+    return (Clue(name, Kind.KEYS, keys),)
 
 
 def choose(condition: Condition, score: Score) -> tuple[Clue, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
-from sievemq_broker.matching.clue import Clue, choose
+from sievemq_broker.matching.clue import Clue, choose, the_clue
 from sievemq_broker.matching.condition import Condition, is_lookup
 from sievemq_broker.matching.places import Bucket, Places
 from sievemq_core.message.envelope import Envelope
@@ -55,14 +55,15 @@ class SelectorIndex(Generic[T]):
         if condition.facts.never:
             self._filed[target] = condition, ()  # it is never asked: nowhere to be found
             return
-        clues = choose(condition, self._cost)
+        lookup = is_lookup(condition)
+        clues = the_clue(condition) if lookup else choose(condition, self._cost)
         self._filed[target] = condition, clues
         self._needing += condition.facts.uses_properties
         self._several += len(clues) > 1
         if not clues:
             self._rest[target] = condition.function
             return
-        function = None if is_lookup(condition) else condition.function
+        function = None if lookup else condition.function
         for clue in clues:
             if clue.name not in self._names:
                 self._names[clue.name] = Places(clue.name)
