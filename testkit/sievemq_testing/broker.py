@@ -75,6 +75,8 @@ class TestBroker(EmbeddedBroker):
         return Broker(self._settings.domain(), observer=self._watch.recorder)
 
     def _make_server(self) -> Server:
+        if self._settings.data_dir is not None:  # what is kept is there
+            self._domain, self._lost = self._new_domain(), None
         server = WatchedServer(self._settings, self._adjustable, self._domain, self._watch)
         if self._lost is not None:
             server.lost = self._lost

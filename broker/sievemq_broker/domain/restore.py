@@ -69,7 +69,10 @@ def restore(broker: Broker, saved: Saved, now: int) -> int:
             journal.batch.gone.append(kept.number)
             journal.numbers_from(kept.owner + 1)
     for number in list(waiting):
-        _fill(queues[number], waiting.pop(number), journal, now)
+        try:
+            _fill(queues[number], waiting.pop(number), journal, now)
+        except SieveError as error:
+            raise RestoreError(f"a message of {queues[number].label} cannot be restored: {error}") from error
     broker.journal = journal
     return count
 

@@ -1,0 +1,81 @@
+"""`sievemq broker --data-dir`: what the process says, and how it ends when its store cannot be used."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from sievemq import ConnectionFactory
+from sievemq_broker.store import SqliteStore
+from sievemq_broker.store.sqlite import DATABASE
+
+from .kill import COMMAND, Life
+from .support import NOW, message
+
+
+def start(directory: Path) -> tuple[int, list[dict[str, object]]]:
+    """Run a broker that cannot start; its exit code and log."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("SIEVEMQ_")}
+    done = subprocess.run(
+        [*COMMAND, "broker", "--port", "0", "--no-http", "--data-dir", str(directory)],
+        capture_output=True, text=True, env=environ, timeout=60, check=False,
+    )  # fmt: skip
+    return done.returncode, [json.loads(line) for line in (done.stdout + done.stderr).splitlines() if line[:1] == "{"]
+
+
+def test_a_directory_in_use_is_refused_with_the_process_that_has_it(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, reserve=0)
+    code, log = start(tmp_path)
+    store.close()
+    assert code == 1
+    assert [record["event"] for record in log] == ["broker.not_started"]
+    assert f"in use by another broker (process {os.getpid()})" in str(log[0]["reason"])
+
+
+def test_a_damaged_store_is_not_served(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, reserve=0)
+    store.close()
+    content = bytearray((tmp_path / DATABASE).read_bytes())
+    content[200:4096] = bytes(3896)
+    (tmp_path / DATABASE).write_bytes(content)
+    code, log = start(tmp_path)
+    assert code == 1
+    assert str(tmp_path) in str(log[0]["reason"])
+    assert "sievemq store check" in str(log[0]["reason"])
+    assert (tmp_path / DATABASE).read_bytes() == content
+
+
+def test_it_says_what_it_keeps_and_found(tmp_path: Path) -> None:
+    life = Life(1, tmp_path)
+    life.start()
+    with ConnectionFactory(f"sievemq://127.0.0.1:{life.port}").create_context() as context:
+        for number in range(3):
+            context.create_producer().send(context.create_queue("q"), f"m{number}")
+    life.kill()
+    life.start()
+    assert life.process is not None
+    assert life.process.stdout is not None
+    record = json.loads(life.process.stdout.readline())
+    assert record["event"] == "broker.durable"
+    assert (record["directory"], record["messages"], record["epoch"]) == (str(tmp_path), 3, 2)
+    life.stop()
+    assert life.accounts.faults == []
+    assert not (tmp_path / f"{DATABASE}-wal").exists(), "an ordered end leaves no log"
+
+
+def test_a_store_with_a_message_that_is_none_is_refused(tmp_path: Path) -> None:
+    """The checksum is right, the content is not: it was written so, by something else."""
+    from sievemq_broker.domain.journal import Batch
+
+    store = SqliteStore(tmp_path, reserve=0)
+    batch = Batch(1)
+    batch.accepted += [(1, message("good").packed), (1, b"\xc1 no envelope")]
+    batch.definitions["destination", ("default", "queue:q")] = (1,)
+    batch.definitions["namespace", ("default",)] = ()
+    store.write(batch, NOW)
+    store.close()
+    code, log = start(tmp_path)
+    assert code == 1
+    assert "cannot be decoded" in str(log[0]["reason"])
