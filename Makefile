@@ -92,10 +92,11 @@ bench-peers: ## SieveMQ beside the brokers installed here: PEERS=/path/to/the/pe
 	@.ci/venv broker
 	@.ci/peers "$(PEERS)" $(ARGS)
 
-screenshots: ## the pictures of docs/console.md, from a real broker in a real Chromium
+screenshots: ## the pictures of docs/console.md and docs/tutorial.md, from real brokers in a real Chromium
 	@.ci/venv dev
 	@.ci/chromium
 	@$(BIN)/python -m tests.console.screenshots
+	@$(BIN)/python -m tests.docs.tutorial
 
 clean: ## remove caches and what was built, .venv too
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/results
