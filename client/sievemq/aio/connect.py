@@ -91,7 +91,9 @@ async def _reach(
             last = error
         else:
             return number
-    raise JMSException(f"no broker could be reached: {'; '.join(failures)}", "CONNECTION_FAILED", last)
+    # What is not trusted now will not be trusted a moment later.
+    code = "TLS" if isinstance(last, ssl.SSLCertVerificationError) else "CONNECTION_FAILED"
+    raise JMSException(f"no broker could be reached: {'; '.join(failures)}", code, last)
 
 
 def _reason(error: OSError) -> str:

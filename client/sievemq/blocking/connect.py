@@ -99,7 +99,9 @@ def _reach(
             last = error
             continue
         return number, sock
-    raise JMSException(f"no broker could be reached: {'; '.join(failures)}", "CONNECTION_FAILED", last)
+    # What is not trusted now will not be trusted a moment later.
+    code = "TLS" if isinstance(last, ssl.SSLCertVerificationError) else "CONNECTION_FAILED"
+    raise JMSException(f"no broker could be reached: {'; '.join(failures)}", code, last)
 
 
 def _tls(url: BrokerURL) -> ssl.SSLContext:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,16 +65,32 @@ class Hooks:
         self.failed.set()
 
 
+async def lose(api: Api, relay: Relay, connection: Any) -> Hooks:
+    """Lose the connection, and wait until it is repaired."""
+    hooks = Hooks(api)
+    connection.set_exception_listener(hooks)
+    relay.cut()
+    await hooks.restored.wait()
+    return hooks
+
+
+async def begin_outage(api: Api, relay: Relay, connection: Any) -> Hooks:
+    """Lose the connection; it is not repaired before the relay accepts again."""
+    hooks = Hooks(api)
+    connection.set_exception_listener(hooks)
+    relay.refuse()
+    relay.cut()
+    await hooks.lost.wait()
+    return hooks
+
+
 # -- who is told ------------------------------------------------------------------------------------------------------
 
 
 async def test_exl_04_a_loss_that_is_repaired_is_not_reported(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay)
-    hooks = Hooks(api)
-    connection.set_exception_listener(hooks)
     before = connection.get_client_id(), repr(connection)
-    relay.cut()
-    await hooks.restored.wait()
+    hooks = await lose(api, relay, connection)
     assert hooks.heard == ["lost", "restored"]
     assert hooks.errors[0].get_error_code() == "CONNECTION_LOST"
     assert (connection.get_client_id(), repr(connection)) == before  # it even has its id
@@ -199,14 +218,10 @@ async def test_d_32_a_send_whose_confirm_is_lost_returns_and_is_not_doubled(api:
 
 async def test_d_32_sends_during_an_outage_arrive_in_order(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay)
-    hooks = Hooks(api)
-    connection.set_exception_listener(hooks)
     session = await connection.create_session()
     producer = await session.create_producer(api.queue())
     fates = api.completions()
-    relay.refuse()
-    relay.cut()
-    await hooks.lost.wait()
+    await begin_outage(api, relay, connection)
     for number in range(5):
         await producer.send(TextMessage(f"async {number}"), completion_listener=fates)
         await producer.send(TextMessage(f"loose {number}"), delivery_mode=1)
@@ -241,23 +256,17 @@ async def test_ack_18_d_32_what_was_seen_comes_again_marked_and_the_rest_unmarke
     session = await connection.create_session(api.CLIENT_ACKNOWLEDGE)
     consumer = await session.create_consumer(api.queue())
     assert outline(await consumer.receive(SOON)) == ("a", False, 1)
-    hooks = Hooks(api)
-    connection.set_exception_listener(hooks)
-    relay.cut()
-    await hooks.restored.wait()
+    await lose(api, relay, connection)
     assert await api.outlines(consumer, 3) == [("a", True, 2), ("b", False, 1), ("c", False, 1)]
 
 
 async def test_ack_18_messages_of_a_lost_connection_cannot_be_acknowledged(api: Api, relay: Relay) -> None:
     await api.fill("orders", "a", "b")
     connection = await connect(api, relay)
-    hooks = Hooks(api)
-    connection.set_exception_listener(hooks)
     session = await connection.create_session(api.CLIENT_ACKNOWLEDGE)
     consumer = await session.create_consumer(api.queue())
     first = await consumer.receive(SOON)
-    relay.cut()
-    await hooks.restored.wait()
+    await lose(api, relay, connection)
     again = await consumer.receive(SOON)
     with pytest.raises(JMSException, match="come again") as caught:
         await first.acknowledge()
@@ -301,15 +310,11 @@ async def test_listeners_go_on(api: Api, relay: Relay) -> None:
 
 async def test_a_receive_waits_over_an_outage_and_its_timeout_counts(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay)
-    hooks = Hooks(api)
-    connection.set_exception_listener(hooks)
     session = await connection.create_session()
     consumer = await session.create_consumer(api.queue())
     receiving = api.task(consumer.receive(SOON))
     await api.until_receiving(consumer)
-    relay.refuse()
-    relay.cut()
-    await hooks.lost.wait()
+    hooks = await begin_outage(api, relay, connection)
     await api.fill("orders", "x")
     relay.accept()
     assert text(await receiving) == "x"
@@ -323,13 +328,9 @@ async def test_a_receive_waits_over_an_outage_and_its_timeout_counts(api: Api, r
 
 async def test_receive_no_wait_asks_the_broker_that_comes_back(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay)
-    hooks = Hooks(api)
-    connection.set_exception_listener(hooks)
     session = await connection.create_session()
     consumer = await session.create_consumer(api.queue())
-    relay.refuse()
-    relay.cut()
-    await hooks.lost.wait()
+    await begin_outage(api, relay, connection)
     await api.fill("orders", "x")
     asking = api.task(consumer.receive_no_wait())
     relay.accept()
@@ -352,13 +353,10 @@ async def test_recover_over_an_outage(api: Api, relay: Relay) -> None:
 
 async def test_stopped_stays_stopped(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay)
-    hooks = Hooks(api)
-    connection.set_exception_listener(hooks)
     session = await connection.create_session()
     consumer = await session.create_consumer(api.queue())
     await connection.stop()
-    relay.cut()
-    await hooks.restored.wait()
+    await lose(api, relay, connection)
     await api.fill("orders", "x")
     assert await consumer.receive_no_wait() is None
     assert await api.left() == ["x"]
@@ -402,10 +400,7 @@ async def test_durable_shared_and_selective_subscriptions_are_opened_again(api: 
         await session.create_shared_consumer(api.topic(), "brief"),
         await session.create_consumer(api.topic()),
     ]
-    hooks = Hooks(api)
-    connection.set_exception_listener(hooks)
-    relay.cut()
-    await hooks.restored.wait()
+    await lose(api, relay, connection)
     assert connection.get_client_id() == "me"
     await connection.create_session()  # everything before it is open again
     await api.fill(api.topic(), "x", n=2)
@@ -425,11 +420,7 @@ async def test_ses_21_no_local_holds_over_an_outage(api: Api, relay: Relay) -> N
 
 async def test_con_05_a_client_id_that_somebody_else_took_meanwhile(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay, client_id="me")
-    hooks = Hooks(api)
-    connection.set_exception_listener(hooks)
-    relay.refuse()
-    relay.cut()
-    await hooks.lost.wait()
+    hooks = await begin_outage(api, relay, connection)
     await _claim(api, "me")
     relay.accept()
     await hooks.failed.wait()
@@ -452,11 +443,7 @@ async def test_tmp_05_temporary_destinations_stay_and_keep_their_messages(api: A
     session = await connection.create_session()
     reply = await session.create_temporary_queue()
     consumer = await session.create_consumer(reply)
-    hooks = Hooks(api)
-    connection.set_exception_listener(hooks)
-    relay.refuse()
-    relay.cut()
-    await hooks.lost.wait()
+    await begin_outage(api, relay, connection)
     await api.fill(reply, "answer")
     relay.accept()
     assert text(await consumer.receive(SOON)) == "answer"
@@ -472,11 +459,7 @@ async def test_a_consumer_whose_queue_was_deleted_meanwhile(api: Api, relay: Rel
     session = await connection.create_session()
     gone = await session.create_temporary_topic()
     consumer = await session.create_consumer(gone)
-    hooks = Hooks(api)
-    connection.set_exception_listener(hooks)
-    relay.refuse()
-    relay.cut()
-    await hooks.lost.wait()
+    hooks = await begin_outage(api, relay, connection)
     api.broker.call(lambda domain: domain.namespace(api.namespace).delete(str(gone)))
     relay.accept()
     await hooks.failed.wait()
@@ -497,10 +480,7 @@ async def test_txn_09_a_transaction_that_was_open_is_rolled_back(api: Api, relay
     producer = await session.create_producer(api.queue("out"))
     assert await api.texts(consumer, 1) == ["a"]
     await producer.send(TextMessage("before"))
-    hooks = Hooks(api)
-    connection.set_exception_listener(hooks)
-    relay.cut()
-    await hooks.restored.wait()
+    await lose(api, relay, connection)
     await producer.send(TextMessage("after"))
     with pytest.raises(TransactionRolledBackException):
         await session.commit()
@@ -558,14 +538,10 @@ async def test_txn_01_a_session_between_two_transactions_is_not_concerned(api: A
 
 async def test_d_32_close_during_an_outage_fails_what_is_pending_at_once_in_order(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay, reconnect=86_400_000)
-    hooks = Hooks(api)
-    connection.set_exception_listener(hooks)
     session = await connection.create_session()
     producer = await session.create_producer(api.queue())
     fates = api.completions()
-    relay.refuse()
-    relay.cut()
-    await hooks.lost.wait()
+    hooks = await begin_outage(api, relay, connection)
     for number in range(3):
         await producer.send(TextMessage(str(number)), completion_listener=fates)
     await connection.close()
@@ -578,13 +554,9 @@ async def test_d_32_close_during_an_outage_fails_what_is_pending_at_once_in_orde
 
 async def test_sessions_consumers_and_producers_can_be_made_and_closed_during_an_outage(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay)
-    hooks = Hooks(api)
-    connection.set_exception_listener(hooks)
     session = await connection.create_session()
     old = await session.create_consumer(api.queue())
-    relay.refuse()
-    relay.cut()
-    await hooks.lost.wait()
+    await begin_outage(api, relay, connection)
 
     async def work() -> Any:
         fresh = await connection.create_session()
@@ -672,13 +644,10 @@ async def test_ack_15_what_was_received_since_the_loss_comes_again_marked_if_it_
 ) -> None:
     await api.fill("orders", "a", "b")
     connection = await connect(api, relay)
-    hooks = Hooks(api)
-    connection.set_exception_listener(hooks)
     session = await connection.create_session(api.CLIENT_ACKNOWLEDGE)
     consumer = await session.create_consumer(api.queue())
     assert await api.texts(consumer, 1) == ["a"]
-    relay.cut()
-    await hooks.restored.wait()
+    await lose(api, relay, connection)
     assert await api.outlines(consumer, 2) == [("a", True, 2), ("b", False, 1)]
     with pytest.raises(JMSException, match="come again"):
         await session._acknowledge()
@@ -687,3 +656,36 @@ async def test_ack_15_what_was_received_since_the_loss_comes_again_marked_if_it_
     other = await (await api.connect()).create_session()
     again = await other.create_consumer(api.queue())
     assert await api.outlines(again, 2) == [("a", True, 3), ("b", True, 2)]
+
+
+@pytest.fixture
+def identity(tmp_path: Path) -> dict[str, str]:
+    """Settings of a broker with a certificate of its own."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl here to make a certificate with")
+    key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "certificate.pem")
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", certificate]
+    subprocess.run(["openssl", "req", "-x509", *new, "-subj", "/CN=localhost"], check=True, capture_output=True)
+    return {"tls_cert": certificate, "tls_key": key}
+
+
+async def test_a_certificate_that_is_not_trusted_is_not_tried_again(api: Api, identity: dict[str, str]) -> None:
+    api.start_broker(settings=identity)
+    with Relay(api.broker.port) as relay:
+        with pytest.raises(JMSException, match="TLS"):
+            await connect(api, relay)
+        assert relay.accepted == 1
+
+
+async def test_a_connection_over_tls_is_repaired_too(api: Api, identity: dict[str, str]) -> None:
+    api.start_broker(settings=identity)
+    with Relay(api.broker.port) as relay:
+        connection = await connect(api, relay, tls_verify=False)
+        session = await connection.create_session()
+        producer = await session.create_producer(api.queue())
+        consumer = await session.create_consumer(api.queue())
+        for number in range(3):
+            relay.cut(orderly=number == 1)
+            await producer.send(TextMessage(str(number)))
+            assert text(await consumer.receive(SOON)) == str(number)
+        await connection.close()
