@@ -1,8 +1,8 @@
 """Walks through docs/tutorial.md: `python -m tests.docs.tutorial` runs its commands and makes its pictures.
 
 Blocks: ``sh`` is run line by line on a terminal, and the ``text`` block behind it is what they print; ``python NAME``
-is a program that is saved; ``sh broker`` is carried out by a broker on the same ports, in a container where the variable
-SIEVEMQ_TEST_IMAGE names an image. Ids, times and ``###`` stand for whatever stands there.
+is a program that is saved; ``sh broker`` is carried out by a broker on the same ports, in a container where the
+variable SIEVEMQ_TEST_IMAGE names an image. Ids, times and ``###`` stand for whatever stands there.
 """
 
 from __future__ import annotations
