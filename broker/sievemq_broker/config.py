@@ -145,6 +145,11 @@ def _auto_bytes(value: object) -> int | None:
 
 _POLICY = {f.name: f for f in fields(DestinationPolicy) if f.init}
 _MODES = {"NON_PERSISTENT": 1, "PERSISTENT": 2}
+_RULE_TYPES: Mapping[str, tuple[type, ...]] = {
+    "dead_letter_expired": (bool,),
+    "redelivery_factor": (int, float),
+    "at_limit": (str,),
+}
 
 
 def parse_policies(value: object) -> dict[str, DestinationPolicy]:
@@ -184,7 +189,7 @@ def _policy(pattern: str, table: object) -> DestinationPolicy:
         if name == "delivery_mode" and isinstance(value, str):
             rules[name] = _MODES.get(value.upper(), 0)
             continue
-        allowed = (bool,) if name == "dead_letter_expired" else (int, float) if name == "redelivery_factor" else (int,)
+        allowed = _RULE_TYPES.get(name, (int,))
         if type(value) not in allowed:
             raise ValueError(f"rule {name} for {pattern!r} must not be {value!r}")
     try:

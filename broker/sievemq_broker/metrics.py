@@ -23,6 +23,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from sievemq_broker.domain.policy import DROP_NEWEST, DROP_OLDEST
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.counts import Counts, kind_of
@@ -124,7 +125,8 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily("sievemq_connections_congested", "Connections that read too slowly.", value=congested)
         yield CounterMetricFamily("sievemq_received_bytes", "Bytes from clients.", value=links.bytes_in)
         yield CounterMetricFamily("sievemq_sent_bytes", "Bytes to clients.", value=links.bytes_out)
-        blocked = 0 if services.blocked is None else len(services.connections)
+        everybody = services.blocked is not None
+        blocked = sum(everybody or bool(connection.stalls) for connection in services.connections.values())
         memory = self._server.memory
         yield GaugeMetricFamily("sievemq_memory_bytes", "Memory that messages take, estimated.", value=memory.measure())
         yield GaugeMetricFamily("sievemq_memory_limit_bytes", "Where producers wait; 0: nowhere.", value=memory.limit)
@@ -150,6 +152,14 @@ class BrokerCollector(Collector):
                 if attribute in _OF_TOPICS if labels[1] == "topic" else attribute != "published":
                     counter.add_metric(labels, getattr(of, attribute))
             yield counter
+        dropped = CounterMetricFamily(
+            "sievemq_messages_dropped", "Messages dropped at a limit whose rule says so.", labels=(*_LABELS, "reason")
+        )
+        for labels, of in counts.items():
+            if labels[1] != "topic":
+                dropped.add_metric((*labels, DROP_OLDEST), of.dropped_oldest)
+                dropped.add_metric((*labels, DROP_NEWEST), of.dropped_newest)
+        yield dropped
         yield from self._gauges(holdings, topics)
 
     def _gauges(self, holdings: dict[tuple[str, str], _Holdings], topics: dict[str, int]) -> Iterator[Metric]:

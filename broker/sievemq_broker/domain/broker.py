@@ -11,6 +11,7 @@ from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.policy import DomainSettings
 from sievemq_broker.domain.ports import Observer
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.room import Rooms
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import ErrorCode, RequestError
 
@@ -31,6 +32,8 @@ class Broker:
         #: Gathers what must survive this process; None if nothing has to.
         self.journal: Journal | None = None
         self.deadlines = Deadlines()
+        #: Senders that wait at a limit.
+        self.rooms = Rooms()
         self.namespaces: dict[str, Namespace] = {}
         #: Told of each queue and topic before it is deleted, so that what it counted is not lost.
         self.on_deleted: Callable[[Queue | Topic], None] | None = None
@@ -91,7 +94,7 @@ class Broker:
             self._work.append(queue)
 
     def work(self, now: int, budget: int = 2_000) -> bool:
-        """Do pending work, such as looking through a backlog for a new selector.
+        """Do pending work, such as looking through a backlog for a new selector; and let senders go on that have room.
 
         Args:
             now: ms epoch.
@@ -100,6 +103,8 @@ class Broker:
         Returns:
             True if there is more to do.
         """
+        if self.rooms.waiting:
+            self.rooms.look(now)
         work = self._work
         while work and budget > 0:
             queue = work.popleft()

@@ -78,7 +78,7 @@ def bury(namespace: Namespace, queue: Queue, entry: Entry, reason: str, now: int
         return False
     envelope = _marked(entry, origin, subscription, reason, now)
     try:
-        namespace.send(target, envelope, now)
+        namespace.transfer(target, envelope, now)
     except SieveError:
         return False  # it is full, or may not be made: better delivered once more than lost
     if queue.observer is not None:

@@ -90,12 +90,12 @@ def copy(queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
     """Send copies of waiting messages to another destination; they stay where they are.
 
     Raises:
-        AddressError, RequestError: the target took none (Namespace.send).
+        AddressError, RequestError: the target took none (Namespace.transfer).
     """
     namespace = queue.namespace
 
     def act(entry: Entry, now: int) -> bool:
-        namespace.send(target, entry.envelope, now)
+        namespace.transfer(target, entry.envelope, now)
         return True
 
     _check_target(queue, target, choice)
@@ -106,7 +106,7 @@ def move(queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
     """Move waiting messages to another queue; each leaves only when it has arrived there.
 
     Raises:
-        AddressError, RequestError: the target took none (Namespace.send), or is a topic, where it might be lost.
+        AddressError, RequestError: the target took none (Namespace.transfer), or is a topic, where it might be lost.
     """
     namespace = queue.namespace
     if isinstance(_check_target(queue, target, choice), Topic):
@@ -116,7 +116,7 @@ def move(queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
         )
 
     def act(entry: Entry, now: int) -> bool:
-        namespace.send(target, entry.envelope, now)
+        namespace.transfer(target, entry.envelope, now)
         queue.remove(entry)
         return True
 
@@ -138,13 +138,13 @@ def retry(queue: Queue, choice: Choice) -> Steps[Outcome]:
             return False
         name = origin_of(entry.envelope, SUBSCRIPTION)
         if name is None:
-            namespace.send(origin, envelope, now)
+            namespace.transfer(origin, envelope, now)
         else:
             subscription = namespace.subscriptions.durable.get((origin_of(entry.envelope, CLIENT_ID), name))
             if subscription is None or subscription.topic.label != origin:
                 return False
-            subscription.queue.check(1, len(envelope.packed))
-            subscription.queue.accept(envelope, now)
+            subscription.queue.check_moved(len(envelope.packed))
+            subscription.queue.admit(envelope, now)
         queue.remove(entry)
         return True
 

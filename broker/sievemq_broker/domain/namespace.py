@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sievemq_broker.domain import dead_letters, pages
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import Entry
-from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.policy import BLOCK, FAIL, DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.room import Limited
 from sievemq_broker.domain.stages import Stages
 from sievemq_broker.domain.subscription import Subscription
 from sievemq_broker.domain.subscriptions import Subscriptions
@@ -271,14 +272,19 @@ class Namespace:
 
     # -- sending ------------------------------------------------------------------------------------------------
 
-    def send(self, address: Address | str, envelope: Envelope, now: int, connection: str | None = None) -> None:
-        """Send a message; a topic's subscriptions all get it or none does.
+    def send(
+        self, address: Address | str, envelope: Envelope, now: int, connection: str | None = None
+    ) -> list[Limited] | None:
+        """Send a message; a topic's subscriptions all get it or none does, but for those that drop it at their limit.
 
         Args:
             address: where to; made if it does not exist.
             envelope: the message.
             now: ms epoch.
             connection: id of the sender's connection, for no_local.
+
+        Returns:
+            None; or where the message has passed a limit and its sender is to wait for room, see :attr:`Broker.rooms`.
 
         Raises:
             AddressError, RequestError: as :meth:`declare`; RESOURCE_ALLOCATION if a limit would be passed.
@@ -288,14 +294,62 @@ class Namespace:
             destination = self._look_up(address, envelope, connection)
         policy = destination.policy
         if policy.special:
-            envelope = self._prepare(destination, envelope, now, connection)
+            envelope = _overridden(policy, envelope, now)
+            if policy.limited:
+                return self._send_within(destination, envelope, now, connection)
         if isinstance(destination, Queue):
             destination.accept(envelope, now)
         else:
             destination.publish(envelope, now, connection)
+        return None
 
-    def commit(self, sends: Iterable[tuple[Address | str, Envelope]], now: int, connection: str | None = None) -> None:
+    def transfer(self, address: Address | str, envelope: Envelope, now: int) -> None:
+        """Send what has been in the broker before, or comes from somebody who cannot wait: it is refused where a
+        producer would have to wait or the message would be dropped.
+
+        Raises:
+            AddressError, RequestError: as :meth:`send`.
+        """
+        destination = self._routes.get(address)
+        if destination is None:
+            destination = self._look_up(address, envelope, None)
+        if destination.policy.limited:
+            self._send_within(destination, _overridden(destination.policy, envelope, now), now, None, moved=True)
+        else:
+            self.send(address, envelope, now)
+
+    @staticmethod
+    def _send_within(
+        destination: Destination, envelope: Envelope, now: int, connection: str | None, *, moved: bool = False
+    ) -> list[Limited] | None:
+        """Send to where there are limits."""
+        size = len(envelope.packed)
+        queues = destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
+        for queue in queues:
+            if moved:
+                queue.check_moved(size)
+            else:
+                queue.check_sent(size)
+        return _admit(destination, queues, envelope, now)
+
+    def commit(
+        self,
+        sends: Iterable[tuple[Address | str, Envelope]],
+        now: int,
+        connection: str | None = None,
+        *,
+        patient: bool = False,
+    ) -> list[Limited] | None:
         """Send several messages, all or none (TXN-10), in order (TXN-12).
+
+        Args:
+            sends: address and message.
+            now: ms epoch.
+            connection: id of the sender's connection, for no_local.
+            patient: the sender can wait where that is the rule; otherwise it is refused there.
+
+        Returns:
+            None; or, for a patient sender, what must have room before this can be done. Nothing has been sent then.
 
         Raises:
             AddressError, RequestError: as :meth:`send`; nothing has been sent then.
@@ -308,20 +362,32 @@ class Namespace:
                 envelope = _overridden(destination.policy, envelope, now)
                 if destination.policy.limited:
                     queues = (
-                        destination.matching(envelope, connection) if isinstance(destination, Topic) else (destination,)
+                        destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
                     )
                     for queue in queues:
+                        queue.check_sent(len(envelope.packed))
                         messages_bytes = load.setdefault(queue, [0, 0])
                         messages_bytes[0] += 1
                         messages_bytes[1] += len(envelope.packed)
             checked.append((destination, envelope))
+        full: list[Limited] = []
         for queue, (messages, size) in load.items():
-            queue.check(messages, size)
+            at_limit = queue.policy.at_limit
+            if at_limit == FAIL or (at_limit == BLOCK and not patient):
+                queue.check(messages, size)
+            elif at_limit == BLOCK and not queue.has_room:
+                full.append(queue)
+        if full:
+            return full
         for destination, envelope in checked:
-            if isinstance(destination, Queue):
+            if destination.policy.limited:
+                queues = destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
+                _admit(destination, queues, envelope, now)
+            elif isinstance(destination, Queue):
                 destination.accept(envelope, now)
             else:
                 destination.publish(envelope, now, connection)
+        return None
 
     def _look_up(self, address: Address | str, envelope: Envelope, connection: str | None) -> Destination:
         """Where a message goes that is not known yet, or while not every message can be kept."""
@@ -335,15 +401,6 @@ class Namespace:
     def forget_routes(self) -> None:
         """Look every destination up again: what is done on the way has changed."""
         self._routes.clear()
-
-    def _prepare(self, destination: Destination, envelope: Envelope, now: int, connection: str | None) -> Envelope:
-        envelope = _overridden(destination.policy, envelope, now)
-        if destination.policy.limited:
-            if isinstance(destination, Topic):
-                destination.check(envelope, connection)
-            else:
-                destination.check(1, len(envelope.packed))
-        return envelope
 
     # -- receiving ----------------------------------------------------------------------------------------------
 
@@ -495,6 +552,13 @@ class Namespace:
     def bury(self, queue: Queue, entry: Entry, reason: str, now: int) -> bool:
         """Move a message to its dead-letter queue (D-22); False if that is not possible and it must stay."""
         return dead_letters.bury(self, queue, entry, reason, now)
+
+
+def _admit(destination: Destination, queues: list[Queue], envelope: Envelope, now: int) -> list[Limited] | None:
+    """Add a message that may be sent to each of these queues; which of them its sender is to wait for."""
+    if isinstance(destination, Topic):
+        destination.take(envelope, now)
+    return [queue for queue in queues if queue.admit(envelope, now)] or None
 
 
 def _overridden(policy: DestinationPolicy, envelope: Envelope, now: int) -> Envelope:

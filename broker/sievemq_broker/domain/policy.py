@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-__all__ = ["DestinationPolicy", "DomainSettings"]
+__all__ = ["AT_LIMIT", "BLOCK", "DROP_NEWEST", "DROP_OLDEST", "FAIL", "DestinationPolicy", "DomainSettings"]
+
+FAIL = "fail"
+"""A send that would pass a limit is refused with RESOURCE_ALLOCATION."""
+BLOCK = "block"
+"""It is taken; who sent it hears so, and may go on, when there is room."""
+DROP_OLDEST = "drop-oldest"
+"""It is taken, and the oldest of the lowest priority that wait make room for it."""
+DROP_NEWEST = "drop-newest"
+"""It is confirmed and forgotten."""
+
+AT_LIMIT = (FAIL, BLOCK, DROP_OLDEST, DROP_NEWEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +32,8 @@ class DestinationPolicy:
         max_messages: messages that may wait; more are refused with RESOURCE_ALLOCATION. 0 for no limit. What is in
             flight does not count: credit bounds that.
         max_bytes: the same for the packed bytes of waiting messages.
+        at_limit: what happens to a send that passes one of the two, one of AT_LIMIT. A message larger than max_bytes is
+            refused always. What is moved here, dead letters included, is never dropped and waits for nobody: FAIL.
         delivery_mode: overrides the sender's (D-21): 1 NON_PERSISTENT, 2 PERSISTENT.
         priority: overrides the sender's, 0 … 9.
         time_to_live: overrides the sender's, in ms; 0 for "never expires".
@@ -34,6 +47,7 @@ class DestinationPolicy:
     dead_letter_expired: bool = False
     max_messages: int = 0
     max_bytes: int = 0
+    at_limit: str = FAIL
     delivery_mode: int | None = None
     priority: int | None = None
     time_to_live: int | None = None
@@ -51,6 +65,8 @@ class DestinationPolicy:
                 raise ValueError(f"{name} must not be negative, it is {getattr(self, name)}")
         if self.redelivery_factor < 1:
             raise ValueError(f"redelivery_factor must be at least 1, it is {self.redelivery_factor}")
+        if self.at_limit not in AT_LIMIT:
+            raise ValueError(f"at_limit must be one of {', '.join(AT_LIMIT)}, it is {self.at_limit!r}")
         if self.delivery_mode not in (None, 1, 2):
             raise ValueError(f"delivery_mode must be 1 or 2, it is {self.delivery_mode}")
         if self.priority is not None and not 0 <= self.priority <= 9:

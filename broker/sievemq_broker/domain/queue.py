@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry, key_of
 from sievemq_broker.domain.groups import Groups, group_of
-from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.policy import BLOCK, DROP_NEWEST, DROP_OLDEST, FAIL, DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort, Observer
 from sievemq_broker.domain.upkeep import Upkeep
 from sievemq_broker.domain.view import ALL_SCANNED, View
@@ -43,6 +43,7 @@ class Queue:
         scheduled: messages that wait for a moment, by sequence.
         paused: an administrator stopped deliveries; sending goes on.
         acknowledged, redelivered, expired, dead_lettered, removed, unreadable: what became of messages, as counts.
+        dropped_oldest, dropped_newest: dropped at a limit, by rule; the latter never entered the queue.
         sequence: of the latest arrival.
     """
 
@@ -61,6 +62,8 @@ class Queue:
         "dead_lettered",
         "deleted",
         "depth",
+        "dropped_newest",
+        "dropped_oldest",
         "examined",
         "expired",
         "holders",
@@ -110,6 +113,8 @@ class Queue:
         self.expired = 0
         self.dead_lettered = 0
         self.removed = 0
+        self.dropped_oldest = 0
+        self.dropped_newest = 0
         self.unreadable = 0
         #: Messages that selectors were asked about on arrival; only counted while there are some.
         self.examined = 0
@@ -165,6 +170,89 @@ class Queue:
                 ErrorCode.RESOURCE_ALLOCATION,
                 {"destination": self.label, "limit": "max_bytes"},
             )
+
+    def check_sent(self, size: int) -> None:
+        """Raise unless a message of so many bytes may be sent here, whatever has to be done for that at the limit.
+
+        Raises:
+            RequestError: RESOURCE_ALLOCATION, as :meth:`check`; or it is larger than the limit.
+        """
+        policy = self.policy
+        if policy.at_limit == FAIL:
+            self.check(1, size)
+        elif policy.max_bytes and size > policy.max_bytes:
+            raise RequestError(
+                f"{self.label} may hold {policy.max_bytes} bytes and this message has {size}; "
+                "make it smaller, or raise max_bytes in its policy",
+                ErrorCode.RESOURCE_ALLOCATION,
+                {"destination": self.label, "limit": "max_bytes"},
+            )
+
+    def check_moved(self, size: int) -> None:
+        """Raise unless a message of so many bytes may be moved here: it is not dropped, and nobody can wait.
+
+        Raises:
+            RequestError: RESOURCE_ALLOCATION, as :meth:`check`.
+        """
+        if self.policy.at_limit == DROP_OLDEST:
+            self.check_sent(size)
+        else:
+            self.check(1, size)
+
+    def admit(self, envelope: Envelope, now: int) -> bool:
+        """Add a message to a queue with limits, once one of the checks has passed, and do what the rule says.
+
+        Returns:
+            True if the sender is to wait for room.
+        """
+        policy = self.policy
+        at_limit = policy.at_limit
+        if at_limit == DROP_NEWEST and not self.fits(1, len(envelope.packed)):
+            self.dropped_newest += 1
+            return False
+        self.accept(envelope, now)
+        if at_limit == DROP_OLDEST:
+            while not self.fits(0, 0):
+                self._drop_oldest()
+        return at_limit == BLOCK and not self.fits(0, 0)
+
+    def fits(self, messages: int, size: int) -> bool:
+        """True if so many more messages of so many bytes in all do not pass a limit."""
+        policy = self.policy
+        return not (
+            (policy.max_messages and self.depth + len(self.scheduled) + messages > policy.max_messages)
+            or (policy.max_bytes and self.bytes + size > policy.max_bytes)
+        )
+
+    @property
+    def has_room(self) -> bool:
+        """True if senders that waited may go on: a sixteenth below the limits, not to stop again at once."""
+        policy = self.policy
+        messages, size = policy.max_messages, policy.max_bytes
+        return self.deleted or not (
+            (messages and self.depth + len(self.scheduled) > messages - messages // 16)
+            or (size and self.bytes > size - size // 16)
+        )
+
+    @property
+    def limit_text(self) -> str:
+        """Its limits, for people."""
+        policy = self.policy
+        limits = [f"{n} {what}" for n, what in ((policy.max_messages, "messages"), (policy.max_bytes, "bytes")) if n]
+        return f"{self.label} is full; it may hold {' and '.join(limits)}"
+
+    def _drop_oldest(self) -> None:
+        entry = self.main.oldest()
+        if entry is not None and entry not in self.main.strays:
+            self.main.take(entry)
+        elif entry is None:  # all that waits has been delivered before, or is scheduled
+            entry = next(iter(self.main.waits(-1, 1)), None) or next(iter(self.scheduled.values()))
+        self._take_out(entry)
+        self.dropped_oldest += 1
+        if self.observer is not None:
+            self.observer.removed(self, entry)
+        entry.state = GONE
+        del entry.envelope
 
     def accept(self, envelope: Envelope, now: int) -> None:
         """Add a message, and deliver it if somebody can take it. Cannot fail: limits were checked before."""

@@ -145,10 +145,11 @@ class Topic:
             ]
         return queues
 
-    def check(self, envelope: Envelope, connection: str | None) -> None:
-        """Raise RequestError unless every subscription that gets the message may take it: all or nobody."""
-        for queue in self.matching(envelope, connection):
-            queue.check(1, len(envelope.packed))
+    def take(self, envelope: Envelope, now: int) -> None:
+        """Count a message, and let taps have it."""
+        self.published += 1
+        for tap in self.taps:
+            tap.copy(envelope, now)
 
     def publish(self, envelope: Envelope, now: int, connection: str | None) -> None:
         """Give a message to the subscriptions that match. Cannot fail. A delayed message goes to those that exist now

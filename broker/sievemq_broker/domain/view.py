@@ -176,6 +176,23 @@ class View:
             self.mask = mask
         return self._if_scanned(heap[0][1]) if heap else None
 
+    def oldest(self) -> Entry | None:
+        """What has waited longest among the lowest priority that waits; None if nothing does but what came back."""
+        for lane in self.lanes:
+            if lane is None:
+                continue
+            items, head = lane.items, lane.head
+            end = len(items)
+            while head < end and items[head].state:
+                head += 1
+            lane.head = head
+            if head < end:
+                entry = items[head]
+                if head > 256 and (head + head > end or head > PIECE):
+                    lane.trim()
+                return entry
+        return None
+
     def _if_scanned(self, stray: Entry) -> Entry | None:
         return None if self.scanning != ALL_SCANNED and self.heap[0][0] > self.scanned else stray
 

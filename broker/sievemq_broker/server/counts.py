@@ -23,6 +23,8 @@ class Counts:
     expired: int = 0
     dead_lettered: int = 0
     removed: int = 0
+    dropped_oldest: int = 0
+    dropped_newest: int = 0
     unreadable: int = 0
     evaluations: int = 0
     matches: int = 0
@@ -43,6 +45,8 @@ class Counts:
         self.expired += of.expired
         self.dead_lettered += of.dead_lettered
         self.removed += of.removed
+        self.dropped_oldest += of.dropped_oldest
+        self.dropped_newest += of.dropped_newest
 
 
 class Ended:

@@ -28,6 +28,7 @@ from sievemq_broker.session.checks import (
 from sievemq_broker.session.handshake import on_hello
 from sievemq_broker.session.page import pack_page
 from sievemq_broker.session.session import Session, SessionMode
+from sievemq_broker.session.stall import Stall
 from sievemq_broker.session.taps import (
     on_acknowledge_tap,
     on_delete_tap,
@@ -132,6 +133,8 @@ def on_close_session(connection: BrokerConnection, command: CommandFields, now: 
     _, request, session_id, handed = command
     session = the_session(connection, session_id)
     seen = handed_to(connection, session, handed)
+    if session.stall is not None:
+        session.stall.end()
     connection.confirm(session, session.sent)
     consumers = tuple(session.consumers)
     session.close(seen, now)
@@ -327,6 +330,7 @@ def on_send(connection: BrokerConnection, command: CommandFields, now: int) -> N
             f"SEND {sequence} in session {session_id} where {session.sent + 1} is due", ErrorCode.UNEXPECTED_COMMAND
         )
     session.sent = sequence
+    full = None
     try:
         if connection.clock_lag and connection.sent_after_move(fields[TIMESTAMP]):
             fields = shift_times(fields, connection.clock_lag)
@@ -336,7 +340,7 @@ def on_send(connection: BrokerConnection, command: CommandFields, now: int) -> N
             connection.hurry = True  # few of these fill a window of bytes
         transaction = session.transaction
         if transaction is None:
-            connection.namespace.send(text, envelope, now, connection.id)
+            full = connection.namespace.send(text, envelope, now, connection.id)
         elif transaction.doom is None:
             connection.namespace.declare(text, connection.id)
             transaction.stage(text, envelope)
@@ -348,6 +352,10 @@ def on_send(connection: BrokerConnection, command: CommandFields, now: int) -> N
             connection.unconfirmed.append(session)
         if fields[DELIVERY_MODE] == PERSISTENT:
             connection.hurry = True
+        if full is not None:
+            if session.stall is None:
+                connection.confirm(session, sequence - 1)
+            Stall.begin(connection, session, full)
 
 
 def on_acknowledge(connection: BrokerConnection, command: CommandFields, now: int) -> None:
@@ -408,7 +416,10 @@ def on_commit(connection: BrokerConnection, command: CommandFields, now: int) ->
     doom = transaction.doom
     if doom is None:
         try:
-            connection.namespace.commit(transaction.staged, now, connection.id)
+            full = connection.namespace.commit(transaction.staged, now, connection.id, patient=True)
+            if full is not None:
+                Stall.begin(connection, session, full, command)
+                return
         except SieveError as error:  # nothing was published
             doom = error
     transaction.clear()
@@ -434,6 +445,8 @@ def on_rollback(connection: BrokerConnection, command: CommandFields, now: int) 
         raise RequestError("this session is not transacted: there is nothing to roll back (TXN-08)",
                            ErrorCode.ILLEGAL_STATE)  # fmt: skip
     seen = handed_to(connection, session, handed)
+    if session.stall is not None:
+        session.stall.end()
     connection.confirm(session, session.sent)  # the answer settles them all (TXN-15)
     session.transaction.clear()
     session.recover(seen, now)

@@ -22,6 +22,7 @@ from sievemq_broker.session.resume import Memory, Refusal
 from sievemq_broker.session.rights import Identity, Verb, forbidden
 from sievemq_broker.session.services import AuthenticationError, Services
 from sievemq_broker.session.session import Session
+from sievemq_broker.session.stall import Stall
 from sievemq_broker.session.transaction import StagedBytes
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.wire.commands import COMMANDS, Command
@@ -84,6 +85,7 @@ class BrokerConnection:
         "sessions",
         "settings",
         "staged",
+        "stalls",
         "temporaries",
         "unconfirmed",
         "wants",
@@ -130,6 +132,8 @@ class BrokerConnection:
         self.retired: set[int] = set()
         #: Requests of WANTs that the domain has not settled, by consumer.
         self.wants: dict[int, list[int]] = {}
+        #: Of sessions that wait for room, by session.
+        self.stalls: dict[int, Stall] = {}
         #: Sessions with sends to confirm at the end of the turn.
         self.unconfirmed: list[Session] = []
         #: Somebody waits for one of these confirms, or may.
@@ -342,8 +346,10 @@ class BrokerConnection:
         return not timestamp or timestamp - self.clock_seen > self.services.moved_at
 
     def flow_changed(self) -> None:
-        """Confirms are held back from now on, or go on."""
+        """Confirms are held back from now on, of all connections or some sessions of this one; or go on."""
         blocked = self.services.blocked
+        if blocked is None and self.stalls:
+            blocked = next(iter(self.stalls.values())).text
         self.outbox.send(Command.FLOW, blocked is not None, blocked or "")
         self.flush_confirms()
 
@@ -366,6 +372,17 @@ class BrokerConnection:
             self.retired.add(consumer_id)
         else:
             self.forget_consumers((consumer_id,))
+
+    def carry_out(self, command: tuple[Any, ...], now: int) -> None:
+        """Carry out a command that had to wait. Never raises, as receive_data."""
+        try:
+            self._table[command[0]](self, command, now)
+        except ProtocolError as error:
+            self._fail(error, now)
+        except SieveError as error:
+            self._refuse(command, error, now)
+        except Exception as error:  # the broker's own fault: it must not take other connections along
+            self._crash(command, error, now)
 
     # -- what handlers call -------------------------------------------------------------------------------------------
 
@@ -438,7 +455,8 @@ class BrokerConnection:
         self.hurry = False
         for session in self.unconfirmed:
             session.unconfirmed = False
-            self.confirm(session, session.sent)
+            if session.stall is None:
+                self.confirm(session, session.sent)
         self.unconfirmed.clear()
 
     def _many_unconfirmed(self) -> bool:
@@ -493,6 +511,8 @@ class BrokerConnection:
             return
         services = self.services
         services.connections.pop(self.id, None)
+        for stall in tuple(self.stalls.values()):
+            stall.end()
         memory = Memory.of(self) if handed is None and self.keep else None
         for session in self.sessions.values():
             if handed is None:

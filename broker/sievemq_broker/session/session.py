@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.session.transaction import StagedBytes, Transaction
+
+if TYPE_CHECKING:
+    from sievemq_broker.session.stall import Stall
 
 __all__ = ["Session", "SessionMode"]
 
@@ -30,7 +34,9 @@ class Session:
         staged: memory of the connection's transactions.
     """
 
-    __slots__ = ("confirmed", "consumers", "id", "mode", "refused", "sent", "settled", "transaction", "unconfirmed")
+    __slots__ = (
+        "confirmed", "consumers", "id", "mode", "refused", "sent", "settled", "stall", "transaction", "unconfirmed"
+    )  # fmt: skip
 
     def __init__(self, session_id: int, mode: SessionMode, staged: StagedBytes) -> None:
         self.id = session_id
@@ -45,6 +51,8 @@ class Session:
         self.refused: deque[tuple[int, int, str]] | None = None
         #: True while it waits in its connection's list to be confirmed.
         self.unconfirmed = False
+        #: There while it waits for room where it has sent to.
+        self.stall: Stall | None = None
         self.transaction = Transaction(staged) if mode is SessionMode.TRANSACTED else None
 
     def acknowledge(self, handed: Mapping[int, int], now: int) -> None:

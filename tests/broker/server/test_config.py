@@ -192,6 +192,18 @@ def test_rules_of_destinations_from_a_file(tmp_path: Path) -> None:
     assert domain.policy_for("topic:payments") == DestinationPolicy(max_messages=10)
 
 
+def test_what_happens_at_a_limit_is_a_rule(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text('[destinations.ticks]\nmax_messages = 10\nat_limit = "drop-oldest"\n')
+    assert load(config=file).settings.domain().policy_for("queue:ticks").at_limit == "drop-oldest"
+    file.write_text('[destinations.ticks]\nat_limit = "drop"\n')
+    with pytest.raises(ConfigError, match="at_limit must be one of fail, block, drop-oldest, drop-newest"):
+        load(config=file)
+    file.write_text("[destinations.ticks]\nat_limit = 1\n")
+    with pytest.raises(ConfigError, match="at_limit"):
+        load(config=file)
+
+
 def test_rules_of_destinations_from_the_environment() -> None:
     domain = load(environ={"SIEVEMQ_DESTINATIONS": '{"orders": {"priority": 9}}'}).settings.domain()
     assert domain.policy_for("queue:orders").priority == 9

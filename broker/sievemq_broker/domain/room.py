@@ -1,0 +1,70 @@
+"""Senders that wait for room: at a limit whose rule says "block", a sender hears of its sends when there is room again.
+
+Whoever sends keeps what it has sent until it is confirmed, and no more than its window of that, so a confirm that comes
+late is all it takes to make it wait.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Protocol
+
+__all__ = ["Limited", "Rooms", "Waiter"]
+
+#: Full places that one look asks. More of them take turns, so that a turn stays short.
+LOOK_AT = 64
+
+
+class Limited(Protocol):
+    """A place with a limit, such as a queue."""
+
+    @property
+    def has_room(self) -> bool:
+        """True if its senders may go on."""
+
+    @property
+    def limit_text(self) -> str:
+        """Which limit of which place this is, for people."""
+
+
+class Waiter(Protocol):
+    """A sender that waits."""
+
+    def room(self, place: Limited, now: int) -> None:
+        """`place` has room again."""
+
+
+class Rooms:
+    """Who waits for which place.
+
+    Attributes:
+        waiting: by place, in the order in which they came.
+    """
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting: dict[Limited, dict[Waiter, None]] = {}
+
+    def wait(self, place: Limited, waiter: Waiter) -> None:
+        """`waiter` is told once `place` has room."""
+        self.waiting.setdefault(place, {})[waiter] = None
+
+    def leave(self, place: Limited, waiter: Waiter) -> None:
+        """`waiter` does not wait any longer."""
+        waiters = self.waiting.get(place)
+        if waiters is not None:
+            waiters.pop(waiter, None)
+            if not waiters:
+                del self.waiting[place]
+
+    def look(self, now: int) -> None:
+        """Tell those whose place has room."""
+        waiting = self.waiting
+        many = len(waiting) > LOOK_AT
+        for place in tuple(islice(waiting, LOOK_AT)):
+            if place.has_room:
+                for waiter in waiting.pop(place):
+                    waiter.room(place, now)
+            elif many:
+                waiting[place] = waiting.pop(place)  # behind the others

@@ -1,0 +1,238 @@
+"""What happens to a send at a destination's limit: refused, taken and made to wait for, or dropped; and counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from sievemq_broker.domain.policy import AT_LIMIT, DestinationPolicy
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.room import LOOK_AT, Rooms
+from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.message.envelope import pack_properties
+
+from .support import NOW, World, message, selector
+
+
+def small(at_limit: str, **rules: int) -> World:
+    return World(("queue:small", DestinationPolicy(at_limit=at_limit, **(rules or {"max_messages": 2}))))  # type: ignore[arg-type]
+
+
+def queue_of(world: World) -> Queue:
+    return world.namespace.queue("queue:small")
+
+
+def test_drop_oldest_keeps_the_newest_and_counts() -> None:
+    world = small("drop-oldest")
+    world.send("queue:small", *"abcde")
+    assert world.browse("queue:small") == ["d", "e"]
+    queue = queue_of(world)
+    assert (queue.dropped_oldest, queue.dropped_newest, queue.removed, queue.enqueued) == (3, 0, 0, 5)
+    assert queue.depth == 2
+
+
+def test_drop_newest_keeps_the_oldest_and_counts() -> None:
+    world = small("drop-newest")
+    world.send("queue:small", *"abcde")
+    assert world.browse("queue:small") == ["a", "b"]
+    queue = queue_of(world)
+    assert (queue.dropped_oldest, queue.dropped_newest, queue.enqueued) == (0, 3, 2)
+
+
+def test_drop_oldest_takes_from_the_lowest_priority() -> None:
+    world = small("drop-oldest", max_messages=3)
+    world.send("queue:small", "low", priority=1)
+    world.send("queue:small", "old", "new")
+    world.send("queue:small", "high", priority=9)
+    assert world.browse("queue:small") == ["high", "old", "new"]
+    world.send("queue:small", "newer")
+    assert world.browse("queue:small") == ["high", "new", "newer"]
+
+
+def test_drop_oldest_by_bytes_drops_as_many_as_it_takes() -> None:
+    world = small("drop-oldest", max_bytes=1000)
+    world.send("queue:small", *(message(name, body=b"x" * 200) for name in "abc"))
+    world.send("queue:small", message("large", body=b"x" * 700))
+    assert world.browse("queue:small") == ["c", "large"]
+    assert queue_of(world).bytes <= 1000
+
+
+def test_drop_oldest_drops_nothing_where_a_consumer_takes_the_message() -> None:
+    """A consumer that wants only some looks at a full queue: what goes to it passes no limit."""
+    world = small("drop-oldest")
+    world.send("queue:small", "a", "b")
+    consumer = world.consumer("queue:small", "n = 1")
+    world.send("queue:small", message("c", properties=pack_properties({"n": 1})))
+    assert world.got(consumer) == ["c"]
+    assert world.browse("queue:small") == ["a", "b"]
+    assert queue_of(world).dropped_oldest == 0
+
+
+def test_drop_oldest_is_not_seen_by_a_later_consumer_with_a_selector() -> None:
+    world = small("drop-oldest", max_messages=50)
+    consumer = world.consumer("queue:small", "n = 1", credit=0)
+    for number in range(200):
+        world.send("queue:small", message(str(number), properties=pack_properties({"n": number % 2})))
+    world.work()
+    consumer.grant(100, NOW)
+    assert world.got(consumer) == [str(n) for n in range(151, 200, 2)]
+    assert queue_of(world).depth == 25
+    assert queue_of(world).dropped_oldest == 150
+
+
+def test_drop_oldest_takes_what_came_back_and_what_is_scheduled_when_nothing_else_waits() -> None:
+    world = small("drop-oldest")
+    world.send("queue:small", "a", "b")
+    consumer = world.consumer("queue:small")
+    consumer.abandon(NOW)  # both have been delivered once
+    world.send("queue:small", message("later", at=NOW + 1000))
+    assert queue_of(world).depth + len(queue_of(world).scheduled) == 2
+    world.send("queue:small", message("latest", at=NOW + 2000))
+    world.send("queue:small", message("last", at=NOW + 3000))
+    assert [entry.envelope.fields[0] for entry in queue_of(world).scheduled.values()] == ["latest", "last"]
+    assert queue_of(world).dropped_oldest == 3
+
+
+@pytest.mark.parametrize("at_limit", AT_LIMIT)
+def test_what_is_larger_than_the_limit_is_refused_always(at_limit: str) -> None:
+    world = small(at_limit, max_bytes=500)
+    world.send("queue:small", "a")
+    with pytest.raises(RequestError, match="max_bytes") as caught:
+        world.send("queue:small", message("huge", body=b"x" * 600))
+    assert caught.value.code is ErrorCode.RESOURCE_ALLOCATION
+    assert world.browse("queue:small") == ["a"]
+
+
+class Sender:
+    """Waits for room."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def room(self, place: object, now: int) -> None:
+        self.told.append(getattr(place, "label", "?"))
+
+
+def test_block_takes_the_message_and_says_who_is_to_wait_until_there_is_room() -> None:
+    world = small("block")
+    world.send("queue:small", "a", "b")
+    full = world.namespace.send("queue:small", message("c"), NOW)
+    assert full == [queue_of(world)]
+    assert world.browse("queue:small") == ["a", "b", "c"]
+    sender = Sender()
+    world.broker.rooms.wait(full[0], sender)
+    world.work()
+    assert sender.told == []
+    world.consumer("queue:small", credit=1)
+    world.work()
+    assert sender.told == ["queue:small"]
+    assert not world.broker.rooms.waiting
+
+
+def test_block_lets_senders_go_on_a_sixteenth_below_a_large_limit() -> None:
+    world = small("block", max_messages=160)
+    world.send("queue:small", *map(str, range(161)))
+    consumer = world.consumer("queue:small", credit=10)
+    assert not queue_of(world).has_room
+    consumer.grant(1, NOW)
+    assert queue_of(world).has_room
+
+
+def test_a_topic_waits_for_all_subscriptions_that_are_full_and_drops_for_those_that_say_so() -> None:
+    for at_limit in ("block", "drop-newest"):
+        world = World(("topic:t", DestinationPolicy(max_messages=1, at_limit=at_limit)))
+        slow = world.consumer("topic:t", credit=0)
+        slower = world.consumer("topic:t", credit=0)
+        fast = world.consumer("topic:t")
+        world.send("topic:t", "a")
+        full = world.namespace.send("topic:t", message("b"), NOW)
+        assert full == ([slow.queue, slower.queue] if at_limit == "block" else None)
+        assert world.got(fast) == ["a", "b"]
+        assert slow.queue.depth == (2 if at_limit == "block" else 1)
+        assert slow.queue.dropped_newest == (0 if at_limit == "block" else 1)
+
+
+def test_a_commit_waits_whole_or_is_refused_whole() -> None:
+    world = small("block")
+    world.send("queue:small", "a", "b", "c")
+    sends = [("queue:other", message("x")), ("queue:small", message("y"))]
+    assert world.namespace.commit(sends, NOW, patient=True) == [queue_of(world)]
+    with pytest.raises(RequestError, match="max_messages"):
+        world.namespace.commit(sends, NOW)  # of somebody who cannot wait
+    assert world.browse("queue:other") == []
+    world.consumer("queue:small", credit=3)
+    assert world.namespace.commit(sends, NOW, patient=True) is None
+    assert (world.browse("queue:other"), world.browse("queue:small")) == (["x"], ["y"])
+
+
+def test_a_commit_drops_by_rule_and_counts() -> None:
+    world = small("drop-oldest")
+    world.namespace.commit([("queue:small", message(name)) for name in "abc"], NOW)
+    assert world.browse("queue:small") == ["b", "c"]
+    assert queue_of(world).dropped_oldest == 1
+
+
+@pytest.mark.parametrize("at_limit", ["fail", "block", "drop-newest"])
+def test_what_is_moved_is_neither_dropped_nor_waits(at_limit: str) -> None:
+    """A dead letter whose queue is full stays where it is: better delivered once more than lost."""
+    world = World(
+        ("queue:DLQ.*", DestinationPolicy(max_messages=1, at_limit=at_limit)), ("queue:q", DestinationPolicy(1))
+    )
+    world.send("queue:q", "a", "b")
+    consumer = world.consumer("queue:q")
+    consumer.recover(2, NOW)
+    assert len(world.browse("queue:DLQ.q")) == 1
+    assert len(world.browse("queue:q")) == 1
+    with pytest.raises(RequestError, match="max_messages"):
+        world.namespace.transfer("queue:DLQ.q", message("c"), NOW)
+
+
+def test_what_is_moved_makes_room_where_the_rule_is_to_drop_the_oldest() -> None:
+    world = small("drop-oldest")
+    for name in "abc":
+        world.namespace.transfer("queue:small", message(name), NOW)
+    assert world.browse("queue:small") == ["b", "c"]
+
+
+def test_a_deleted_queue_lets_its_senders_go_on() -> None:
+    world = small("block", max_messages=1)
+    world.send("queue:small", "a")
+    (queue,) = world.namespace.send("queue:small", message("b"), NOW) or ()
+    sender = Sender()
+    world.broker.rooms.wait(queue, sender)
+    world.namespace.delete("queue:small")
+    world.work()
+    assert sender.told == ["queue:small"]
+
+
+class Place:
+    """Counts how often it is asked."""
+
+    limit_text = "full"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    @property
+    def has_room(self) -> bool:
+        self.asked += 1
+        return False
+
+
+def test_very_many_full_places_take_turns() -> None:
+    rooms, sender = Rooms(), Sender()
+    places = [Place() for _ in range(3 * LOOK_AT)]
+    for place in places:
+        rooms.wait(place, sender)
+    rooms.look(NOW)
+    assert sum(place.asked for place in places) == LOOK_AT
+    rooms.look(NOW)
+    rooms.look(NOW)
+    assert {place.asked for place in places} == {1}
+
+
+def test_selectors_see_no_dropped_message_in_the_backlog() -> None:
+    world = small("drop-oldest", max_messages=3)
+    world.send("queue:small", *"abcdef")
+    assert world.namespace.browse("queue:small", selector("JMSMessageID LIKE 'ID%'"), None, 10, NOW) == (None, [])
+    consumer = world.consumer("queue:small")
+    assert world.got(consumer) == ["d", "e", "f"]
