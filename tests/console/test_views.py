@@ -226,6 +226,8 @@ def test_workbench_advises(page: Page, shop_broker: EmbeddedBroker) -> None:
     page.fill("textarea.selector", "a = 1 AND a = 2")
     page.until("document.querySelector('.checked .advice') !== null")
     assert "never" in page.text(".checked .advice")
+    page.value("location.hash = '#/default/workbench?selector=b+%3D+3'")  # typed, or a bookmark
+    page.shows("b = 3", ".checked")
 
 
 def test_alarms_and_what_happened(page: Page) -> None:

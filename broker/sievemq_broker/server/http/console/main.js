@@ -24,7 +24,8 @@ import workbench from "./views/workbench.js";
  * @property {HTMLElement} node
  * @property {(signal: AbortSignal, ticking: boolean) => Promise<void>} [read] reads its data and shows them; called
  *   again and again, `ticking` where only time has passed: what costs the broker much is not read again for that.
- * @property {(query: URLSearchParams) => void} [query] the query of its address has changed.
+ * @property {(query: URLSearchParams) => void} [query] the query of its address has changed; without it, the view is
+ *   made anew.
  * @property {(what: string, about: object) => void} [heard] the broker told something.
  */
 const VIEWS = {
@@ -51,8 +52,8 @@ function route() {
   const [namespace = "default", place = "overview", ...rest] = path;
   const key = JSON.stringify([namespace, place, rest]);
   frame.locate(namespace);
-  if (shown?.key === key) {
-    shown.view.query?.(query);
+  if (shown?.key === key && shown.view.query) {
+    shown.view.query(query);
     read();
     return;
   }
