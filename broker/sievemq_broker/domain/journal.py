@@ -13,8 +13,7 @@ subscriptions got it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from sievemq_broker.domain.ports import Observer
 from sievemq_broker.domain.queue import Queue
@@ -97,8 +96,7 @@ class Batch:
         return f"<Batch {self.id} accepted={len(self.accepted)} gone={len(self.gone)}>"
 
 
-@dataclass(frozen=True, slots=True)
-class SavedEntry:
+class SavedEntry(NamedTuple):
     """A message as it was kept.
 
     Attributes:

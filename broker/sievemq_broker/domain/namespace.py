@@ -393,7 +393,7 @@ class Namespace:
         """Where a message goes that is not known yet, or while not every message can be kept."""
         destination = self.declare(address, connection)
         journal = self.broker.journal
-        if journal is not None and journal.refusing is not None and destination.label not in self._owners:
+        if journal is not None and journal.refusing is not None and _keeps(destination):
             mode = destination.policy.delivery_mode or envelope.fields[DELIVERY_MODE]
             journal.check(mode, destination.label)
         return destination
@@ -559,6 +559,13 @@ def _admit(destination: Destination, queues: list[Queue], envelope: Envelope, no
     if isinstance(destination, Topic):
         destination.take(envelope, now)
     return [queue for queue in queues if queue.admit(envelope, now)] or None
+
+
+def _keeps(destination: Destination) -> bool:
+    """True if PERSISTENT messages sent there go into the journal."""
+    if isinstance(destination, Topic):
+        return any(subscription.durable for subscription in destination.subscriptions)
+    return not destination.label.startswith("temporary")
 
 
 def _overridden(policy: DestinationPolicy, envelope: Envelope, now: int) -> Envelope:

@@ -1,0 +1,94 @@
+"""What the domain tells its journal, and what it refuses while nothing can be kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from sievemq_broker.domain import Broker
+from sievemq_broker.domain.journal import HELD_FLAG, Batch
+from sievemq_core.errors import ErrorCode, RequestError
+
+from .support import NOW, journalled, message, name_of
+
+
+class Port:
+    writable = True
+
+    def deliver(self, *_: object) -> None: ...
+
+
+def cut(broker: Broker) -> Batch:
+    assert broker.journal is not None
+    return broker.journal.cut()
+
+
+def test_only_persistent_messages_where_they_last_are_told() -> None:
+    broker = journalled()
+    space = broker.namespace("")
+    temporary = str(space.create_temporary("c", topic=False))
+    for address in ("queue:q", temporary, "topic:nobody"):
+        space.send(address, message("kept"), NOW)
+        space.send(address, message("not kept", mode=1), NOW)
+    batch = cut(broker)
+    assert [name_of(packed) for _, packed in batch.accepted] == ["kept"]
+    assert set(batch.definitions) == {
+        ("namespace", ("default",)),
+        ("destination", ("default", "queue:q")),
+        ("destination", ("default", "topic:nobody")),
+    }
+    assert not cut(broker)
+
+
+def test_a_commit_is_in_one_batch() -> None:
+    broker = journalled()
+    space = broker.namespace("")
+    space.send("queue:in", message("in"), NOW)
+    consumer = space.open_consumer(Port(), 1, "queue:in", connection="c", credit=1, now=NOW)  # type: ignore[arg-type]
+    first = cut(broker)
+    space.commit([("queue:a", message("a")), ("queue:b", message("b"))], NOW, "c")
+    consumer.acknowledge(1, NOW)
+    batch = cut(broker)
+    assert [name_of(packed) for _, packed in batch.accepted] == ["a", "b"]
+    assert batch.gone == [first.base]
+
+
+def test_handed_out_is_told_before_it_leaves_and_released_takes_it_back() -> None:
+    broker = journalled()
+    space = broker.namespace("")
+    space.send("queue:q", message("m"), NOW)
+    number = cut(broker).base
+    consumer = space.open_consumer(Port(), 1, "queue:q", connection="c", credit=1, now=NOW)  # type: ignore[arg-type]
+    assert cut(broker).held == [number]
+    consumer.release([1], NOW)
+    consumer.close(1, NOW)
+    assert cut(broker).states == {number: 0}
+    consumer = space.open_consumer(Port(), 2, "queue:q", connection="c", credit=1, now=NOW)  # type: ignore[arg-type]
+    consumer.recover(1, NOW)
+    consumer.grant(1, NOW)
+    assert cut(broker).states == {number: 1 | HELD_FLAG}
+
+
+def test_while_nothing_can_be_kept_what_would_have_to_be_is_refused() -> None:
+    broker = journalled()
+    space = broker.namespace("")
+    temporary = str(space.create_temporary("c", topic=False))
+    for address in ("queue:q", "topic:durable", "topic:nobody"):
+        space.send(address, message("before"), NOW)
+    durable = {"client_id": "id", "subscription": "s", "durable": True}
+    space.open_consumer(Port(), 1, "topic:durable", connection="c", now=NOW, **durable)  # type: ignore[arg-type]
+    broker.refuse_persistent("the disk is full")
+    for address in ("queue:q", "topic:durable", "queue:new"):
+        with pytest.raises(
+            RequestError, match=f"{address} takes no PERSISTENT messages now: the disk is full"
+        ) as caught:
+            space.send(address, message("m"), NOW)
+        assert caught.value.code is ErrorCode.RESOURCE_ALLOCATION
+        with pytest.raises(RequestError):
+            space.commit([(temporary, message("first")), (address, message("m"))], NOW)
+        space.send(address, message("not kept", mode=1), NOW)
+    for address in (temporary, "topic:nobody"):
+        space.send(address, message("m"), NOW)
+    assert space.queue(temporary).depth == 1
+    broker.refuse_persistent(None)
+    space.send("queue:q", message("after"), NOW)
+    assert space.queue("queue:q").depth == 3
