@@ -167,6 +167,13 @@ def test_a_scheduled_message_is_cancelled(page: Page, broker: EmbeddedBroker, cl
     assert broker.call(lambda domain: len(domain.namespace("default").destinations["queue:work"].scheduled)) == 0
 
 
+def test_times_are_those_of_the_broker(page: Page, broker: EmbeddedBroker, client: JMSContext) -> None:
+    client.create_producer().set_delivery_delay(7_200_000).send(client.create_queue("work"), "later")
+    broker.clock.advance(seconds=3_600)
+    open_view(page, broker, "#/default/scheduled")
+    page.until("/ in 5\\d m /.test(document.querySelector('td.when').innerText + ' ')")
+
+
 def test_a_subscription_is_removed(page: Page, broker: EmbeddedBroker, client: JMSContext) -> None:
     client.set_client_id("desk")
     client.create_durable_consumer(client.create_topic("news"), "late").close()

@@ -63,9 +63,20 @@ export function clock(ms) {
   return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
+let ahead = 0; // ms by which the broker's clock is ahead of the browser's
+
+/** Takes the broker's time: how long ago something was is said by its clock. */
+export function setClock(ms) {
+  ahead = ms - Date.now();
+}
+
+/** The broker's time, ms since 1970. */
+export const brokerTime = () => Date.now() + ahead;
+
 /** "12 s ago" or "in 12 s". */
-export function ago(ms, now = Date.now()) {
+export function ago(ms) {
   if (!Number.isFinite(ms) || ms <= 0) return "–";
+  const now = brokerTime();
   if (Math.abs(now - ms) < 1000) return "now";
   return ms <= now ? `${duration(now - ms)} ago` : `in ${duration(ms - now)}`;
 }

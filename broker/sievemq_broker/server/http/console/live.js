@@ -5,7 +5,7 @@ const KEEP = 300; // seconds of totals
 const SILENCE = 5_000; // ms without a tick after which the broker counts as gone
 const PATIENCE = [500, 1_000, 2_000, 5_000]; // ms before the next try to reach it again
 
-import { count } from "./format.js";
+import { brokerTime, count, setClock } from "./format.js";
 
 export const samples = []; // totals, oldest first
 export const happenings = []; // newest first
@@ -70,6 +70,7 @@ export function disconnect() {
 }
 
 function ticked(totals) {
+  setClock(totals.time);
   samples.push(totals);
   if (samples.length > KEEP) samples.splice(0, samples.length - KEEP);
   expect();
@@ -81,7 +82,7 @@ function ticked(totals) {
 }
 
 function happened(kind, data) {
-  happenings.unshift({ kind, time: Date.now(), text: WORDS[kind](data) });
+  happenings.unshift({ kind, time: brokerTime(), text: WORDS[kind](data) });
   happenings.splice(50);
   tell("event", happenings[0]);
 }

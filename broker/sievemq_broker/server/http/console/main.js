@@ -3,6 +3,7 @@
 import { here, link } from "./address.js";
 import { Refused, Unreachable, get } from "./api.js";
 import { h, put } from "./dom.js";
+import { setClock } from "./format.js";
 import * as frame from "./frame.js";
 import { help, listenToKeys } from "./keys.js";
 import * as live from "./live.js";
@@ -151,6 +152,7 @@ async function lost() {
 async function readBroker() {
   try {
     const [broker, list] = await Promise.all([get("/broker"), get("/namespaces", { limit: 1000 })]);
+    setClock(broker.now);
     frame.describe(broker, list.namespaces);
   } catch (error) {
     fail(shown, error);

@@ -4,7 +4,7 @@ import { link, requery } from "../address.js";
 import * as api from "../api.js";
 import { act } from "../actions.js";
 import { h } from "../dom.js";
-import { bytes, clock, count, number, time } from "../format.js";
+import { brokerTime, bytes, clock, count, number, time } from "../format.js";
 import { failure } from "../notice.js";
 import { Pager, badge, button, choice, field, nothing } from "../parts.js";
 import { SelectorBox } from "../selectorbox.js";
@@ -125,7 +125,7 @@ export default function messages({ namespace, address, query, read: reread }) {
     pager.update(
       answer.next,
       Boolean(asked.get("cursor")),
-      shown ? `${count(shown, "message")} on this page, read at ${clock(Date.now())}` : "",
+      shown ? `${count(shown, "message")} on this page, read at ${clock(brokerTime())}` : "",
     );
   }
 
