@@ -46,6 +46,7 @@ class Store:
         self.loop = asyncio.get_running_loop()
         self.calls: list[str] = []
         self.room = False
+        self.low = False
         self.closed = False
 
     def write(self, batch: Batch, now: int) -> None:
@@ -232,6 +233,16 @@ async def test_a_full_disk_gives_up_the_reserve_and_refuses_until_there_is_room(
     assert rig.left == [[b"a"], []]
     rig.store.room = True
     assert await rig.refusals.get() is None
+
+
+async def test_a_store_that_is_low_refuses_before_it_is_full(rig: Rig) -> None:
+    rig.store.low = True
+    rig.record()
+    rig.say(0, b"a")
+    rig.commits.end_turn()
+    rig.store.answers.put(None)
+    assert await rig.refusals.get() == "the disk of the data directory is full"
+    await rig.links[0].something.wait()
 
 
 def test_on_a_full_disk_producers_are_refused_consumers_go_on_and_nothing_is_lost(

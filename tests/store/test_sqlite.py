@@ -355,5 +355,21 @@ class TestFullDisk:
         assert reserve.stat().st_size == 100_000
         store.close()
 
+    def test_what_leaves_the_database_makes_room_as_well(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        store = SqliteStore(tmp_path, "n", reserve=100_000)
+        monkeypatch.setattr("sievemq_broker.store.files.Reserve.take", lambda _: False)
+        numbers = [add(store, f"m{i}", size=20_000) for i in range(15)]
+        assert not store.low
+        store.relieve()
+        assert store.low
+        assert not store.restock()
+        settle(store, *(number for (number,) in numbers[:12]))
+        assert not store.low
+        assert store.restock()
+        for number in range(8):
+            add(store, f"again{number}", size=20_000)
+        assert store.low
+        store.close()
+
     def test_numbers_fit_their_bits(self) -> None:
         assert Batch(2**38).base >> PLACE_BITS == 2**38 < 2**63 >> PLACE_BITS

@@ -51,6 +51,10 @@ class DurableStore(Protocol):
     def write(self, batch: Batch, now: int) -> None:
         """Keep a batch."""
 
+    @property
+    def low(self) -> bool:
+        """True if there is hardly room for what consumers settle."""
+
     def relieve(self) -> None:
         """Give up the reserve."""
 
@@ -203,18 +207,22 @@ class Commits:
 
         def write() -> None:
             error: Exception | None = None
+            low = False
             try:
                 store.write(batch, now)
+                low = store.low
             except Exception as found:
                 error = found
-            loop.call_soon_threadsafe(done, batch, now, error)
+            loop.call_soon_threadsafe(done, batch, now, error, low)
 
         self._jobs.put(write)
 
-    def _done(self, batch: Batch, now: int, error: Exception | None) -> None:
+    def _done(self, batch: Batch, now: int, error: Exception | None, low: bool = False) -> None:
         if error is not None:
             self._on_error(batch, now, error)
             return
+        if low and self._journal.refusing is None:
+            self._full("the disk of the data directory is full")
         self._busy = False
         self.writes += 1
         self.messages += len(batch.accepted)

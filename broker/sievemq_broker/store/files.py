@@ -132,15 +132,15 @@ class Reserve:
         size: bytes; 0 for none.
     """
 
-    __slots__ = ("_path", "_size")
+    __slots__ = ("_path", "size")
 
     def __init__(self, path: Path, size: int) -> None:
         self._path = path
-        self._size = size
+        self.size = size
 
     def take(self) -> bool:
         """Take the room; False if there is not enough."""
-        if not self._size:
+        if not self.size:
             return True
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o640)
@@ -148,10 +148,10 @@ class Reserve:
             return False
         try:
             if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(descriptor, 0, self._size)
+                os.posix_fallocate(descriptor, 0, self.size)
             else:
-                for at in range(0, self._size, 65_536):
-                    os.pwrite(descriptor, bytes(min(65_536, self._size - at)), at)
+                for at in range(0, self.size, 65_536):
+                    os.pwrite(descriptor, bytes(min(65_536, self.size - at)), at)
             os.fsync(descriptor)
         except OSError:
             self._path.unlink(missing_ok=True)
