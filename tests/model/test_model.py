@@ -281,7 +281,7 @@ class Program(RuleBasedStateMachine):
     @rule(session=sessions)
     def acknowledge(self, session: Opened) -> None:
         if session.open and session.last is not None:
-            self.world.settle(session.last.acknowledge())
+            self.world.acknowledge(session.last)
             if session.mode == 2:
                 self.model.acknowledge(session.model)
 

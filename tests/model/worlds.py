@@ -20,8 +20,9 @@ class BlockingWorld:
         """A connection."""
         return sievemq.ConnectionFactory(url, **options).create_connection()
 
-    def settle(self, result: Any) -> None:
-        """Wait for what ``message.acknowledge()`` returned."""
+    def acknowledge(self, message: Any) -> None:
+        """Acknowledge a message and wait for the answer."""
+        message.acknowledge()
 
     def advance(self, broker: EmbeddedBroker, seconds: int) -> None:
         """Move the clock; returns when clients have seen it."""
@@ -53,10 +54,15 @@ class AioWorld:
 
         return self.loop.run_until_complete(wait())
 
-    def settle(self, result: Any) -> None:
-        """Wait for what ``message.acknowledge()`` returned."""
-        if inspect.isawaitable(result):
-            self.run(result)
+    def acknowledge(self, message: Any) -> None:
+        """Acknowledge a message and wait for the answer; on the connection's loop, as everything (THR-06)."""
+
+        async def acknowledge() -> None:
+            result = message.acknowledge()
+            if inspect.isawaitable(result):
+                await result
+
+        self.run(acknowledge())
 
     def advance(self, broker: EmbeddedBroker, seconds: int) -> None:
         """Move the clock; returns when clients have seen it."""
