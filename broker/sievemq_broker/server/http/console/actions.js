@@ -6,6 +6,7 @@ import * as api from "./api.js";
 import { Dialog, ask } from "./dialog.js";
 import { h, put } from "./dom.js";
 import { count } from "./format.js";
+import { latest } from "./latest.js";
 import { notice } from "./notice.js";
 import { field } from "./parts.js";
 import { SelectorBox } from "./selectorbox.js";
@@ -96,26 +97,28 @@ export function act(namespace, address, action, { selector = "", ids = null, who
   });
 
   // The button says how many, and cannot be pressed before that is known.
-  async function counted() {
-    turn += 1;
-    const mine = turn;
-    dialog.button.disabled = true;
+  function counted() {
+    stale();
     const missing =
       kind.target && !target.value.trim()
         ? "Say where to, to see how many messages it would be."
         : kind.chosen && box && !box.value
           ? "Say which. To remove everything, purge the queue."
           : "";
-    if (missing) {
-      put(sentence, missing);
-      put(dialog.button, kind.verb);
-      return;
-    }
+    if (!missing) return askHowMany();
+    put(sentence, missing);
+    put(dialog.button, kind.verb);
+    return null;
+  }
+
+  // One at a time: counting in a deep queue takes a while, and keys are faster.
+  const askHowMany = latest(async () => {
+    const mine = turn;
     try {
       const { matched, more } = await api.post(path, order(true));
       if (mine !== turn) return;
-      const words = more ? ["the first that match. "] : matched === 1 ? ["matches. "] : ["match. "];
-      put(sentence, h("b", count(matched, "message")), more ? ": " : " ", words, matched > 0 && kind.words);
+      const words = more ? ": the first that match. " : matched === 1 ? " matches. " : " match. ";
+      put(sentence, h("b", count(matched, "message")), words, matched > 0 && kind.words);
       put(dialog.button, `${kind.verb} ${count(matched, "message")}`);
       dialog.button.disabled = matched === 0;
     } catch (error) {
@@ -123,21 +126,27 @@ export function act(namespace, address, action, { selector = "", ids = null, who
       if (error.code === "INVALID_SELECTOR" && box) box.refuse(error);
       put(sentence, h("span", { class: "mistake" }, error.message.split("\n")[0]));
     }
+  });
+
+  // What was counted is not what would be done any more.
+  function stale() {
+    turn += 1;
+    dialog.button.disabled = true;
   }
 
   function wait() {
-    turn += 1;
-    dialog.button.disabled = true;
+    stale();
     put(sentence, "The selector has a mistake.");
   }
 
   function soon() {
+    stale();
     clearTimeout(timer);
-    dialog.button.disabled = true;
     timer = setTimeout(counted, PAUSE);
   }
 
   for (const input of [target, limit]) input.addEventListener("input", soon);
+  box?.field.addEventListener("input", stale); // it is checked first, and counted then
   const dialog = new Dialog({
     title: kind.title,
     danger: kind.danger,

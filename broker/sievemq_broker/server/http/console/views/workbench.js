@@ -2,6 +2,7 @@
 
 import { requery } from "../address.js";
 import { h } from "../dom.js";
+import { latest } from "../latest.js";
 import { failure } from "../notice.js";
 import { choice, field, head, section } from "../parts.js";
 import { SelectorBox } from "../selectorbox.js";
@@ -21,7 +22,6 @@ export default function workbench({ namespace, query, signal: gone }) {
   const given = (name) => query.get(name) ?? "";
   let timer = 0;
   let valid = true;
-  let running = new AbortController();
 
   const verdict = new Verdict();
   const trial = new Trial(given("message"), changed);
@@ -62,17 +62,16 @@ export default function workbench({ namespace, query, signal: gone }) {
     timer = setTimeout(run, PAUSE);
   }
 
-  async function run() {
-    running.abort();
-    running = new AbortController();
+  // One at a time: trying a deep queue takes a while, and keys are faster.
+  const run = latest(async () => {
     if (gone.aborted || !valid) return;
-    const order = [box.value, dialect.value, AbortSignal.any([gone, running.signal])];
     try {
+      const order = [box.value, dialect.value, gone];
       await Promise.all([trial.run(...order), sample.run(...order)]);
     } catch (error) {
       failure(error);
     }
-  }
+  });
 
   sample.offer(gone).catch(failure);
   changed();
