@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from array import array
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -358,6 +359,7 @@ class TestFullDisk:
     def test_what_leaves_the_database_makes_room_as_well(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         store = SqliteStore(tmp_path, "n", reserve=100_000)
         monkeypatch.setattr("sievemq_broker.store.files.Reserve.take", lambda _: False)
+        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4_096))
         numbers = [add(store, f"m{i}", size=20_000) for i in range(15)]
         assert not store.low
         store.relieve()

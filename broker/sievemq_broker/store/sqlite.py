@@ -495,23 +495,23 @@ class SqliteStore:
         self.has_reserve = False
 
     def restock(self) -> bool:
-        """True if there is room again: the reserve fits on the disk, or as much twice is empty in the database, which
+        """True if there is room again: the reserve fits, or half more than it in the disk and in the database, which
         does not get smaller when messages leave it."""
         if not self.has_reserve:
             self.has_reserve = self._reserve.take()
-        return self.has_reserve or self._empty_bytes() >= 2 * self._reserve.size
+        return self.has_reserve or self._room() >= self._reserve.size * 3 // 2
 
     @property
     def low(self) -> bool:
-        """True if there is no reserve, nor as much empty in the database: refuse what would need room."""
-        return not self.has_reserve and self._empty_bytes() < self._reserve.size
+        """True if there is no reserve, nor as much room otherwise: refuse what would need more."""
+        return not self.has_reserve and self._room() < self._reserve.size
 
-    def _empty_bytes(self) -> int:
+    def _room(self) -> int:
         try:
             pages = self._execute("PRAGMA freelist_count").fetchone()[0]
+            return int(pages) * _PAGE_BYTES + shutil.disk_usage(self.directory).free
         except Exception:
             return 0
-        return int(pages) * _PAGE_BYTES
 
     def reopen(self) -> None:
         """Begin again with the files as they are, after an error. What was kept is there or it raises.
