@@ -59,6 +59,9 @@ IN_TX = "solo/p1.1/{}/4/t1/-"
         ([f"1 T t1 {IN_TX.format(1)}", "2 TC t1"], [], None),
         ([f"1 T t1 {IN_TX.format(1)}", "2 TC t1", "3 TR t1"], [(IN_TX.format(1), 1)], "not committed"),
         ([f"1 S {FIRST}", f"2 F {FIRST} CONNECTION_LOST"], [], None),
+        ([f"1 S {FIRST}", f"2 D solo c1 {FIRST} 2", f"3 A solo {FIRST}", f"4 D solo c2 {FIRST} 1"], [], None),
+        ([f"1 S {FIRST}", f"2 D solo c1 {FIRST} 2", f"3 A solo {FIRST}", f"4 D solo c2 {FIRST} 3"], [], "came again"),
+        ([f"1 S {FIRST}", f"2 D solo c1 {FIRST} 2", f"3 A solo {FIRST}"], [(FIRST, 1)], "after it was acknowledged"),
         ([f"1 S {FIRST}", f"2 F {FIRST} RESOURCE_ALLOCATION"], [], "RESOURCE_ALLOCATION"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sievemq._engine.completion import Completion
 from sievemq._engine.consumer import EngineConsumer
+from sievemq._engine.heartbeat import Heartbeat
 from sievemq._engine.options import EngineOptions
 from sievemq._engine.restore import DOUBTFUL, MAX_HANDED, restore, resume_options
 from sievemq._engine.selector import verified
@@ -127,9 +128,7 @@ class ClientConnection:
         self._routes: dict[int, EngineConsumer] = {}
         self.consumers: dict[int, EngineConsumer] = {}
         self._bytes_in, self._commands_in = 0, 0
-        self._next_beat: int | None = None
-        self._next_check: int | None = None
-        self._misses = 0
+        self._heartbeat = Heartbeat(0, 0)
         self._handlers: dict[int, Callable[[CommandTuple], None]] = {
             Command.HEARTBEAT: lambda command: None,
             Command.WELCOME: self._on_welcome,
@@ -228,8 +227,6 @@ class ClientConnection:
         """There is a new transport: say HELLO on it, in the place of the lost connection. With WELCOME everything goes
         on; if the transport is lost before, :attr:`reopened` is False again."""
         self.wire = WireConnection("client")
-        self._next_beat = self._next_check = None
-        self._misses = 0
         self.shutdown_notice = self.blocked = None
         self.reopened = True
         self._say_hello(self.connection_id, resume_options(self))
@@ -306,28 +303,13 @@ class ClientConnection:
         Returns:
             Milliseconds until it should be called again; None if never.
         """
-        wire = self.wire
-        if self.failure is not None or self.closed or wire.state is not State.OPEN:
+        if self.failure is not None or self.closed or self.wire.state is not State.OPEN:
             return None
-        incoming, outgoing = self.options.heartbeat, self._outgoing
-        waits: list[int] = []
-        if outgoing:
-            if self._next_beat is None or now >= self._next_beat:
-                if self._next_beat is not None and not self.has_output:
-                    wire.heartbeat_due()
-                self._next_beat = now + max(1, outgoing // 2)
-            waits.append(self._next_beat - now)
-        if incoming:
-            if self._next_check is None:
-                self._next_check = now + incoming
-            elif now >= self._next_check:
-                self._misses = 0 if wire.heard() else self._misses + 1
-                self._next_check = now + incoming
-                if self._misses >= 2:
-                    self.lost(TimeoutError(f"the broker was silent for {2 * incoming} ms"))
-                    return None
-            waits.append(self._next_check - now)
-        return min(waits, default=None)
+        wait = self._heartbeat.tick(self.wire, now, self.has_output)
+        if wait == 0:
+            self.lost(TimeoutError(f"the broker was silent for {2 * self._heartbeat.incoming} ms"))
+            return None
+        return wait
 
     # -- the connection's own verbs ----------------------------------------------------------------------------------
 
@@ -631,7 +613,7 @@ class ClientConnection:
         self.max_body = min(_positive(limits.get("body_bytes"), MAX_BODY_BYTES), MAX_BODY_BYTES)
         offset = features.get("clock_offset")
         self.clock_offset = offset if type(offset) is int else 0
-        self._outgoing = outgoing
+        self._heartbeat = Heartbeat(self.options.heartbeat, outgoing)
         self.wire.set_heartbeat(self.options.heartbeat, outgoing)
         if self.repairing:
             self._restore(renewed)
@@ -648,8 +630,6 @@ class ClientConnection:
             session.set_flowing(self.started)
         if self.on_restored is not None:
             self.on_restored()
-
-    _outgoing = 0
 
     def _on_ok(self, command: CommandTuple) -> None:
         entry = self.pending.pop(command[1], None)

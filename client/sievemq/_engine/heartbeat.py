@@ -1,0 +1,54 @@
+"""The heartbeats of one transport: when to say something, and when the broker has been silent for too long."""
+
+from __future__ import annotations
+
+from sievemq_core.wire.connection import WireConnection
+
+__all__ = ["Heartbeat"]
+
+
+class Heartbeat:
+    """Counts intervals, on any clock that never goes back.
+
+    Args:
+        incoming: milliseconds after which this end wants to have heard something; 0 for never.
+        outgoing: milliseconds after which the broker wants to.
+    """
+
+    __slots__ = ("_beat", "_check", "_misses", "incoming", "outgoing")
+
+    def __init__(self, incoming: int, outgoing: int) -> None:
+        self.incoming = incoming
+        self.outgoing = outgoing
+        self._beat: int | None = None
+        self._check: int | None = None
+        self._misses = 0
+
+    def tick(self, wire: WireConnection, now: int, speaking: bool) -> int | None:
+        """Say something when nothing was said for half an interval; look whether something was heard.
+
+        Args:
+            wire: the open connection.
+            now: milliseconds.
+            speaking: there is something to be said anyway.
+
+        Returns:
+            Milliseconds until it should be called again, None if never; 0 if two intervals were silent.
+        """
+        waits: list[int] = []
+        if self.outgoing:
+            if self._beat is None or now >= self._beat:
+                if self._beat is not None and not speaking:
+                    wire.heartbeat_due()
+                self._beat = now + max(1, self.outgoing // 2)
+            waits.append(self._beat - now)
+        if self.incoming:
+            if self._check is None:
+                self._check = now + self.incoming
+            elif now >= self._check:
+                self._misses = 0 if wire.heard() else self._misses + 1
+                self._check = now + self.incoming
+                if self._misses >= 2:
+                    return 0
+            waits.append(self._check - now)
+        return min(waits, default=None)
