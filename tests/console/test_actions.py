@@ -91,7 +91,8 @@ def test_what_is_typed_after_counting_is_counted_again(
     page.shows("3 messages match.", "dialog .count")
     button = "document.querySelector('dialog button[type=submit]')"
     at_once = """(() => { const field = document.querySelector('dialog input.selector');
-        field.value = 'region IS NOT NULL'; field.dispatchEvent(new Event('input', { bubbles: true })); return %s.disabled; })()"""
+        field.value = 'region IS NOT NULL';
+        field.dispatchEvent(new Event('input', { bubbles: true })); return %s.disabled; })()"""
     assert page.value(at_once % button) is True  # no moment in which it would do more than it says
     page.until(f"!{button}.disabled && {button}.innerText === 'Delete 7 messages'")
     assert depth("queue:work") == 7
