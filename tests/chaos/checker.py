@@ -99,8 +99,8 @@ def check(
 def _came_again(deliveries: list[tuple[int, str, int]], done: int, end: int) -> bool:
     """True if the broker delivered a message after it was acknowledged.
 
-    A consumer whose connection is lost may be handed what it had buffered until it notices the loss, while somebody else
-    has got the message again and is done with it: that was delivered before, as its lower count shows.
+    A consumer whose connection is lost may be handed what it had buffered until it notices the loss, while somebody
+    else has got the message again and is done with it: that was delivered before, as its lower count shows.
     """
     acknowledged = max((count for at, _, count in deliveries if at <= done), default=0)
     return any(at > done and (count > acknowledged or at == end) for at, _, count in deliveries)
