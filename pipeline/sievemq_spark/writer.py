@@ -12,6 +12,7 @@ runs again sends only what it had not.
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -39,6 +40,8 @@ from sievemq_spark.options import WriteOptions
 from sievemq_spark.schema import COLUMNS, envelope_of, typed, untyped
 
 __all__ = ["MessageWriter", "Written", "check_schema", "discard_all", "message_row", "publish_all", "write_rows"]
+
+log = logging.getLogger("sievemq.spark")
 
 #: Messages, and bytes of bodies, after which a task stages what it has sent: a connection holds 256 MiB unstaged.
 STAGE_MESSAGES: Final = 5_000
@@ -215,17 +218,20 @@ class _Task:
         publish(self._connection, key, batch, [name])
 
 
-def publish_all(messages: list[WriterCommitMessage | None], options: WriteOptions, key: str, batch: int) -> None:
+def publish_all(messages: list[WriterCommitMessage | None], options: WriteOptions, key: str, batch: int) -> bool:
     """What all tasks have staged becomes visible. Runs in the driver; once more does no harm.
+
+    Returns:
+        False if this was published before, so that nothing was sent now.
 
     Raises:
         PipelineError: the broker does not have it (any more), or refuses it. Nothing was published.
     """
     if options.dry_run or options.rate or options.transaction_size:
-        return
+        return True
     names = [name for each in messages if isinstance(each, Written) for name in each.stages]
     try:
-        _link(options).ask(lambda connection: publish(connection, key, batch, names))
+        return _link(options).ask(lambda connection: publish(connection, key, batch, names)) is not None
     except JMSException as error:
         raise PipelineError(f"the messages of this batch could not be published, none of them was: {error}") from error
 
@@ -261,7 +267,8 @@ class MessageWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Every task has staged its rows."""
-        publish_all(messages, self._options, self._key, 0)
+        if not publish_all(messages, self._options, self._key, 0):
+            log.warning("nothing was sent: writeId %r was written before", self._options.write_id)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task has failed."""
