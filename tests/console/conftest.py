@@ -14,11 +14,15 @@ from .chromium import Chromium, Page, find_chromium
 from .shop import SETTINGS, Shop
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what wants a browser where there is none: from one place, so that the report has one line for all of it."""
+    if "chromium" in getattr(item, "fixturenames", ()) and find_chromium() is None:
+        pytest.skip("no Chromium here: apt-get install chromium, or name one in the variable CHROMIUM")
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Chromium]:
-    """A browser, or the tests that want one are skipped."""
-    if find_chromium() is None:
-        pytest.skip("no Chromium here: apt-get install chromium, or name one in the variable CHROMIUM")
+    """A browser."""
     with Chromium() as chromium:
         yield chromium
 
