@@ -695,13 +695,15 @@ class ClientConnection:
     # -- output ------------------------------------------------------------------------------------------------------
 
     def _pack_acknowledgements(self) -> None:
-        unsettled = self.unsettled
+        unsettled, append = self.unsettled, self.outbox.append
+        heard = self.failure is None and not self.closing and not self.repairing
         while unsettled:
             consumer = unsettled.popleft()
             if consumer.unsettled:
                 # In this order: whoever settles meanwhile either sees False and comes again, or is covered by `done`.
                 consumer.unsettled = False
-                self.append((Command.ACKNOWLEDGE, consumer.id, consumer.done, 0))
+                if heard:
+                    append(pack((25, consumer.id, consumer.done, 0)))  # ACKNOWLEDGE
 
     def _gather(self) -> None:
         """Move the outbox to the wire, in pieces that fill a frame each: one call per piece, not per message."""

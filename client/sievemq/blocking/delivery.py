@@ -7,6 +7,7 @@ import threading
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sievemq._engine import PATIENCE, EngineConsumer
@@ -34,12 +35,13 @@ class Delivery:
         idle: no consumer has a listener.
     """
 
-    __slots__ = ("_idle", "_listeners", "_ready", "_session", "_signal", "_stopping", "_thread", "idle")
+    __slots__ = ("_idle", "_listeners", "_ready", "_session", "_signal", "_stopping", "_thread", "_wakers", "idle")
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.idle = True
         self._listeners: dict[EngineConsumer, Callable[[Message], Any]] = {}
+        self._wakers: dict[EngineConsumer, Callable[[], None]] = {}
         # Consumers that may have messages. Each is here at most once: its waker puts it in and is then gone.
         self._ready: deque[EngineConsumer] = deque()
         # Consumers that were found empty and have not asked for more.
@@ -58,6 +60,7 @@ class Delivery:
         """Deliver to a listener from now on, or no more. The engine lock is held."""
         if listener is None:
             if self._listeners.pop(consumer, None) is not None:
+                del self._wakers[consumer]
                 consumer.waker = None
                 self.idle = not self._listeners
             return
@@ -65,6 +68,7 @@ class Delivery:
         self._listeners[consumer] = listener
         self.idle = False
         if not known:
+            self._wakers[consumer] = partial(self._put, consumer)
             self._put(consumer)
         if self._thread.ident is None:
             self._thread.start()
@@ -130,7 +134,7 @@ class Delivery:
                     if session._engine.connection.failure is not None:
                         return
                     if not consumer.flowing or not consumer.buffer:
-                        consumer.waker = lambda: self._put(consumer)
+                        consumer.waker = self._wakers.get(consumer)  # none any more: it has just lost its listener
                         if consumer.flowing and consumer.expect():
                             consumer.want()
                         self._idle.add(consumer)
