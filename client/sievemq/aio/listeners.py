@@ -30,7 +30,11 @@ class MessageListener(Protocol):
 
 @runtime_checkable
 class ExceptionListener(Protocol):
-    """Hears of a connection's serious problems (section 7)."""
+    """Hears of a connection's serious problems (section 7).
+
+    It may have two methods more: ``on_connection_lost(exception)`` is called when a loss is going to be repaired,
+    ``on_connection_restored()`` when it is repaired (docs/reconnection.md).
+    """
 
     def on_exception(self, exception: JMSException) -> Awaitable[None] | None:
         """Called with what has no other place to be reported (EXL-03)."""
