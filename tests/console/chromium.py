@@ -312,7 +312,7 @@ class Page:
     def click(self, selector: str, text: str | None = None) -> None:
         """Click the first element that is shown and, where given, says a text; waits for it."""
         find = f"""Array.from(document.querySelectorAll({json.dumps(selector)})).find((item) =>
-            item.checkVisibility() && !item.disabled &&
+            item.checkVisibility({{ visibilityProperty: true }}) && !item.disabled &&
             ({json.dumps(text)} === null || item.innerText.trim() === {json.dumps(text)}))"""
         self.until(f"!!{find}")
         spot = self.value(

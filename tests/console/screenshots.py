@@ -97,7 +97,7 @@ def main(folder: Path) -> None:
             picture(page, broker, folder / "dark.png", ORDERS.replace("orders", "invoices"), 800, None)
         with chromium.page(width=390) as page:
             picture(page, broker, folder / "phone.png", "#/default/queues?sort=-depth", 844, None)
-    for path in sorted(folder.glob("*.png")):
+    for path in sorted(folder / f"{name}.png" for name in (*(name for name, *_ in PICTURES), "dark", "phone")):
         size = path.stat().st_size
         print(f"{path.name:18}{size:>8,} bytes")
         if size > MAX_BYTES:

@@ -59,6 +59,22 @@ def test_purge_says_how_many_first(page: Page, broker: EmbeddedBroker, client: J
     assert page.problems == []
 
 
+def test_the_menu_closes_when_it_is_left(page: Page, broker: EmbeddedBroker, client: JMSContext) -> None:
+    send(client, "work", 1)
+    open_view(page, broker, WORK)
+    is_open = "document.querySelector('details.actions').open"
+    page.click("details.actions summary")
+    page.until(is_open)
+    page.click("h1")
+    page.until(f"!{is_open}")
+    page.click("details.actions summary")
+    page.press("Tab")
+    assert page.value("document.activeElement.innerText") == "Move messages…"
+    page.press("Escape")
+    page.until(f"!{is_open}")
+    assert page.value("document.activeElement.innerText") == "More"
+
+
 def test_move_by_selector_and_limit(page: Page, broker: EmbeddedBroker, client: JMSContext, depth: Depth) -> None:
     send(client, "work", 5, region="EU")
     send(client, "work", 7, region="US")

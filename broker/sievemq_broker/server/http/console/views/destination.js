@@ -88,10 +88,16 @@ export default function destination(context) {
       list.open = false;
       list.firstElementChild.focus();
     });
-    list.addEventListener("focusout", (event) => {
-      if (!list.contains(event.relatedTarget)) list.open = false;
-    });
     return list;
+  }
+
+  // A menu that was left is closed: by the pointer, or by the keyboard.
+  for (const event of ["pointerdown", "focusin"]) {
+    const leave = ({ target }) => {
+      const open = node.querySelector("details.actions[open]");
+      if (open && !open.contains(target)) open.open = false;
+    };
+    document.addEventListener(event, leave, { signal: context.signal });
   }
 
   async function read(signal, ticking) {
