@@ -361,7 +361,11 @@ class BrokerClock:
         seen: Future[bool] = self._broker._promise()
 
         def move(server: Server) -> int:
-            change(self._broker._adjustable)
+            clock = self._broker._adjustable
+            if clock.frozen_at is not None:
+                clock.now()
+                server.clock_moved()  # clients' clocks ran on: what they skip now counts from where this one stands
+            change(clock)
             server.clock_moved()
             server.when_clock_seen(SEEN_SECONDS).add_done_callback(lambda done: seen.set_result(done.result()))
             return server.clock.now()

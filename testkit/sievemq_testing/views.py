@@ -43,6 +43,7 @@ class ConsumerView:
         selector: its text; None for none.
         credit: messages that may still be delivered to it.
         unacknowledged: messages that it holds.
+        waiting: it has said that somebody waits there, in a receive or with a listener, and it has got nothing since.
     """
 
     id: int
@@ -51,6 +52,7 @@ class ConsumerView:
     selector: str | None
     credit: int
     unacknowledged: int
+    waiting: bool
 
 
 class _View:
@@ -248,6 +250,7 @@ class QueueView(_View):
             None if condition is None else str(condition),
             consumer.credit,
             consumer.unacknowledged,
+            consumer.waiting,
         )
 
     def purge(self) -> int:
@@ -320,6 +323,29 @@ class QueueView(_View):
             + (f" with the reason {reason!r}" if reason else "")
             + f"; there {'is' if len(found) == 1 else 'are'} {len(found) or 'none'}"
         )
+
+    def assert_awaited(self, *, count: int = 1, within: float = 0.0) -> None:
+        """Somebody waits for a message here: what a thread's ``receive`` has to come to before its time can be skipped.
+
+        Args:
+            count: so many consumers at least.
+            within: seconds to wait for that at most.
+
+        Raises:
+            AssertionError: how many wait.
+        """
+        __tracebackhide__ = True
+
+        def look(broker: Broker) -> bool:
+            queue = self._destination(broker)
+            return queue is not None and sum(consumer.waiting for consumer in queue.consumers) >= count
+
+        if not self.namespace.broker.wait_for(look, within):
+            waiting = sum(consumer.waiting for consumer in self.consumers)
+            raise AssertionError(
+                f"{self.name}: {count} consumer{'s' * (count != 1)} should be waiting for a message; "
+                f"{waiting} of {len(self.consumers)} {'is' if waiting == 1 else 'are'}"
+            )
 
     def assert_empty(self, *, within: float = 0.0) -> None:
         """Nothing waits, is scheduled or in flight.

@@ -22,7 +22,7 @@ from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.outbox import Outbox
 from sievemq_broker.session.services import Services
 from sievemq_broker.session.session import Session
-from sievemq_core.errors import AddressError, ProtocolError, RequestError, SieveError
+from sievemq_core.errors import AddressError, ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import COMMANDS, Command
@@ -72,6 +72,15 @@ class WatchedServer(Server):
     def __init__(self, settings: Settings, clock: Clock, broker: Broker, watch: Watch) -> None:
         super().__init__(settings, clock, broker)
         self._watch = watch
+
+    def clock_moved(self) -> None:
+        """The clock was moved; see Server. Time in which a connection stands still is silence."""
+        skipped = self.clock.offset - self._announced
+        if skipped > 0:
+            for link in tuple(self.links.open):
+                if isinstance(link, WatchedLink) and link.standing:
+                    link.keep_silent(skipped, self.clock.now())
+        super().clock_moved()
 
     def _link(self) -> Link:
         return WatchedLink(self.links, self.turn, self.clock, self._connect, self._refuse)
@@ -340,6 +349,7 @@ class WatchedLink(Link):
         self._waiting: list[bytes] = []
         #: Nothing passes, in either direction.
         self.standing = False
+        self._silence = 0
         #: The next bytes for the client end in the middle of a frame, and so does the connection.
         self.cut_out = False
         #: The next bytes from the client likewise.
@@ -376,6 +386,25 @@ class WatchedLink(Link):
     def stand(self) -> None:
         """Let nothing pass until :meth:`go_on`."""
         self.standing = True
+        self._silence = 0
+
+    def keep_silent(self, milliseconds: int, now: int) -> None:
+        """Time is skipped while nothing passes: after two heartbeat intervals each end has noticed.
+
+        Args:
+            milliseconds: by which the clock was moved.
+            now: what it shows.
+        """
+        self._silence += milliseconds
+        wire = self.connection.wire
+        if wire.interval_in and self._silence >= 2 * wire.interval_in:
+            connection = self.connection
+            assert isinstance(connection, WatchedConnection)
+            text = f"nothing was heard for {2 * wire.interval_in} ms"
+            connection.note("fault", detail=f"end the connection: HEARTBEAT_MISSED, {text} ({connection.id})")
+            connection.close(ErrorCode.HEARTBEAT_MISSED, text, now)
+        if wire.interval_out and self._silence >= 2 * wire.interval_out:
+            self.abort()
 
     def go_on(self) -> None:
         """Let pass what has gathered, then everything."""

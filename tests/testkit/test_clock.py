@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 
-from sievemq import ConnectionFactory, JMSContext, Queue
+from sievemq import ConnectionFactory, ExceptionListener, JMSContext, JMSException, Queue
 from sievemq_broker.embedded import BrokerClock
-from sievemq_testing import TestBroker, TestNamespace
+from sievemq_broker.server.server import Server
+from sievemq_testing import Faults, TestBroker, TestNamespace
 
 ORDERS = Queue("orders")
 HOUR = 3_600_000
+SOON = 5.0
 
 
 def test_expiry_on_the_queue_and_in_a_consumers_buffer(
@@ -66,21 +72,177 @@ def test_timestamps_are_the_brokers_time(sievemq: JMSContext, sievemq_clock: Bro
     assert timedelta() <= sent - datetime(2030, 1, 1, tzinfo=UTC) < timedelta(seconds=30)
 
 
-def test_a_receive_does_not_time_out_early(sievemq: JMSContext, sievemq_clock: BrokerClock) -> None:
-    # A timeout is the caller's patience, not the broker's time: moving the clock to let a message become due must not
-    # end the receive that waits for it.
+# -- receive with a timeout -------------------------------------------------------------------------------------------
+
+MINUTE = 60_000
+
+
+def in_thread(call: Callable[[], object]) -> Future[object]:
+    """What a call returns that waits, in a thread of its own."""
+    result: Future[object] = Future()
+    threading.Thread(target=lambda: result.set_result(call()), daemon=True).start()
+    return result
+
+
+def test_a_blocked_receive_ends_when_its_time_was_skipped(
+    sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock: BrokerClock
+) -> None:
+    consumer = sievemq.create_consumer(ORDERS)
+    received = in_thread(lambda: consumer.receive(MINUTE))
+    sievemq_namespace.queue("orders").assert_awaited(within=SOON)
+    sievemq_clock.advance(seconds=59)
+    assert not received.done()
+    sievemq_clock.advance(seconds=1)
+    assert received.result(SOON) is None
+
+
+def test_a_frozen_clock_counts_what_it_is_moved_by(
+    sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock: BrokerClock
+) -> None:
+    sievemq_clock.freeze()
+    stopped = time.time()
+    while time.time() < stopped + 0.01:  # the machine's clock runs on: the minute below is no shorter for it
+        pass
+    consumer = sievemq.create_consumer(ORDERS)
+    received = in_thread(lambda: consumer.receive(MINUTE))
+    sievemq_namespace.queue("orders").assert_awaited(within=SOON)
+    sievemq_clock.advance(milliseconds=MINUTE)
+    assert received.result(SOON) is None
+    assert consumer.receive(1) is None  # nobody moves the clock now: the machine's time ends it
+
+
+def test_what_became_due_in_the_skipped_time_is_received(
+    sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock: BrokerClock
+) -> None:
+    sievemq.create_producer().set_delivery_delay(MINUTE // 2).send(ORDERS, "in time")
+    consumer = sievemq.create_consumer(ORDERS)
+    received = in_thread(lambda: consumer.receive_body(str, MINUTE))
+    sievemq_namespace.queue("orders").assert_awaited(within=SOON)
+    sievemq_clock.advance(milliseconds=MINUTE)
+    assert received.result(SOON) == "in time"
+
+
+def test_the_clock_is_moved_after_receive_was_called_and_before_it_waits(
+    sievemq: JMSContext, sievemq_broker: TestBroker, sievemq_clock: BrokerClock
+) -> None:
+    consumer = sievemq.create_consumer(ORDERS)._consumer
+    moves: list[int] = []
+
+    def take() -> None:
+        if not moves:
+            moves.append(MINUTE)
+            sievemq_broker.on_server(move)  # its word arrives while the receive is on its way to wait
+
+    def move(server: Server) -> None:
+        sievemq_broker._adjustable.advance(MINUTE)
+        server.clock_moved()
+
+    assert in_thread(lambda: consumer._receive_by(take, MINUTE)).result(SOON) is None
+    assert moves
+
+
+def test_a_clock_that_goes_back_gives_nobody_more_time(
+    sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock: BrokerClock
+) -> None:
+    consumer = sievemq.create_consumer(ORDERS)
+    received = in_thread(lambda: consumer.receive(MINUTE))
+    sievemq_namespace.queue("orders").assert_awaited(within=SOON)
+    sievemq_clock.set(datetime(2001, 1, 1, tzinfo=UTC))
+    assert not received.done()
+    sievemq_clock.advance(milliseconds=MINUTE)
+    assert received.result(SOON) is None
+
+
+def test_a_receive_that_begins_afterwards_has_all_its_time(sievemq: JMSContext, sievemq_clock: BrokerClock) -> None:
     sievemq.create_producer().set_delivery_delay(HOUR).send(ORDERS, "later")
     consumer = sievemq.create_consumer(ORDERS)
     sievemq_clock.advance(milliseconds=HOUR)
     assert consumer.receive_body(str, 60_000) == "later"
 
 
+# -- heartbeats -------------------------------------------------------------------------------------------------------
+
+
 def test_a_clock_that_jumps_ends_no_connection(sievemq: JMSContext, sievemq_clock: BrokerClock) -> None:
-    # Heartbeats go by the machine's time: a day that a test skips is no day of silence.
+    # Who answers is not silent: a day that a test skips is no day of silence.
     for seconds in (86_400, 86_400 * 365):
         sievemq_clock.advance(seconds=seconds)
         sievemq.create_producer().send(ORDERS, "x")
         assert sievemq.create_consumer(ORDERS).receive(1_000) is not None
+
+
+def test_time_skipped_while_the_network_stands_still_is_a_missed_heartbeat(
+    sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock: BrokerClock, sievemq_faults: Faults
+) -> None:
+    lost = ConnectionFactory(sievemq_namespace.url, client_id="lost", reconnect=0)
+    context = lost.create_context(JMSContext.CLIENT_ACKNOWLEDGE)
+    told: Future[Exception] = Future()
+    context.set_exception_listener(told.set_result)
+    sievemq.create_producer().send(ORDERS, "x")
+    assert context.create_consumer(ORDERS).receive(1_000) is not None
+    with sievemq_faults.pause_connections("lost"):
+        for _ in range(2):
+            assert not told.done()
+            assert sievemq_namespace.queue("orders").in_flight == 1
+            sievemq_clock.advance(seconds=15)  # the heartbeat's interval
+        # Both ends have noticed: the message has come back, the application is told.
+        assert sievemq_namespace.queue("orders").in_flight == 0
+        lost_connection = told.result(SOON)
+        assert isinstance(lost_connection, JMSException)
+        assert lost_connection.get_error_code() == "CONNECTION_LOST"
+    again = sievemq.create_consumer(ORDERS).receive(1_000)  # this connection was not paused
+    assert again is not None
+    assert again.get_jms_redelivered()
+    assert "HEARTBEAT_MISSED" in sievemq_namespace.excerpt()
+    context.close()
+
+
+def test_a_missed_heartbeat_is_repaired(
+    sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock: BrokerClock, sievemq_faults: Faults
+) -> None:
+    restored = threading.Event()
+
+    class Listener(ExceptionListener):
+        def on_exception(self, exception: JMSException) -> None:
+            raise exception
+
+        def on_connection_restored(self) -> None:
+            restored.set()
+
+    connection = ConnectionFactory(sievemq_namespace.url, client_id="lost").create_connection()
+    connection.set_exception_listener(Listener())
+    consumer = connection.create_session().create_consumer(ORDERS)
+    connection.start()
+    with sievemq_faults.pause_connections("lost"):
+        sievemq.create_producer().send(ORDERS, "x")
+        sievemq_clock.advance(seconds=86_400)
+        assert restored.wait(SOON)
+        assert consumer.receive(MINUTE) is not None
+    connection.close()
+
+
+def test_a_client_that_wants_no_heartbeat_is_told_when_the_network_goes_on(
+    sievemq_namespace: TestNamespace, sievemq_clock: BrokerClock, sievemq_faults: Faults
+) -> None:
+    context = ConnectionFactory(sievemq_namespace.url, heartbeat=0, reconnect=0).create_context()
+    told: Future[Exception] = Future()
+    context.set_exception_listener(told.set_result)
+    with sievemq_faults.pause_connections():
+        sievemq_clock.advance(seconds=86_400)
+        assert not told.done()
+    assert "nothing was heard" in str(told.result(SOON))
+    context.close()
+
+
+def test_time_skipped_before_the_network_stands_still_is_no_silence(
+    sievemq: JMSContext, sievemq_clock: BrokerClock, sievemq_faults: Faults
+) -> None:
+    for _ in range(3):
+        with sievemq_faults.pause_connections():
+            sievemq_clock.advance(seconds=15)
+        sievemq_clock.advance(seconds=15)
+    sievemq.create_producer().send(ORDERS, "x")
+    assert sievemq.create_consumer(ORDERS).receive_body(str, 1_000) == "x"
 
 
 def test_the_fixture_leaves_the_machines_time_behind(sievemq_broker: TestBroker) -> None:
@@ -101,3 +263,29 @@ async def test_with_asyncio(sievemq_aio, sievemq_clock: BrokerClock) -> None:  #
         await context.create_producer().set_delivery_delay(HOUR).send(ORDERS, "later")
         await sievemq_clock.advance(milliseconds=HOUR)
         assert await consumer.receive_body(str, 1_000) == "later"
+
+
+async def test_receive_with_asyncio_ends_when_its_time_was_skipped(sievemq_aio, sievemq_clock: BrokerClock) -> None:  # type: ignore[no-untyped-def]
+    async with sievemq_aio() as context:
+        consumer = await context.create_consumer(ORDERS)
+        for freeze in (False, True):
+            if freeze:
+                await sievemq_clock.freeze()
+            received = asyncio.create_task(consumer.receive(MINUTE))
+            await asyncio.sleep(0)
+            await sievemq_clock.advance(seconds=59)
+            assert not received.done()
+            await sievemq_clock.advance(seconds=1)
+            assert await asyncio.wait_for(received, SOON) is None
+
+
+async def test_with_asyncio_what_became_due_in_the_skipped_time_is_received(
+    sievemq_aio, sievemq_clock: BrokerClock
+) -> None:  # type: ignore[no-untyped-def]
+    async with sievemq_aio() as context:
+        consumer = await context.create_consumer(ORDERS)
+        await context.create_producer().set_delivery_delay(MINUTE // 2).send(ORDERS, "in time")
+        received = asyncio.create_task(consumer.receive_body(str, MINUTE))
+        await asyncio.sleep(0)
+        await sievemq_clock.advance(milliseconds=MINUTE)
+        assert await asyncio.wait_for(received, SOON) == "in time"

@@ -290,3 +290,19 @@ def test_message_shown_is_a_message(namespace: TestNamespace, context: JMSContex
     assert seen.get_jms_message_id() == sent.get_jms_message_id()
     assert seen.get_jms_destination() == ORDERS
     assert seen.get_int_property("n") == 1
+
+
+def test_who_waits_for_a_message(sievemq: JMSContext, sievemq_namespace: TestNamespace) -> None:
+    queue = sievemq_namespace.queue("orders")
+    with pytest.raises(AssertionError, match="queue:orders: 1 consumer should be waiting for a message; 0 of 0 are"):
+        queue.assert_awaited()
+    consumer = sievemq.create_consumer(Queue("orders"))
+    assert not queue.consumers[0].waiting
+    thread = threading.Thread(target=consumer.receive)
+    thread.start()
+    queue.assert_awaited(within=2)
+    with pytest.raises(AssertionError, match="2 consumers should be waiting for a message; 1 of 1 is"):
+        queue.assert_awaited(count=2)
+    sievemq.create_producer().send(Queue("orders"), "x")
+    thread.join()
+    assert not queue.consumers[0].waiting

@@ -273,10 +273,13 @@ class Server:
     # -- the clock --------------------------------------------------------------------------------------------------
 
     def clock_moved(self) -> None:
-        """The clock was moved: tell the clients and do what became due, now."""
+        """The clock was moved: do what became due, now, and tell the clients.
+
+        In this order: a receive whose time is over by the new clock has what was due in that time.
+        """
         self._announced = self.clock.offset
-        self.services.move_clock(self._announced)
         self.timers.moved()
+        self.services.move_clock(self._announced)
         self.turn.end()
 
     def when_clock_seen(self, seconds: float) -> asyncio.Future[bool]:

@@ -75,6 +75,8 @@ class ClientConnection:
         on_lost: called with the reason when it is lost and is going to be repaired; as `on_exception`.
         on_restored: called when it is repaired; as `on_exception`.
         clock_offset: milliseconds to add to the clock: the broker's clock was moved (test clocks only).
+        skipped: seconds that the broker's clock was moved forward by, in all: they count as time that a receive has
+            waited. Moving it back gives nobody more time.
         blocked: which limit makes the broker hold back confirms; None if it does not.
         broker, incarnation, features: what WELCOME said.
     """
@@ -83,6 +85,7 @@ class ClientConnection:
         self.options = options
         self.clock = clock
         self.clock_offset = 0
+        self.skipped = 0.0
         self.on_exception: Callable[[Exception], None] | None = None
         self.on_lost: Callable[[JMSException], None] | None = None
         self.on_restored: Callable[[], None] | None = None
@@ -612,7 +615,7 @@ class ClientConnection:
         self.window_bytes = _positive(limits.get("window_bytes"), _WINDOW_BYTES)
         self.max_body = min(_positive(limits.get("body_bytes"), MAX_BODY_BYTES), MAX_BODY_BYTES)
         offset = features.get("clock_offset")
-        self.clock_offset = offset if type(offset) is int else 0
+        self._move_clock(offset if type(offset) is int else 0)
         self._heartbeat = Heartbeat(self.options.heartbeat, outgoing)
         self.wire.set_heartbeat(self.options.heartbeat, outgoing)
         if self.repairing:
@@ -686,8 +689,15 @@ class ClientConnection:
     def _on_clock(self, command: CommandTuple) -> None:
         offset = command[1]
         if type(offset) is int:
-            self.clock_offset = offset
+            self._move_clock(offset)
             self.append((Command.CLOCK_SEEN, offset))
+
+    def _move_clock(self, offset: int) -> None:
+        forward, self.clock_offset = offset - self.clock_offset, offset
+        if forward > 0:
+            self.skipped += forward / 1000.0
+            for consumer in self.consumers.values():  # whose time may be over
+                consumer.wake()
 
     def _on_shutdown(self, command: CommandTuple) -> None:
         self.shutdown_notice = command[2]

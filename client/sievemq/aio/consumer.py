@@ -178,7 +178,8 @@ class MessageConsumer:
         engine, transport, session = self._engine, self._transport, self._session
         await self._enter()
         timer: asyncio.TimerHandle | None = None
-        end = transport.loop.time() + timeout / 1000.0 if timeout else None
+        connection = engine.session.connection
+        end = transport.loop.time() + connection.skipped + timeout / 1000.0 if timeout else None
         # With a short time to wait there is none to lose before the broker is told (PATIENCE).
         patient = not timeout or timeout >= _SHORT
         expired = False
@@ -188,25 +189,25 @@ class MessageConsumer:
             while True:
                 if engine.shut:
                     return None  # CLO-06
-                if engine.session.connection.failure is not None:
-                    engine.session.connection.check_open()
+                if connection.failure is not None:
+                    connection.check_open()
                 message = take() if engine.flowing else None
                 if message is not None:
                     self._after_take()
                     return message
-                if expired:
+                if expired or (end is not None and end <= transport.loop.time() + connection.skipped):
                     return None
                 patient = patient and engine.flowing and not engine.expect()
                 if not patient:
                     engine.want()
-                if not transport.armed and engine.session.connection.urgent:
+                if not transport.armed and connection.urgent:
                     transport.flush_soon()
                 future: asyncio.Future[bool] = transport.loop.create_future()
                 engine.waker = partial(wake, future)
                 if patient:
                     timer = transport.loop.call_later(PATIENCE, wake, future)
                 elif end is not None:
-                    timer = transport.loop.call_at(end, wake, future, True)
+                    timer = transport.loop.call_at(end - connection.skipped, wake, future, True)
                 expired = await future
                 patient = False
                 if timer is not None:

@@ -178,7 +178,8 @@ class MessageConsumer:
         """Receive with all checks, waiting if need be. The session's guard is held."""
         self._check_receivable()
         engine, transport, session, woken = self._engine, self._transport, self._session, self._woken
-        end = time.monotonic() + timeout / 1000.0 if timeout else None
+        connection = engine.session.connection
+        end = time.monotonic() + connection.skipped + timeout / 1000.0 if timeout else None
         # With a short time to wait there is none to lose before the broker is told (PATIENCE).
         patient = not timeout or timeout >= _SHORT
         session._current = engine
@@ -189,9 +190,9 @@ class MessageConsumer:
                         return None  # CLO-06
                     message = take() if engine.flowing else None
                     if message is None:
-                        if engine.session.connection.failure is not None:
-                            engine.session.connection.check_open()
-                        left = -1.0 if end is None else end - time.monotonic()
+                        if connection.failure is not None:
+                            connection.check_open()
+                        left = -1.0 if end is None else end - time.monotonic() - connection.skipped
                         if end is not None and left <= 0.0:
                             return None
                         patient = patient and engine.flowing and not engine.expect()
