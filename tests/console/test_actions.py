@@ -47,7 +47,7 @@ def test_purge_says_how_many_first(page: Page, broker: EmbeddedBroker, client: J
     send(client, "work", 1_234)
     open_view(page, broker, WORK)
     more(page, "Purge…")
-    page.shows("1,234 messages match.", "dialog .count")
+    page.shows("1,234 messages are there.", "dialog .count")
     assert depth("queue:work") == 1_234  # nothing happened yet
     page.click("dialog button", "Cancel")
     page.until("document.querySelector('dialog') === null")

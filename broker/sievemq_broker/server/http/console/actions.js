@@ -39,7 +39,7 @@ const ACTIONS = {
     done: "Deleted",
     danger: true,
     whole: true,
-    words: "Every waiting message is removed. This cannot be undone.",
+    words: "All that waits or is scheduled is removed; what is in flight stays. This cannot be undone.",
   },
   retry: {
     title: "Retry dead letters",
@@ -117,7 +117,8 @@ export function act(namespace, address, action, { selector = "", ids = null, who
     try {
       const { matched, more } = await api.post(path, order(true));
       if (mine !== turn) return;
-      const words = more ? ": the first that match. " : matched === 1 ? " matches. " : " match. ";
+      const [one, several] = kind.whole || ids ? [" is there. ", " are there. "] : [" matches. ", " match. "];
+      const words = more ? ": the first that match. " : matched === 1 ? one : several;
       put(sentence, h("b", count(matched, "message")), words, matched > 0 && kind.words);
       put(dialog.button, `${kind.verb} ${count(matched, "message")}`);
       dialog.button.disabled = matched === 0;
