@@ -7,7 +7,7 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -202,6 +202,9 @@ def test_top(sievemq: Sievemq, context: JMSContext) -> None:
         (["delete", "orders"], 2, "say which messages"),
         (["connection", "close", "nobody", "--yes"], 3, "nobody"),
         (["queue", "ls", "--http", "nowhere"], 2, "no URL of a management port"),
+        (["queue", "ls", "--http", "http://127.0.0.1:many"], 2, "no URL of a management port"),
+        (["queue", "ls", "--http", "http://[::1"], 2, "no URL of a management port"),
+        (["queue", "ls", "--http", "http://two words:1"], 1, "no management port answers"),
         (["queue", "ls", "--http", "http://127.0.0.1:1"], 1, "no management port answers at http://127.0.0.1:1"),
     ],
 )
@@ -214,6 +217,32 @@ def test_mistakes(sievemq: Sievemq, context: JMSContext, arguments: list[str], c
     assert done.out == ""
 
 
+def test_a_port_that_is_none_of_http(sievemq: Sievemq, broker: EmbeddedBroker) -> None:
+    done = sievemq("queue", "ls", "--http", f"http://127.0.0.1:{broker.port}")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("sievemq: no management port answers at")
+    assert done.err.removesuffix("\n").isprintable()
+
+
+def test_the_default_namespace_has_no_name(sievemq: Sievemq, context: JMSContext) -> None:
+    fill(context, 1)
+    assert len(sievemq("queue", "ls", "-N", "").lines) == 2
+
+
+def test_a_long_name_leaves_room_for_figures(sievemq: Sievemq, context: JMSContext) -> None:
+    fill(context, 1_234, "long" * 100)
+    row = sievemq("top").lines[-1]
+    assert row.startswith("queue:longlong")
+    assert row.split()[1] == "1,234"
+
+
+def test_what_a_client_chose_breaks_no_line(sievemq: Sievemq, context: JMSContext) -> None:
+    with context.create_consumer(Queue("orders"), "a = '\x1b[2J\t\n'"):
+        lines = sievemq("queue", "consumers", "orders").lines
+    assert len(lines) == 2
+    assert lines[1].endswith(r"a = '\x1b[2J\t\n'")
+
+
 def test_credentials(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
     with EmbeddedBroker(users={"me": "secret"}, http=True) as broker:
         monkeypatch.setenv("SIEVEMQ_HTTP_URL", str(broker.http_url))
@@ -224,10 +253,16 @@ def test_credentials(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
         assert sievemq("queue", "ls", "--user", "me").code == 0
 
 
-@pytest.mark.parametrize("command", [["queue", "ls"], ["top", "--rounds", "1"], ["dlq", "ls"]])
-def test_on_a_terminal(broker: EmbeddedBroker, context: JMSContext, command: list[str]) -> None:
-    """A table, in which a queue's name is no markup."""
-    fill(context, 2, "[bold]orders[/bold]")
+def on_terminal(command: list[str], watch: Callable[[bytes], object] = lambda shown: None) -> tuple[int, bytes]:
+    """Run a command on a terminal.
+
+    Args:
+        command: its arguments.
+        watch: called with all that is shown so far, whenever there is more.
+
+    Returns:
+        The exit code and what was shown.
+    """
     main, terminal = pty.openpty()
     program = Path(sys.executable).with_name("sievemq")
     with subprocess.Popen([program, *command], stdin=terminal, stdout=terminal, stderr=terminal) as process:
@@ -236,10 +271,42 @@ def test_on_a_terminal(broker: EmbeddedBroker, context: JMSContext, command: lis
         try:
             while piece := os.read(main, 65_536):
                 shown += piece
+                watch(shown)
         except OSError:  # the terminal is closed
             pass
     os.close(main)
-    assert process.returncode == 0, shown
+    return process.returncode, shown
+
+
+def test_a_message_does_not_command_the_terminal(broker: EmbeddedBroker, context: JMSContext) -> None:
+    context.create_producer().send(Queue("orders"), "one\x1b]0;two\x07\n\tthree")
+    code, shown = on_terminal(["browse", "orders"])
+    assert (code, shown) == (0, b"one\\x1b]0;two\\x07\r\n\tthree\r\n")
+
+
+def test_top_when_the_broker_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so on the screen that is there afterwards, not on the one that it gives back."""
+    broker = EmbeddedBroker(http=True)
+    broker.start()
+    monkeypatch.setenv("SIEVEMQ_HTTP_URL", str(broker.http_url))
+
+    def watch(shown: bytes) -> None:
+        if b"in memory" in shown:
+            broker.stop()
+
+    code, shown = on_terminal(["top", "-i", "0.1"], watch)
+    assert code == 1
+    before, _, after = shown.rpartition(b"\x1b[?1049l")  # back from the other screen
+    assert b"in memory" in before
+    assert b"sievemq: no management port answers" in after
+
+
+@pytest.mark.parametrize("command", [["queue", "ls"], ["top", "--rounds", "1"], ["dlq", "ls"]])
+def test_on_a_terminal(broker: EmbeddedBroker, context: JMSContext, command: list[str]) -> None:
+    """A table, in which a queue's name is no markup."""
+    fill(context, 2, "[bold]orders[/bold]")
+    code, shown = on_terminal(command)
+    assert code == 0, shown
     assert (b"[bold]orders[/bold]" in shown) is (command[0] != "dlq")
     assert (b"no dead letters in namespace default" in shown) is (command[0] == "dlq")
 

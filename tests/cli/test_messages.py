@@ -225,3 +225,17 @@ def test_failing_batch_is_taken_back(broker: EmbeddedBroker, sievemq: Sievemq) -
         browser = session.create_browser(session.create_queue("orders"))
         assert sum(1 for _ in browser.get_enumeration()) == 1_000
         assert session.get_acknowledge_mode() == Session.AUTO_ACKNOWLEDGE
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["-v"]])
+def test_any_text_is_printed_whole(broker: EmbeddedBroker, sievemq: Sievemq, form: list[str]) -> None:
+    """Half a surrogate pair is written as an escape, which JSON reads back; colours of its own are no noise."""
+    text = "half \ud83d, \x1b[31mred\x1b[0m"
+    with ConnectionFactory(broker.url).create_context() as context:
+        context.create_producer().send(context.create_queue("orders"), text)
+    done = sievemq("receive", "orders", *form)
+    assert (done.code, done.err) == (0, "")
+    if form == ["--json"]:
+        assert json.loads(done.out)["body"] == text
+    else:
+        assert "half \\ud83d, \x1b[31mred\x1b[0m\n" in done.out

@@ -12,6 +12,7 @@ Exit codes: 0 done, 1 failed, 2 usage (a missing extra included), 3 not found, 4
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -36,6 +37,10 @@ def run(arguments: Sequence[str]) -> int:
     Returns:
         the exit code, see :mod:`sievemq.cli.exits`.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # JMS allows any text in a message, half a surrogate pair too: one that is printed must not be lost by it.
+            stream.reconfigure(errors="backslashreplace")
     if arguments and arguments[0] in ("--version", "-V"):
         arguments = ["version"]
     if arguments and (code := _quick(arguments)) is not None:

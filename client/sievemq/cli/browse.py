@@ -20,8 +20,7 @@ from sievemq.cli.broker_access import (
     failures,
 )
 from sievemq.cli.exits import USAGE
-from sievemq.cli.show import as_json as show_json
-from sievemq.cli.show import as_text
+from sievemq.cli.show import print_message
 
 __all__ = ["browse"]
 
@@ -46,4 +45,4 @@ def browse(
     with failures(), connect(url, user) as connection, connection.create_session() as session:
         browser = session.create_browser(queue, selector)
         for message in islice(browser.get_enumeration(), number or None):
-            typer.echo(show_json(message) if as_json else as_text(message, verbose=verbose))
+            print_message(message, json_line=as_json, verbose=verbose)

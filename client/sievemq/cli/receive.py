@@ -20,8 +20,7 @@ from sievemq.cli.broker_access import (
     failures,
 )
 from sievemq.cli.exits import NOT_FOUND
-from sievemq.cli.show import as_json as show_json
-from sievemq.cli.show import as_text
+from sievemq.cli.show import print_message
 from sievemq.cli.values import parse_duration
 
 __all__ = ["receive"]
@@ -68,6 +67,6 @@ def receive(
             if message is None:
                 break
             received += 1
-            typer.echo(show_json(message) if as_json else as_text(message, verbose=verbose))
+            print_message(message, json_line=as_json, verbose=verbose)
     if received < max(number, 1):
         raise typer.Exit(NOT_FOUND)

@@ -1,21 +1,49 @@
-"""A message as the commands print it: for people, or as JSON with a fixed schema."""
+"""What the commands print: a message, for people or as JSON with a fixed schema; other people's text on a terminal."""
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 from base64 import b64encode
 from typing import Any
+
+import typer
 
 from sievemq import BytesMessage, DeliveryMode, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from sievemq.exceptions import JMSException, MessageEOFException
 from sievemq_core.message.values import letter_of
 
-__all__ = ["as_json", "as_text"]
+__all__ = ["as_json", "as_text", "harmless", "print_message"]
 
 _TYPE_NAMES = {
     "z": "boolean", "b": "byte", "h": "short", "i": "int", "l": "long", "f": "float", "d": "double", "s": "string",
 }  # fmt: skip
+
+
+def print_message(message: Message, *, json_line: bool, verbose: bool) -> None:
+    """Print a message: byte for byte where a program reads, :func:`harmless` where a person does.
+
+    Args:
+        message: the message.
+        json_line: as one line of JSON.
+        verbose: headers and properties too.
+    """
+    text = as_json(message) if json_line else as_text(message, verbose=verbose)
+    # color: else what looks like a colour is cut out of what is no terminal's.
+    typer.echo(harmless(text, "\n\t") if sys.stdout.isatty() else text, color=True)
+
+
+def harmless(text: str, keep: str = "") -> str:
+    """Text that cannot command a terminal: what is not printable is written as in a Python literal.
+
+    Args:
+        text: as somebody else chose it: a sender, a client.
+        keep: characters that stay all the same.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in keep else repr(char)[1:-1] for char in text)
 
 
 def as_json(message: Message) -> str:

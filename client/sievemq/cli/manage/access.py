@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Final, NoReturn
 from urllib.parse import quote, urlencode, urlsplit
 
 import typer
 
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
+from sievemq.cli.show import harmless
 from sievemq.destinations import parse_destination
 from sievemq.exceptions import InvalidDestinationException
 
@@ -45,18 +47,26 @@ class Api:
         url: of the management port.
         user: name; the password comes from SIEVEMQ_PASSWORD. None for a broker without users.
         namespace: that :meth:`place` means.
+
+    Attributes:
+        before_failing: called before a request that fails says so; what has taken the screen gives it back.
     """
 
     def __init__(self, url: str, user: str | None, namespace: str = "default") -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # brackets, a port that is none
+            usable = False
+        if not usable:
             _end(f"{url!r} is no URL of a management port; write it as {DEFAULT_HTTP}", USAGE)
         self.url = url.rstrip("/")
         self._headers = {"Accept": "application/json"}
         if user is not None:
             secret = f"{user}:{os.environ.get('SIEVEMQ_PASSWORD', '')}".encode()
             self._headers["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
-        self._namespace = namespace
+        self._namespace = namespace or "default"
+        self.before_failing: Callable[[], object] = lambda: None
 
     def place(self, address: str = "", *rest: str) -> str:
         """A path in the namespace: of a destination, and of what is below it."""
@@ -106,9 +116,11 @@ class Api:
             with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
+            self.before_failing()
             with error:
-                _refused(error.code, error.read())
-        except (OSError, ValueError) as error:
+                _refused(error.code, _content(error))
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            self.before_failing()
             reason = getattr(error, "reason", error)
             _end(f"no management port answers at {self.url}: {reason}. --http or SIEVEMQ_HTTP_URL says where", FAILED)
 
@@ -126,6 +138,13 @@ def address_of(text: str, *, topic: bool = False) -> str:
         _end(str(error), USAGE)
 
 
+def _content(error: urllib.error.HTTPError) -> bytes:
+    try:
+        return error.read()
+    except (OSError, http.client.HTTPException):  # it ended in the middle; the status is known
+        return b""
+
+
 def _refused(status: int, content: bytes) -> NoReturn:
     try:
         answer = json.loads(content)
@@ -141,5 +160,5 @@ def _refused(status: int, content: bytes) -> NoReturn:
 
 
 def _end(text: str, code: int) -> NoReturn:
-    typer.echo(f"sievemq: {text}", err=True)
+    typer.echo(f"sievemq: {harmless(text, chr(10))}", err=True)
     raise typer.Exit(code)

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import typer
 
+from sievemq.cli.show import harmless
+
 __all__ = ["Columns", "number", "print_one", "print_rows", "rate"]
 
 #: Heading -> how a row's cell is made.
@@ -28,7 +30,8 @@ def print_rows(rows: Iterable[dict[str, Any]], columns: Columns, as_json: bool, 
         for row in rows:
             typer.echo(json.dumps(row, ensure_ascii=False))
         return
-    shown = [[make(row) for make in columns.values()] for row in rows]
+    # A client chooses its id and its selector: neither may break a line nor command a terminal.
+    shown = [[harmless(make(row)) for make in columns.values()] for row in rows]
     if not sys.stdout.isatty():
         for cells in ([*columns], *shown):
             typer.echo("\t".join(cells))
@@ -53,7 +56,7 @@ def print_one(record: dict[str, Any], columns: Columns, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(record, ensure_ascii=False))
         return
-    facts = [(name, make(record)) for name, make in columns.items()]
+    facts = [(name, harmless(make(record))) for name, make in columns.items()]
     width = max(len(name) for name, _ in facts)
     for name, text in facts:
         if text:

@@ -51,6 +51,7 @@ def top(
     from rich.live import Live
 
     with Live(_screen(_look(api, most, sort)), screen=not rounds, auto_refresh=False) as live:
+        api.before_failing = live.stop
         number = 1
         while not rounds or number < rounds:
             time.sleep(interval)
@@ -85,7 +86,9 @@ def _screen(seen: dict[str, Any]) -> RenderableType:
         parts.append(Text(f"producers wait: {broker['blocked']}", style="bold red"))
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     for name in ("destination", "ready", "in flight", "scheduled", "consumers", "in/s", "out/s"):
-        table.add_column(name, justify="left" if name == "destination" else "right", no_wrap=True)
+        # Figures have room before a long name has.
+        first = name == "destination"
+        table.add_column(name, justify="left" if first else "right", no_wrap=True, ratio=1 if first else None)
     for row in seen["destinations"]:
         title = Text(row["address"] + ("  (paused)" if row["paused"] else ""))
         if row["dead_letter_queue"] and row["depth"]:
