@@ -1,6 +1,8 @@
 """Long work in pieces: between two of them the loop serves everybody else.
 
-The domain's long verbs are generators: each ``yield`` ends a slice of a millisecond or two, and is sent the time.
+The domain's long verbs are generators: each ``yield`` ends a slice of a millisecond or two, and is sent the time. However
+many requests are at work, they have one slice a turn between them: two hundred that each took its own would keep every
+client waiting for half a second.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakKeyDictionary
 
 from sievemq_broker.domain.steps import Steps
 
@@ -22,6 +25,9 @@ SLICE_SECONDS = 0.002
 
 T = TypeVar("T")
 
+#: Who waits for the next slice, by loop; first come, first served.
+_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
 
 async def run(server: Server, steps: Steps[T]) -> T:
     """Carry a verb of the domain to its end and return what it returns.
@@ -32,12 +38,14 @@ async def run(server: Server, steps: Steps[T]) -> T:
     """
     try:
         next(steps)
+        if _line().locked():
+            await _others()
         begin = perf_counter()
         while True:
             steps.send(server.clock.now())
             if perf_counter() - begin > SLICE_SECONDS:
                 server.turn.worked()
-                await asyncio.sleep(0)
+                await _others()
                 begin = perf_counter()
     except StopIteration as end:
         result: T = end.value
@@ -57,6 +65,16 @@ async def in_slices(items: Iterable[T], every: int = 64) -> AsyncIterator[T]:
     begin = perf_counter()
     for number, item in enumerate(items):
         if number % every == 0 and perf_counter() - begin > SLICE_SECONDS:
-            await asyncio.sleep(0)
+            await _others()
             begin = perf_counter()
         yield item
+
+
+async def _others() -> None:
+    """Everybody else has a turn, then those who have waited longer for a slice."""
+    async with _line():
+        await asyncio.sleep(0)
+
+
+def _line() -> asyncio.Lock:
+    return _lines.setdefault(asyncio.get_running_loop(), asyncio.Lock())
