@@ -7,10 +7,12 @@ client id, a selector).
 
 from __future__ import annotations
 
+import asyncio
+import re
 import time
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase, translate
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -27,44 +29,60 @@ from sievemq_broker.domain.policy import DROP_NEWEST, DROP_OLDEST
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.counts import Counts, kind_of
-from sievemq_broker.server.timers import Lag
+from sievemq_broker.server.histogram import Histogram
+from sievemq_broker.server.totals import Holdings, Totals
 from sievemq_broker.version import version
 
 if TYPE_CHECKING:
     from sievemq_broker.server.server import Server
 
-__all__ = ["CONTENT_TYPE", "BrokerCollector", "exposition"]
+__all__ = ["CONTENT_TYPE", "MAX_DETAILED", "BrokerCollector", "DetailedCollector", "chosen", "detailed", "exposition"]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 _LABELS = ("namespace", "kind")
 
+DETAILED = "sievemq_detailed_"
+"""Begins the names of series per destination."""
 
-def exposition(server: Server) -> bytes:
-    """One scrape."""
+MAX_DETAILED = 200
+"""Destinations of one detailed scrape: some 20 series each, made in one turn."""
+
+
+async def exposition(server: Server) -> bytes:
+    """One scrape. What it adds up over all queues comes in slices, one a turn."""
+    totals = Totals(server)
+    for _ in totals.steps():
+        await asyncio.sleep(0)
+    return _text(BrokerCollector(server, totals))
+
+
+def chosen(server: Server, namespace: str, pattern: str) -> tuple[list[Queue | Topic], int]:
+    """Destinations for :func:`detailed`, MAX_DETAILED at most, and how many there would be.
+
+    Args:
+        server: the broker.
+        namespace: pattern over the names of namespaces; ``*`` stands for any text.
+        pattern: over addresses such as ``queue:orders``.
+    """
+    spaces = [space for name, space in server.broker.namespaces.items() if fnmatchcase(name, namespace)]
+    if pattern == "*":
+        every: Iterable[Queue | Topic] = chain.from_iterable(space.destinations.values() for space in spaces)
+        return list(islice(every, MAX_DETAILED)), sum(len(space.destinations) for space in spaces)
+    fits = re.compile(translate(pattern)).match
+    found = [of for space in spaces for label, of in space.destinations.items() if fits(label)]
+    return found[:MAX_DETAILED], len(found)
+
+
+def detailed(destinations: list[Queue | Topic]) -> bytes:
+    """A scrape of single destinations."""
+    return _text(DetailedCollector(destinations))
+
+
+def _text(collector: Collector) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(BrokerCollector(server))
+    registry.register(collector)
     return generate_latest(registry)
-
-
-@dataclass(slots=True)
-class _Holdings:
-    """What queues of one kind hold now."""
-
-    queues: int = 0
-    ready: int = 0
-    in_flight: int = 0
-    scheduled: int = 0
-    bytes: int = 0
-    consumers: int = 0
-
-    def add(self, queue: Queue) -> None:
-        self.queues += 1
-        self.ready += queue.depth
-        self.in_flight += queue.in_flight
-        self.scheduled += len(queue.scheduled)
-        self.bytes += queue.bytes
-        self.consumers += len(queue.consumers)
 
 
 _COUNTERS = (
@@ -80,6 +98,10 @@ _COUNTERS = (
     ("sievemq_selector_evaluations", "Selectors asked about arriving messages.", "evaluations"),
     ("sievemq_selector_matches", "Times that a selector said yes to an arriving message.", "matches"),
 )
+_DROPPED = (
+    ("sievemq_messages_dropped_oldest", "Messages that made room for others at a limit.", "dropped_oldest"),
+    ("sievemq_messages_dropped_newest", "Messages for which there was no room.", "dropped_newest"),
+)
 _OF_TOPICS = frozenset({"published", "unreadable", "evaluations", "matches"})
 
 
@@ -88,10 +110,12 @@ class BrokerCollector(Collector):
 
     Args:
         server: the broker.
+        totals: of its queues and topics, complete.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, totals: Totals) -> None:
         self._server = server
+        self._totals = totals
 
     def collect(self) -> Iterator[Metric]:
         """All metrics of this moment."""
@@ -106,7 +130,7 @@ class BrokerCollector(Collector):
         )
         yield from self._connections()
         yield from self._queues()
-        yield self._lag()
+        yield from self._histograms()
 
     def _connections(self) -> Iterator[Metric]:
         links, services = self._server.links, self._server.services
@@ -133,19 +157,7 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily("sievemq_blocked_producers", "Connections whose confirms are held back.", value=blocked)
 
     def _queues(self) -> Iterator[Metric]:
-        counts = {key: replace(ended) for key, ended in self._server.ended.counts.items()}
-        holdings: defaultdict[tuple[str, str], _Holdings] = defaultdict(_Holdings)
-        topics: defaultdict[str, int] = defaultdict(int)
-        for name, space in self._server.broker.namespaces.items():
-            for destination in space.destinations.values():
-                counts.setdefault((name, kind_of(destination)), Counts()).add(destination)
-                if not isinstance(destination, Topic):
-                    holdings[name, "queue"].add(destination)
-                    continue
-                topics[name] += 1
-                for subscription in destination.subscriptions:
-                    counts.setdefault((name, "subscription"), Counts()).add(subscription.queue)
-                    holdings[name, "subscription"].add(subscription.queue)
+        counts = self._totals.counts
         for metric, meaning, attribute in _COUNTERS:
             counter = CounterMetricFamily(metric, meaning, labels=_LABELS)
             for labels, of in counts.items():
@@ -160,9 +172,9 @@ class BrokerCollector(Collector):
                 dropped.add_metric((*labels, DROP_OLDEST), of.dropped_oldest)
                 dropped.add_metric((*labels, DROP_NEWEST), of.dropped_newest)
         yield dropped
-        yield from self._gauges(holdings, topics)
+        yield from self._gauges(self._totals.holdings, self._totals.topics)
 
-    def _gauges(self, holdings: dict[tuple[str, str], _Holdings], topics: dict[str, int]) -> Iterator[Metric]:
+    def _gauges(self, holdings: dict[tuple[str, str], Holdings], topics: dict[str, int]) -> Iterator[Metric]:
         messages = GaugeMetricFamily(
             "sievemq_queue_messages", "Messages held, by what they wait for.", labels=(*_LABELS, "state")
         )
@@ -180,13 +192,67 @@ class BrokerCollector(Collector):
             destinations.add_metric((name, "topic"), number)
         yield from (messages, size, consumers, destinations)
 
-    def _lag(self) -> Metric:
-        lag = self._server.timers.lag
-        total = 0
-        buckets: list[tuple[str, float]] = []
-        for bound, count in zip((*map(str, Lag.BOUNDS), "+Inf"), lag.buckets, strict=True):
-            total += count
-            buckets.append((bound, total))
-        return HistogramMetricFamily(
-            "sievemq_event_loop_lag_seconds", "How late the broker's loop was.", buckets=buckets, sum_value=lag.sum
+    def _histograms(self) -> Iterator[Metric]:
+        server = self._server
+        lag = "How late the broker's loop was."
+        yield _histogram("sievemq_event_loop_lag_seconds", lag, server.timers.lag)
+        latency = "From the first read of a turn of the loop to its last write; one turn in eight is timed."
+        yield _histogram("sievemq_dispatch_latency_seconds", latency, server.turn.latency)
+        if server.turn.commits is not None:
+            commit = "What a write to the data directory took, its sync included."
+            yield _histogram("sievemq_journal_commit_seconds", commit, server.turn.commits.latency)
+
+
+def _histogram(name: str, meaning: str, histogram: Histogram) -> Metric:
+    total = 0
+    buckets: list[tuple[str, float]] = []
+    for bound, count in zip((*map(str, histogram.bounds), "+Inf"), histogram.buckets, strict=True):
+        total += count
+        buckets.append((bound, total))
+    return HistogramMetricFamily(name, meaning, buckets=buckets, sum_value=histogram.sum)
+
+
+class DetailedCollector(Collector):
+    """Series per destination; those of subscriptions are added up per topic. Not with the names of the sums, so that
+    nobody adds up both.
+
+    Args:
+        destinations: which.
+    """
+
+    def __init__(self, destinations: list[Queue | Topic]) -> None:
+        self._destinations = destinations
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of these destinations."""
+        labels = ("namespace", "kind", "destination")
+        rows = [
+            ((of.namespace.name, kind_of(of), of.label.partition(":")[2]), *_figures(of)) for of in self._destinations
+        ]
+        for metric, meaning, attribute in (*_COUNTERS, *_DROPPED):
+            counter = CounterMetricFamily(metric.replace("sievemq_", DETAILED, 1), meaning, labels=labels)
+            for key, counts, _ in rows:
+                counter.add_metric(key, getattr(counts, attribute))
+            yield counter
+        messages = GaugeMetricFamily(
+            f"{DETAILED}queue_messages", "Messages held, by what they wait for.", labels=(*labels, "state")
         )
+        size = GaugeMetricFamily(f"{DETAILED}queue_bytes", "Packed bytes of messages that wait.", labels=labels)
+        consumers = GaugeMetricFamily(f"{DETAILED}consumers", "Open consumers.", labels=labels)
+        for key, _, held in rows:
+            messages.add_metric((*key, "ready"), held.ready)
+            messages.add_metric((*key, "inflight"), held.in_flight)
+            messages.add_metric((*key, "scheduled"), held.scheduled)
+            size.add_metric(key, held.bytes)
+            consumers.add_metric(key, held.consumers)
+        yield from (messages, size, consumers)
+
+
+def _figures(of: Queue | Topic) -> tuple[Counts, Holdings]:
+    counts, held = Counts(), Holdings()
+    counts.add(of)
+    for queue in [subscription.queue for subscription in of.subscriptions] if isinstance(of, Topic) else [of]:
+        held.add(queue)
+        if queue is not of:
+            counts.add(queue)
+    return counts, held

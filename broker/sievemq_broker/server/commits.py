@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sievemq_broker import logs
+from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.store.errors import DamagedError, FencedError, StoreError, StoreFullError
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ RETRY_SECONDS = 10.0
 
 #: Between two looks for room on a full disk.
 LOOK_SECONDS = 1.0
+
+#: Seconds; bounds of the histogram of commits.
+COMMIT_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 log = logs.get("store")
 
@@ -91,7 +95,7 @@ class Commits:
     Attributes:
         writes: batches written.
         messages: in them.
-        seconds: that writing took.
+        latency: that writing took.
     """
 
     def __init__(
@@ -125,7 +129,8 @@ class Commits:
         self._thread = threading.Thread(target=self._work, name="sievemq-store", daemon=True)
         self._thread.start()
         self.writes = self.messages = 0
-        self.seconds = 0.0
+        #: From the cut of a batch to when it was on disk.
+        self.latency = Histogram(COMMIT_BOUNDS)
 
     # -- what a turn does -----------------------------------------------------------------------------------------
 
@@ -226,7 +231,7 @@ class Commits:
         self._busy = False
         self.writes += 1
         self.messages += len(batch.accepted)
-        self.seconds += self._loop.time() - self._since
+        self.latency.observe(self._loop.time() - self._since)
         flying, self._flying = self._flying, {}
         owed, self._owed = self._owed, []
         if self._held or self._asked:

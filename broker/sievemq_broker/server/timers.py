@@ -14,12 +14,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from sievemq_broker import logs
+from sievemq_broker.server.histogram import Histogram
 
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
     from sievemq_broker.server.link import Links
 
-__all__ = ["SLICE", "TICK_SECONDS", "Domain", "Lag", "Timers"]
+__all__ = ["LAG_BOUNDS", "SLICE", "TICK_SECONDS", "Domain", "Timers"]
 
 #: Seconds between ticks, and the least when a connection asks for more: the shortest heartbeat is 100 ms.
 TICK_SECONDS = 0.25
@@ -32,6 +33,9 @@ _LONGEST_MS = 60_000
 #: with other things still ends a turn within 10.
 SLICE = 500
 
+#: Seconds; bounds of the histogram of the loop's lag.
+LAG_BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+
 log = logs.get("server")
 
 
@@ -43,30 +47,6 @@ class Domain(Protocol):
 
     def work(self, now: int, budget: int) -> bool:
         """Do a slice of pending work; True if there is more."""
-
-
-class Lag:
-    """How late the loop is: a histogram of the delay of ticks, in seconds."""
-
-    __slots__ = ("buckets", "count", "last", "sum")
-
-    BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (len(self.BOUNDS) + 1)
-        self.sum = self.last = 0.0
-        self.count = 0
-
-    def observe(self, seconds: float) -> None:
-        """Count one delay."""
-        self.last = seconds
-        self.sum += seconds
-        self.count += 1
-        for index, bound in enumerate(self.BOUNDS):
-            if seconds <= bound:
-                self.buckets[index] += 1
-                return
-        self.buckets[-1] += 1
 
 
 class Timers:
@@ -116,7 +96,8 @@ class Timers:
         self._armed_for = 0
         self._ticker: asyncio.TimerHandle | None = None
         self._next_tick = 0.0
-        self.lag = Lag()
+        #: How late ticks were.
+        self.lag = Histogram(LAG_BOUNDS)
 
     def start(self) -> None:
         """Begin to tick."""

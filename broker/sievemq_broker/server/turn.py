@@ -10,10 +10,18 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from sievemq_broker.server.histogram import Histogram
+
 if TYPE_CHECKING:
     from sievemq_broker.server.commits import Commits
 
 __all__ = ["Turn"]
+
+#: Seconds; bounds of the histogram of turns.
+TURN_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
+
+#: One turn in so many (a power of two) is timed.
+TIMED = 8
 
 
 class _Writer(Protocol):
@@ -33,12 +41,16 @@ class Turn:
         loop: the loop whose turns are meant.
     """
 
-    __slots__ = ("_dirty", "_loop", "_scheduled", "commits", "timers", "watchers")
+    __slots__ = ("_began", "_dirty", "_loop", "_scheduled", "_turns", "commits", "latency", "timers", "watchers")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._dirty: list[_Writer] = []
         self._scheduled = False
+        self._turns = 0
+        self._began = 0.0
+        #: From the first read of a turn to its last write: what a message takes through the broker if a consumer waits.
+        self.latency = Histogram(TURN_BOUNDS)
         self.timers: _Timers | None = None
         #: Of a durable broker: holds output back until what it tells of is on disk.
         self.commits: Commits | None = None
@@ -54,6 +66,9 @@ class Turn:
             self.commits.fed(link)
         if not self._scheduled:
             self._scheduled = True
+            self._turns += 1
+            if not self._turns % TIMED:
+                self._began = self._loop.time()
             self._loop.call_soon(self.end)
 
     def worked(self) -> None:
@@ -73,6 +88,9 @@ class Turn:
             dirty, self._dirty = self._dirty, []
             for link in dirty:
                 link.flush()
+            if self._began:
+                self.latency.observe(self._loop.time() - self._began)
+                self._began = 0.0
             if self.commits is not None:
                 self.commits.end_turn()
         for look in tuple(self.watchers):

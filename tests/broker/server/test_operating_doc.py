@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import urllib.request
 from dataclasses import fields
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.policy import DestinationPolicy
-from sievemq_broker.metrics import exposition
 from sievemq_broker.server.http.app import make_app
 
 TEXT = (Path(__file__).parents[3] / "docs/operating.md").read_text(encoding="utf-8")
@@ -40,10 +40,13 @@ def test_rules_of_destinations() -> None:
 
 
 @pytest.fixture(scope="module")
-def names() -> set[str]:
+def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """Names of all metrics, as a scrape shows them."""
-    with EmbeddedBroker() as broker:
-        text = broker.call(lambda _: exposition(broker.server)).decode()
+    with (
+        EmbeddedBroker(http=True, data_dir=tmp_path_factory.mktemp("data")) as broker,
+        urllib.request.urlopen(f"{broker.http_url}/metrics") as answer,
+    ):
+        text = answer.read().decode()
     families = {family.name: family.type for family in text_string_to_metric_families(text)}
     return {f"{name}_total" if kind == "counter" else f"{name}_info" if kind == "info" else name
             for name, kind in families.items()}  # fmt: skip

@@ -42,7 +42,24 @@ def make_app(server: Server) -> Starlette:
         require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
         from sievemq_broker.metrics import CONTENT_TYPE, exposition  # at the first scrape: many brokers never see one
 
-        return Response(exposition(server), media_type=CONTENT_TYPE)
+        return Response(await exposition(server), media_type=CONTENT_TYPE)
+
+    async def metrics_detailed(request: Request) -> Response:
+        require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
+        from sievemq_broker.metrics import CONTENT_TYPE, MAX_DETAILED, chosen, detailed
+
+        unknown = set(request.query_params) - {"namespace", "destination"}
+        if unknown:
+            raise HTTPException(
+                400, f"{min(unknown)[:100]!r} is no parameter here; there are namespace and destination"
+            )
+        query = request.query_params
+        namespace, pattern = query.get("namespace", "*")[:1_000], query.get("destination", "*")[:1_000]
+        found, number = chosen(server, namespace, pattern)
+        if number > MAX_DETAILED:
+            what = f"{number} destinations fit and one scrape shows {MAX_DETAILED}"
+            raise HTTPException(400, f"{what}; narrow it, as in ?destination=queue:orders.*")
+        return Response(detailed(found), media_type=CONTENT_TYPE)
 
     api = LazyApi(server)
 
@@ -55,6 +72,7 @@ def make_app(server: Server) -> Starlette:
             Route("/readyz", readyz),
             Route("/healthz", readyz),
             Route("/metrics", metrics),
+            Route("/metrics/detailed", metrics_detailed),
             *sign_in_routes(server),
             *console_routes(),
             Route("/openapi.json", openapi),

@@ -1,0 +1,78 @@
+"""What all queues and topics hold and have counted, added up for a scrape a slice at a time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.topic import Topic
+from sievemq_broker.server.counts import Counts, kind_of
+
+if TYPE_CHECKING:
+    from sievemq_broker.server.server import Server
+
+__all__ = ["SLICE", "Holdings", "Totals"]
+
+#: Queues and topics in one slice: at three to six microseconds each some 2 ms.
+SLICE = 400
+
+
+@dataclass(slots=True)
+class Holdings:
+    """What queues of one kind hold now."""
+
+    queues: int = 0
+    ready: int = 0
+    in_flight: int = 0
+    scheduled: int = 0
+    bytes: int = 0
+    consumers: int = 0
+
+    def add(self, queue: Queue) -> None:
+        """Add what one queue holds."""
+        self.queues += 1
+        self.ready += queue.depth
+        self.in_flight += queue.in_flight
+        self.scheduled += len(queue.scheduled)
+        self.bytes += queue.bytes
+        self.consumers += len(queue.consumers)
+
+
+class Totals:
+    """Sums by namespace and kind. Complete once :meth:`steps` has ended.
+
+    What is deleted while the steps go on is counted all the same, and what it counted is not counted twice: counters
+    must not fall.
+
+    Args:
+        server: whose.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.counts = {key: replace(ended) for key, ended in server.ended.counts.items()}
+        self.holdings: defaultdict[tuple[str, str], Holdings] = defaultdict(Holdings)
+        self.topics: defaultdict[str, int] = defaultdict(int)
+        self._of: list[Queue | Topic] = []
+        for space in server.broker.namespaces.values():
+            for destination in space.destinations.values():
+                self._of.append(destination)
+                if isinstance(destination, Topic):
+                    self._of += [subscription.queue for subscription in destination.subscriptions]
+
+    def steps(self) -> Iterator[None]:
+        """Add up; every SLICE of them there is a moment for others."""
+        for number, of in enumerate(self._of, 1):
+            key = of.namespace.name, kind_of(of)
+            counts = self.counts.get(key)
+            if counts is None:
+                counts = self.counts[key] = Counts()
+            counts.add(of)
+            if isinstance(of, Topic):
+                self.topics[key[0]] += 1
+            else:
+                self.holdings[key].add(of)
+            if not number % SLICE:
+                yield
