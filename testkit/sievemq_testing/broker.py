@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
@@ -22,8 +21,8 @@ from sievemq_core.message.envelope import DELIVERY_MODE
 from sievemq_testing.excerpt import LINES
 from sievemq_testing.faults import FaultBox, Faults
 from sievemq_testing.journal import EVENTS, Event, Recorder
+from sievemq_testing.memory import AioMemoryFactory, Lane, LoopEnd, MemoryFactory
 from sievemq_testing.namespace import TestNamespace, _queues
-from sievemq_testing.pipe import AioPipeFactory, PipeFactory
 from sievemq_testing.recording import Tape
 from sievemq_testing.views import QueueView, TopicView
 from sievemq_testing.watched import Watch, WatchedServer, when_idle
@@ -144,34 +143,34 @@ class TestBroker(EmbeddedBroker):
         fate.last = "lost"
         self._watch.recorder.note(namespace, "lost", fate.where, fate.envelope, detail="the broker was killed")
 
-    def open_pipe(self) -> socket.socket:
-        """A socket whose other end this broker serves as if it had come through the port.
+    def take_memory(self, incoming: Lane, outgoing: Lane) -> Future[None]:
+        """Serve a connection through memory as if it had come through the port.
+
+        Args:
+            incoming: what the client says.
+            outgoing: what it is told.
+
+        Returns:
+            Done when it is served.
 
         Raises:
-            RuntimeError: it does not run.
+            RuntimeError: the broker does not run.
         """
-        loop, server = self._loop, self.server
-        if loop is None:
-            raise RuntimeError("this broker does not run")
-        ours, theirs = socket.socketpair()
+        return self._submit(
+            lambda server: LoopEnd(asyncio.get_running_loop(), server._link(), incoming, outgoing).begin()
+        )
 
-        async def take() -> None:
-            await asyncio.get_running_loop().connect_accepted_socket(server._link, theirs)
-
-        asyncio.run_coroutine_threadsafe(take(), loop).result()
-        return ours
-
-    def pipe_factory(self, url: str | None = None) -> PipeFactory:
-        """A blocking ConnectionFactory whose connections use no port and no network.
+    def memory_factory(self, url: str | None = None) -> MemoryFactory:
+        """A blocking ConnectionFactory whose connections use no port, no network and no socket.
 
         Args:
             url: says namespace and options, such as a namespace's ``url``; the broker's own if not given.
         """
-        return PipeFactory(self, url or self.url)
+        return MemoryFactory(self, url or self.url)
 
-    def aio_pipe_factory(self, url: str | None = None) -> AioPipeFactory:
+    def aio_memory_factory(self, url: str | None = None) -> AioMemoryFactory:
         """The same for asyncio."""
-        return AioPipeFactory(self, url or self.url)
+        return AioMemoryFactory(self, url or self.url)
 
     # -- what is there ------------------------------------------------------------------------------------------------
 

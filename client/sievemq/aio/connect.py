@@ -10,20 +10,23 @@ from functools import partial
 
 from sievemq._engine import ClientConnection, EngineOptions, Repair, is_passing
 from sievemq._engine.metadata import version
-from sievemq.aio.transport import Transport, wall_clock
+from sievemq.aio.transport import Reach, Transport, wall_clock
 from sievemq.exceptions import JMSException
 from sievemq.url import BrokerURL
 
 __all__ = ["connect"]
 
 
-async def connect(url: BrokerURL, user: str | None, password: str | None) -> tuple[ClientConnection, Transport]:
+async def connect(
+    url: BrokerURL, user: str | None, password: str | None, reach: Reach | None = None
+) -> tuple[ClientConnection, Transport]:
     """Open a connection on the running loop; hosts that cannot be reached are tried again for as long as the option
     `reconnect` says. Cancelled, it leaves none behind.
 
     Args:
         url: hosts, tried in order, and options.
         user, password: credentials; those of the URL if both are None.
+        reach: how to connect; None: over the network.
 
     Raises:
         JMSSecurityException: the credentials are refused (FAC-02).
@@ -32,21 +35,22 @@ async def connect(url: BrokerURL, user: str | None, password: str | None) -> tup
     """
     options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()} asyncio"), url.options
     loop = asyncio.get_running_loop()
-    context = _tls(url) if url.secure else None
+    if reach is None:
+        reach = partial(_reach, url, _tls(url) if url.secure else None)
     repair = Repair(chosen.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
     repair.begin(int(loop.time() * 1000.0))
     while True:
         pause = repair.pause(int(loop.time() * 1000.0), random.random())  # noqa: S311  not for secrets
         await asyncio.sleep(pause / 1000.0)
         try:
-            return await _open(url, options, context, repair)
+            return await _open(url, options, reach, repair)
         except JMSException as error:
             if not is_passing(error) or not repair.left(int(loop.time() * 1000.0)):
                 raise
 
 
 async def _open(
-    url: BrokerURL, options: EngineOptions, context: ssl.SSLContext | None, repair: Repair
+    url: BrokerURL, options: EngineOptions, reach: Reach, repair: Repair
 ) -> tuple[ClientConnection, Transport]:
     """One attempt."""
     chosen = url.options
@@ -57,10 +61,10 @@ async def _open(
         chosen.request_timeout,
         hosts=url.hosts,
         repair=repair,
-        reach=partial(_reach, url, context),
+        reach=reach,
         connect_timeout=chosen.connect_timeout,
     )
-    transport.at = await _reach(url, context, transport, repair.order(url.hosts, 0), chosen.connect_timeout / 1000.0)
+    transport.at = await reach(transport, repair.order(url.hosts, 0), chosen.connect_timeout / 1000.0)
     try:
         limit = chosen.connect_timeout
         await transport.wait_at_most(engine.open(), limit, f"{url} accepts connections but says nothing")

@@ -8,6 +8,7 @@ from sievemq._engine import AUTO_ACKNOWLEDGE
 from sievemq.aio.connect import connect
 from sievemq.aio.connection import Connection
 from sievemq.aio.context import JMSContext
+from sievemq.aio.transport import Reach
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.url import BrokerURL, parse_url
 
@@ -64,7 +65,11 @@ class ConnectionFactory:
     async def _connect(self, kind: type[C], user_name: str | None, password: str | None) -> C:
         if user_name is None and password is None:
             user_name, password = self._user, self._password
-        return kind(*await connect(self._url, user_name, password))
+        return kind(*await connect(self._url, user_name, password, self._way()))
+
+    def _way(self) -> Reach | None:
+        """How to reach the broker; None: over the network."""
+        return None
 
     @overload
     async def create_context(self, session_mode: int, /) -> JMSContext: ...

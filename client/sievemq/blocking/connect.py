@@ -11,6 +11,7 @@ from functools import partial
 
 from sievemq._engine import ClientConnection, EngineOptions, Repair, is_passing
 from sievemq._engine.metadata import version
+from sievemq.blocking.repair import Reach
 from sievemq.blocking.transport import Transport, wall_clock
 from sievemq.exceptions import JMSException
 from sievemq.url import BrokerURL
@@ -18,12 +19,15 @@ from sievemq.url import BrokerURL
 __all__ = ["connect"]
 
 
-def connect(url: BrokerURL, user: str | None, password: str | None) -> tuple[ClientConnection, Transport]:
+def connect(
+    url: BrokerURL, user: str | None, password: str | None, reach: Reach | None = None
+) -> tuple[ClientConnection, Transport]:
     """Open a connection; hosts that cannot be reached are tried again for as long as the option `reconnect` says.
 
     Args:
         url: hosts, tried in order, and options.
         user, password: credentials; those of the URL if both are None.
+        reach: how to connect; None: over the network.
 
     Raises:
         JMSSecurityException: the credentials are refused (FAC-02).
@@ -31,23 +35,21 @@ def connect(url: BrokerURL, user: str | None, password: str | None) -> tuple[Cli
         JMSException: no host could be reached.
     """
     options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()}"), url.options
-    context = _tls(url) if url.secure else None
+    if reach is None:
+        reach = partial(_reach, url, _tls(url) if url.secure else None)
     repair = Repair(chosen.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
     repair.begin(_milliseconds())
     while True:
         time.sleep(repair.pause(_milliseconds(), random.random()) / 1000.0)  # noqa: S311  not for secrets
         try:
-            return _open(url, options, context, repair)
+            return _open(url, options, reach, repair)
         except JMSException as error:
             if not is_passing(error) or not repair.left(_milliseconds()):
                 raise
 
 
-def _open(
-    url: BrokerURL, options: EngineOptions, context: ssl.SSLContext | None, repair: Repair
-) -> tuple[ClientConnection, Transport]:
+def _open(url: BrokerURL, options: EngineOptions, reach: Reach, repair: Repair) -> tuple[ClientConnection, Transport]:
     """One attempt."""
-    reach = partial(_reach, url, context)
     at, sock = reach(repair.order(url.hosts, 0), url.options.connect_timeout / 1000.0)
     engine = ClientConnection(options, wall_clock)
     limit = url.options.connect_timeout

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, ClientConnection, ConnectionMetaData
 from sievemq.blocking.connect import connect
 from sievemq.blocking.listeners import ExceptionListener
+from sievemq.blocking.repair import Reach
 from sievemq.blocking.reports import Reports
 from sievemq.blocking.session import Session
 from sievemq.blocking.transport import Transport
@@ -73,7 +74,11 @@ class ConnectionFactory:
     def _connect(self, kind: type[C], user_name: str | None, password: str | None) -> C:
         if user_name is None and password is None:
             user_name, password = self._user, self._password
-        return kind(*connect(self._url, user_name, password))
+        return kind(*connect(self._url, user_name, password, self._way()))
+
+    def _way(self) -> Reach | None:
+        """How to reach the broker; None: over the network."""
+        return None
 
     @overload
     def create_context(self, session_mode: int, /) -> JMSContext: ...
