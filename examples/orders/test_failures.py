@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sievemq import ConnectionFactory, JMSRuntimeException, ResourceAllocationRuntimeException
+from sievemq import (
+    ConnectionFactory,
+    JMSRuntimeException,
+    ResourceAllocationRuntimeException,
+    TransactionRolledBackRuntimeException,
+)
 from sievemq_broker.embedded import BrokerClock
 from sievemq_testing import Faults, Replay, TestBroker, TestNamespace
 
@@ -113,7 +119,7 @@ def test_the_connection_fails_around_the_commit(
     after: bool,
 ) -> None:
     desk.place(ORDER)
-    broken = OrderWorker(factory)
+    broken = OrderWorker(ConnectionFactory(shop.url, reconnect=0))
     sievemq_faults.drop_on("commit", after=after)
     with pytest.raises(JMSRuntimeException):
         broken.work()
@@ -123,6 +129,61 @@ def test_the_connection_fails_around_the_commit(
         assert worker.work(20) is not after  # carried out, only the answer was lost; or not carried out
     shop.queue("shipments").assert_received(count=1)
     assert payments.charged == {"o1": 990}
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_worker_goes_on_when_its_connection_failed_around_the_commit(
+    shop: TestNamespace,
+    desk: OrderDesk,
+    payments: PaymentService,
+    worker: OrderWorker,
+    sievemq_faults: Faults,
+    sievemq_clock: BrokerClock,
+    after: bool,
+) -> None:
+    desk.place(ORDER)
+    sievemq_faults.drop_on("commit", after=after)
+    if after:
+        assert worker.work()  # it has come back, and was told that the commit was carried out
+    else:
+        with pytest.raises(TransactionRolledBackRuntimeException):
+            worker.work()
+        sievemq_clock.advance(seconds=1)
+        assert worker.work()
+    shop.queue("shipments").assert_received(count=1)
+    assert payments.charged == {"o1": 990}
+    shop.queue("orders").assert_empty()
+    shop.assert_nothing_lost()
+
+
+def test_every_connection_is_lost_and_the_shop_goes_on(
+    shop: TestNamespace, desk: OrderDesk, payments: PaymentService, worker: OrderWorker, sievemq_faults: Faults
+) -> None:
+    for number in range(3):
+        sievemq_faults.drop_connections()
+        desk.place(Order(f"o{number}", "EU", 1))
+        assert worker.work(5_000)
+    assert len(payments.charged) == 3
+    shop.queue("shipments").assert_received(count=3)
+    shop.queue("orders").assert_empty(within=SOON)
+    shop.assert_nothing_lost()
+
+
+def test_a_worker_gives_up_after_its_patience_without_a_wait(
+    shop: TestNamespace, desk: OrderDesk, factory: ConnectionFactory, sievemq_clock: BrokerClock
+) -> None:
+    desk.place(ORDER)
+    with OrderWorker(factory, patience=60_000) as worker:
+        worked: list[bool] = []
+        working = threading.Thread(target=lambda: worked.append(worker.work()))
+        working.start()
+        shop.queue("payments").assert_received(count=1, within=SOON)
+        while working.is_alive():  # nobody answers for a minute, whenever that has begun
+            sievemq_clock.advance(seconds=60)
+        working.join()
+    assert worked == [False]
+    orders = shop.queue("orders")
+    assert orders.depth + len(orders.scheduled()) == 1
 
 
 def test_a_worker_that_dies_with_an_order_in_its_hands(
@@ -157,10 +218,8 @@ def test_a_full_queue_is_the_desks_to_report(shop: TestNamespace, desk: OrderDes
 
 
 @pytest.mark.parametrize("to_client", [False, True])
-def test_a_frame_cut_in_half_loses_no_order(
-    shop: TestNamespace, factory: ConnectionFactory, sievemq_faults: Faults, to_client: bool
-) -> None:
-    desk = OrderDesk(factory)
+def test_a_frame_cut_in_half_loses_no_order(shop: TestNamespace, sievemq_faults: Faults, to_client: bool) -> None:
+    desk = OrderDesk(ConnectionFactory(shop.url, reconnect=0))
     sievemq_faults.cut_frame(to_client=to_client)
     with pytest.raises(JMSRuntimeException):
         desk.place(ORDER)
@@ -189,7 +248,7 @@ def test_the_broker_dies_and_comes_back(
 ) -> None:
     broker = sievemq_broker_factory(policies={"orders": {"max_attempts": 3}})
     factory = ConnectionFactory(broker.url)
-    desk = OrderDesk(factory)
+    desk = OrderDesk(ConnectionFactory(broker.url, reconnect=0))
     desk.place(ORDER)
     broker.restart(keep)  # type: ignore[arg-type]
     with pytest.raises(JMSRuntimeException):
@@ -198,6 +257,18 @@ def test_the_broker_dies_and_comes_back(
     with PaymentService(factory), OrderWorker(factory) as worker:
         assert worker.work(50) is bool(shipped)
     broker.queue("shipments").assert_received(count=shipped)
+
+
+def test_the_broker_dies_and_the_desk_hardly_notices(sievemq_broker_factory: Callable[..., TestBroker]) -> None:
+    broker = sievemq_broker_factory()
+    factory = ConnectionFactory(broker.url)
+    with OrderDesk(factory) as desk, PaymentService(factory), OrderWorker(factory) as worker:
+        desk.place(ORDER)
+        broker.restart()
+        desk.place(Order("o2", "EU", 1))
+        assert [worker.work(5_000) for _ in range(2)] == [True, True]
+    broker.queue("shipments").assert_received(count=2)
+    broker.assert_nothing_lost(within=SOON)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -217,7 +288,7 @@ def test_whatever_goes_wrong_no_order_is_lost_or_shipped_twice(
         while broker.queue("orders").depth or broker.queue("orders").in_flight:
             try:
                 with OrderWorker(factory) as worker:
-                    while worker.work(20):
+                    while worker.work(5):
                         pass
             except JMSRuntimeException:
                 continue
