@@ -20,7 +20,7 @@ from sievemq_broker.domain.tap_records import TAP
 from sievemq_broker.store.blob import Kept, State, pack_value, unpack_batch, unpack_value
 from sievemq_broker.store.errors import DamagedError, StoreError
 from sievemq_broker.store.files import Lock, Witness
-from sievemq_broker.store.sqlite import DATABASE, HEAD, SCHEMA, connect, definition_id, stamp
+from sievemq_broker.store.sqlite import DATABASE, HEAD, PAGE_BYTES, SCHEMA, connect, definition_id, stamp
 from sievemq_core.errors import ProtocolError
 from sievemq_core.message.envelope import BODY, BODY_KIND, DELIVERY_MODE, BodyKind, Envelope
 
@@ -283,7 +283,7 @@ def repair(directory: Path, name: Callable[[], str]) -> Report:
         for old in directory.glob("repaired.db*"):
             old.unlink()
         target = connect(new)
-        target.execute("PRAGMA page_size = 4096")
+        target.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         target.execute("BEGIN")
         for statement in SCHEMA:
             target.execute(statement)
