@@ -32,6 +32,7 @@ def test_every_schema_that_is_referred_to_is_there(api: Api) -> None:
     schemas = json.loads(text)["components"]["schemas"]
     references = {part.partition('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert references == set(schemas)
+    assert all(map(str.isidentifier, schemas))  # two types of one name would have that of their modules in front
 
 
 # -- made-up requests -------------------------------------------------------------------------------------------------

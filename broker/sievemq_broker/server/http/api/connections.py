@@ -20,8 +20,8 @@ __all__ = ["connection_number", "routes"]
 routes = Routes("Connections")
 
 
-@routes.add("GET", "/connections", None, answers.Connections, query=requests.Connections)
-async def list_connections(call: Call[requests.Connections, Any]) -> answers.Connections:
+@routes.add("GET", "/connections", None, answers.Connections, query=requests.ListConnections)
+async def list_connections(call: Call[requests.ListConnections, Any]) -> answers.Connections:
     """Connections, oldest first, of the namespaces that the caller may view as a whole."""
     query = call.query
 

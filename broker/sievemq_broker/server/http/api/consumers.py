@@ -26,8 +26,8 @@ _PATH = "/namespaces/{ns}/destinations/{address}/consumers"
 _Row = tuple[int, BrokerConnection, Consumer]
 
 
-@routes.add("GET", _PATH, Verb.VIEW, answers.Consumers, query=requests.Consumers)
-async def list_consumers(call: Call[requests.Consumers, Any]) -> answers.Consumers:
+@routes.add("GET", _PATH, Verb.VIEW, answers.Consumers, query=requests.ListConsumers)
+async def list_consumers(call: Call[requests.ListConsumers, Any]) -> answers.Consumers:
     """Consumers of a queue, or of a topic's subscriptions, by age of their connections.
 
     `matched` of `examined` messages met the selector since it came into use there.

@@ -22,8 +22,8 @@ __all__ = ["routes"]
 routes = Routes("Dead letters")
 
 
-@routes.add("GET", "/namespaces/{ns}/dead-letters", None, answers.DeadLetters, query=requests.DeadLetters)
-async def list_dead_letters(call: Call[requests.DeadLetters, Any]) -> answers.DeadLetters:
+@routes.add("GET", "/namespaces/{ns}/dead-letters", None, answers.DeadLetters, query=requests.ListDeadLetters)
+async def list_dead_letters(call: Call[requests.ListDeadLetters, Any]) -> answers.DeadLetters:
     """Dead-letter queues that hold something, their messages grouped by origin and reason.
 
     Of each queue the first `examine` messages are looked at.

@@ -14,20 +14,20 @@ __all__ = [
     "Change",
     "Check",
     "Choose",
-    "Connections",
-    "Consumers",
-    "DeadLetters",
     "DryRun",
     "Explain",
     "Find",
     "List",
+    "ListConnections",
+    "ListConsumers",
+    "ListDeadLetters",
+    "ListSubscriptions",
     "Nothing",
     "Relocate",
     "Samples",
     "Scheduled",
     "Send",
     "Space",
-    "Subscriptions",
     "TryOn",
     "Watch",
     "Whole",
@@ -100,14 +100,14 @@ class Find(List, kw_only=True):
     ] = "address"
 
 
-class Consumers(_Request, kw_only=True):
+class ListConsumers(_Request, kw_only=True):
     """Parameters of a list of consumers or connections."""
 
     cursor: Cursor | None = None
     limit: Limit = ROWS
 
 
-class Connections(_Request, kw_only=True):
+class ListConnections(_Request, kw_only=True):
     """Parameters of the list of connections."""
 
     namespace: Annotated[str, Meta(max_length=600, description="Only those in this one.")] | None = None
@@ -115,14 +115,14 @@ class Connections(_Request, kw_only=True):
     limit: Limit = ROWS
 
 
-class Subscriptions(List, kw_only=True):
+class ListSubscriptions(List, kw_only=True):
     """Parameters of the list of subscriptions."""
 
     topic: Annotated[str, Meta(max_length=600, description="Only those to this topic.")] | None = None
     durable: Annotated[bool, Meta(description="Only durable ones, or only the others.")] | None = None
 
 
-class DeadLetters(_Request, kw_only=True):
+class ListDeadLetters(_Request, kw_only=True):
     """Parameters of the list of dead-letter queues."""
 
     examine: Annotated[int, Meta(ge=1, le=1_000_000, description="Messages of each queue that are looked at.")] = 10_000

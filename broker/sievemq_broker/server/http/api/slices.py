@@ -1,8 +1,8 @@
 """Long work in pieces: between two of them the loop serves everybody else.
 
-The domain's long verbs are generators: each ``yield`` ends a slice of a millisecond or two, and is sent the time. However
-many requests are at work, they have one slice a turn between them: two hundred that each took its own would keep every
-client waiting for half a second.
+The domain's long verbs are generators: each ``yield`` ends a slice of a millisecond or two, and is sent the time.
+However many requests are at work, they have one slice a turn between them: two hundred that each took its own would
+keep every client waiting for half a second.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ _PATH = "/namespaces/{ns}/subscriptions"
 _Row = tuple[tuple[str, str, str, int], Subscription]
 
 
-@routes.add("GET", _PATH, None, answers.Subscriptions, query=requests.Subscriptions)
-async def list_subscriptions(call: Call[requests.Subscriptions, Any]) -> answers.Subscriptions:
+@routes.add("GET", _PATH, None, answers.Subscriptions, query=requests.ListSubscriptions)
+async def list_subscriptions(call: Call[requests.ListSubscriptions, Any]) -> answers.Subscriptions:
     """Subscriptions by topic, client id and name. Those without a name come first, one for each consumer."""
     query, space = call.query, call.namespace()
     fits = asked_for(query.like)
