@@ -194,6 +194,23 @@ def test_stream_of_events_ends_with_the_session(broker: EmbeddedBroker) -> None:
                 pass
 
 
+def test_stream_of_events_ends_with_the_rights_it_was_opened_with(tmp_path: Path) -> None:
+    file = tmp_path / "users.toml"
+    file.write_text(f'[users.anna]\npassword = "{PASSWORD}"\n')
+    with EmbeddedBroker(http=True, settings={"users_file": str(file)}) as broker:
+        cookie, _ = signed_in(broker, "anna")
+        parts = urlsplit(broker.http_url)
+        with closing(http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=DEADLINE)) as stream:
+            stream.request("GET", "/api/v1/events", headers={"Cookie": cookie})
+            with stream.getresponse() as response:
+                assert response.readline()
+                file.write_text(f'[users.anna]\npassword = "{PASSWORD}"\nrights = []\n')
+                broker.call(lambda _: broker.server.user_store.reload())
+                while response.readline():  # a tick a second: the next one ends it
+                    pass
+        assert ask(broker, "/session", Cookie=cookie).json["user"] == "anna"
+
+
 def test_session_has_the_rights_that_its_user_has_now(tmp_path: Path) -> None:
     file = tmp_path / "users.toml"
     file.write_text(f'[users.anna]\npassword = "{PASSWORD}"\nrights = []\n')

@@ -231,7 +231,11 @@ class Access:
             text = "the header X-CSRF-Token must carry what GET /session answers as `csrf`"
             raise _RefusedError(_answer(403, "CSRF", text))
         scope["state"]["session"] = session
-        return session.user.identity, lambda: self._sessions.alive(session, authenticator.users)
+        user = session.user
+        return (
+            user.identity,
+            lambda: self._sessions.alive(session, authenticator.users) and authenticator.users.find(user.name) == user,
+        )
 
     async def _basic(self, scope: Scope, header: str) -> Identity:
         scheme, _, encoded = header.partition(" ")

@@ -186,12 +186,17 @@ async def test_a_listener_is_told_only_what_it_may_view() -> None:
     listener = Listener(Identity("anna", rights), None)
     for namespace, address in (("n", "queue:mine.1"), ("n", "queue:yours"), ("m", "queue:mine.1")):
         listener.tell(("destination.created", {"namespace": namespace, "address": address}))
-    listener.tell(("connection.opened", {"namespace": "m", "connection": "c"}))
+    for namespace in ("m", "n"):  # who is connected is seen by those who may view the namespace as a whole
+        listener.tell(("connection.opened", {"namespace": namespace, "connection": "c"}))
     listener.tell(("tick", {"time": 5, "blocked": None, "depth": 1_000}))
     assert await listener.next(1) == [
         ("destination.created", {"namespace": "n", "address": "queue:mine.1"}),
         ("tick", {"time": 5, "blocked": None}),
     ]
+    opened = ("connection.opened", {"namespace": "n", "connection": "c"})
+    watcher = Listener(Identity("max", Rights([Grant(frozenset({Verb.VIEW}), "*", "n")])), None)
+    watcher.tell(opened)
+    assert await watcher.next(1) == [opened]
 
 
 # -- series -----------------------------------------------------------------------------------------------------------

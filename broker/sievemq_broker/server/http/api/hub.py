@@ -60,6 +60,8 @@ class Listener:
             if self.namespace not in (None, namespace):
                 return
             address = about.get("address")
+            if event[0].startswith("connection."):
+                address = "*"  # who is there is said to those who may see the list of connections
             rights = self.identity.rights
             if not rights.enters(namespace) or (
                 address is not None and not self.identity.may("view", namespace, address)
