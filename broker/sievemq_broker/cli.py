@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from sievemq_broker.config import ConfigError, Loaded, Settings, env_name, load
-from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.policy import DestinationPolicy, NamespacePolicy
 from sievemq_broker.quick import PACKAGES
 
 __all__ = ["broker", "config"]
@@ -164,8 +164,8 @@ def _shown(settings: Settings, name: str) -> object:
     value = getattr(settings, name)
     if name == "users":
         return dict.fromkeys(value, "***")
-    if name == "destinations":  # only what was said; the rest are DestinationPolicy's defaults
-        default = DestinationPolicy()
+    if name in ("destinations", "namespaces"):  # only what was said; the rest are defaults
+        default = DestinationPolicy() if name == "destinations" else NamespacePolicy()
         return {
             pattern: {
                 f.name: said

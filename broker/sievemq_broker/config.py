@@ -19,7 +19,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
+from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings, NamespacePolicy
 from sievemq_broker.logs import LEVELS
 from sievemq_broker.server.users import User, Users
 from sievemq_broker.server.users_file import parse_users, read_users
@@ -144,6 +144,7 @@ def _auto_bytes(value: object) -> int | None:
 
 
 _POLICY = {f.name: f for f in fields(DestinationPolicy) if f.init}
+_NAMESPACE_RULES = {f.name: f for f in fields(NamespacePolicy)}
 _MODES = {"NON_PERSISTENT": 1, "PERSISTENT": 2}
 _RULE_TYPES: Mapping[str, tuple[type, ...]] = {
     "dead_letter_expired": (bool,),
@@ -162,6 +163,35 @@ def parse_policies(value: object) -> dict[str, DestinationPolicy]:
     Raises:
         ValueError: it names the pattern and what is wrong.
     """
+    return {_pattern(str(pattern)): _policy(str(pattern), table) for pattern, table in _tables(value).items()}
+
+
+def parse_namespaces(value: object) -> dict[str, NamespacePolicy]:
+    """Rules of namespaces.
+
+    Args:
+        value: pattern over names -> table of :class:`NamespacePolicy`'s attributes; or the same as JSON text.
+
+    Raises:
+        ValueError: it names the pattern and what is wrong.
+    """
+    found: dict[str, NamespacePolicy] = {}
+    for pattern, table in _tables(value).items():
+        if not isinstance(table, Mapping):
+            raise ValueError(f"needs a table of rules for {pattern!r}")  # noqa: TRY004
+        for name, rule in table.items():
+            if name not in _NAMESPACE_RULES:
+                raise ValueError(f"has no rule {name!r} for {pattern!r}{_guess(name, _NAMESPACE_RULES)}")
+            if type(rule) not in _RULE_TYPES.get(name, (int,)):
+                raise ValueError(f"rule {name} for {pattern!r} must not be {rule!r}")
+        try:
+            found[str(pattern)] = NamespacePolicy(**table)
+        except ValueError as error:
+            raise ValueError(f"for {pattern!r}: {error}") from None
+    return found
+
+
+def _tables(value: object) -> Mapping[object, object]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -169,7 +199,7 @@ def parse_policies(value: object) -> dict[str, DestinationPolicy]:
             raise ValueError(f"must be JSON: {error}") from None
     if not isinstance(value, Mapping):
         raise ValueError("must be a table of patterns")  # noqa: TRY004  whoever wrote the file is told
-    return {_pattern(pattern): _policy(str(pattern), table) for pattern, table in value.items()}
+    return value
 
 
 def _pattern(pattern: str) -> str:
@@ -231,6 +261,9 @@ class Settings:
     destinations: Mapping[str, DestinationPolicy] = _setting(
         {}, "rules by pattern, such as queue:orders.*; the first that fits applies", parse_policies
     )
+    namespaces: Mapping[str, NamespacePolicy] = _setting(
+        {}, "limits of namespaces by pattern; the first that fits applies", parse_namespaces
+    )
     auto_create: bool = _setting(True, "make queues and topics when they are first named", _flag)
     dialect: str = _setting("jakarta", "selector dialect of consumers that name none", _dialect)
     max_body_bytes: int = _setting(MAX_BODY_BYTES, "largest body accepted", _body_bytes)
@@ -248,7 +281,11 @@ class Settings:
 
     def domain(self) -> DomainSettings:
         """What of this concerns the broker's body."""
-        return DomainSettings(policies=tuple(self.destinations.items()), auto_create=self.auto_create)
+        return DomainSettings(
+            policies=tuple(self.destinations.items()),
+            auto_create=self.auto_create,
+            namespaces=tuple(self.namespaces.items()),
+        )
 
     @property
     def secured(self) -> bool:

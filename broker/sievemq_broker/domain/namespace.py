@@ -11,7 +11,7 @@ from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.policy import BLOCK, FAIL, DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.room import Limited
+from sievemq_broker.domain.room import Limited, Overfull
 from sievemq_broker.domain.stages import Stages
 from sievemq_broker.domain.subscription import Subscription
 from sievemq_broker.domain.subscriptions import Subscriptions
@@ -46,6 +46,8 @@ class Namespace:
         destinations: by address in canonical text.
         subscriptions: those with a name.
         taps: cursors that read what went through, see :mod:`sievemq_broker.domain.tap`.
+        policy: its limits, None if it has none.
+        over: there while it is at one of them.
         stages: sends that wait to be published together, see :mod:`sievemq_broker.domain.stages`.
     """
 
@@ -53,6 +55,8 @@ class Namespace:
         self.name = name
         self.broker = broker
         self.destinations: dict[str, Destination] = {}
+        self.policy = broker.settings.policy_for_namespace(name)
+        self.over: Overfull | None = None
         self.subscriptions = Subscriptions()
         self.taps = Taps(self)
         self.stages = Stages(self)
@@ -107,7 +111,7 @@ class Namespace:
                 )
             destination = self.create(address)
         journal = self.broker.journal
-        if journal is None or journal.refusing is None:  # else every send comes by here, and is looked at
+        if (journal is None or journal.refusing is None) and self.over is None:  # else every send comes by here
             self._routes[given] = destination
         return destination
 
@@ -292,6 +296,8 @@ class Namespace:
         destination = self._routes.get(address)
         if destination is None:
             destination = self._look_up(address, envelope, connection)
+            if self.over is not None:
+                return self._send_over(self.over, destination, envelope, now, connection)
         policy = destination.policy
         if policy.special:
             envelope = _overridden(policy, envelope, now)
@@ -315,8 +321,41 @@ class Namespace:
             destination = self._look_up(address, envelope, None)
         if destination.policy.limited:
             self._send_within(destination, _overridden(destination.policy, envelope, now), now, None, moved=True)
+            return
+        envelope = _overridden(destination.policy, envelope, now)
+        if isinstance(destination, Queue):
+            destination.accept(envelope, now)
         else:
-            self.send(address, envelope, now)
+            destination.publish(envelope, now, None)
+
+    def set_over(self, over: Overfull | None) -> None:
+        """It is at a limit from now on, or with None below it."""
+        if self.over is not None:
+            self.over.has_room = True
+        self.over = over
+        self.forget_routes()
+
+    def check_over(self) -> None:
+        """Raise RequestError RESOURCE_ALLOCATION if the namespace is at its limit: for who cannot wait."""
+        if self.over is not None:
+            raise RequestError(self.over.limit_text, ErrorCode.RESOURCE_ALLOCATION, {"namespace": self.name})
+
+    def _send_over(
+        self, over: Overfull, destination: Destination, envelope: Envelope, now: int, connection: str | None
+    ) -> list[Limited]:
+        """Send although the namespace is at its limit."""
+        if over.refuses:
+            self.check_over()
+        policy = destination.policy
+        envelope = _overridden(policy, envelope, now)
+        full: list[Limited] = [over]
+        if policy.limited:
+            full += self._send_within(destination, envelope, now, connection) or ()
+        elif isinstance(destination, Queue):
+            destination.accept(envelope, now)
+        else:
+            destination.publish(envelope, now, connection)
+        return full
 
     @staticmethod
     def _send_within(
@@ -371,6 +410,10 @@ class Namespace:
                         messages_bytes[1] += len(envelope.packed)
             checked.append((destination, envelope))
         full: list[Limited] = []
+        if self.over is not None and checked:
+            if self.over.refuses or not patient:
+                self.check_over()
+            full.append(self.over)
         for queue, (messages, size) in load.items():
             at_limit = queue.policy.at_limit
             if at_limit == FAIL or (at_limit == BLOCK and not patient):

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-__all__ = ["AT_LIMIT", "BLOCK", "DROP_NEWEST", "DROP_OLDEST", "FAIL", "DestinationPolicy", "DomainSettings"]
+__all__ = [
+    "AT_LIMIT",
+    "BLOCK",
+    "DROP_NEWEST",
+    "DROP_OLDEST",
+    "FAIL",
+    "DestinationPolicy",
+    "DomainSettings",
+    "NamespacePolicy",
+]
 
 FAIL = "fail"
 """A send that would pass a limit is refused with RESOURCE_ALLOCATION."""
@@ -90,6 +99,29 @@ class DestinationPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class NamespacePolicy:
+    """Rules for the namespaces that a pattern names. They are looked at a few times a second, so a limit may be passed
+    by what comes in between.
+
+    Attributes:
+        max_bytes: that all its messages may take, with what the broker needs for each; 0 for no limit.
+        max_messages: that may wait or be scheduled in all its queues and subscriptions; 0 for no limit.
+        at_limit: BLOCK or FAIL, what happens to sends meanwhile.
+    """
+
+    max_bytes: int = 0
+    max_messages: int = 0
+    at_limit: str = BLOCK
+
+    def __post_init__(self) -> None:
+        for name in ("max_bytes", "max_messages"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, it is {getattr(self, name)}")
+        if self.at_limit not in (BLOCK, FAIL):
+            raise ValueError(f"at_limit must be {BLOCK} or {FAIL}, it is {self.at_limit!r}")
+
+
+@dataclass(frozen=True, slots=True)
 class DomainSettings:
     """Settings of the broker's body.
 
@@ -100,6 +132,7 @@ class DomainSettings:
         auto_create: make a queue or topic when it is first named.
         max_destinations: destinations of one namespace, temporary ones included.
         max_namespaces: namespaces of the broker.
+        namespaces: as `policies`, over the names of namespaces.
     """
 
     policies: tuple[tuple[str, DestinationPolicy], ...] = ()
@@ -107,6 +140,11 @@ class DomainSettings:
     auto_create: bool = True
     max_destinations: int = 100_000
     max_namespaces: int = 10_000
+    namespaces: tuple[tuple[str, NamespacePolicy], ...] = ()
+
+    def policy_for_namespace(self, name: str) -> NamespacePolicy | None:
+        """The rules of the namespace of this name, None if there are none."""
+        return next((policy for pattern, policy in self.namespaces if fnmatchcase(name, pattern)), None)
 
     def policy_for(self, address: str) -> DestinationPolicy:
         """The policy of the destination with this address in text."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Protocol
 
-__all__ = ["Limited", "Rooms", "Waiter"]
+__all__ = ["Limited", "Overfull", "Rooms", "Waiter"]
 
 #: Full places that one look asks. More of them take turns, so that a turn stays short.
 LOOK_AT = 64
@@ -25,6 +25,23 @@ class Limited(Protocol):
     @property
     def limit_text(self) -> str:
         """Which limit of which place this is, for people."""
+
+
+class Overfull:
+    """A namespace that is at its limit, as long as it is.
+
+    Attributes:
+        limit_text: which limit, for people.
+        refuses: sends are refused; otherwise their senders wait.
+        has_room: it is not at its limit any more.
+    """
+
+    __slots__ = ("has_room", "limit_text", "refuses")
+
+    def __init__(self, limit_text: str, refuses: bool) -> None:
+        self.limit_text = limit_text
+        self.refuses = refuses
+        self.has_room = False
 
 
 class Waiter(Protocol):

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 
-__all__ = ["Counts", "Ended", "held_bytes", "kind_of", "queues_of"]
+__all__ = ["Counts", "Ended", "held_bytes", "kind_of", "queues_in", "queues_of"]
 
 
 @dataclass(slots=True)
@@ -73,12 +74,17 @@ def kind_of(destination: Queue | Topic) -> str:
 def queues_of(broker: Broker) -> Iterator[Queue]:
     """Every queue of the broker, those of subscriptions included."""
     for space in broker.namespaces.values():
-        for destination in space.destinations.values():
-            if isinstance(destination, Topic):
-                for subscription in destination.subscriptions:
-                    yield subscription.queue
-            else:
-                yield destination
+        yield from queues_in(space)
+
+
+def queues_in(space: Namespace) -> Iterator[Queue]:
+    """Every queue of a namespace, those of subscriptions included."""
+    for destination in space.destinations.values():
+        if isinstance(destination, Topic):
+            for subscription in destination.subscriptions:
+                yield subscription.queue
+        else:
+            yield destination
 
 
 def held_bytes(broker: Broker) -> int:

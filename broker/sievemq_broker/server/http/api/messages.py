@@ -125,6 +125,7 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     """
     refuse_while_blocked(call)
     space, address = call.namespace(), call.address()
+    space.check_over()
     now = call.now
     message_id = call.api.message_id()
     envelope = compose(call.body, message_id, now)
