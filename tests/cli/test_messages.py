@@ -227,6 +227,15 @@ def test_failing_batch_is_taken_back(broker: EmbeddedBroker, sievemq: Sievemq) -
         assert session.get_acknowledge_mode() == Session.AUTO_ACKNOWLEDGE
 
 
+def test_browsing_makes_no_queue(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
+    for made_on_first_use, code in ((True, 0), (False, 3)):
+        with EmbeddedBroker(settings={"auto_create": made_on_first_use}) as broker:
+            monkeypatch.setenv("SIEVEMQ_URL", broker.url)
+            done = sievemq("browse", "nosuch")
+            assert (done.code, done.out) == (code, ""), done.err
+            assert broker.call(lambda b: list(b.namespace("default").destinations)) == []
+
+
 @pytest.mark.parametrize("form", [[], ["--json"], ["-v"]])
 def test_any_text_is_printed_whole(broker: EmbeddedBroker, sievemq: Sievemq, form: list[str]) -> None:
     """Half a surrogate pair is written as an escape, which JSON reads back; colours of its own are no noise."""

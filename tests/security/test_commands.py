@@ -150,6 +150,17 @@ def test_refused_send_dooms_its_transaction(broker: EmbeddedBroker) -> None:
     assert broker.call(lambda b: "queue:payroll" not in b.namespace("default").destinations)
 
 
+def test_who_may_only_look_makes_nothing(broker: EmbeddedBroker) -> None:
+    with ConnectionFactory(broker.url).create_connection("anna", PASSWORD) as connection:
+        session = connection.create_session()
+        with pytest.raises(JMSSecurityException, match="'anna' must not send to queue:stock"):
+            session.create_producer(session.create_queue("stock"))
+        assert broker.call(lambda b: b.namespace("default").find("queue:stock")) is None
+        broker.call(lambda b: b.namespace("default").create("queue:stock"))
+        session.create_producer(session.create_queue("stock"))  # it is there: any right shows that
+        session.create_producer(session.create_queue("orders.new"))
+
+
 def test_reading_a_topic_is_no_right_to_publish(anna: JMSContext) -> None:
     with pytest.raises(JMSSecurityRuntimeException):
         anna.create_producer().send(anna.create_topic("prices"), "x")

@@ -97,23 +97,22 @@ class Namespace:
         canonical = str(address)
         destination = self.destinations.get(canonical)
         if destination is None:
-            if address.kind.is_temporary:
-                raise RequestError(
-                    f"{canonical} does not exist; a temporary destination ends with the connection that made it",
-                    ErrorCode.INVALID_DESTINATION,
-                    {"destination": canonical},
-                )
-            if not self.broker.settings.auto_create:
-                raise RequestError(
-                    f"{canonical} does not exist and destinations are not made on first use here; create it first",
-                    ErrorCode.INVALID_DESTINATION,
-                    {"destination": canonical},
-                )
+            self._check_missing(address)
             destination = self.create(address)
         journal = self.broker.journal
         if (journal is None or journal.refusing is None) and self.over is None:  # else every send comes by here
             self._routes[given] = destination
         return destination
+
+    def _check_missing(self, address: Address) -> None:
+        """Raise unless a destination that is not there may be used all the same."""
+        if address.kind.is_temporary:
+            text = f"{address} does not exist; a temporary destination ends with the connection that made it"
+        elif not self.broker.settings.auto_create:
+            text = f"{address} does not exist and destinations are not made on first use here; create it first"
+        else:
+            return
+        raise RequestError(text, ErrorCode.INVALID_DESTINATION, {"destination": str(address)})
 
     def create(self, address: Address | str) -> Destination:
         """Make a destination, or find it.
@@ -554,7 +553,8 @@ class Namespace:
     def browse(
         self, address: Address | str, selector: Condition | None, cursor: Any, limit: int, now: int
     ) -> tuple[int | None, list[tuple[int, Envelope]]]:
-        """A page of what waits in a queue, in the order in which it would be delivered (BRW-03); changes nothing.
+        """A page of what waits in a queue, in the order in which it would be delivered (BRW-03); changes nothing. A
+        queue that is not there, but would be made on first use, is empty, and is not made for being looked at.
 
         Args:
             address: of a queue.
@@ -570,8 +570,13 @@ class Namespace:
         Raises:
             AddressError, RequestError: as :meth:`declare`; INVALID_DESTINATION for a topic (BRW-12).
         """
-        queue = self.queue(address)
         after = pages.check_cursor(cursor)
+        if isinstance(address, str):
+            address = parse_address(address)
+        if self.find(address) is None and not address.kind.is_topic:
+            self._check_missing(address)
+            return None, []
+        queue = self.queue(address)
         following, entries = pages.page(queue, selector, after, limit, now)
         return following, [(entry.count + 1, entry.envelope) for entry in entries]
 

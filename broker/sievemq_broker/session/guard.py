@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sievemq_broker.session.rights import Verb
+from sievemq_broker.session.rights import Verb, forbidden
 from sievemq_core.errors import AddressError, RequestError
 from sievemq_core.message.destination import parse_address
 from sievemq_core.wire.commands import Command
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["CHECKS", "OPEN", "guarded", "is_own"]
 
 Check = Callable[["BrokerConnection", tuple[Any, ...]], None]
+
+#: Rights with which a destination is made on first use.
+_USES = (Verb.SEND, Verb.CONSUME, Verb.MANAGE)
 
 #: Destinations remembered as allowed, per connection.
 _MAX_ALLOWED = 4_096
@@ -128,8 +131,18 @@ def _require(connection: BrokerConnection, verb: Verb, text: str) -> None:
 
 
 def _declare(connection: BrokerConnection, command: tuple[Any, ...]) -> None:
-    # A look at whether it is there; it is also how a client asks where it may send. Any right on it will do.
-    _require(connection, Verb.VIEW, command[2])
+    # A look at whether it is there; it is also how a client asks where it may send. Any right on it will do, except
+    # that who may only look does not have it made.
+    text = command[2]
+    _require(connection, Verb.VIEW, text)
+    identity, namespace = connection.identity, connection.namespace
+    if not any(identity.may(verb, namespace.name, text) for verb in _USES):
+        try:
+            missing = namespace.find(text) is None
+        except AddressError:
+            return
+        if missing:
+            raise forbidden(identity, Verb.SEND, namespace.name, text)
 
 
 def _open_consumer(connection: BrokerConnection, command: tuple[Any, ...]) -> None:

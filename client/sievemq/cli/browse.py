@@ -36,7 +36,8 @@ def browse(
 ) -> None:
     """Print what waits in a queue, in order, and leave it there. The whole queue is looked through, however deep.
 
-    Exit codes: 0 done (an empty queue too), 1 failed, 2 usage, 3 no such queue, 4 selector or credentials refused.
+    Exit codes: 0 done (an empty queue too), 1 failed, 2 usage, 3 no such queue
+    and queues are not made on first use, 4 selector or credentials refused.
     """
     queue = destination_of(destination)
     if not isinstance(queue, Queue):

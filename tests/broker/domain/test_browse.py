@@ -57,6 +57,15 @@ def test_brw_07_what_is_in_flight_is_not_shown() -> None:
     assert world.browse("queue:q") == ["b"]
 
 
+def test_brw_04_no_queue_is_made() -> None:
+    world = World()
+    assert world.namespace.browse("queue:q", None, None, 10, NOW) == (None, [])
+    assert not world.namespace.destinations
+    with pytest.raises(RequestError, match="ends with the connection") as refused:
+        world.namespace.browse("temporary-queue:c.1", None, None, 10, NOW)
+    assert refused.value.code is ErrorCode.INVALID_DESTINATION
+
+
 def test_brw_12_topics_cannot_be_browsed() -> None:
     with pytest.raises(RequestError) as caught:
         World().namespace.browse("topic:t", None, None, 10, NOW)
