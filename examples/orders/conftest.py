@@ -14,7 +14,7 @@ from .shop import OrderDesk, OrderWorker, PaymentService
 
 @pytest.fixture
 def factory(sievemq_url: str) -> ConnectionFactory:
-    return ConnectionFactory(sievemq_url)
+    return ConnectionFactory(sievemq_url, reconnect_delay=1)
 
 
 @pytest.fixture

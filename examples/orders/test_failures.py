@@ -261,7 +261,7 @@ def test_the_broker_dies_and_comes_back(
 
 def test_the_broker_dies_and_the_desk_hardly_notices(sievemq_broker_factory: Callable[..., TestBroker]) -> None:
     broker = sievemq_broker_factory()
-    factory = ConnectionFactory(broker.url)
+    factory = ConnectionFactory(broker.url, reconnect_delay=1)
     with OrderDesk(factory) as desk, PaymentService(factory), OrderWorker(factory) as worker:
         desk.place(ORDER)
         broker.restart()
@@ -277,7 +277,7 @@ def test_whatever_goes_wrong_no_order_is_lost_or_shipped_twice(
 ) -> None:
     """Answers get lost and commands are refused, by chance, the same way for the same seed."""
     broker = sievemq_broker_factory(seed=seed, policies={"orders": {"max_attempts": 0}})
-    factory = ConnectionFactory(broker.url)
+    factory = ConnectionFactory(broker.url, reconnect_delay=1)
     with OrderDesk(factory) as desk:
         for number in range(10):
             desk.place(Order(f"o{number}", "EU", 1))
