@@ -12,7 +12,7 @@ know whether its last publish was carried out.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.domain import tap_records
@@ -142,16 +142,32 @@ class Stages:
         return stage_id
 
     def publish(
-        self, key: str, batch: int, ids: Sequence[str], *, owner: str | None, now: int, connection: str | None = None
+        self,
+        key: str,
+        batch: int,
+        ids: Sequence[str],
+        *,
+        owner: str | None,
+        now: int,
+        connection: str | None = None,
+        allow: Callable[[str], None] | None = None,
     ) -> int | None:
         """Send what is staged, in the order of `ids`; everything else of the same batch is forgotten.
+
+        Args:
+            key, batch: of the stages.
+            ids: their names.
+            owner: the user.
+            now: ms epoch.
+            connection: id of the publisher's connection, for no_local.
+            allow: called with each address that is sent to, and raises if that is not allowed (any more).
 
         Returns:
             How many messages were sent; None if this batch, or a later one, was published before: then nothing is sent.
 
         Raises:
-            RequestError: NOT_FOUND, one of the stages is not there (any more); otherwise as :meth:`Namespace.commit`.
-                Nothing was sent, nothing is forgotten.
+            RequestError: NOT_FOUND, one of the stages is not there (any more); otherwise as :meth:`Namespace.commit`
+                and `allow`. Nothing was sent, nothing is forgotten.
         """
         if batch <= self.published.get((owner, key), -1):
             self.published.move_to_end((owner, key))
@@ -168,6 +184,9 @@ class Stages:
                     {"stage": stage_id},
                 )
             sends += stage.sends
+        if allow is not None:
+            for address in dict.fromkeys(address for address, _ in sends):
+                allow(address)
         self._namespace.commit(sends, now, connection)
         if sends:  # to publish nothing once more does no harm
             self._remember((owner, key), batch)

@@ -58,7 +58,7 @@ OPEN = frozenset(
         Command.ACKNOWLEDGE_TAP,
         Command.DELETE_TAP,
         Command.STAGE,  # what is staged was checked when it was sent
-        Command.PUBLISH,
+        Command.PUBLISH,  # and is checked again there
         Command.DISCARD,
     }
 )

@@ -2,7 +2,8 @@
 
 A tap that copies shows messages and takes none away, so it needs the right to browse; one that drains, the right to
 consume. A tap is its maker's: who reads, acknowledges or deletes another's must be allowed to manage the destination,
-for it could make that one miss messages. Staged sends were allowed one by one when they were sent.
+for it could make that one miss messages. Staged sends were allowed one by one when they were sent, and are looked at again when they are published: a
+lease may be a day, and rights can be taken away meanwhile.
 """
 
 from __future__ import annotations
@@ -130,8 +131,21 @@ def on_publish(connection: BrokerConnection, command: tuple[Any, ...], now: int)
     if type(names) is not tuple or len(names) > MAX_ARRAY or not {str}.issuperset(map(type, names)):
         raise ProtocolError(f"PUBLISH.stages must be an array of names, not {str(names)[:40]!r}")
     stages = connection.namespace.stages
-    owner = connection.identity.user
-    connection.answer(request, stages.publish(key, batch, names, owner=owner, now=now, connection=connection.id))
+    identity, namespace = connection.identity, connection.namespace.name
+
+    def allow(address: str) -> None:
+        identity.require(Verb.SEND, namespace, address)
+
+    sent = stages.publish(
+        key,
+        batch,
+        names,
+        owner=identity.user,
+        now=now,
+        connection=connection.id,
+        allow=None if identity.rights.unlimited else allow,
+    )
+    connection.answer(request, sent)
 
 
 def on_discard(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:

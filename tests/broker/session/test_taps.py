@@ -198,3 +198,14 @@ def test_only_the_user_who_staged_publishes(world: World) -> None:
     assert bob.refused(Command.PUBLISH, "k", 0, (name,))[0] == ErrorCode.NOT_FOUND
     assert bob.ask(Command.DISCARD, "k", 0) == 0
     assert ann.ask(Command.PUBLISH, "k", 0, (name,)) == 1
+
+
+def test_what_was_staged_is_published_only_while_it_may_be_sent(world: World) -> None:
+    ann = world.client(user="ann")
+    session = ann.session(TRANSACTED)
+    ann.send(session, "a")
+    name = ann.ask(Command.STAGE, session, "k", 0, 60_000)
+    limited(ann, Verb.BROWSE)
+    assert ann.refused(Command.PUBLISH, "k", 0, (name,))[0] == ErrorCode.SECURITY
+    limited(ann, Verb.SEND)
+    assert ann.ask(Command.PUBLISH, "k", 0, (name,)) == 1
