@@ -2,8 +2,8 @@
 
 A tap that copies shows messages and takes none away, so it needs the right to browse; one that drains, the right to
 consume. A tap is its maker's: who reads, acknowledges or deletes another's must be allowed to manage the destination,
-for it could make that one miss messages. Staged sends were allowed one by one when they were sent, and are looked at again when they are published: a
-lease may be a day, and rights can be taken away meanwhile.
+for it could make that one miss messages. Staged sends were allowed one by one when they were sent, and are looked at
+again when they are published: a lease may be a day, and rights can be taken away meanwhile.
 """
 
 from __future__ import annotations
