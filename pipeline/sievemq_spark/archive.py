@@ -13,7 +13,15 @@ from sievemq_spark.schema import COLUMNS, ddl
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Archived", "archive", "read_archive", "read_queues", "require_archive", "require_messages"]
+__all__ = [
+    "Archived",
+    "archive",
+    "archive_stream",
+    "read_archive",
+    "read_queues",
+    "require_archive",
+    "require_messages",
+]
 
 #: Spark writes '' as a NULL partition; a name that no namespace has stands for the broker's default one.
 DEFAULT_NAMESPACE: Final = "(default)"
@@ -106,6 +114,60 @@ def archive(spark: SparkSession, messages: DataFrame, path: str) -> Archived:
     finally:
         rows.unpersist()
     return Archived(seen, added)
+
+
+def archive_stream(
+    spark: SparkSession,
+    url: str,
+    destinations: str | Sequence[str],
+    path: str,
+    *,
+    tap: str,
+    checkpoint: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    selector: str | None = None,
+    dialect: str = "jakarta",
+) -> Archived:
+    """Add what has gone through destinations since the last call, consumed or not; from a scheduler, again and again.
+
+    The first call makes a tap on each destination: from then on nothing is missed, within the limits of a tap
+    (docs/pipeline.md). A call that was killed is completed by the next one; nothing is added twice, except messages
+    without an id (producers may disable them) of the batch in which it was killed.
+
+    Args:
+        spark: the session.
+        url: the broker.
+        destinations: queues, topics, dead-letter queues.
+        path: the archive's folder.
+        tap: name of the taps; of this archive alone.
+        checkpoint: where Spark notes how far it is; in the archive's folder if not given.
+        user, password: credentials.
+        selector, dialect: only messages for which it is true.
+
+    Raises:
+        PipelineError, InvalidSelectorException, InvalidURLException: an argument is wrong.
+    """
+    from sievemq_spark.options import ReadOptions
+
+    names = destinations if isinstance(destinations, str) else ",".join(destinations)
+    options = {"url": url, "destination": names, "tap": tap, "dialect": dialect}
+    options |= {
+        name: value for name, value in (("user", user), ("password", password), ("selector", selector)) if value
+    }
+    ReadOptions.read({name.lower(): value for name, value in options.items()})
+    counts = [0, 0]
+
+    def add(batch: DataFrame, _: int) -> None:
+        done = archive(batch.sparkSession, batch, path)
+        counts[0] += done.seen
+        counts[1] += done.added
+
+    stream = spark.readStream.format("sievemq").options(**options).load()
+    place = checkpoint or f"{path.rstrip('/')}/_checkpoint"  # what begins with _ is no part of the archive
+    writer = stream.writeStream.option("checkpointLocation", place).trigger(availableNow=True)
+    writer.foreachBatch(add).start().awaitTermination()
+    return Archived(*counts)
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:

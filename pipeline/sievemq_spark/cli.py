@@ -180,8 +180,11 @@ def _plain(value: Any) -> Any:
 
 @pipeline.command()
 def archive(
-    destinations: Annotated[list[str], typer.Argument(metavar="QUEUE…", help="queue:NAME, or NAME.")],
+    destinations: Annotated[list[str], typer.Argument(metavar="DEST…", help="queue:NAME; with --tap topics too.")],
     to: Annotated[str, typer.Option("--to", help="Folder of the archive.")],
+    tap: Annotated[
+        str | None, typer.Option("--tap", help="Name of taps: add all that has gone through since the last run.")
+    ] = None,
     selector: SelectorOption = None,
     dialect: DialectOption = "jakarta",
     url: UrlOption = DEFAULT_URL,
@@ -189,15 +192,33 @@ def archive(
     master: MasterOption = LOCAL,
     as_json: JsonOption = False,
 ) -> None:
-    """Browse queues and add what an archive does not have yet, as Parquet. The queues stay as they are."""
+    """Add to an archive, as Parquet, what it does not have yet. The destinations stay as they are.
+
+    Without --tap, what waits in queues now. With --tap, everything since the last run under that name, consumed or not;
+    the first run makes the taps.
+    """
     from sievemq_spark import archive as job
 
     with _spark(master, [selector], dialect, url, user) as spark:
-        frame = job.read_queues(
-            spark, url, destinations, user=user, password=_password(user), selector=selector, dialect=dialect
-        )
+        secret = _password(user)
         with progress(spark, "archive"):
-            done = job.archive(spark, frame, to)
+            if tap is None:
+                frame = job.read_queues(
+                    spark, url, destinations, user=user, password=secret, selector=selector, dialect=dialect
+                )
+                done = job.archive(spark, frame, to)
+            else:
+                done = job.archive_stream(
+                    spark,
+                    url,
+                    destinations,
+                    to,
+                    tap=tap,
+                    user=user,
+                    password=secret,
+                    selector=selector,
+                    dialect=dialect,
+                )
         if as_json:
             _print(done, as_json=True)
         else:

@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from sievemq import ConnectionFactory, Message, Queue, TextMessage
+from sievemq import ConnectionFactory, Message, Queue, TextMessage, Topic
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.session.commands import HANDLERS
 from sievemq_core.wire.commands import Command
 from sievemq_spark import drain
+from sievemq_spark.archive import archive, archive_stream, read_archive, read_queues
 from sievemq_spark.failures import explain_failure
 from sievemq_testing.demo.flights import TOTAL, Flight, fingerprint, read_flights
 
@@ -212,3 +213,42 @@ def send(broker: EmbeddedBroker, *texts: str) -> None:
 def texts(broker: EmbeddedBroker, queue: str) -> list[str | None]:
     with ConnectionFactory(broker.url).create_context() as context:
         return [message.get_body(str) for message in context.create_browser(Queue(queue))]
+
+
+def test_an_archive_of_all_that_went_through(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consumed or not, each once: over several runs, after a run whose end was not noted, and beside browsing."""
+    path = str(tmp_path / "archive")
+    with EmbeddedBroker() as broker, ConnectionFactory(broker.url).create_context() as context:
+
+        def run() -> tuple[int, int]:
+            done = archive_stream(spark, broker.url, "queue:orders,topic:prices", path, tap="audit")
+            return done.seen, done.added
+
+        def traffic(first: int) -> None:
+            producer, consumer = context.create_producer(), context.create_consumer(Queue("orders"))
+            for number in range(first, first + 4):
+                producer.set_property("n", number).send(Queue("orders"), "x")
+                if number % 2:
+                    assert consumer.receive(5_000) is not None
+            consumer.close()  # what it has not been asked for goes back
+            producer.set_property("n", -first).send(Topic("prices"), "y")
+
+        assert run() == (0, 0)  # makes the taps
+        traffic(1)
+        assert run() == (5, 5)
+        traffic(5)
+        assert run() == (5, 5)
+        traffic(9)
+
+        def dying(*arguments: Any) -> Any:
+            archive(*arguments)
+            raise RuntimeError("the driver dies before it is noted")
+
+        with monkeypatch.context() as patched, pytest.raises(Exception, match="the driver dies"):
+            patched.setattr("sievemq_spark.archive.archive", dying)
+            run()
+        assert run() == (5, 0)  # the same batch again, and none of it twice
+        rows = read_archive(spark, path).collect()
+        assert sorted(row.properties["n"]["l"] for row in rows) == [-9, -5, -1, *range(1, 13)]
+        waiting = archive(spark, read_queues(spark, broker.url, "orders"), path)
+        assert (waiting.seen, waiting.added) == (6, 0)
