@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
@@ -22,10 +23,10 @@ from sievemq_testing.excerpt import LINES
 from sievemq_testing.faults import FaultBox, Faults
 from sievemq_testing.journal import EVENTS, Event, Recorder
 from sievemq_testing.memory import AioMemoryFactory, Lane, LoopEnd, MemoryFactory
-from sievemq_testing.namespace import TestNamespace, _queues
+from sievemq_testing.namespace import TestNamespace
 from sievemq_testing.recording import Tape
 from sievemq_testing.views import QueueView, TopicView
-from sievemq_testing.watched import Watch, WatchedServer, when_idle
+from sievemq_testing.watched import Watch, WatchedServer, entries_of, queues_of, when_idle
 
 __all__ = ["TestBroker"]
 
@@ -117,24 +118,35 @@ class TestBroker(EmbeddedBroker):
         Args:
             keep: which messages are still there. ``persistent``: what a broker with a data directory has, that is
                 PERSISTENT messages and durable subscriptions; ``nothing``: a broker without one; ``all``: as if the
-                machine had only lost its network.
+                machine had only lost its network. With a data directory, ``persistent`` is what is found in it, and
+                ``nothing`` empties it.
+
+        Raises:
+            ValueError: ``all`` of a broker with a data directory, which holds what is PERSISTENT.
         """
+        directory = self._settings.data_dir
+        if directory and keep == "all":
+            raise ValueError("with a data directory, what is not PERSISTENT cannot be kept: use persistent or nothing")
         self._settings = replace(self._settings, port=self.port)
         if self._thread is not None:
             self.kill()
         # A broker that has kept its messages knows its clients again: what they sent is not doubled.
         last = self._watch.faults.server
-        self._lost = None if keep == "nothing" or last is None else last.lost
+        self._lost = None if keep == "nothing" or directory or last is None else last.lost
         if keep == "nothing":
             for journal in self._watch.recorder.journals.values():
                 for entry, fate in list(journal.fates.items()):
                     if entry.state != GONE:
                         self._lose(journal.namespace, fate)
             self._domain = self._new_domain()
+            if directory:
+                shutil.rmtree(directory)
+        elif directory:
+            self._domain = self._new_domain()
         elif keep == "persistent":
             for namespace in self._domain.namespaces.values():
-                for queue in _queues(namespace):
-                    for entry in (*queue.main.waits(-1, queue.depth), *queue.scheduled.values()):
+                for queue in queues_of(namespace):
+                    for entry in entries_of(queue):
                         if entry.envelope.fields[DELIVERY_MODE] == _NON_PERSISTENT:
                             queue.remove(entry)
         return self.start()

@@ -7,7 +7,7 @@ Written on the broker's thread, by the domain's observer and by watched connecti
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -157,6 +157,27 @@ class Journal:
         for entry in (*settled, *oldest[: max(0, room - len(settled))]):
             del self._fates[entry]
             self.fates_dropped += 1
+
+    def go_on_with(self, found: Iterable[tuple[Queue, Entry]]) -> list[Fate]:
+        """The broker is another one, filled from its data directory: what is there again goes on as it was.
+
+        Args:
+            found: what is there.
+
+        Returns:
+            What is not.
+        """
+        known: dict[tuple[str, object], deque[Entry]] = {}  # several by one key: producers may give no ids
+        for entry, fate in self._fates.items():
+            if entry.state != GONE:
+                known.setdefault((fate.where, fate.envelope.fields[MESSAGE_ID]), deque()).append(entry)
+        for queue, entry in found:
+            same = known.get((queue.label, entry.envelope.fields[MESSAGE_ID]))
+            if same:
+                self._fates[entry] = self._fates.pop(same.popleft())
+            else:
+                self.begin(queue, entry)
+        return [self._fates[entry] for missing in known.values() for entry in missing]
 
     def undelivered(self) -> list[Fate]:
         """Messages that were never delivered to anybody and are still there."""

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import GONE
-from sievemq_broker.domain.namespace import Namespace
-from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.topic import Topic
 from sievemq_broker.embedded import EmbeddedNamespace
 from sievemq_testing.excerpt import LINES, excerpt, show_message
 from sievemq_testing.faults import Faults
 from sievemq_testing.journal import Event, Journal
 from sievemq_testing.views import QueueView, TopicView, address_of
+from sievemq_testing.watched import queues_of
 
 if TYPE_CHECKING:
     from sievemq_testing.broker import TestBroker
@@ -120,7 +118,7 @@ class TestNamespace(EmbeddedNamespace):
         def empty(broker: Broker) -> None:
             namespace = broker.namespaces.get(self.name)
             if namespace is not None:
-                for queue in _queues(namespace):
+                for queue in queues_of(namespace):
                     queue.clear()
                     for consumer in (*queue.consumers, *queue.holders):
                         _forget(consumer)
@@ -145,17 +143,6 @@ class TestNamespace(EmbeddedNamespace):
             self.broker._watch.recorder.journals.pop(self.name, None)
 
         self.broker.call(delete)
-
-
-def _queues(namespace: Namespace) -> list[Queue]:
-    """The queues of a namespace and of its subscriptions."""
-    found: list[Queue] = []
-    for destination in namespace.destinations.values():
-        if isinstance(destination, Topic):
-            found += [subscription.queue for subscription in destination.subscriptions]
-        else:
-            found.append(destination)
-    return found
 
 
 def _forget(consumer: Consumer) -> None:

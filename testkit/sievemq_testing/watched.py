@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.link import Link, Links
 from sievemq_broker.server.server import Server
@@ -72,6 +75,20 @@ class WatchedServer(Server):
     def __init__(self, settings: Settings, clock: Clock, broker: Broker, watch: Watch) -> None:
         super().__init__(settings, clock, broker)
         self._watch = watch
+
+    def _open_store(self, directory: str, incarnation: str) -> str:
+        kept = super()._open_store(directory, incarnation)
+        recorder = self._watch.recorder
+        found: dict[str, list[tuple[Queue, Entry]]] = {name: [] for name in recorder.journals}
+        for namespace in self.broker.namespaces.values():
+            found[recorder.of(namespace.name).namespace] = [
+                (queue, entry) for queue in queues_of(namespace) for entry in entries_of(queue)
+            ]
+        for known, there in found.items():
+            for fate in recorder.of(known).go_on_with(there):
+                fate.last = "lost"
+                recorder.note(known, "lost", fate.where, fate.envelope, detail="it was not on disk")
+        return kept
 
     def clock_moved(self) -> None:
         """The clock was moved; see Server. Time in which a connection stands still is silence."""
@@ -413,6 +430,22 @@ class WatchedLink(Link):
         for data in waiting:
             super().data_received(data)
         self._turn.mark(self)
+
+
+def queues_of(namespace: Namespace) -> list[Queue]:
+    """The queues of a namespace and of its subscriptions."""
+    found: list[Queue] = []
+    for destination in namespace.destinations.values():
+        if isinstance(destination, Topic):
+            found += [subscription.queue for subscription in destination.subscriptions]
+        else:
+            found.append(destination)
+    return found
+
+
+def entries_of(queue: Queue) -> list[Entry]:
+    """What waits in a queue, or is scheduled."""
+    return [*queue.main.waits(-1, queue.depth), *queue.scheduled.values()]
 
 
 def _middle(data: bytes) -> int:

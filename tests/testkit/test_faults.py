@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -424,6 +425,65 @@ def test_restart_without_its_data() -> None:
         assert broker.queue("orders").messages() == []
         with pytest.raises(AssertionError, match="lost: queue:orders"):
             broker.assert_nothing_lost()
+
+
+def test_a_restart_from_the_data_directory_accounts_for_each_message(tmp_path: Path) -> None:
+    with TestBroker(data_dir=tmp_path / "data") as broker:
+        with ConnectionFactory(broker.url).create_context() as context:
+            producer = context.create_producer()
+            for text in ("consumed", "kept"):
+                producer.send(ORDERS, text)
+            producer.set_disable_message_id(True).send(ORDERS, "kept, too")
+            producer.send(ORDERS, "kept, too")
+            consumer = context.create_consumer(ORDERS)
+            assert consumer.receive_body(str, 1_000) == "consumed"
+            consumer.close()
+        broker.restart()
+        assert [m.get_body(str) for m in broker.queue("orders").messages()] == ["kept", "kept, too", "kept, too"]
+        broker.assert_nothing_lost()
+        with ConnectionFactory(broker.url).create_context() as context:
+            context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT).send(ORDERS, "in memory only")
+        broker.kill()
+        broker.restart()
+        with pytest.raises(AssertionError, match=r"1 messages are lost .*\n  lost: queue:orders .* 'in memory only'"):
+            broker.assert_nothing_lost()
+        with ConnectionFactory(broker.url).create_context() as context:
+            consumer = context.create_consumer(ORDERS)
+            assert [consumer.receive_body(str, 1_000) for _ in range(3)] == ["kept", "kept, too", "kept, too"]
+        broker.queue("orders").assert_consumed(count=4, within=SOON)
+
+
+def test_a_restart_without_the_data_directory(tmp_path: Path) -> None:
+    with TestBroker(data_dir=tmp_path / "data") as broker:
+        with ConnectionFactory(broker.url).create_context() as context:
+            context.create_producer().send(ORDERS, "x")
+        with pytest.raises(ValueError, match="with a data directory"):
+            broker.restart("all")
+        broker.restart("nothing")
+        assert broker.queue("orders").depth == 0
+        with pytest.raises(AssertionError, match="lost: queue:orders"):
+            broker.assert_nothing_lost()
+
+
+def test_nothing_is_lost_or_doubled_over_lost_connections(
+    faults: Faults, namespace: TestNamespace, factory: ConnectionFactory
+) -> None:
+    faults.seed = 7
+    with factory.create_context() as sender, factory.create_context(JMSContext.CLIENT_ACKNOWLEDGE) as receiver:
+        producer = sender.create_producer()
+        for after in (False, True):
+            faults.drop_on("send", times=5, probability=0.3, after=after)
+        for number in range(40):
+            producer.send(ORDERS, str(number))
+        faults.clear()
+        assert namespace.queue("orders").depth == 40
+        consumer = receiver.create_consumer(ORDERS)
+        faults.drop_connections()
+        assert sorted(int(consumer.receive_body(str, 5_000) or -1) for _ in range(40)) == list(range(40))
+        receiver.acknowledge()
+    namespace.queue("orders").assert_empty(within=SOON)
+    namespace.assert_nothing_lost()
+    assert [event.kind for event in namespace.journal].count("fault") >= 10
 
 
 def test_the_clock_outlives_a_restart() -> None:
