@@ -150,6 +150,7 @@ _RULE_TYPES: Mapping[str, tuple[type, ...]] = {
     "dead_letter_expired": (bool,),
     "redelivery_factor": (int, float),
     "at_limit": (str,),
+    "slow_consumer": (str,),
 }
 
 

@@ -147,6 +147,8 @@ class BrokerCollector(Collector):
         yield refused
         congested = sum(connection.outbox.paused for connection in services.connections.values())
         yield GaugeMetricFamily("sievemq_connections_congested", "Connections that read too slowly.", value=congested)
+        slow = len(self._server.slow_consumers.slow)
+        yield GaugeMetricFamily("sievemq_slow_consumers", "Consumers that hold messages and do nothing.", value=slow)
         yield CounterMetricFamily("sievemq_received_bytes", "Bytes from clients.", value=links.bytes_in)
         yield CounterMetricFamily("sievemq_sent_bytes", "Bytes to clients.", value=links.bytes_out)
         everybody = services.blocked is not None

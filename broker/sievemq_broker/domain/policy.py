@@ -8,9 +8,11 @@ from fnmatch import fnmatchcase
 __all__ = [
     "AT_LIMIT",
     "BLOCK",
+    "CLOSE",
     "DROP_NEWEST",
     "DROP_OLDEST",
     "FAIL",
+    "WARN",
     "DestinationPolicy",
     "DomainSettings",
     "NamespacePolicy",
@@ -24,6 +26,9 @@ DROP_OLDEST = "drop-oldest"
 """It is taken, and the oldest of the lowest priority that wait make room for it."""
 DROP_NEWEST = "drop-newest"
 """It is confirmed and forgotten."""
+
+WARN, CLOSE = "warn", "close"
+"""What is done about a slow consumer: it is counted, shown and logged; and its connection is closed, too."""
 
 AT_LIMIT = (FAIL, BLOCK, DROP_OLDEST, DROP_NEWEST)
 
@@ -43,6 +48,8 @@ class DestinationPolicy:
         max_bytes: the same for the packed bytes of waiting messages.
         at_limit: what happens to a send that passes one of the two, one of AT_LIMIT. A message larger than max_bytes is
             refused always. What is moved here, dead letters included, is never dropped and waits for nobody: FAIL.
+        slow_consumer: WARN or CLOSE, what is done about a consumer that holds messages and does nothing.
+        slow_consumer_seconds: after which it counts as slow, 0 for never.
         delivery_mode: overrides the sender's (D-21): 1 NON_PERSISTENT, 2 PERSISTENT.
         priority: overrides the sender's, 0 … 9.
         time_to_live: overrides the sender's, in ms; 0 for "never expires".
@@ -57,6 +64,8 @@ class DestinationPolicy:
     max_messages: int = 0
     max_bytes: int = 0
     at_limit: str = FAIL
+    slow_consumer: str = WARN
+    slow_consumer_seconds: int = 60
     delivery_mode: int | None = None
     priority: int | None = None
     time_to_live: int | None = None
@@ -74,6 +83,10 @@ class DestinationPolicy:
                 raise ValueError(f"{name} must not be negative, it is {getattr(self, name)}")
         if self.redelivery_factor < 1:
             raise ValueError(f"redelivery_factor must be at least 1, it is {self.redelivery_factor}")
+        if self.slow_consumer_seconds < 0:
+            raise ValueError(f"slow_consumer_seconds must not be negative, it is {self.slow_consumer_seconds}")
+        if self.slow_consumer not in (WARN, CLOSE):
+            raise ValueError(f"slow_consumer must be {WARN} or {CLOSE}, it is {self.slow_consumer!r}")
         if self.at_limit not in AT_LIMIT:
             raise ValueError(f"at_limit must be one of {', '.join(AT_LIMIT)}, it is {self.at_limit!r}")
         if self.delivery_mode not in (None, 1, 2):

@@ -22,6 +22,7 @@ from sievemq_broker.server.listener import bind, listen, make_tls_context
 from sievemq_broker.server.memory import SHARE, Memory, machine_limit
 from sievemq_broker.server.namespace_limits import NamespaceLimits
 from sievemq_broker.server.services import ServerServices, new_incarnation
+from sievemq_broker.server.slow_consumers import SlowConsumers
 from sievemq_broker.server.timers import Timers
 from sievemq_broker.server.turn import Turn
 from sievemq_broker.server.user_store import UserStore
@@ -177,6 +178,7 @@ class Server:
             lambda: held_bytes(self.broker),
         )
         self.namespace_limits = NamespaceLimits(self.broker)
+        self.slow_consumers = SlowConsumers(self.services.connections, self.clock)
         self.timers = self.turn.timers = Timers(loop, self.clock, self.broker, self.links, self.turn.mark, self._look)
         self._acceptor = await listen(self._sockets["wire"], self._link, self._tls, settings.handshake_seconds)
         self.timers.start()
@@ -188,6 +190,7 @@ class Server:
         """At each tick: is there memory left, and which lost connections have not come back in time?"""
         self.memory.look()
         self.namespace_limits.look()
+        self.slow_consumers.look()
         self.services.lost.expire(self.broker, self.clock.now() - self.services.clock_offset)
         if self.turn.commits is not None:
             self.turn.commits.sweep()

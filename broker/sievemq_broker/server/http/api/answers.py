@@ -219,7 +219,9 @@ class Consumer(_Answer, kw_only=True):
     delivered: int
     acknowledged: int
     waiting: Annotated[bool, Meta(description="It asked for a message and has none.")]
-    congested: Annotated[bool, Meta(description="Its connection reads too slowly.")]
+    congested: Annotated[
+        bool, Meta(description="Its connection reads too slowly, or it holds messages and does nothing.")
+    ]
     matched: Annotated[int, Meta(description="Messages that its selector matched.")]
     examined: Annotated[int, Meta(description="Messages that came by since this selector is in use here.")]
     match_ratio: Annotated[float | None, Meta(description="matched / examined; null before the first message.")]

@@ -35,7 +35,10 @@ async def list_consumers(call: Call[requests.ListConsumers, Any]) -> answers.Con
     rows = await _rows(call, call.destination())
     after = decode_cursor(call.query.cursor, tuple[int, int])
     chosen, total, more = await page_of(rows, lambda row: (row[0], row[2].id), after, call.query.limit)
-    shown = [_show(connection, consumer) async for _, connection, consumer in in_slices(chosen, every=8)]
+    slow = call.server.slow_consumers.slow
+    shown = [
+        _show(connection, consumer, consumer in slow) async for _, connection, consumer in in_slices(chosen, every=8)
+    ]
     return answers.Consumers(consumers=shown, total=total, next=more)
 
 
@@ -72,7 +75,7 @@ def _of(consumer: Consumer) -> Destination:
     return consumer.queue if subscription is None else subscription.topic
 
 
-def _show(connection: BrokerConnection, consumer: Consumer) -> answers.Consumer:
+def _show(connection: BrokerConnection, consumer: Consumer, slow: bool) -> answers.Consumer:
     subscription = consumer.subscription
     if subscription is None:
         condition = consumer.view.condition
@@ -99,7 +102,7 @@ def _show(connection: BrokerConnection, consumer: Consumer) -> answers.Consumer:
         delivered=consumer.tag,
         acknowledged=consumer.acknowledged,
         waiting=consumer.waiting,
-        congested=connection.outbox.paused,
+        congested=slow or connection.outbox.paused,
         matched=matched,
         examined=examined,
         match_ratio=round(matched / examined, 4) if examined else None,

@@ -1,0 +1,110 @@
+"""Consumers that hold what they were given and do nothing with it while more waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from sievemq_broker import logs
+from sievemq_broker.domain.policy import CLOSE
+from sievemq_core.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from sievemq_broker.clock import Clock
+    from sievemq_broker.domain.consumer import Consumer
+    from sievemq_broker.session.connection import BrokerConnection
+
+__all__ = ["CONNECTIONS", "SlowConsumers"]
+
+#: Connections looked at in one tick; more of them take turns.
+CONNECTIONS = 250
+
+log = logs.get("server")
+
+
+class SlowConsumers:
+    """Looks at some connections each tick.
+
+    A consumer is slow when it can take nothing more (its credit is used up, or its connection does not read), holds
+    messages, has neither acknowledged nor been given one for as long as the rule of its destination says, and messages
+    wait that it could get. It is so until it moves.
+
+    Args:
+        connections: open ones by id.
+        clock: the broker's time.
+
+    Attributes:
+        slow: those that are slow now.
+    """
+
+    __slots__ = ("_clock", "_connections", "_queue", "_watched", "slow")
+
+    def __init__(self, connections: Mapping[str, BrokerConnection], clock: Clock) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._queue: list[str] = []
+        #: What it had done when it was seen to stand still first, and when that was.
+        self._watched: dict[Consumer, tuple[tuple[int, int], int]] = {}
+        self.slow: dict[Consumer, None] = {}
+
+    def look(self) -> None:
+        """Look at the next connections."""
+        if not self._queue:
+            self._queue = list(self._connections)
+            for consumer in [consumer for consumer in self._watched if not consumer.open]:
+                self._forget(consumer)
+        now = self._clock.now()
+        batch = list(islice(reversed(self._queue), CONNECTIONS))
+        del self._queue[len(self._queue) - len(batch) :]
+        for connection_id in batch:
+            connection = self._connections.get(connection_id)
+            if connection is not None:
+                for consumer in tuple(connection.consumers.values()):
+                    self._look_at(connection, consumer, now)
+
+    def _look_at(self, connection: BrokerConnection, consumer: Consumer, now: int) -> None:
+        queue = consumer.queue
+        policy = queue.policy
+        if (
+            not policy.slow_consumer_seconds
+            or not queue.depth
+            or queue.paused
+            or not consumer.open
+            or consumer.can_take()
+            or not consumer.unacknowledged
+            or consumer.view.first() is None
+        ):
+            self._forget(consumer)
+            return
+        done = consumer.tag, consumer.acknowledged
+        watched = self._watched.get(consumer)
+        if watched is None or watched[0] != done:
+            self._forget(consumer)
+            self._watched[consumer] = done, now
+            return
+        if consumer in self.slow or now - watched[1] < policy.slow_consumer_seconds * 1000:
+            return
+        self.slow[consumer] = None
+        closes = policy.slow_consumer == CLOSE
+        log.warning(
+            "consumer.slow",
+            destination=queue.label,
+            peer=connection.peer,
+            client_id=connection.client_id,
+            holds=consumer.unacknowledged,
+            waiting=queue.depth,
+            seconds=(now - watched[1]) // 1000,
+            note="its connection is closed" if closes else "rule slow_consumer says so only",
+        )
+        if closes:
+            text = (
+                f"consumer {consumer.id} of {queue.label} has held {consumer.unacknowledged} messages for "
+                f"{policy.slow_consumer_seconds} s without a sign while {queue.depth} wait (rule slow_consumer)"
+            )
+            connection.close(ErrorCode.CLOSED_BY_ADMINISTRATOR, text, now)
+            self._forget(consumer)
+
+    def _forget(self, consumer: Consumer) -> None:
+        self._watched.pop(consumer, None)
+        self.slow.pop(consumer, None)
