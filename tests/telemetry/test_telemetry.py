@@ -7,6 +7,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 from opentelemetry import trace
@@ -21,6 +22,7 @@ import sievemq
 import sievemq.aio
 from sievemq import ConnectionFactory, InvalidDestinationException, JMSContext, Queue, Session, TextMessage, Topic
 from sievemq.telemetry import creation_context, instrument, process, uninstrument
+from sievemq.telemetry.context import carried
 from sievemq.telemetry.instrumentor import SieveMQInstrumentor
 from sievemq_broker import EmbeddedBroker
 
@@ -97,6 +99,8 @@ def test_a_receive_links_to_the_send(url: str, recorded: Recorded) -> None:
         "messaging.operation.type": "send",
         "messaging.destination.name": "queue:orders",
         "messaging.client.id": "shop",
+        "server.address": "127.0.0.1",
+        "server.port": urlsplit(url).port,
         "messaging.message.id": received.get_jms_message_id(),
         "messaging.message.conversation_id": "c-1",
     }
@@ -164,6 +168,7 @@ async def test_the_asyncio_api(url: str, recorded: Recorded) -> None:
     assert spans.keys() == {"send queue:q", "receive queue:q", "acknowledge"}
     assert linked(spans["receive queue:q"]) == [span_id(spans["send queue:q"])]
     assert (spans["acknowledge"].attributes or {})["messaging.operation.type"] == "settle"
+    assert (spans["send queue:q"].attributes or {})["server.port"] == urlsplit(url).port
 
 
 @pytest.mark.parametrize("continue_trace", [False, True])
@@ -221,6 +226,15 @@ def test_a_listener_that_raises(url: str, recorded: Recorded, caplog: pytest.Log
     assert span.name == "process queue:q"
     assert (span.attributes or {})["error.type"] == "LookupError"
     assert [event.name for event in span.events] == ["exception"]
+
+
+def test_a_message_that_two_threads_send_is_not_damaged(url: str, recorded: Recorded) -> None:
+    """The other one has just sent it, and taken the context away that both found missing."""
+    message = TextMessage("x", properties={"mine": 1})
+    with trace.use_span(recorded.tracers.get_tracer("test").start_span("outer")), carried(message):
+        assert message.property_exists("traceparent")
+        del message._properties["traceparent"]  # type: ignore[union-attr]
+    assert list(message.get_property_names()) == ["mine"]
 
 
 def test_a_refused_send(url: str, recorded: Recorded) -> None:

@@ -79,6 +79,7 @@ class ClientConnection:
             waited. Moving it back gives nobody more time.
         blocked: which limit makes the broker hold back confirms; None if it does not.
         broker, incarnation, features: what WELCOME said.
+        peer: host and port that it was last connected to, as the URL has them; None where the front does not say.
     """
 
     def __init__(self, options: EngineOptions, clock: Callable[[], int]) -> None:
@@ -97,6 +98,7 @@ class ClientConnection:
         self.client_id: str | None = options.client_id
         self.connection_id = ""
         self.broker = self.incarnation = ""
+        self.peer: tuple[str, int] | None = None
         self.features: dict[str, Any] = {}
         self.blocked: str | None = None
         self.shutdown_notice: str | None = None

@@ -370,6 +370,7 @@ class Transport(asyncio.Protocol):
         if not engine.repairing:  # closed meanwhile
             self.abort()
             return
+        engine.peer = self._hosts[self.at]
         self._opened = int(loop.time() * 1000.0)
         engine.reopen()
         self.write()

@@ -114,6 +114,7 @@ class Transport:
     ) -> None:
         self._engine = engine
         self._hosts, self._at = hosts, at
+        engine.peer = hosts[at] if hosts else None
         self._repair, self._reach = repair, reach
         self._connect_timeout = connect_timeout / 1000.0
         self._outages = 0  # those that the plan for repairs knows of
@@ -392,6 +393,7 @@ class Transport:
                     return False
                 continue
             self._at, sock = found
+            engine.peer = self._hosts[self._at]
             self._take_socket(sock)
             return True
         return False

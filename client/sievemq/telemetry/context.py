@@ -52,7 +52,7 @@ def carried(message: Message) -> Iterator[None]:
     finally:
         if before is not None and held is not None:
             for name in held.keys() - before:
-                del held[name]
+                held.pop(name, None)  # another thread that sends the same message may have done it
 
 
 def creation_context(message: Message) -> Context:

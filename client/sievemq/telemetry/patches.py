@@ -24,7 +24,7 @@ import sievemq.blocking.delivery
 import sievemq.blocking.jms_producer
 import sievemq.blocking.producer
 import sievemq.blocking.session
-from sievemq._engine import EngineConsumer, EngineProducer
+from sievemq._engine import ClientConnection, EngineConsumer, EngineProducer
 from sievemq.messages import Message
 from sievemq.telemetry.context import carried
 from sievemq.telemetry.recorder import Recorder
@@ -101,7 +101,7 @@ class Patches:
         recorder = self.recorder
 
         def send(engine: EngineProducer, message: Any, destination: Any, *rest: Any) -> Any:
-            recorder.sending(destination, engine.session.connection.client_id)
+            recorder.sending(destination, engine.session.connection)
             if not isinstance(message, Message):  # another implementation's: it comes again, adopted
                 return original(engine, message, destination, *rest)
             with carried(message):
@@ -121,7 +121,7 @@ class Patches:
             try:
                 message: Message | None = original(consumer, *arguments, **options)
             except Exception as error:
-                recorder.receive_failed(error, engine.destination, engine.session.connection.client_id, begun)
+                recorder.receive_failed(error, engine.destination, engine.session.connection, begun)
                 raise
             if message is not None:
                 recorder.received(message, *_whose(engine), begun)
@@ -142,7 +142,7 @@ class Patches:
             except StopAsyncIteration:
                 raise
             except Exception as error:
-                recorder.receive_failed(error, engine.destination, engine.session.connection.client_id, begun)
+                recorder.receive_failed(error, engine.destination, engine.session.connection, begun)
                 raise
             finally:
                 _receiving.reset(token)
@@ -184,7 +184,7 @@ class Patches:
         recorder, name = self.recorder, original.__name__
 
         def settle(owner: Any) -> None:
-            with recorder.settle(name, _client_of(owner)):
+            with recorder.settle(name, _connection_of(owner)):
                 original(owner)
 
         return settle
@@ -193,7 +193,7 @@ class Patches:
         recorder, name = self.recorder, original.__name__
 
         async def settle(owner: Any) -> None:
-            with recorder.settle(name, _client_of(owner)):
+            with recorder.settle(name, _connection_of(owner)):
                 await original(owner)
 
         return settle
@@ -211,11 +211,11 @@ class Patches:
         return acknowledge
 
 
-def _whose(consumer: EngineConsumer) -> tuple[Any, str | None, str | None]:
-    return consumer.destination, consumer.session.connection.client_id, consumer.subscription
+def _whose(consumer: EngineConsumer) -> tuple[Any, ClientConnection, str | None]:
+    return consumer.destination, consumer.session.connection, consumer.subscription
 
 
-def _client_of(owner: Any) -> str | None:
+def _connection_of(owner: Any) -> ClientConnection:
     session = getattr(owner, "_session", owner)
-    client_id: str | None = session._engine.connection.client_id
-    return client_id
+    connection: ClientConnection = session._engine.connection
+    return connection

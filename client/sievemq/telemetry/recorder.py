@@ -13,6 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.semconv._incubating.attributes import messaging_attributes as names
 from opentelemetry.semconv._incubating.metrics import messaging_metrics as instruments
 from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
+from opentelemetry.semconv.attributes.server_attributes import SERVER_ADDRESS, SERVER_PORT
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from sievemq.destinations import Destination, TemporaryQueue, TemporaryTopic
@@ -22,6 +23,8 @@ from sievemq.telemetry.context import creation_context
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
+
+    from sievemq._engine import ClientConnection
 
 __all__ = ["Attributes", "Recorder"]
 
@@ -88,9 +91,9 @@ class Recorder:
                 self._duration.record(time.perf_counter() - start, measured)
                 self._sent.add(1, measured)
 
-    def sending(self, destination: Destination, client_id: str | None) -> None:
+    def sending(self, destination: Destination, connection: ClientConnection | None) -> None:
         """The current span sends to a destination."""
-        attributes = _attributes("send", "send", destination, client_id)
+        attributes = _attributes("send", "send", destination, connection)
         self._target.set(attributes)
         span = trace.get_current_span()
         if span.is_recording():
@@ -104,18 +107,23 @@ class Recorder:
             span.set_attributes(_of_message(message))
 
     def received(
-        self, message: Message, destination: Destination, client_id: str | None, subscription: str | None, begun: float
+        self,
+        message: Message,
+        destination: Destination,
+        connection: ClientConnection | None,
+        subscription: str | None,
+        begun: float,
     ) -> None:
         """A receive has a message.
 
         Args:
             message: the message.
             destination: the consumer's.
-            client_id: of its connection.
+            connection: the consumer's.
             subscription: its subscription's name, if it has one.
             begun: when the receive was called, by time.perf_counter.
         """
-        attributes = _attributes("receive", "receive", destination, client_id, subscription)
+        attributes = _attributes("receive", "receive", destination, connection, subscription)
         took = time.perf_counter() - begun
         span = self._tracer.start_span(
             f"receive {_name(destination)}",
@@ -129,9 +137,11 @@ class Recorder:
         self._duration.record(took, measured)
         self._consumed.add(1, measured)
 
-    def receive_failed(self, error: Exception, destination: Destination, client_id: str | None, begun: float) -> None:
+    def receive_failed(
+        self, error: Exception, destination: Destination, connection: ClientConnection | None, begun: float
+    ) -> None:
         """A receive has raised."""
-        attributes = _attributes("receive", "receive", destination, client_id)
+        attributes = _attributes("receive", "receive", destination, connection)
         took = time.perf_counter() - begun
         span = self._tracer.start_span(
             f"receive {_name(destination)}",
@@ -149,7 +159,7 @@ class Recorder:
         self,
         message: Message,
         destination: Destination | None,
-        client_id: str | None = None,
+        connection: ClientConnection | None = None,
         subscription: str | None = None,
         *,
         listener: bool = False,
@@ -159,11 +169,11 @@ class Recorder:
         Args:
             message: the message.
             destination: the consumer's, or the message's.
-            client_id: of the connection.
+            connection: the consumer's, if one is known.
             subscription: the subscription's name, if it has one.
             listener: a listener is called: nobody has counted the message yet.
         """
-        attributes = _attributes("process", "process", destination, client_id, subscription)
+        attributes = _attributes("process", "process", destination, connection, subscription)
         context = creation_context(message)
         start = time.perf_counter()
         measured = _measured(attributes)
@@ -187,9 +197,9 @@ class Recorder:
                     self._consumed.add(1, measured)
 
     @contextmanager
-    def settle(self, operation: str, client_id: str | None) -> Iterator[None]:
+    def settle(self, operation: str, connection: ClientConnection | None) -> Iterator[None]:
         """Around acknowledge, commit, rollback, recover."""
-        attributes = _attributes(operation, "settle", None, client_id)
+        attributes = _attributes(operation, "settle", None, connection)
         start = time.perf_counter()
         measured = _measured(attributes)
         with self._tracer.start_as_current_span(
@@ -212,7 +222,7 @@ def _attributes(
     operation: str,
     kind: str,
     destination: Destination | None,
-    client_id: str | None = None,
+    connection: ClientConnection | None = None,
     subscription: str | None = None,
 ) -> Attributes:
     attributes: Attributes = {
@@ -225,8 +235,11 @@ def _attributes(
         if _temporary(destination):
             attributes[names.MESSAGING_DESTINATION_TEMPORARY] = True
             attributes[names.MESSAGING_DESTINATION_TEMPLATE] = _ANONYMOUS
-    if client_id is not None:
-        attributes[names.MESSAGING_CLIENT_ID] = client_id
+    if connection is not None:
+        if connection.client_id is not None:
+            attributes[names.MESSAGING_CLIENT_ID] = connection.client_id
+        if connection.peer is not None:
+            attributes[SERVER_ADDRESS], attributes[SERVER_PORT] = connection.peer
     if subscription is not None:
         attributes[names.MESSAGING_DESTINATION_SUBSCRIPTION_NAME] = subscription
     return attributes
@@ -255,6 +268,8 @@ _MEASURED: Final[tuple[str, ...]] = (
     names.MESSAGING_OPERATION_TYPE,
     names.MESSAGING_DESTINATION_NAME,
     names.MESSAGING_DESTINATION_SUBSCRIPTION_NAME,
+    SERVER_ADDRESS,
+    SERVER_PORT,
 )
 
 
