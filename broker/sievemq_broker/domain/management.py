@@ -123,12 +123,18 @@ def move(queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
     return _each(queue, choice, act, waits=True)
 
 
-def retry(queue: Queue, choice: Choice) -> Steps[Outcome]:
+def retry(queue: Queue, choice: Choice, allow: Callable[[str], None] = lambda origin: None) -> Steps[Outcome]:
     """Send dead letters back where they came from, without what was noted on them, attempts counted anew. One that does
     not say where it came from, or whose subscription is gone, is skipped.
 
+    Args:
+        queue: of dead letters.
+        choice: which of them.
+        allow: called with the origin of each, and raises if that must not be sent to: whoever may send to a queue of
+            dead letters can write any origin on a message.
+
     Raises:
-        RequestError: its origin took none.
+        RequestError: its origin took none, or is not allowed.
     """
     namespace = queue.namespace
 
@@ -136,6 +142,7 @@ def retry(queue: Queue, choice: Choice) -> Steps[Outcome]:
         origin, envelope = risen(entry.envelope)
         if origin is None:
             return False
+        allow(origin)
         name = origin_of(entry.envelope, SUBSCRIPTION)
         if name is None:
             namespace.transfer(origin, envelope, now)

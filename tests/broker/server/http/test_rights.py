@@ -24,6 +24,10 @@ USERS = {
         "password": "secret",
         "rights": [{"may": ["manage"], "destination": "queue:orders.*", "namespace": "mine"}],
     },
+    "eve": {
+        "password": "secret",
+        "rights": [{"may": ["send", "manage"], "destination": "queue:DLQ.eve", "namespace": "mine"}],
+    },
 }
 
 
@@ -100,6 +104,17 @@ def test_a_move_asks_for_the_right_to_send_to_its_target(guarded: EmbeddedBroker
     path = f"{at('queue:orders.eu')}/actions/move"
     for target in ("queue:orders.new", "queue:secret", "orders.new"):
         assert manager("POST", path, {"to": target}).error == "SECURITY"
+
+
+def test_a_retry_asks_for_the_right_to_send_to_the_origin(guarded: EmbeddedBroker) -> None:
+    """Who may send to a queue of dead letters can write any origin on a message."""
+    eve, admin, queue = as_user(guarded, "eve"), as_user(guarded, "admin"), at("queue:DLQ.eve")
+    eve.ok("POST", f"{queue}/messages", {"properties": {"JMS_SieveMQ_DeadLetterOrigin": "queue:stock"}})
+    assert eve("POST", f"{queue}/actions/retry", {"dry_run": True}).status == 200
+    assert eve("POST", f"{queue}/actions/retry").error == "SECURITY"
+    assert admin.get(at("queue:stock"))["depth"] == 0
+    assert admin.ok("POST", f"{queue}/actions/retry")["touched"] == 1
+    assert admin.get(at("queue:stock"))["depth"] == 1
 
 
 def test_a_selector_is_not_tried_on_what_may_not_be_seen(guarded: EmbeddedBroker) -> None:

@@ -64,9 +64,14 @@ async def purge_messages(call: Call[Any, requests.Choose]) -> answers.Touched:
 async def retry_messages(call: Call[Any, requests.Choose]) -> answers.Touched:
     """Send dead letters back where they came from, attempts counted anew.
 
-    Those that do not say where they came from, or whose subscription is gone, are skipped.
+    Those that do not say where they came from, or whose subscription is gone, are skipped. The caller must be allowed
+    to send to where they came from.
     """
-    return await _act(call, management.retry)
+
+    def allow(origin: str) -> None:
+        require(call, Verb.SEND, call.path["ns"], str(parse_address(origin)))
+
+    return await _act(call, lambda queue, choice: management.retry(queue, choice, allow))
 
 
 @routes.add("POST", _ACTIONS + "/cancel", Verb.MANAGE, answers.Touched, body=requests.Choose, body_optional=True)
