@@ -145,6 +145,31 @@ def test_dead_letters(sievemq: Sievemq, context: JMSContext) -> None:
     assert dropped.out == "2 messages deleted\n", dropped.err
 
 
+def test_dead_letters_that_cannot_go_back(
+    sievemq: Sievemq, context: JMSContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are in nobody's way, and counted once, however many pieces the work has."""
+    monkeypatch.setattr("sievemq.cli.manage.actions.PIECE", 2)
+    producer = context.create_producer()
+    for number in range(9):
+        origin = "queue:orders" if number % 2 else None
+        producer.clear_properties().set_property("JMS_SieveMQ_DeadLetterLastFailure", 2**62)
+        producer.set_property("JMS_SieveMQ_DeadLetterFirstFailure", 1)
+        producer.set_property("JMS_SieveMQ_DeadLetterOrigin", origin).send(Queue("DLQ.orders"), f"{number}")
+    assert len(sievemq("dlq", "ls").lines) == 3
+    done = sievemq("dlq", "retry", "DLQ.orders", "--yes")
+    assert done.out == "4 messages sent back, 5 left as they are\n"
+    assert bodies(context, "orders") == list("1357")
+    assert bodies(context, "DLQ.orders") == list("02468")
+
+
+def test_a_time_that_no_calendar_has(sievemq: Sievemq, context: JMSContext) -> None:
+    context.create_producer().set_delivery_delay(2**52).send(Queue("orders"), "later")
+    shown = sievemq("schedule", "ls", "orders")
+    assert (shown.code, len(shown.lines)) == (0, 2)
+    assert shown.lines[1].split("\t")[0].endswith(" ms")
+
+
 def test_schedule(sievemq: Sievemq, context: JMSContext) -> None:
     context.create_producer().set_delivery_delay(60_000).send(Queue("orders"), "later")
     assert len(sievemq("schedule", "ls", "orders").lines) == 2

@@ -95,11 +95,14 @@ def act(
     with _Bar(past, matched) as bar:
         while touched + skipped < matched:
             left = matched - touched - skipped
-            answer = api.post(path, {**chosen, "limit": left if whole else min(PIECE, left), "dry_run": False})
+            # Those that were skipped before are still there, and chosen again.
+            piece = left if whole else min(PIECE, left) + skipped
+            answer = api.post(path, {**chosen, "limit": piece, "dry_run": False})
             touched += int(answer["touched"])
-            skipped += int(answer["skipped"])
+            stuck = not answer["touched"] and int(answer["skipped"]) <= skipped
+            skipped = int(answer["skipped"])
             bar.advance(touched)
-            if whole or not answer["more"] or not answer["touched"] or answer["stopped"]:
+            if whole or stuck or not answer["more"] or answer["stopped"]:
                 break
     stopped = answer.get("stopped")
     answer.update(matched=matched, touched=touched, skipped=skipped)

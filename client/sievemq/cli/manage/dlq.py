@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from sievemq.cli.broker_access import SelectorOption, UserOption
 from sievemq.cli.manage.access import DEFAULT_HTTP, Api, HttpOption, NamespaceOption, address_of
 from sievemq.cli.manage.actions import DryRunOption, IdOption, JsonOption, LimitOption, YesOption, act
-from sievemq.cli.manage.output import Columns, number, print_rows
+from sievemq.cli.manage.output import Columns, moment, number, print_rows
 
 __all__ = ["dlq"]
 
@@ -26,8 +25,8 @@ _COLUMNS: Columns = {
     "messages": number("messages"),
     "reason": lambda row: row["reason"] or "(none)",
     "origin": lambda row: (row["origin"] or "(unknown)") + (f" / {row['subscription']}" if row["subscription"] else ""),
-    "first failure": lambda row: _time(row["first_failure"]),
-    "last failure": lambda row: _time(row["last_failure"]),
+    "first failure": lambda row: moment(row["first_failure"]),
+    "last failure": lambda row: moment(row["last_failure"]),
 }
 
 
@@ -110,7 +109,3 @@ def _groups(queues: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         if rest > 0:  # said, not left out: the broker looks at so many of each queue
             unseen = {"origin": None, "subscription": None, "reason": "(not looked at)", "messages": rest}
             yield {"address": row["address"], **unseen, "first_failure": 0, "last_failure": 0}
-
-
-def _time(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") if milliseconds else ""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import typer
 
 from sievemq.cli.show import harmless
 
-__all__ = ["Columns", "number", "print_one", "print_rows", "rate"]
+__all__ = ["Columns", "moment", "number", "print_one", "print_rows", "rate"]
 
 #: Heading -> how a row's cell is made.
 Columns: TypeAlias = dict[str, Callable[[dict[str, Any]], str]]
@@ -66,6 +67,16 @@ def print_one(record: dict[str, Any], columns: Columns, as_json: bool) -> None:
 def number(name: str) -> Callable[[dict[str, Any]], str]:
     """A whole number of a row."""
     return lambda row: f"{row[name]:,}"
+
+
+def moment(milliseconds: int) -> str:
+    """A time in UTC; nothing for 0. One that no calendar has stays a number: whoever sends a message may choose it."""
+    if not milliseconds:
+        return ""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return f"{milliseconds} ms"
 
 
 def rate(name: str) -> Callable[[dict[str, Any]], str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -10,7 +9,7 @@ import typer
 from sievemq.cli.broker_access import SelectorOption, UserOption
 from sievemq.cli.manage.access import DEFAULT_HTTP, Api, HttpOption, NamespaceOption, address_of
 from sievemq.cli.manage.actions import DryRunOption, IdOption, JsonOption, LimitOption, YesOption, act
-from sievemq.cli.manage.output import Columns, number, print_rows
+from sievemq.cli.manage.output import Columns, moment, number, print_rows
 
 __all__ = ["schedule"]
 
@@ -19,9 +18,7 @@ schedule = typer.Typer(help="Scheduled messages: list, cancel.", no_args_is_help
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="queue:NAME, or NAME.")]
 
 _COLUMNS: Columns = {
-    "delivery (UTC)": lambda row: datetime.fromtimestamp(row["delivery_time"] / 1000, UTC).strftime(
-        "%Y-%m-%d %H:%M:%S"
-    ),
+    "delivery (UTC)": lambda row: moment(row["delivery_time"]),
     "message": lambda row: row["message_id"] or row["id"],
     "type": lambda row: row["type"] or "",
     "priority": number("priority"),
