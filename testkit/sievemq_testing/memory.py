@@ -9,6 +9,7 @@ methods of a socket that the blocking client uses. Decision 0019 says why, and w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections import deque
@@ -262,6 +263,9 @@ class SocketEnd:
         data, ended = self._incoming.take(limit, lambda: _mute(os.read(self._sign, 1)))
         if not data and not ended:
             raise BlockingIOError
+        if not data and self._sign >= 0:  # the end is told once: who waits for something else is not woken for it
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._sign, 1)
         return data
 
     def close(self) -> None:

@@ -266,6 +266,8 @@ def test_a_socket_end_is_one_to_a_selector() -> None:
         threading.Thread(target=there.end).start()
         assert selector.select(SOON)
         assert end.recv(10) == b""
+        assert not selector.select(0)
+        assert end.recv(10) == b""
         selector.unregister(end)
     assert end.send(memoryview(b"xyz")) == 3
     end.close()
