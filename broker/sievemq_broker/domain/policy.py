@@ -145,6 +145,7 @@ class DomainSettings:
         auto_create: make a queue or topic when it is first named.
         max_destinations: destinations of one namespace, temporary ones included.
         max_namespaces: namespaces of the broker.
+        max_subscriptions: durable or shared subscriptions of one namespace; others end with their consumer.
         namespaces: as `policies`, over the names of namespaces.
     """
 
@@ -153,6 +154,7 @@ class DomainSettings:
     auto_create: bool = True
     max_destinations: int = 100_000
     max_namespaces: int = 10_000
+    max_subscriptions: int = 100_000
     namespaces: tuple[tuple[str, NamespacePolicy], ...] = ()
 
     def policy_for_namespace(self, name: str) -> NamespacePolicy | None:

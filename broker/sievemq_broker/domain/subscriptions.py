@@ -82,6 +82,14 @@ class Subscriptions:
                 raise _in_use(found, "shared", "is in use with another topic or selector; close its consumers")
             _refuse_if_held(found)
             self.drop(found)  # SUB-13, SUB-15
+        limit = topic.namespace.broker.settings.max_subscriptions
+        if len(self.durable) + len(self.shared) >= limit:
+            raise RequestError(
+                f"namespace {topic.namespace.name!r} has {limit} durable and shared subscriptions, as many as are "
+                "allowed; unsubscribe those that are not used any more",
+                ErrorCode.RESOURCE_ALLOCATION,
+                {"limit": "max_subscriptions"},
+            )
         found = Subscription(
             topic,
             name,

@@ -365,3 +365,15 @@ def test_deleting_a_topic_ends_its_subscriptions() -> None:
     assert world.port(consumer).closures[0][1] is ErrorCode.INVALID_DESTINATION
     assert (world.namespace.subscriptions.durable, world.namespace.subscriptions.shared) == ({}, {})
     consumer.close(0, world.now)
+
+
+def test_named_subscriptions_are_limited_and_one_that_is_there_can_be_used() -> None:
+    world = World(max_subscriptions=2)
+    for name, how in (("a", {"durable": True}), ("b", {"shared": True})):
+        world.consumer("topic:t", subscription=name, client_id="me", **how)
+    with pytest.raises(RequestError, match="as many as are allowed") as caught:
+        world.consumer("topic:t", subscription="c", client_id="me", durable=True)
+    assert caught.value.code is ErrorCode.RESOURCE_ALLOCATION
+    world.consumer("topic:t", subscription="b", client_id="me", shared=True)
+    world.consumer("topic:t")
+    assert len(world.namespace.subscriptions.durable) == 1

@@ -201,6 +201,37 @@ def test_while_draining_clients_are_told_readiness_is_gone_and_nobody_comes_in(p
     assert process.end() == 0
 
 
+def test_an_open_transaction_may_be_committed_while_draining(processes: list[Process]) -> None:
+    processes.append(process := Process("--drain-seconds", "30"))
+    port, _ = process.ready()
+    with WireClient(port) as client, WireClient(port) as reader:
+        reader.open_session().open_consumer("queue:q", credit=1)
+        client.open_session(mode=0).send("queue:q").confirmed()
+        process.signal()
+        client.until(Command.SHUTDOWN)
+        assert client.request(Command.PING)[0] == Command.OK  # staged, so it is waited for
+        assert client.request(Command.COMMIT, 1, ())[0] == Command.OK
+        tag = reader.until(Command.DELIVER)[2]
+        reader.say(Command.ACKNOWLEDGE, 1, tag, 0)
+        assert client.until(Command.ERROR)[2] == ErrorCode.SHUTTING_DOWN
+    assert process.end() == 0
+
+
+def test_nobody_is_waited_for_beyond_the_deadline(processes: list[Process]) -> None:
+    """One has an open transaction, one holds a message, one does not even read."""
+    processes.append(process := Process("--drain-seconds", "1"))
+    port, _ = process.ready()
+    with WireClient(port) as staging, WireClient(port) as holding, WireClient(port) as deaf:
+        staging.open_session(mode=0).send("queue:elsewhere").confirmed()
+        for client in (holding, deaf):
+            client.open_session().open_consumer("queue:q", credit=5).send("queue:q")
+        holding.until(Command.DELIVER)
+        process.signal()
+        for client in (staging, holding):
+            assert client.until(Command.ERROR)[2] == ErrorCode.SHUTTING_DOWN
+        assert process.end() == 0
+
+
 def test_second_signal_ends_the_waiting(processes: list[Process]) -> None:
     processes.append(process := Process("--drain-seconds", "60"))
     port, _ = process.ready()
