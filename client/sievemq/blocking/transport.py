@@ -264,7 +264,7 @@ class Transport:
         try:
             while True:
                 self._serve()
-                if self._stopping or engine.failure is not None or not self._find_another():
+                if self._stopping or not engine.usable or not self._find_another():
                     break
         except Exception as error:  # a defect: nobody must wait for an I/O thread that is gone
             with self.lock:
@@ -289,7 +289,7 @@ class Transport:
                 return
             self._receive()
             self._write_what_waited()
-            if engine.down:
+            if engine.down or engine.closed:  # else it would find the end of the stream again and again
                 return
 
     def _pause(self, quiet: int) -> float | None:
