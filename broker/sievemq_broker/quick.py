@@ -18,7 +18,8 @@ __all__ = ["PACKAGES", "broker"]
 #: What the extra `broker` installs and a broker cannot do without.
 PACKAGES = ("structlog", "starlette", "uvicorn", "prometheus_client", "argon2", "msgspec")
 
-_NAMES = {"--" + f.name.replace("_", "-"): f.name for f in fields(Settings) if f.name not in ("users", "destinations")}
+_TABLES = ("users", "destinations", "namespaces")
+_NAMES = {"--" + f.name.replace("_", "-"): f.name for f in fields(Settings) if f.name not in _TABLES}
 _FLAGS = {
     **{f"--{name}": (name.replace("-", "_"), True) for name in ("http", "insecure", "json-logs", "auto-create")},
     "--no-http": ("http", False),

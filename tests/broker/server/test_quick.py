@@ -54,7 +54,7 @@ def test_wrong_settings_are_left_to_the_full_command_line(
 
 
 def test_both_ways_know_every_setting() -> None:
-    settings = {f.name for f in fields(Settings)} - {"destinations"}  # a table: only from a file or the environment
+    settings = {f.name for f in fields(Settings)} - {"destinations", "namespaces"}  # tables: file or environment
     full = {"users" if name == "user" else name for name in inspect.signature(cli.broker).parameters} - {"config_file"}
     assert full == settings
     names = {name.removeprefix("--").replace("-", "_") for name in quick._NAMES}
