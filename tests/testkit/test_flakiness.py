@@ -14,7 +14,10 @@ ROOT = Path(__file__).parents[2]
 RUNS = int(os.environ.get("FLAKINESS_RUNS", "4"))
 SUITE = [
     "examples/orders",
-    *(f"tests/testkit/test_{name}.py" for name in ("views", "namespaces", "journal", "faults", "clock", "recording")),
+    *(
+        f"tests/testkit/test_{name}.py"
+        for name in ("views", "namespaces", "journal", "faults", "clock", "memory", "recording")
+    ),
 ]
 
 

@@ -220,7 +220,7 @@ def test_nothing_is_left_open() -> None:
         for _ in range(20):
             broker.memory_factory().create_connection().close()
         assert len(tuple(FDS.iterdir())) <= before
-        assert not broker.on_server(lambda server: len(server.links.open))
+        assert broker.wait_for(lambda _: not broker.server.links.open, SOON)
 
 
 def test_a_lane_says_once_that_there_is_something_and_keeps_the_end_for_last() -> None:
