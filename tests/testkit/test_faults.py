@@ -465,10 +465,9 @@ def test_a_restart_without_the_data_directory(tmp_path: Path) -> None:
             broker.assert_nothing_lost()
 
 
-def test_nothing_is_lost_or_doubled_over_lost_connections(
-    faults: Faults, namespace: TestNamespace, factory: ConnectionFactory
-) -> None:
+def test_nothing_is_lost_or_doubled_over_lost_connections(faults: Faults, namespace: TestNamespace) -> None:
     faults.seed = 7
+    factory = ConnectionFactory(namespace.url, reconnect_delay=1, reconnect_max_delay=5)
     with factory.create_context() as sender, factory.create_context(JMSContext.CLIENT_ACKNOWLEDGE) as receiver:
         producer = sender.create_producer()
         for after in (False, True):
