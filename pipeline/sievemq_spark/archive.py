@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from sievemq_spark.errors import NoArchiveError, PipelineError
 from sievemq_spark.files import Files
 from sievemq_spark.schema import COLUMNS, ddl
+from sievemq_spark.times import day_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,7 +96,7 @@ def archive(spark: SparkSession, messages: DataFrame, path: str) -> Archived:
 
     require_messages(messages)
     rows = messages.withColumn("namespace", f.coalesce(f.nullif("namespace", f.lit("")), f.lit(DEFAULT_NAMESPACE)))
-    rows = rows.withColumn("date", f.date_format(f.timestamp_millis(f.col("timestamp")), "yyyy-MM-dd")).cache()
+    rows = rows.withColumn("date", day_of(f.col("timestamp"))).cache()
     try:
         seen, with_id = rows.agg(f.count(f.lit(1)), f.count("message_id")).collect()[0]
         new = rows

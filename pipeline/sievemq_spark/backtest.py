@@ -13,6 +13,7 @@ from sievemq_spark.archive import require_messages
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.selector_column import checked, selector_column
 from sievemq_spark.selector_values import HEADER_COLUMNS, quote_text
+from sievemq_spark.times import hour_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -92,7 +93,7 @@ def backtest(messages: DataFrame, selectors: Sequence[str], *, dialect: str = "j
     require_messages(messages)
     names = [f"_selector{number}" for number in range(len(compiled))]
     truths = [selector_column(selector).alias(name) for selector, name in zip(compiled, names, strict=True)]
-    hour = f.date_format(f.timestamp_millis(f.col("timestamp")), "yyyy-MM-dd'T'HH").alias("_hour")
+    hour = hour_of(f.col("timestamp")).alias("_hour")
     lacking = [_lacking(selector).alias(f"_lacking{number}") for number, selector in enumerate(compiled)]
     frame = messages.select("message_id", "timestamp", "seq", hour, *truths, *lacking).cache()
     try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sievemq_core.message.values import TYPE_NAMES
 from sievemq_spark.archive import require_messages
+from sievemq_spark.times import hour_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,7 +92,7 @@ def deadletters(
     try:
         reason, origin = (f.expr(f"coalesce(properties['{name}'].s, '')") for name in (REASON, ORIGIN))
         failed = f.expr(f"properties['{LAST_FAILURE}'].l")
-        hour = f.date_format(f.timestamp_millis(f.coalesce(failed, f.col("timestamp"))), "yyyy-MM-dd'T'HH")
+        hour = hour_of(f.coalesce(failed, f.col("timestamp")))
         attempts = f.expr(f"coalesce(properties['{ATTEMPTS}'].l, 0)")
         groups = (
             dead.groupBy(reason.alias("reason"), origin.alias("origin"), attempts.alias("attempts"), hour.alias("hour"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sievemq_core.message.values import TYPE_NAMES
 from sievemq_spark.archive import require_messages
+from sievemq_spark.times import hour_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,7 +70,7 @@ def profile(messages: DataFrame) -> Profile:
     from pyspark.sql import functions as f
 
     require_messages(messages)
-    hour = f.date_format(f.timestamp_millis(f.col("timestamp")), "yyyy-MM-dd'T'HH").alias("hour")
+    hour = hour_of(f.col("timestamp")).alias("hour")
     groups = (
         messages.groupBy(hour, "body_kind")
         .agg(f.count(f.lit(1)).alias("rows"), f.sum("size").alias("bytes"), f.max("size").alias("largest"))

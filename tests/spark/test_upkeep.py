@@ -16,6 +16,7 @@ from sievemq_spark.errors import NoArchiveError, PipelineError
 from sievemq_spark.files import Files
 from sievemq_spark.retention import expire
 from sievemq_spark.schema import COLUMNS, ddl
+from sievemq_spark.times import day_of, hour_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -160,3 +161,22 @@ def test_errors(spark: Any, tmp_path: Path, crowded: str) -> None:
         expire(spark, str(tmp_path / "none"), date(2026, 1, 1))
     with pytest.raises(PipelineError, match="2 or more"):
         compact(spark, crowded, files=1)
+
+
+def test_days_and_hours_are_utc_in_any_session(spark: Any, tmp_path: Path) -> None:
+    """Five minutes before and after midnight, and before 1970, in a session that shows the time of Kiritimati."""
+    midnight = 20_000 * DAY
+    frame = spark.createDataFrame([(midnight - 300_000,), (midnight + 300_000,), (-1,), (None,)], "ms bigint")
+    spark.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")
+    try:
+        shown = frame.select(day_of(frame.ms).alias("day"), hour_of(frame.ms).alias("hour")).collect()
+        archive(spark, rows(spark, range(3)), str(tmp_path / "archive"))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert [tuple(row) for row in shown] == [
+        ("2024-10-03", "2024-10-03T23"),
+        ("2024-10-04", "2024-10-04T00"),
+        ("1969-12-31", "1969-12-31T23"),
+        (None, None),
+    ]
+    assert [folder.name for folder in (tmp_path / "archive").glob("*/*/date=*")] == ["date=2024-10-04"]
