@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sievemq_broker.domain import Consumer, DestinationPolicy, management
-from sievemq_broker.domain.management import Choice
-from sievemq_broker.domain.steps import finish
 from sievemq_broker.domain.dead_letters import (
     ATTEMPTS,
     CLIENT_ID,
@@ -17,6 +15,8 @@ from sievemq_broker.domain.dead_letters import (
     SUBSCRIPTION,
     dead_letter_address,
 )
+from sievemq_broker.domain.management import Choice
+from sievemq_broker.domain.steps import finish
 from sievemq_core.errors import RequestError
 from sievemq_core.message.envelope import Envelope
 
