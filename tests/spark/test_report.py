@@ -21,6 +21,8 @@ from sievemq_spark.profile import Profile, PropertyProfile
 from sievemq_spark.progress import progress, tasks_of
 from sievemq_spark.report import Chart, Table, parts_of, write_html
 
+pytestmark = pytest.mark.spark  # which is when matplotlib is there
+
 HOSTILE = "a = '<script>alert(1)</script>' AND $x = '$\\frac{1}{' AND _b = \"&\""
 BACKTEST = Backtest(
     12,

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="needs the extra `spark`")
+
+import pyarrow as pa
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
@@ -40,6 +41,8 @@ from sievemq_spark.stream_reader import TapStreamReader
 from sievemq_spark.stream_writer import MessageStreamWriter
 from sievemq_spark.tap_reader import TapReader, pieces, sources
 from sievemq_spark.writer import MessageWriter, Written
+
+pytestmark = pytest.mark.spark
 
 ALL = ReadAllAvailable()
 JSON = dict[str, Any]
