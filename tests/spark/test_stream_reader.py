@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
 import pyarrow as pa
-
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
