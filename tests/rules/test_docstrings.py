@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import inspect
+import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,3 +73,53 @@ def test_times_say_their_unit(api: str) -> None:
             if timed and not any(unit in text for unit in ("ms", "milliseconds", "Milliseconds", ":meth:")):
                 silent.append(f"{name}.{member}")
     assert silent == []
+
+
+#: What the API map does not know: SieveMQ's own.
+OURS = {
+    ("Selector", "text"),
+    ("Selector", "dialect"),
+    ("Selector", "canonical"),
+    ("Selector", "warnings"),
+    ("Selector", "portability"),
+    ("ConnectionMetaData", "broker"),
+    ("Destination", "name"),
+    ("Destination", "address"),
+}
+SOURCE = re.compile(r"§ ?\d|\b[A-Z]{3}-\d\d|\bD-\d\d|\b[Ss]ections? \d\d?|:(meth|func|class):`|\bPY-\d\d")
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_where_a_rule_comes_from_is_said(api: str) -> None:
+    """The id of the rule, the § of the specification, or the method that says so for this one too."""
+    silent = []
+    for _, kind in classes(APIS[api]):
+        for member, function in members(kind):
+            owner = function.__qualname__.partition(".")[0]
+            if (owner, member) not in OURS and SOURCE.search(inspect.getdoc(function) or "") is None:
+                silent.append(function.__qualname__)
+    assert silent == []
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_errors_are_said(api: str) -> None:
+    """What a method raises itself stands in its docstring, by its class or a base of it."""
+    silent = []
+    for _, kind in classes(APIS[api]):
+        for member, function in members(kind):
+            text = inspect.getdoc(function) or ""
+            for name in raised(function):
+                error = function.__globals__.get(name) or getattr(builtins, name)
+                known = {base.__name__ for base in error.__mro__ if base not in (Exception, BaseException, object)}
+                if not any(each in text for each in known) and ":meth:" not in text and "rrors as" not in text:
+                    silent.append(f"{function.__qualname__}: {name}")
+            assert member
+    assert silent == []
+
+
+def raised(function: Any) -> set[str]:
+    """Names of the exceptions that a function's own lines raise."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    calls = (node.exc.func for node in ast.walk(tree) if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call))
+    names = {node.id for node in calls if isinstance(node, ast.Name)}
+    return {name for name in names if name[0].isupper()}

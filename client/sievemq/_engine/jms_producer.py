@@ -40,25 +40,25 @@ class ProducerState:
     # -- options (JPR-09) ---------------------------------------------------------------------------------------------
 
     def set_disable_message_id(self, value: bool) -> Self:
-        """Send without message ids."""
+        """Send without message ids (JPR-09)."""
         self._engine.disable_message_id = bool(value)
         return self
 
     def get_disable_message_id(self) -> bool:
-        """What was set; False by default."""
+        """What was set; False by default (JPR-09)."""
         return self._engine.disable_message_id
 
     def set_disable_message_timestamp(self, value: bool) -> Self:
-        """Send without timestamps."""
+        """Send without timestamps (JPR-09)."""
         self._engine.disable_timestamp = bool(value)
         return self
 
     def get_disable_message_timestamp(self) -> bool:
-        """What was set; False by default."""
+        """What was set; False by default (JPR-09)."""
         return self._engine.disable_timestamp
 
     def set_delivery_mode(self, delivery_mode: int) -> Self:
-        """Delivery mode; other than 1 and 2: JMSRuntimeException."""
+        """Delivery mode; other than 1 and 2: JMSRuntimeException (JPR-09)."""
         try:
             self._engine.set_delivery_mode(delivery_mode)
         except JMSException as error:
@@ -66,11 +66,11 @@ class ProducerState:
         return self
 
     def get_delivery_mode(self) -> int:
-        """What was set; PERSISTENT by default."""
+        """What was set; PERSISTENT by default (JPR-09)."""
         return self._engine.delivery_mode
 
     def set_priority(self, priority: int) -> Self:
-        """Priority 0 … 9; others: JMSRuntimeException."""
+        """Priority 0 … 9; others: JMSRuntimeException (JPR-09)."""
         try:
             self._engine.set_priority(priority)
         except JMSException as error:
@@ -78,11 +78,11 @@ class ProducerState:
         return self
 
     def get_priority(self) -> int:
-        """What was set; 4 by default."""
+        """What was set; 4 by default (JPR-09)."""
         return self._engine.priority
 
     def set_time_to_live(self, time_to_live: int) -> Self:
-        """Time to live in ms, 0 for ever; negative: JMSRuntimeException."""
+        """Time to live in ms, 0 for ever; negative: JMSRuntimeException (JPR-09)."""
         try:
             self._engine.set_time_to_live(time_to_live)
         except JMSException as error:
@@ -90,11 +90,11 @@ class ProducerState:
         return self
 
     def get_time_to_live(self) -> int:
-        """What was set; 0 by default."""
+        """What was set; 0 by default (JPR-09)."""
         return self._engine.time_to_live
 
     def set_delivery_delay(self, delivery_delay: int) -> Self:
-        """Delivery delay in ms; negative: JMSRuntimeException."""
+        """Delivery delay in ms; negative: JMSRuntimeException (JPR-09)."""
         try:
             self._engine.set_delivery_delay(delivery_delay)
         except JMSException as error:
@@ -102,7 +102,7 @@ class ProducerState:
         return self
 
     def get_delivery_delay(self) -> int:
-        """What was set; 0 by default."""
+        """What was set; 0 by default (JPR-09)."""
         return self._engine.delivery_delay
 
     # -- properties ---------------------------------------------------------------------------------------------------
@@ -117,35 +117,35 @@ class ProducerState:
         return self._set("set_object_property", name, value)
 
     def set_boolean_property(self, name: str, value: bool) -> Self:
-        """Set a boolean property."""
+        """Set a boolean property (JPR-11)."""
         return self._set("set_boolean_property", name, value)
 
     def set_byte_property(self, name: str, value: int) -> Self:
-        """Set a byte property."""
+        """Set a byte property (JPR-11)."""
         return self._set("set_byte_property", name, value)
 
     def set_short_property(self, name: str, value: int) -> Self:
-        """Set a short property."""
+        """Set a short property (JPR-11)."""
         return self._set("set_short_property", name, value)
 
     def set_int_property(self, name: str, value: int) -> Self:
-        """Set an int property."""
+        """Set an int property (JPR-11)."""
         return self._set("set_int_property", name, value)
 
     def set_long_property(self, name: str, value: int) -> Self:
-        """Set a long property."""
+        """Set a long property (JPR-11)."""
         return self._set("set_long_property", name, value)
 
     def set_float_property(self, name: str, value: float) -> Self:
-        """Set a float property."""
+        """Set a float property (JPR-11)."""
         return self._set("set_float_property", name, value)
 
     def set_double_property(self, name: str, value: float) -> Self:
-        """Set a double property."""
+        """Set a double property (JPR-11)."""
         return self._set("set_double_property", name, value)
 
     def set_string_property(self, name: str, value: str | None) -> Self:
-        """Set a String property."""
+        """Set a String property (JPR-11)."""
         return self._set("set_string_property", name, value)
 
     def set_object_property(self, name: str, value: object) -> Self:
@@ -177,35 +177,35 @@ class ProducerState:
         return self._get(self._values.get_boolean_property, name)
 
     def get_byte_property(self, name: str) -> int:
-        """As of a message."""
+        """As of a message (JPR-16)."""
         return self._get(self._values.get_byte_property, name)
 
     def get_short_property(self, name: str) -> int:
-        """As of a message."""
+        """As of a message (JPR-16)."""
         return self._get(self._values.get_short_property, name)
 
     def get_int_property(self, name: str) -> int:
-        """As of a message."""
+        """As of a message (JPR-16)."""
         return self._get(self._values.get_int_property, name)
 
     def get_long_property(self, name: str) -> int:
-        """As of a message."""
+        """As of a message (JPR-16)."""
         return self._get(self._values.get_long_property, name)
 
     def get_float_property(self, name: str) -> float:
-        """As of a message."""
+        """As of a message (JPR-16)."""
         return self._get(self._values.get_float_property, name)
 
     def get_double_property(self, name: str) -> float:
-        """As of a message."""
+        """As of a message (JPR-16)."""
         return self._get(self._values.get_double_property, name)
 
     def get_string_property(self, name: str) -> str | None:
-        """As of a message."""
+        """As of a message (JPR-16)."""
         return self._get(self._values.get_string_property, name)
 
     def get_object_property(self, name: str) -> PropertyValue:
-        """As of a message."""
+        """As of a message (JPR-16)."""
         return self._get(self._values.get_object_property, name)
 
     def _get(self, getter: Callable[[str], R], name: str) -> R:
@@ -217,35 +217,35 @@ class ProducerState:
     # -- headers (JPR-18): None is not set ----------------------------------------------------------------------------
 
     def set_jms_correlation_id(self, correlation_id: str | None) -> Self:
-        """Correlation id of the messages sent from now on."""
+        """Correlation id of the messages sent from now on (JPR-18)."""
         return self._header(self._headers.set_jms_correlation_id, correlation_id)
 
     def get_jms_correlation_id(self) -> str | None:
-        """What was set."""
+        """What was set (JPR-18)."""
         return self._headers.get_jms_correlation_id()
 
     def set_jms_correlation_id_as_bytes(self, correlation_id: bytes | None) -> Self:
-        """Correlation id of the messages sent from now on, binary."""
+        """Correlation id of the messages sent from now on, binary (JPR-18)."""
         return self._header(self._headers.set_jms_correlation_id_as_bytes, correlation_id)
 
     def get_jms_correlation_id_as_bytes(self) -> bytes | None:
-        """What was set."""
+        """What was set (JPR-18)."""
         return self._headers.get_jms_correlation_id_as_bytes()
 
     def set_jms_type(self, type: str | None) -> Self:  # noqa: A002 - the specification's parameter
-        """JMSType of the messages sent from now on."""
+        """JMSType of the messages sent from now on (JPR-18)."""
         return self._header(self._headers.set_jms_type, type)
 
     def get_jms_type(self) -> str | None:
-        """What was set."""
+        """What was set (JPR-18)."""
         return self._headers.get_jms_type()
 
     def set_jms_reply_to(self, destination: Destination | None) -> Self:
-        """Where replies to the messages sent from now on should go."""
+        """Where replies to the messages sent from now on should go (JPR-18)."""
         return self._header(self._headers.set_jms_reply_to, destination)
 
     def get_jms_reply_to(self) -> Destination | None:
-        """What was set."""
+        """What was set (JPR-18)."""
         return self._headers.get_jms_reply_to()
 
     def _header(self, setter: Any, value: Any) -> Self:

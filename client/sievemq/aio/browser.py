@@ -65,7 +65,7 @@ class QueueBrowser:
         self._engine.session.check_open()
 
     async def close(self) -> None:
-        """Close the browser. Idempotent."""
+        """Close the browser (BRW-11). Idempotent."""
         self._engine.closed = True
 
 

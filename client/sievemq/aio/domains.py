@@ -86,31 +86,31 @@ class QueueSession(Session):
         return QueueSender(self, EngineProducer(self._engine, destination))
 
     def create_topic(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no topics in this domain."""
+        """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_topic")
 
     async def create_temporary_topic(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no topics in this domain."""
+        """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_temporary_topic")
 
     async def create_shared_consumer(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no topics in this domain."""
+        """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_shared_consumer")
 
     async def create_durable_subscriber(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no topics in this domain."""
+        """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_durable_subscriber")
 
     async def create_durable_consumer(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no topics in this domain."""
+        """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_durable_consumer")
 
     async def create_shared_durable_consumer(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no topics in this domain."""
+        """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_shared_durable_consumer")
 
     async def unsubscribe(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no subscriptions in this domain."""
+        """IllegalStateException: there are no subscriptions in this domain (section 35)."""
         self._refuse_topics("unsubscribe")
 
     def _refuse_topics(self, method: str) -> NoReturn:
@@ -124,7 +124,7 @@ class QueueSender(MessageProducer):
     __slots__ = ()
 
     def get_queue(self) -> Queue | None:
-        """The queue; None if each send names it."""
+        """The queue; None if each send names it (section 35)."""
         return self.get_destination()  # type: ignore[return-value]
 
 
@@ -193,15 +193,15 @@ class TopicSession(Session):
         return TopicPublisher(self, EngineProducer(self._engine, destination))
 
     def create_queue(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no queues in this domain."""
+        """IllegalStateException: there are no queues in this domain (section 35)."""
         self._refuse_queues("create_queue")
 
     async def create_temporary_queue(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no queues in this domain."""
+        """IllegalStateException: there are no queues in this domain (section 35)."""
         self._refuse_queues("create_temporary_queue")
 
     async def create_browser(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no queues in this domain."""
+        """IllegalStateException: there are no queues in this domain (section 35)."""
         self._refuse_queues("create_browser")
 
     def _refuse_queues(self, method: str) -> NoReturn:
@@ -215,7 +215,7 @@ class TopicPublisher(MessageProducer):
     __slots__ = ()
 
     def get_topic(self) -> Topic | None:
-        """The topic; None if each publish names it."""
+        """The topic; None if each publish names it (section 35)."""
         return self.get_destination()  # type: ignore[return-value]
 
     async def publish(self, *arguments: Any, **keywords: Any) -> None:

@@ -46,14 +46,14 @@ class JMSConsumer:
             raise runtime_twin(error) from error.__cause__
 
     def get_message_selector(self) -> str | None:
-        """The selector; None if there is none."""
+        """The selector; None if there is none (JCO-01)."""
         try:
             return self._consumer.get_message_selector()
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
 
     def get_message_listener(self) -> MessageListener | Callable[[Message], Any] | None:
-        """The listener that was set."""
+        """The listener that was set (JCO-01)."""
         try:
             return self._consumer.get_message_listener()
         except JMSException as error:
@@ -91,6 +91,7 @@ class JMSConsumer:
             None when the time is over, or when the consumer is closed meanwhile.
 
         Raises:
+            ValueError: the timeout is negative.
             MessageFormatRuntimeException: the message has no body, is a StreamMessage or plain Message, or its body is
                 of another type (JCO-06 … JCO-08). In an AUTO or DUPS_OK session it then comes again with the next call
                 (JCO-09); else it counts as received (JCO-10, JCO-11).

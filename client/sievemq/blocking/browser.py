@@ -74,5 +74,5 @@ class QueueBrowser:
         self._engine.session.check_open()
 
     def close(self) -> None:
-        """Close the browser. Idempotent."""
+        """Close the browser (BRW-11). Idempotent."""
         self._engine.closed = True

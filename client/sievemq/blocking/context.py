@@ -177,27 +177,27 @@ class JMSContext:
 
     @_runtime
     def create_text_message(self, text: str | None = None) -> TextMessage:
-        """A text message."""
+        """A text message (CTX-09)."""
         return self._session.create_text_message(text)
 
     @_runtime
     def create_bytes_message(self) -> BytesMessage:
-        """A bytes message, write-only."""
+        """A bytes message, write-only (CTX-09)."""
         return self._session.create_bytes_message()
 
     @_runtime
     def create_map_message(self) -> MapMessage:
-        """A map message."""
+        """A map message (CTX-09)."""
         return self._session.create_map_message()
 
     @_runtime
     def create_stream_message(self) -> StreamMessage:
-        """A stream message, write-only."""
+        """A stream message, write-only (CTX-09)."""
         return self._session.create_stream_message()
 
     @_runtime
     def create_object_message(self, obj: object = None) -> ObjectMessage:
-        """An object message with a snapshot of plain data."""
+        """An object message with a snapshot of plain data (CTX-09)."""
         return self._session.create_object_message(obj)
 
     @_runtime

@@ -83,31 +83,31 @@ class QueueSession(Session):
         return QueueSender(self, EngineProducer(self._engine, destination))
 
     def create_topic(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no topics in this domain."""
+        """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_topic")
 
     def create_temporary_topic(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no topics in this domain."""
+        """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_temporary_topic")
 
     def create_shared_consumer(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no topics in this domain."""
+        """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_shared_consumer")
 
     def create_durable_subscriber(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no topics in this domain."""
+        """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_durable_subscriber")
 
     def create_durable_consumer(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no topics in this domain."""
+        """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_durable_consumer")
 
     def create_shared_durable_consumer(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no topics in this domain."""
+        """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_shared_durable_consumer")
 
     def unsubscribe(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no subscriptions in this domain."""
+        """IllegalStateException: there are no subscriptions in this domain (section 35)."""
         self._refuse_topics("unsubscribe")
 
     def _refuse_topics(self, method: str) -> NoReturn:
@@ -121,7 +121,7 @@ class QueueSender(MessageProducer):
     __slots__ = ()
 
     def get_queue(self) -> Queue | None:
-        """The queue; None if each send names it."""
+        """The queue; None if each send names it (section 35)."""
         return self.get_destination()  # type: ignore[return-value]
 
 
@@ -188,15 +188,15 @@ class TopicSession(Session):
         return TopicPublisher(self, EngineProducer(self._engine, destination))
 
     def create_queue(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no queues in this domain."""
+        """IllegalStateException: there are no queues in this domain (section 35)."""
         self._refuse_queues("create_queue")
 
     def create_temporary_queue(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no queues in this domain."""
+        """IllegalStateException: there are no queues in this domain (section 35)."""
         self._refuse_queues("create_temporary_queue")
 
     def create_browser(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """IllegalStateException: there are no queues in this domain."""
+        """IllegalStateException: there are no queues in this domain (section 35)."""
         self._refuse_queues("create_browser")
 
     def _refuse_queues(self, method: str) -> NoReturn:
@@ -210,7 +210,7 @@ class TopicPublisher(MessageProducer):
     __slots__ = ()
 
     def get_topic(self) -> Topic | None:
-        """The topic; None if each publish names it."""
+        """The topic; None if each publish names it (section 35)."""
         return self.get_destination()  # type: ignore[return-value]
 
     def publish(self, *arguments: Any, **keywords: Any) -> None:

@@ -50,7 +50,7 @@ class MessageProducer:
         self._engine.disable_message_id = bool(value)
 
     def get_disable_message_id(self) -> bool:
-        """What was set; False by default."""
+        """What was set; False by default (PRO-01)."""
         self._engine.check_open()
         return self._engine.disable_message_id
 
@@ -60,7 +60,7 @@ class MessageProducer:
         self._engine.disable_timestamp = bool(value)
 
     def get_disable_message_timestamp(self) -> bool:
-        """What was set; False by default."""
+        """What was set; False by default (PRO-02)."""
         self._engine.check_open()
         return self._engine.disable_timestamp
 
@@ -70,7 +70,7 @@ class MessageProducer:
         self._engine.set_delivery_mode(delivery_mode)
 
     def get_delivery_mode(self) -> int:
-        """What was set."""
+        """What was set (PRO-03)."""
         self._engine.check_open()
         return self._engine.delivery_mode
 
@@ -80,7 +80,7 @@ class MessageProducer:
         self._engine.set_priority(priority)
 
     def get_priority(self) -> int:
-        """What was set."""
+        """What was set (PRO-04)."""
         self._engine.check_open()
         return self._engine.priority
 
@@ -90,7 +90,7 @@ class MessageProducer:
         self._engine.set_time_to_live(time_to_live)
 
     def get_time_to_live(self) -> int:
-        """What was set."""
+        """What was set (PRO-05)."""
         self._engine.check_open()
         return self._engine.time_to_live
 
@@ -100,7 +100,7 @@ class MessageProducer:
         self._engine.set_delivery_delay(delivery_delay)
 
     def get_delivery_delay(self) -> int:
-        """What was set."""
+        """What was set (PRO-06)."""
         self._engine.check_open()
         return self._engine.delivery_delay
 

@@ -317,22 +317,22 @@ class Message:
         self._set_typed(name, "z", value)
 
     def set_byte_property(self, name: str, value: int) -> None:
-        """Set a byte property, -128 to 127; errors as for the others, and out of range is MessageFormatException."""
+        """Set a byte property, -128 to 127 (PRP-01); errors as for the others, MessageFormatException out of range."""
         self._set_typed(name, "b", value)
 
     def set_short_property(self, name: str, value: int) -> None:
-        """Set a short property, 16 bits signed."""
+        """Set a short property, 16 bits signed (PRP-01)."""
         self._set_typed(name, "h", value)
 
     def set_int_property(self, name: str, value: int) -> None:
-        """Set an int property, 32 bits signed."""
+        """Set an int property, 32 bits signed (PRP-01)."""
         if type(value) is int and -0x80000000 <= value <= 0x7FFFFFFF and name in KNOWN_NAMES and not self._modes & 1:
             self._properties[name] = value  # type: ignore[index]  # writable ones are never None
         else:
             self._set_typed(name, "i", value)
 
     def set_long_property(self, name: str, value: int) -> None:
-        """Set a long property, 64 bits signed."""
+        """Set a long property, 64 bits signed (PRP-01)."""
         self._set_typed(name, "l", value)
 
     def set_float_property(self, name: str, value: float) -> None:
@@ -340,7 +340,7 @@ class Message:
         self._set_typed(name, "f", value)
 
     def set_double_property(self, name: str, value: float) -> None:
-        """Set a double property."""
+        """Set a double property (PRP-01)."""
         if type(value) is float and name in KNOWN_NAMES and not self._modes & 1:
             self._properties[name] = value  # type: ignore[index]
         else:
@@ -449,7 +449,7 @@ class Message:
 
     @property
     def properties(self) -> Mapping[str, PropertyValue]:
-        """All properties by name in their own types: a read-only view that follows later changes."""
+        """All properties by name in their own types: a read-only view that follows later changes (PRP-06)."""
         return MappingProxyType(self._property_values())
 
     def _property_values(self) -> dict[str, PropertyValue]:

@@ -307,7 +307,11 @@ class BytesMessage(Message):
     # -- body as a whole ----------------------------------------------------------------------------------------------
 
     def get_body(self, body_type: type[T]) -> T | None:
-        """The bytes as ``bytes`` or ``object``; resets the message before and after (MSG-10, MOD-05)."""
+        """The bytes as ``bytes`` or ``object``; resets the message before and after (MSG-10, MOD-05).
+
+        Raises:
+            MessageFormatException: another type.
+        """
         if body_type is bytes:  # most often of a message that was received
             whole = self._body
             if whole is PENDING:

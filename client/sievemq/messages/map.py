@@ -75,7 +75,7 @@ class MapMessage(Message):
             raise _at(f"entry {name!r:.60}", error) from error
 
     def get_boolean(self, name: str) -> bool:
-        """An entry as a boolean; False if null or never set.
+        """An entry as a boolean; False if null or never set (MAP-04).
 
         Raises:
             MessageFormatException: its type cannot be read as this one.
@@ -170,7 +170,7 @@ class MapMessage(Message):
         self._set(name, "b", value)
 
     def set_short(self, name: str, value: int) -> None:
-        """Set a short entry, 16 bits signed."""
+        """Set a short entry, 16 bits signed (MAP-01)."""
         self._set(name, "h", value)
 
     def set_char(self, name: str, value: str) -> None:
@@ -178,23 +178,23 @@ class MapMessage(Message):
         self._set(name, "c", value)
 
     def set_int(self, name: str, value: int) -> None:
-        """Set an int entry, 32 bits signed."""
+        """Set an int entry, 32 bits signed (MAP-01)."""
         self._set(name, "i", value)
 
     def set_long(self, name: str, value: int) -> None:
-        """Set a long entry, 64 bits signed."""
+        """Set a long entry, 64 bits signed (MAP-01)."""
         self._set(name, "l", value)
 
     def set_float(self, name: str, value: float) -> None:
-        """Set a float entry, rounded to IEEE single."""
+        """Set a float entry, rounded to IEEE single (MAP-01)."""
         self._set(name, "f", value)
 
     def set_double(self, name: str, value: float) -> None:
-        """Set a double entry."""
+        """Set a double entry (MAP-01)."""
         self._set(name, "d", value)
 
     def set_string(self, name: str, value: str | None) -> None:
-        """Set a String entry; None is a null."""
+        """Set a String entry; None is a null (MAP-01)."""
         self._set(name, "s", value)
 
     def set_bytes(self, name: str, value: Buffer | None, offset: int = 0, length: int | None = None) -> None:
@@ -217,7 +217,11 @@ class MapMessage(Message):
     # -- body as a whole ----------------------------------------------------------------------------------------------
 
     def get_body(self, body_type: type[T]) -> T | None:
-        """All entries as a new ``dict`` (or ``object``) in their own types; None if there are none (MAP-09)."""
+        """All entries as a new ``dict`` (or ``object``) in their own types; None if there are none (MAP-09).
+
+        Raises:
+            MessageFormatException: another type.
+        """
         entries = self._entries()
         if not self.is_body_assignable_to(body_type):
             raise MessageFormatException(f"the body of a MapMessage is a dict and not {body_type.__name__}")
@@ -241,7 +245,7 @@ class MapMessage(Message):
 
     @classmethod
     def from_xml(cls, text: str | bytes) -> Self:
-        """A message of the entries of such a document. Safe with documents from strangers.
+        """A message of the entries of such a document (D-20). Safe with documents from strangers.
 
         Raises:
             MessageFormatException: the document is not well formed or not of that form.

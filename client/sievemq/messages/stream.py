@@ -231,7 +231,7 @@ class StreamMessage(Message):
             raise _at(f"field {len(fields)}", error) from error
 
     def write_boolean(self, value: bool) -> None:
-        """Append a boolean field.
+        """Append a boolean field (STR-01).
 
         Raises:
             MessageNotWriteableException: the body is read-only.
@@ -245,7 +245,7 @@ class StreamMessage(Message):
         self._write("b", value)
 
     def write_short(self, value: int) -> None:
-        """Append a short field, 16 bits signed."""
+        """Append a short field, 16 bits signed (STR-01)."""
         self._write("h", value)
 
     def write_char(self, value: str) -> None:
@@ -253,19 +253,19 @@ class StreamMessage(Message):
         self._write("c", value)
 
     def write_int(self, value: int) -> None:
-        """Append an int field, 32 bits signed."""
+        """Append an int field, 32 bits signed (STR-01)."""
         self._write("i", value)
 
     def write_long(self, value: int) -> None:
-        """Append a long field, 64 bits signed."""
+        """Append a long field, 64 bits signed (STR-01)."""
         self._write("l", value)
 
     def write_float(self, value: float) -> None:
-        """Append a float field, rounded to IEEE single."""
+        """Append a float field, rounded to IEEE single (STR-01)."""
         self._write("f", value)
 
     def write_double(self, value: float) -> None:
-        """Append a double field."""
+        """Append a double field (STR-01)."""
         self._write("d", value)
 
     def write_string(self, value: str | None) -> None:
@@ -315,7 +315,7 @@ class StreamMessage(Message):
 
     @classmethod
     def from_xml(cls, text: str | bytes) -> Self:
-        """A message, write-only, of the fields of such a document. Safe with documents from strangers.
+        """A message, write-only, of the fields of such a document (D-20). Safe with documents from strangers.
 
         Raises:
             MessageFormatException: the document is not well formed or not of that form.
