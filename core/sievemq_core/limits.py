@@ -33,8 +33,9 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 #: Properties of one message: more than any real message, few enough to decode in well under a millisecond.
 MAX_PROPERTIES = 1_000
 
-#: Bytes of all properties of one message, packed.
-MAX_PROPERTIES_BYTES = 1024 * 1024
+#: Bytes of all properties of one message, packed. They are there to be selected by, bodies carry data: of so many bytes
+#: the most hostile LIKE that the limits below allow is done in less than a turn of the broker's loop may take (10 ms).
+MAX_PROPERTIES_BYTES = 256 * 1024
 
 #: Characters of a property name, and of JMSType, JMSCorrelationID, JMSMessageID.
 MAX_NAME_CHARS = 1_000
