@@ -64,9 +64,13 @@ class Client:
         self.sent = 0
         self.requests = 0
         self.welcome: tuple[Any, ...] = ()
-        self.say(Command.HELLO, PROTOCOL_VERSION, "", None, None, client_id, 0, "kill", None, {})
-        while not self.welcome:
-            self.read()
+        try:
+            self.say(Command.HELLO, PROTOCOL_VERSION, "", None, None, client_id, 0, "kill", None, {})
+            while not self.welcome:
+                self.read()
+        except Broken:
+            self.sock.close()  # the broker was killed before it could answer
+            raise
 
     def say(self, *command: object) -> None:
         self.wire.send(*command)
