@@ -107,7 +107,11 @@ def test_made_up_requests(busy: EmbeddedBroker, operation: str) -> None:
             for name in case.path_parameters or ():
                 if name in choice:
                     case.path_parameters[name] = choice[name]
-        case.call_and_validate(checks=checks)
+        answer = case.call()
+        if answer.status_code == 413:  # so much was made up that nobody looked at it: rejected in its own way
+            assert answer.json()["error"] == "REQUEST_TOO_LARGE"
+            return
+        case.validate_response(answer, checks=checks)
 
     check()
     assert api("GET", "/api/v1/broker").status == 200
