@@ -256,7 +256,7 @@ class Queue:
 
     def accept(self, envelope: Envelope, now: int) -> None:
         """Add a message, and deliver it if somebody can take it. Cannot fail: limits were checked before."""
-        if envelope.delivery_time > now:
+        if envelope.delivery_time > now and envelope.delayed:
             self._schedule_new(envelope, now)
             return
         sequence = self.sequence = self.sequence + 1

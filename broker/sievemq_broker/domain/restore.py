@@ -118,7 +118,7 @@ def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> N
     for each in kept:
         envelope = Envelope.from_packed(each.packed)
         arrival = each.time
-        if envelope.delivery_time > arrival:
+        if envelope.delivery_time > arrival and envelope.delayed:
             arrival = envelope.delivery_time
             late = True
         arrivals.append((arrival, each.number, each, envelope))
@@ -142,7 +142,7 @@ def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> N
             entry.failed = each.failed or now
         expiration = envelope.expiration
         size += len(envelope.packed)
-        if envelope.delivery_time > now and not entry.count:
+        if envelope.delivery_time > now and not entry.count and envelope.delayed:
             entry.state = DELAYED
             queue.scheduled[sequence] = entry
             due = envelope.delivery_time

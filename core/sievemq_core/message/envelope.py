@@ -211,6 +211,13 @@ class Envelope:
         return fields
 
     @property
+    def delayed(self) -> bool:
+        """True if the sender asked for a delay (HDR-04). Without one the delivery time is the time of the send by the
+        sender's clock, which may be ahead of the broker's: that is no reason to wait."""
+        sent: int = self.fields[TIMESTAMP]
+        return self.delivery_time != sent
+
+    @property
     def properties(self) -> dict[str, PropertyValue]:
         """The properties, decoded at the first use. Read only by agreement: selectors share it.
 
