@@ -5,7 +5,7 @@
     2 priority        int           0 … 9
     3 delivery_mode   int           1 NON_PERSISTENT, 2 PERSISTENT
     4 expiration      int           ms since 1970; 0 = never
-    5 delivery_time   int           ms since 1970; not delivered before; 0 = at once
+    5 delivery_time   int           ms since 1970; not delivered before; 0 = at once, and so is the timestamp
     6 correlation_id  str | bin | nil
     7 reply_to        str | nil     an address in text
     8 type            str | nil
