@@ -476,10 +476,10 @@ def test_the_repr_names_what_a_test_failure_needs(kind, deliver):
     [
         TextMessage("x" * 10**6),
         BytesMessage(b"x" * 10**6),
-        MapMessage({f"n{n}": "x" * 1000 for n in range(500)}),
+        MapMessage({f"n{n}": "x" * 1000 for n in range(250)}),
         StreamMessage(["x" * 1000] * 500),
         ObjectMessage(["x"] * 10**5),
-        Message(properties={f"n{n}": "x" * 1000 for n in range(500)}),
+        Message(properties={f"n{n}": "x" * 1000 for n in range(250)}),
     ],
     ids=lambda message: type(message).__name__,
 )
