@@ -21,7 +21,8 @@ class Worker:
         if number == "3" and not message.get_jms_redelivered():
             raise ValueError("the third piece always fails at first")
         again = " (again)" if message.get_jms_redelivered() else ""
-        print(f"piece {number} is done{again}")
+        # One write, the line's end included: print() alone writes it apart, and the two workers are two threads.
+        print(f"piece {number} is done{again}\n", end="", flush=True)
         self.done.release()
 
 
