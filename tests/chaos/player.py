@@ -1,11 +1,12 @@
-"""An application that may be killed at any moment: ``player.py URL ROLE SEED JOURNAL``.
+"""An application that may be killed at any moment: ``player.py URL ROLE SEED JOURNAL [persistent]``.
 
 Roles are ``produce``, ``aio-produce``, ``consume``, ``aio-consume``, and ``keep``, which is alone in reading the queue
 ``solo`` and the durable subscription ``ledger``. It plays one small program after another until SIGTERM, and writes to
 the journal, before and after every step, what ``checker.py`` needs to know. A line is written with one system call, so
 that it is there if the step after it was begun.
 
-Connections may be cut as well: the client repairs them, and this notes what it is told.
+Connections may be cut as well: the client repairs them, and this notes what it is told. Where the broker itself is
+killed, all messages are persistent, for others would be lost as promised.
 
     S key…          these are going to be sent             C key…       their send was confirmed
     T tx key…       these are staged in a transaction      TC tx        its commit is going to be asked for
@@ -71,10 +72,13 @@ class Player:
     Args:
         url: the broker's.
         name: of this process; part of all streams and consumers it makes.
+        seed: of what it does.
+        journal: where it notes what it does.
+        persistent: send no NON_PERSISTENT messages.
     """
 
-    def __init__(self, url: str, name: str, seed: int, journal: Journal) -> None:
-        self.url, self.name, self.journal = url, name, journal
+    def __init__(self, url: str, name: str, seed: int, journal: Journal, persistent: bool) -> None:
+        self.url, self.name, self.journal, self.persistent = url, name, journal, persistent
         self.chance = random.Random(seed)
         self.over = False
         self._never = threading.Event()
@@ -133,7 +137,7 @@ class Player:
         producer = context.create_producer()
         if kind == "async":
             producer.set_async(Completion(self.journal))
-        if kind == "loose":
+        if kind == "loose" and not self.persistent:
             producer.set_delivery_mode(DeliveryMode.NON_PERSISTENT)
         self.journal.write(*(("T", tx) if tx != "-" else "S"), *keys)
         for key, message, priority in batch:
@@ -328,7 +332,7 @@ def check_loss(error: JMSRuntimeException) -> None:
 def main() -> None:
     logging.getLogger("sievemq").setLevel(logging.ERROR)  # losses are expected
     url, role, seed, path = sys.argv[1:5]
-    player = Player(url, f"p{seed}", int(seed), Journal(path))
+    player = Player(url, f"p{seed}", int(seed), Journal(path), persistent=sys.argv[5:] == ["persistent"])
     signal.signal(signal.SIGTERM, player.end)
     if role == "aio-produce":
         asyncio.run(player.aio_produce())

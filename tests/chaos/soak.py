@@ -1,6 +1,6 @@
 """Many clients in many processes, some of them killed at any moment; every message is accounted for.
 
-    python tests/chaos/soak.py --seconds 300 --seed 1 [--cut]
+    python tests/chaos/soak.py --seconds 300 --seed 1 [--cut | --crash]
 
 ends with 0 if nothing was lost, doubled or out of order, and prints the seed, what was done, and what was wrong.
 """
@@ -8,6 +8,7 @@ ends with 0 if nothing was lost, doubled or out of order, and prints the seed, w
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import random
 import signal
@@ -43,10 +44,11 @@ class Stage:
         url: the broker's.
         folder: for the journals.
         seed: what is done when, as far as processes allow.
+        options: further arguments of each player.
     """
 
-    def __init__(self, url: str, folder: Path, seed: int) -> None:
-        self._url, self._folder, self._seed = url, folder, seed
+    def __init__(self, url: str, folder: Path, seed: int, options: tuple[str, ...] = ()) -> None:
+        self._url, self._folder, self._seed, self._options = url, folder, seed, options
         self._started = 0
         self.wrong: list[str] = []
         self.killed = 0
@@ -57,11 +59,12 @@ class Stage:
         seed = self._seed * 100_000 + self._started
         with (self._folder / f"{role}-{seed}.errors").open("wb") as errors:
             return subprocess.Popen(
-                [sys.executable, str(HERE / "player.py"), self._url, role, str(seed), self._journal(role, seed)],
+                [sys.executable, str(HERE / "player.py"), self._url, role, str(seed), self._journal(role, seed),
+                 *self._options],
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
-            )
+            )  # fmt: skip
 
     def _journal(self, role: str, seed: int) -> str:
         return str(self._folder / f"{role}-{seed}.journal")
@@ -76,6 +79,13 @@ class Stage:
         player.wait()
         self.killed += 1
         self.players[number] = (role, self._start(role))
+
+    def wait(self, chance: random.Random, pause: float, ends: float) -> bool:
+        """Let them play for so many seconds, or until one ends by itself; False when all is over."""
+        left = ends - time.monotonic()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            chance.choice(self.players)[1].wait(max(0, min(left, pause)))
+        return left > 0
 
     def end(self) -> None:
         """Ask all to end; one that does not within 20 s hangs."""
@@ -113,6 +123,10 @@ def drain(url: str) -> dict[str, list[tuple[str, int]]]:
     return left
 
 
+#: Nothing becomes a dead letter: those have destinations, and counts, of their own.
+PATIENT = {name: {"max_attempts": 0} for name in ("queue:work", "queue:solo", "queue:grouped", "topic:news")}
+
+
 def play(seed: int, seconds: float, folder: Path, cut: bool = False) -> tuple[list[str], dict[str, int]]:
     """Have it all happen.
 
@@ -126,48 +140,91 @@ def play(seed: int, seconds: float, folder: Path, cut: bool = False) -> tuple[li
         what was wrong, and what was done.
     """
     chance = random.Random(seed)
-    # Nothing becomes a dead letter: those have destinations, and counts, of their own.
-    patient = {name: {"max_attempts": 0} for name in ("queue:work", "queue:solo", "queue:grouped", "topic:news")}
-    with (
-        EmbeddedBroker(settings={"destinations": patient}) as broker,
-        _load(HERE.parent / "client" / "relay.py").Relay(broker.port) as network,
-    ):
+    with EmbeddedBroker(settings={"destinations": PATIENT}) as broker, relay(broker.port) as network:
         drain(broker.url)  # makes the durable subscriptions
         stage = Stage(network.url(broker.url) + RECONNECT if cut else broker.url, folder, seed)
         ends = time.monotonic() + seconds
         cuts = 0
         try:
-            while (left := ends - time.monotonic()) > 0:
-                try:
-                    pause = chance.uniform(0.001, 0.2) if cut else chance.uniform(0.2, 1.5)
-                    chance.choice(stage.players)[1].wait(min(left, pause))
-                except subprocess.TimeoutExpired:
-                    pass
+            while stage.wait(chance, chance.uniform(0.001, 0.2) if cut else chance.uniform(0.2, 1.5), ends):
                 if cut and chance.random() < 0.97:
                     cuts += network.cut_one(chance)
                 else:
                     stage.kill_one(chance)
         finally:
             stage.end()
-        left_over = drain(broker.url)
-        again = drain(broker.url)
+        return account(stage, folder, broker.url, cut=cuts)
+
+
+def crash(seed: int, seconds: float, folder: Path) -> tuple[list[str], dict[str, int]]:
+    """The same with a broker that has a data directory, and is itself killed at any moment and started again.
+
+    Args:
+        seed: of what happens.
+        seconds: how long.
+        folder: empty; journals and data come here.
+
+    Returns:
+        what was wrong, and what was done.
+    """
+    chance = random.Random(seed)
+    host = _load(HERE / "host.py").Host(folder / "data", PATIENT)
+    wrong: list[str] = []
+    try:
+        with relay(host.port) as network:
+            drain(host.url)
+            stage = Stage(network.url(host.url) + RECONNECT, folder, seed, ("persistent",))
+            ends = time.monotonic() + seconds
+            cuts = 0
+            try:
+                while stage.wait(chance, chance.uniform(0.001, 0.2), ends):
+                    if (what := chance.random()) < 0.1:
+                        host.crash()
+                        host.start()
+                        network.forward_to(host.port)
+                    elif what < 0.15:
+                        stage.kill_one(chance)
+                    else:
+                        cuts += network.cut_one(chance)
+            finally:
+                stage.end()
+            wrong, figures = account(stage, folder, host.url, cut=cuts, crashes=host.crashes)
+    finally:
+        wrong += host.stop()
+    return wrong, figures
+
+
+def relay(port: int) -> Any:
+    """A network that can be cut, in front of a broker."""
+    return _load(HERE.parent / "client" / "relay.py").Relay(port)
+
+
+def account(stage: Stage, folder: Path, url: str, **done: int) -> tuple[list[str], dict[str, int]]:
+    """What was wrong, all in all, and what was done: for the end, when nobody plays any more."""
+    left_over = drain(url)
+    again = drain(url)
     wrong, figures = _load(HERE / "checker.py").check(sorted(folder.glob("*.journal")), left_over)
     wrong = stage.wrong + wrong + [f"{view} was not empty after it was drained" for view in again if again[view]]
-    return wrong, {"killed": stage.killed, "cut": cuts, **figures}
+    return wrong, {"killed": stage.killed, **done, **figures}
 
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--seconds", type=float, default=300)
     arguments.add_argument("--seed", type=int, default=int(time.time()))
-    arguments.add_argument("--cut", action="store_true", help="cut connections, many times a second")
+    how = arguments.add_mutually_exclusive_group()
+    how.add_argument("--cut", action="store_true", help="cut connections, many times a second")
+    how.add_argument("--crash", action="store_true", help="kill the broker as well, which has a data directory")
     arguments.add_argument("--journals", type=Path, help="folder to keep the journals in")
     given = arguments.parse_args()
     print(f"seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.journals or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        wrong, figures = play(given.seed, given.seconds, folder, given.cut)
+        if given.crash:
+            wrong, figures = crash(given.seed, given.seconds, folder)
+        else:
+            wrong, figures = play(given.seed, given.seconds, folder, given.cut)
     print(figures)
     print("\n".join(wrong[:100]) or "every message accounted for")
     return 1 if wrong else 0

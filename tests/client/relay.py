@@ -71,6 +71,10 @@ class Relay:
         """A broker's URL with the relay in between."""
         return url.replace(f":{self._target[1]}", f":{self.port}")
 
+    def forward_to(self, port: int, host: str = "127.0.0.1") -> None:
+        """Let connections that come from now on reach another broker."""
+        self._target = (host, port)
+
     # -- what goes wrong ----------------------------------------------------------------------------------------------
 
     def cut_next(self, up: int | None = None, down: int | None = None) -> None:
