@@ -36,6 +36,15 @@ def test_exl_04_every_message_is_accounted_for_over_a_failing_network(tmp_path: 
     assert figures["deliveries"] > 100
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_exl_04_every_message_is_accounted_for_over_a_broker_that_crashes(tmp_path: Path, seed: int) -> None:
+    wrong, figures = load("soak").crash(seed, 12, tmp_path)
+    assert wrong == [], f"seed {seed}, {figures}"
+    assert figures["crashes"] > 1
+    assert figures["deliveries"] > 100
+
+
 KEY = "solo/p1.1/{}/4/-/-"
 FIRST, SECOND = KEY.format(1), KEY.format(2)
 IN_TX = "solo/p1.1/{}/4/t1/-"
