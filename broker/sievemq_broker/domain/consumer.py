@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sievemq_broker.domain import recall
 from sievemq_broker.domain.entry import GONE, Entry
 from sievemq_broker.domain.ports import DeliveryPort
+from sievemq_broker.domain.returns import give_back
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_CREDIT
 
@@ -233,7 +234,7 @@ class Consumer:
         if not self.open:
             self.queue.forget_if_done(self)
         credit, self.credit = self.credit, 0  # others first: it is their asking that brought these back
-        self.queue.give_back(entries, now)
+        give_back(self.queue, entries, now)
         recall.answered(self, tags, now)
         self.grant(credit, now)
 
@@ -260,7 +261,7 @@ class Consumer:
                 buffered.append(entry)
         self.handed = self.tag = self.base + len(self.window)
         self.queue.forget_if_done(self)
-        self.queue.give_back(buffered, now)
+        give_back(self.queue, buffered, now)
         if self.view.groups is not None:
             self.view.groups.leave(self.queue, self, now)
         recall.left(self, now)
@@ -312,7 +313,7 @@ class Consumer:
                 (marked if tag <= handed else unmarked).append(entry)
         if not self.open:
             self.queue.forget_if_done(self)
-        self.queue.give_back(unmarked, now, marked, suspects)
+        give_back(self.queue, unmarked, now, marked, suspects)
         if self.open:
             recall.answered(self, None, now)
 

@@ -114,7 +114,7 @@ class Groups:
         """Deliver what waits in the view, as far as those who may have it can take it."""
         for owner in self._idle_owners():
             queue.arrive_again(self._left(owner))
-        while (consumer := queue.next_of(self._view)) is not None:
+        while (consumer := self._view.next_consumer()) is not None:
             entry = self._next_for(consumer)
             if entry is None:
                 break

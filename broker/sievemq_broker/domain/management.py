@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from sievemq_broker.domain import capacity
 from sievemq_broker.domain.candidates import Few, few, view_of
 from sievemq_broker.domain.dead_letters import CLIENT_ID, SUBSCRIPTION, origin_of, risen
 from sievemq_broker.domain.entry import DELAYED, HELD, STRAY, Entry, key_of
@@ -150,8 +151,8 @@ def retry(queue: Queue, choice: Choice, allow: Callable[[str], None] = lambda or
             subscription = namespace.subscriptions.durable.get((origin_of(entry.envelope, CLIENT_ID), name))
             if subscription is None or subscription.topic.label != origin:
                 return False
-            subscription.queue.check_moved(len(envelope.packed))
-            subscription.queue.admit(envelope, now)
+            capacity.check_moved(subscription.queue, len(envelope.packed))
+            capacity.admit(subscription.queue, envelope, now)
         queue.remove(entry)
         return True
 

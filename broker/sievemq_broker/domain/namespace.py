@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sievemq_broker.domain import dead_letters, pages
+from sievemq_broker.domain import capacity, dead_letters, pages
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.policy import BLOCK, FAIL, DestinationPolicy
@@ -365,9 +365,9 @@ class Namespace:
         queues = destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
         for queue in queues:
             if moved:
-                queue.check_moved(size)
+                capacity.check_moved(queue, size)
             else:
-                queue.check_sent(size)
+                capacity.check_sent(queue, size)
         return _admit(destination, queues, envelope, now)
 
     def commit(
@@ -403,7 +403,7 @@ class Namespace:
                         destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
                     )
                     for queue in queues:
-                        queue.check_sent(len(envelope.packed))
+                        capacity.check_sent(queue, len(envelope.packed))
                         messages_bytes = load.setdefault(queue, [0, 0])
                         messages_bytes[0] += 1
                         messages_bytes[1] += len(envelope.packed)
@@ -416,7 +416,7 @@ class Namespace:
         for queue, (messages, size) in load.items():
             at_limit = queue.policy.at_limit
             if at_limit == FAIL or (at_limit == BLOCK and not patient):
-                queue.check(messages, size)
+                capacity.check(queue, messages, size)
             elif at_limit == BLOCK and not queue.has_room:
                 full.append(queue)
         if full:
@@ -606,7 +606,7 @@ def _admit(destination: Destination, queues: list[Queue], envelope: Envelope, no
     """Add a message that may be sent to each of these queues; which of them its sender is to wait for."""
     if isinstance(destination, Topic):
         destination.take(envelope, now)
-    return [queue for queue in queues if queue.admit(envelope, now)] or None
+    return [queue for queue in queues if capacity.admit(queue, envelope, now)] or None
 
 
 def _keeps(destination: Destination) -> bool:

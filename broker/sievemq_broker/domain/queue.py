@@ -4,24 +4,26 @@
                     ├─ nobody can: place ─► views ─ serve ─┘        │
                     └─ not yet: scheduled ─ on_deadline ─► arrive   └─► give_back ─► arrive | scheduled | dead letter
 
-A subscription owns one of these as well; only what happens before :meth:`Queue.accept` differs.
+A subscription owns one of these as well; only what happens before :meth:`Queue.accept` differs. Limits are the matter
+of :mod:`capacity`, whose turn it is of :mod:`choice`, what comes back of :mod:`returns`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sievemq_broker.domain.choice import choose
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry, key_of
+from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry
 from sievemq_broker.domain.groups import Groups, group_of
-from sievemq_broker.domain.policy import BLOCK, DROP_NEWEST, DROP_OLDEST, FAIL, DestinationPolicy
+from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort, Observer
 from sievemq_broker.domain.upkeep import Upkeep
-from sievemq_broker.domain.view import ALL_SCANNED, View
+from sievemq_broker.domain.view import View
 from sievemq_broker.matching.condition import Condition, group_key
 from sievemq_broker.matching.index import SelectorIndex
 from sievemq_broker.matching.lookup import ValueIndex
-from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
@@ -149,81 +151,6 @@ class Queue:
 
     # -- in -----------------------------------------------------------------------------------------------------
 
-    def check(self, messages: int, size: int) -> None:
-        """Raise unless so many messages of so many bytes in all may be added.
-
-        Raises:
-            RequestError: RESOURCE_ALLOCATION, the policy's limit would be passed.
-        """
-        policy = self.policy
-        if policy.max_messages and self.depth + len(self.scheduled) + messages > policy.max_messages:
-            raise RequestError(
-                f"{self.label} holds {self.depth + len(self.scheduled)} messages and may hold {policy.max_messages}; "
-                "consume or purge some, or raise max_messages in its policy",
-                ErrorCode.RESOURCE_ALLOCATION,
-                {"destination": self.label, "limit": "max_messages"},
-            )
-        if policy.max_bytes and self.bytes + size > policy.max_bytes:
-            raise RequestError(
-                f"{self.label} holds {self.bytes} bytes and may hold {policy.max_bytes}; this would add {size}; "
-                "consume or purge some, or raise max_bytes in its policy",
-                ErrorCode.RESOURCE_ALLOCATION,
-                {"destination": self.label, "limit": "max_bytes"},
-            )
-
-    def check_sent(self, size: int) -> None:
-        """Raise unless a message of so many bytes may be sent here, whatever has to be done for that at the limit.
-
-        Raises:
-            RequestError: RESOURCE_ALLOCATION, as :meth:`check`; or it is larger than the limit.
-        """
-        policy = self.policy
-        if policy.at_limit == FAIL:
-            self.check(1, size)
-        elif policy.max_bytes and size > policy.max_bytes:
-            raise RequestError(
-                f"{self.label} may hold {policy.max_bytes} bytes and this message has {size}; "
-                "make it smaller, or raise max_bytes in its policy",
-                ErrorCode.RESOURCE_ALLOCATION,
-                {"destination": self.label, "limit": "max_bytes"},
-            )
-
-    def check_moved(self, size: int) -> None:
-        """Raise unless a message of so many bytes may be moved here: it is not dropped, and nobody can wait.
-
-        Raises:
-            RequestError: RESOURCE_ALLOCATION, as :meth:`check`.
-        """
-        if self.policy.at_limit == DROP_OLDEST:
-            self.check_sent(size)
-        else:
-            self.check(1, size)
-
-    def admit(self, envelope: Envelope, now: int) -> bool:
-        """Add a message to a queue with limits, once one of the checks has passed, and do what the rule says.
-
-        Returns:
-            True if the sender is to wait for room.
-        """
-        policy = self.policy
-        at_limit = policy.at_limit
-        if at_limit == DROP_NEWEST and not self.fits(1, len(envelope.packed)):
-            self.dropped_newest += 1
-            return False
-        self.accept(envelope, now)
-        if at_limit == DROP_OLDEST:
-            while not self.fits(0, 0):
-                self._drop_oldest()
-        return at_limit == BLOCK and not self.fits(0, 0)
-
-    def fits(self, messages: int, size: int) -> bool:
-        """True if so many more messages of so many bytes in all do not pass a limit."""
-        policy = self.policy
-        return not (
-            (policy.max_messages and self.depth + len(self.scheduled) + messages > policy.max_messages)
-            or (policy.max_bytes and self.bytes + size > policy.max_bytes)
-        )
-
     @property
     def has_room(self) -> bool:
         """True if senders that waited may go on: a sixteenth below the limits, not to stop again at once."""
@@ -240,19 +167,6 @@ class Queue:
         policy = self.policy
         limits = [f"{n} {what}" for n, what in ((policy.max_messages, "messages"), (policy.max_bytes, "bytes")) if n]
         return f"{self.label} is full; it may hold {' and '.join(limits)}"
-
-    def _drop_oldest(self) -> None:
-        entry = self.main.oldest()
-        if entry is not None and entry not in self.main.strays:
-            self.main.take(entry)
-        elif entry is None:  # all that waits has been delivered before, or is scheduled
-            entry = next(iter(self.main.waits(-1, 1)), None) or next(iter(self.scheduled.values()))
-        self._take_out(entry)
-        self.dropped_oldest += 1
-        if self.observer is not None:
-            self.observer.removed(self, entry)
-        entry.state = GONE
-        del entry.envelope
 
     def accept(self, envelope: Envelope, now: int) -> None:
         """Add a message, and deliver it if somebody can take it. Cannot fail: limits were checked before."""
@@ -324,14 +238,14 @@ class Queue:
                 consumer.port.deliver(consumer.id, tag, 1, envelope.packed)
                 return
         entry.state = READY
-        self._arrive(entry)
+        self.arrive(entry)
 
     def _expire_new(self, entry: Entry, now: int) -> None:
         if self.observer is not None:
             self.observer.accepted(self, entry)
         for tap in self.taps:
             tap.copy(entry.envelope, now)
-        self._expire(entry, now)
+        self.expire(entry, now)
 
     def _schedule_new(self, envelope: Envelope, now: int) -> None:
         sequence = self.sequence = self.sequence + 1
@@ -340,9 +254,9 @@ class Queue:
             self.observer.accepted(self, entry)
         for tap in self.taps:
             tap.copy(envelope, now)
-        self._schedule(entry, envelope.delivery_time)
+        self.schedule(entry, envelope.delivery_time)
 
-    def _schedule(self, entry: Entry, when: int) -> None:
+    def schedule(self, entry: Entry, when: int) -> None:
         """Let an entry wait for a moment. It expires before if it must (EXP-10)."""
         entry.state = DELAYED
         envelope = entry.envelope
@@ -358,13 +272,13 @@ class Queue:
         if entry.state != DELAYED:
             if expiration and expiration <= now:
                 self._drop_waiting(entry)
-                self._expire(entry, now)
+                self.expire(entry, now)
             return
         if self.scheduled.pop(entry.sequence, None) is None:
             return
         self.bytes -= len(entry.envelope.packed)
         if expiration and expiration <= now:
-            self._expire(entry, now)
+            self.expire(entry, now)
             return
         if entry.count:
             entry.state = STRAY  # end of a redelivery delay: to the front (ORD-07)
@@ -374,15 +288,15 @@ class Queue:
             self._again += 1
             entry.sequence = self.sequence
             entry.state = READY
-        self._arrive(entry)
+        self.arrive(entry)
 
     # -- who gets it --------------------------------------------------------------------------------------------
 
-    def _arrive(self, entry: Entry) -> None:
+    def arrive(self, entry: Entry) -> None:
         """Deliver an entry to a consumer that can take it, or let it wait (READY or STRAY)."""
         matched = self._match(entry) if self.views else ()
         if not self.paused:
-            consumer = self._choose(entry, matched)
+            consumer = choose(self.main, entry, matched)
             if consumer is not None:
                 self._hand(consumer, entry)
                 return
@@ -400,49 +314,6 @@ class Queue:
             if self.observer is not None:
                 self.observer.unreadable(self, entry, error)
         return matched
-
-    def _choose(self, entry: Entry, matched: list[View] | tuple[()]) -> Consumer | None:
-        """The consumer whose turn it is: first those that wait, longest waiting first, then the one served longest ago.
-        A view with an available consumer has nothing waiting that could be served, so nothing is overtaken."""
-        best: Consumer | None = None
-        for view in (self.main, *matched):
-            if view.scanning != ALL_SCANNED and not self._shown(view, entry):
-                continue
-            consumer = self.next_of(view)
-            if consumer is not None and view.groups is not None and (group := group_of(entry.envelope)) is not None:
-                owner = view.groups.owner(group)
-                if owner is not None:
-                    consumer = owner if owner.can_take() else None
-            if consumer is not None and (
-                best is None or (consumer.waiting, -consumer.turn) > (best.waiting, -best.turn)
-            ):
-                best = consumer
-        return best
-
-    @staticmethod
-    def _shown(view: View, entry: Entry) -> bool:
-        """False if something the view's scan has still to find goes before `entry`, or is `entry`."""
-        if entry.state == READY:
-            return entry.envelope.priority > view.scanning
-        return key_of(entry) <= view.scanned
-
-    @staticmethod
-    def next_of(view: View) -> Consumer | None:
-        """The consumer of a view that is next, if any can take a message."""
-        waiting = view.waiting
-        while waiting:
-            consumer = waiting[0]
-            if consumer.waiting and consumer.credit > 0 and consumer.port.writable:
-                return consumer
-            waiting.popleft()  # resume() brings one back whose port was not writable
-        ready = view.ready
-        while ready:
-            consumer = ready[0]
-            if consumer.credit > 0 and consumer.port.writable:
-                return consumer
-            ready.popleft()
-            consumer.listed = False
-        return None
 
     def _hand(self, consumer: Consumer, entry: Entry) -> None:
         """Deliver. The consumer is the next one of its view, unless it owns the message's group."""
@@ -477,7 +348,7 @@ class Queue:
         if view.groups is not None:
             view.groups.serve(self, now)
             return
-        while (consumer := self.next_of(view)) is not None:
+        while (consumer := view.next_consumer()) is not None:
             entry = view.first()
             if entry is None:
                 return
@@ -489,7 +360,7 @@ class Queue:
         self._unplace(entry)
         expiration = entry.envelope.expiration
         if expiration and expiration <= now:
-            self._expire(entry, now)
+            self.expire(entry, now)
         else:
             self._hand(consumer, entry)
 
@@ -546,7 +417,7 @@ class Queue:
         self._unplace(entry)
         entry.state = GONE
 
-    def _expire(self, entry: Entry, now: int) -> None:
+    def expire(self, entry: Entry, now: int) -> None:
         """EXP-05. The entry is in no view any more, or a tombstone there."""
         self.expired += 1
         if self.observer is not None:
@@ -556,96 +427,7 @@ class Queue:
         entry.state = GONE
         del entry.envelope
 
-    # -- back ---------------------------------------------------------------------------------------------------
-
-    def give_back(
-        self, unmarked: list[Entry], now: int, marked: list[Entry] | None = None, suspects: int | None = None
-    ) -> None:
-        """Take back what a consumer held, in the original order.
-
-        Args:
-            unmarked: nobody has seen these; count and place are as before (MCO-10).
-            now: ms epoch.
-            marked: these may have been seen: count + 1, redelivered (ACK-08), dead-lettered after too many attempts.
-            suspects: how many of `marked` may be dead-lettered now; None for all.
-        """
-        back: list[tuple[int, Entry]] = []
-        for entry in unmarked:
-            entry.state = STRAY
-            back.append((key_of(entry), entry))
-            if self.observer is not None:
-                self.observer.released(self, entry)
-        for number, entry in enumerate(marked or ()):
-            if self._mark(entry, now, suspects is None or number < suspects):
-                back.append((key_of(entry), entry))
-        back.sort()
-        for _, entry in back:
-            envelope = entry.envelope
-            if self.deleted:
-                if self.observer is not None:
-                    self.observer.removed(self, entry)
-                entry.state = GONE
-                del entry.envelope
-            elif envelope.expiration and envelope.expiration <= now:
-                self._expire(entry, now)
-            else:
-                self._arrive(entry)
-
-    def _mark(self, entry: Entry, now: int, suspect: bool) -> bool:
-        """Count a failed delivery; False if the entry does not come back now."""
-        entry.state = STRAY
-        entry.count += 1
-        if entry.count == 1:
-            entry.failed = now
-        self.redelivered += 1
-        if self.deleted:
-            return True
-        if self.observer is not None:
-            self.observer.returned(self, entry)
-        policy = self.policy
-        if suspect and 0 < policy.max_attempts <= entry.count and self.namespace.bury(self, entry, "attempts", now):
-            self.dead_lettered += 1
-            entry.state = GONE
-            del entry.envelope
-            return False
-        delay = policy.redelivery_delay_after(entry.count)
-        if delay:
-            self._schedule(entry, now + delay)
-            return False
-        return True
-
-    def unmark(self, entries: list[tuple[Entry, int]], now: int) -> None:
-        """Messages came back marked, and it turns out that nobody has seen them: those that still wait are as before
-        (D-32).
-
-        Args:
-            entries: each with its count as it came back; one that was delivered since then stays marked.
-            now: ms epoch.
-        """
-        back: list[Entry] = []
-        for entry, count in entries:
-            if entry.count != count or not self._take_out(entry):
-                continue
-            entry.count -= 1
-            self.redelivered -= 1
-            back.append(entry)
-        self.give_back(back, now)
-
-    def settle_returned(self, entries: list[tuple[Entry, int]]) -> None:
-        """Messages came back, and it turns out that they had been acknowledged: those that still wait are gone.
-
-        Args:
-            entries: each with its count as it came back.
-        """
-        for entry, count in entries:
-            if entry.count == count and self._take_out(entry):
-                self.acknowledged += 1
-                if self.observer is not None:
-                    self.observer.acknowledged(self, entry)
-                entry.state = GONE
-                del entry.envelope
-
-    def _take_out(self, entry: Entry) -> bool:
+    def take_out(self, entry: Entry) -> bool:
         """Take a waiting or scheduled entry out of its place; False if it is in none."""
         if entry.state == DELAYED:
             del self.scheduled[entry.sequence]
@@ -783,7 +565,7 @@ class Queue:
 
     def remove(self, entry: Entry) -> None:
         """Take one waiting or scheduled entry out for good."""
-        self._take_out(entry)
+        self.take_out(entry)
         self.removed += 1
         if self.observer is not None:
             self.observer.removed(self, entry)

@@ -280,6 +280,25 @@ class View:
         self.strays = {}
         self.passed = {}
 
+    # -- serving ------------------------------------------------------------------------------------------------
+
+    def next_consumer(self) -> Consumer | None:
+        """Whose turn it is, if any consumer can take a message now."""
+        waiting = self.waiting
+        while waiting:
+            consumer = waiting[0]
+            if consumer.waiting and consumer.credit > 0 and consumer.port.writable:
+                return consumer
+            waiting.popleft()  # resume() brings one back whose port was not writable
+        ready = self.ready
+        while ready:
+            consumer = ready[0]
+            if consumer.credit > 0 and consumer.port.writable:
+                return consumer
+            ready.popleft()
+            consumer.listed = False
+        return None
+
     # -- upkeep -------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.returns import settle_returned, unmark
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
@@ -151,10 +152,10 @@ class Memory:
         """
         for consumer_id, (queue, held, transacted) in self.returned.items():
             seen, acknowledged = handed.get(consumer_id), 0 if transacted else done.get(consumer_id, 0)
-            queue.settle_returned([(entry, count) for tag, entry, count in held if tag <= acknowledged])
+            settle_returned(queue, [(entry, count) for tag, entry, count in held if tag <= acknowledged])
             if seen is not None:
                 unseen = [(entry, count) for tag, entry, count in held if tag > max(seen, acknowledged)]
-                queue.unmark(unseen, now)
+                unmark(queue, unseen, now)
         self.returned = {}
 
 

@@ -1,0 +1,109 @@
+"""A queue at its limits: whether a message may come in, and what gives way for it by the rule of its policy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sievemq_broker.domain.entry import GONE
+from sievemq_broker.domain.policy import BLOCK, DROP_NEWEST, DROP_OLDEST, FAIL
+from sievemq_core.errors import ErrorCode, RequestError
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.queue import Queue
+    from sievemq_core.message.envelope import Envelope
+
+__all__ = ["admit", "check", "check_moved", "check_sent", "fits"]
+
+
+def check(queue: Queue, messages: int, size: int) -> None:
+    """Raise unless so many messages of so many bytes in all may be added.
+
+    Raises:
+        RequestError: RESOURCE_ALLOCATION, the policy's limit would be passed.
+    """
+    policy = queue.policy
+    if policy.max_messages and queue.depth + len(queue.scheduled) + messages > policy.max_messages:
+        raise RequestError(
+            f"{queue.label} holds {queue.depth + len(queue.scheduled)} messages and may hold {policy.max_messages}; "
+            "consume or purge some, or raise max_messages in its policy",
+            ErrorCode.RESOURCE_ALLOCATION,
+            {"destination": queue.label, "limit": "max_messages"},
+        )
+    if policy.max_bytes and queue.bytes + size > policy.max_bytes:
+        raise RequestError(
+            f"{queue.label} holds {queue.bytes} bytes and may hold {policy.max_bytes}; this would add {size}; "
+            "consume or purge some, or raise max_bytes in its policy",
+            ErrorCode.RESOURCE_ALLOCATION,
+            {"destination": queue.label, "limit": "max_bytes"},
+        )
+
+
+def check_sent(queue: Queue, size: int) -> None:
+    """Raise unless a message of so many bytes may be sent here, whatever has to be done for that at the limit.
+
+    Raises:
+        RequestError: RESOURCE_ALLOCATION, as :func:`check`; or it is larger than the limit.
+    """
+    policy = queue.policy
+    if policy.at_limit == FAIL:
+        check(queue, 1, size)
+    elif policy.max_bytes and size > policy.max_bytes:
+        raise RequestError(
+            f"{queue.label} may hold {policy.max_bytes} bytes and this message has {size}; "
+            "make it smaller, or raise max_bytes in its policy",
+            ErrorCode.RESOURCE_ALLOCATION,
+            {"destination": queue.label, "limit": "max_bytes"},
+        )
+
+
+def check_moved(queue: Queue, size: int) -> None:
+    """Raise unless a message of so many bytes may be moved here: it is not dropped, and nobody can wait.
+
+    Raises:
+        RequestError: RESOURCE_ALLOCATION, as :func:`check`.
+    """
+    if queue.policy.at_limit == DROP_OLDEST:
+        check_sent(queue, size)
+    else:
+        check(queue, 1, size)
+
+
+def admit(queue: Queue, envelope: Envelope, now: int) -> bool:
+    """Add a message to a queue with limits, once one of the checks has passed, and do what the rule says.
+
+    Returns:
+        True if the sender is to wait for room.
+    """
+    policy = queue.policy
+    at_limit = policy.at_limit
+    if at_limit == DROP_NEWEST and not fits(queue, 1, len(envelope.packed)):
+        queue.dropped_newest += 1
+        return False
+    queue.accept(envelope, now)
+    if at_limit == DROP_OLDEST:
+        while not fits(queue, 0, 0):
+            _drop_oldest(queue)
+    return at_limit == BLOCK and not fits(queue, 0, 0)
+
+
+def fits(queue: Queue, messages: int, size: int) -> bool:
+    """True if so many more messages of so many bytes in all do not pass a limit."""
+    policy = queue.policy
+    return not (
+        (policy.max_messages and queue.depth + len(queue.scheduled) + messages > policy.max_messages)
+        or (policy.max_bytes and queue.bytes + size > policy.max_bytes)
+    )
+
+
+def _drop_oldest(queue: Queue) -> None:
+    entry = queue.main.oldest()
+    if entry is not None and entry not in queue.main.strays:
+        queue.main.take(entry)
+    elif entry is None:  # all that waits has been delivered before, or is scheduled
+        entry = next(iter(queue.main.waits(-1, 1)), None) or next(iter(queue.scheduled.values()))
+    queue.take_out(entry)
+    queue.dropped_oldest += 1
+    if queue.observer is not None:
+        queue.observer.removed(queue, entry)
+    entry.state = GONE
+    del entry.envelope
