@@ -31,7 +31,7 @@ def main() -> None:
                 request = TextMessage(text)
                 request.set_jms_reply_to(replies)
                 client.create_producer().send(client.create_queue("example.shout"), request)
-                reply = consumer.receive(10_000)
+                reply = consumer.receive(60_000)
                 assert reply is not None
                 assert reply.get_jms_correlation_id() == request.get_jms_message_id()
                 print(f"{text} -> {reply.get_body(str)}")

@@ -33,7 +33,7 @@ def main() -> None:
     with broker_url() as url, ConnectionFactory(url).create_context() as context:
         queue = context.create_queue("example.traced")
         context.create_producer().send(queue, "hello")
-        message = context.create_consumer(queue).receive(10_000)
+        message = context.create_consumer(queue).receive(60_000)
         assert message is not None
         with process(message):
             pass  # what the program does with it

@@ -14,17 +14,17 @@ def main() -> None:
         producer.send(orders, "two chairs")
         context.commit()
 
-        print("first try:", consumer.receive_body(str, 1_000))
+        print("first try:", consumer.receive_body(str, 60_000))
         producer.send(invoices, "invoice for nothing")
         context.rollback()  # the invoice was never written, the order is back
 
-        message = consumer.receive(1_000)
+        message = consumer.receive(60_000)
         assert message is not None
         print("second try:", message.get_body(str), "- redelivered:", message.get_jms_redelivered())
         producer.send(invoices, f"invoice for {message.get_body(str)}")
         context.commit()
 
-        print("in the books:", context.create_consumer(invoices).receive_body(str, 1_000))
+        print("in the books:", context.create_consumer(invoices).receive_body(str, 60_000))
 
 
 if __name__ == "__main__":

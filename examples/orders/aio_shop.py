@@ -55,7 +55,7 @@ async def work(factory: ConnectionFactory, orders: int, *, patience: int = 2_000
         await talk.start()
         consumer = await context.create_consumer(ORDERS)
         for _ in range(orders):
-            message = await consumer.receive(5_000)
+            message = await consumer.receive(60_000)
             if message is None:
                 break
             try:

@@ -198,7 +198,7 @@ def test_a_worker_that_dies_with_an_order_in_its_hands(
     held = dying.create_context(dying.SESSION_TRANSACTED)
     held.start()
     consumer = held.create_consumer(held.create_queue("orders"))
-    assert consumer.receive(1_000) is not None
+    assert consumer.receive(60_000) is not None
     shop.faults.drop_connections("dying")
     sievemq_clock.advance(seconds=1)
     with OrderWorker(factory) as worker:

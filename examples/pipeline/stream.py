@@ -24,7 +24,7 @@ def send_and_consume(url: str, orders: list[tuple[str | None, int]]) -> None:
         for country, total in orders:
             properties = {"total": total} | ({"country": country} if country else {})
             producer.send(Queue("orders"), TextMessage(f"an order of {total}", properties=properties))
-            consumer.receive(5_000)
+            consumer.receive(60_000)
 
 
 with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as folder:

@@ -99,7 +99,7 @@ def test_in_pieces(sievemq: Sievemq, context: JMSContext, monkeypatch: pytest.Mo
 def test_what_is_in_flight_stays(sievemq: Sievemq, context: JMSContext) -> None:
     fill(context, 3)
     consumer = context.create_consumer(Queue("orders"))
-    message = consumer.receive(5_000)
+    message = consumer.receive(60_000)
     assert message is not None
     shown = sievemq("queue", "purge", "orders", "--yes")
     assert shown.code == 0
@@ -127,7 +127,7 @@ def test_pause_and_resume(sievemq: Sievemq, context: JMSContext) -> None:
     consumer = context.create_consumer(Queue("orders"))
     assert consumer.receive_no_wait() is None
     assert sievemq("queue", "resume", "orders").out == "queue:orders delivers\n"
-    assert consumer.receive(5_000) is not None
+    assert consumer.receive(60_000) is not None
 
 
 def test_dead_letters(sievemq: Sievemq, context: JMSContext) -> None:

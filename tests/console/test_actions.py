@@ -168,7 +168,7 @@ def test_pause_and_resume(page: Page, broker: EmbeddedBroker, client: JMSContext
     assert consumer.receive_no_wait() is None
     page.click("button", "Resume")
     page.until("document.querySelector('.badges').innerText === ''")
-    assert consumer.receive_body(str, 5_000) == "held"
+    assert consumer.receive_body(str, 60_000) == "held"
 
 
 def test_dead_letters_go_back_where_they_came_from(
@@ -180,7 +180,7 @@ def test_dead_letters_go_back_where_they_came_from(
     with client.create_context(JMSContext.SESSION_TRANSACTED) as failing:
         consumer = failing.create_consumer(failing.create_queue("work"))
         while broker.call(lambda domain: domain.namespace("default").destinations["queue:work"].dead_lettered < 3):
-            consumer.receive(1_000)
+            consumer.receive(60_000)
             failing.rollback()
     page.until("document.querySelector('td.number')?.innerText === '3'")  # the broker told that there are some
     (row,) = page.rows("Dead letters in queue:DLQ.work")
@@ -255,7 +255,7 @@ def test_queues_are_made_and_deleted(page: Page, broker: EmbeddedBroker) -> None
 
 
 def received(client: JMSContext) -> Message:
-    message = client.create_consumer(client.create_queue("work")).receive(5_000)
+    message = client.create_consumer(client.create_queue("work")).receive(60_000)
     assert message is not None
     return message
 

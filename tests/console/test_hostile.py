@@ -56,7 +56,7 @@ def fill(client: JMSContext) -> None:
         failing.create_producer().send(queue, HOSTILE)
         failing.commit()
         consumer = failing.create_consumer(queue)
-        assert consumer.receive(5_000) is not None
+        assert consumer.receive(60_000) is not None
         failing.rollback()
         consumer.close()
     text = TextMessage(json.dumps({HOSTILE: HOSTILE}))

@@ -174,7 +174,7 @@ def test_serves_messages_from_a_read_only_root_as_nobody_special(container: Cont
         producer = context.create_producer()
         for number in range(20):
             producer.set_property("region", "EU" if number % 2 else "US").send(queue, str(number))
-        assert [consumer.receive_body(str, 10_000) for _ in range(10)] == [str(n) for n in range(1, 20, 2)]
+        assert [consumer.receive_body(str, 60_000) for _ in range(10)] == [str(n) for n in range(1, 20, 2)]
         assert consumer.receive_body(str, 1) is None
     assert container.execute("id", "-u") == "10001"
     status = container.execute("cat", "/proc/1/status")
@@ -207,7 +207,7 @@ def test_stop_is_ordered_and_exits_0(container: Container) -> None:
     names = [event["event"] for event in container.events]
     assert names[-3:] == ["signal.received", "broker.stopping", "broker.stopped"]
     with pytest.raises(JMSRuntimeException):
-        consumer.receive(10_000)
+        consumer.receive(60_000)
         context.create_producer().send(context.create_queue("orders"), "x")
     with contextlib.suppress(JMSRuntimeException):
         context.close()

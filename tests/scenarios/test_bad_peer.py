@@ -135,7 +135,7 @@ def test_bad_bytes_end_their_connection_only_and_what_was_accepted_stays(
         assert text in error[3]
         peer.hear_end()
     consumer = context.create_consumer(context.create_queue("orders"))
-    message = consumer.receive(10_000)
+    message = consumer.receive(60_000)
     assert message is not None
     assert message.get_body(str) == "accepted"
     assert not message.get_jms_redelivered()
@@ -153,7 +153,7 @@ def test_a_truncated_frame_is_not_carried_out(broker: EmbeddedBroker, context: J
         peer.half_close()
         peer.hear_end()
     consumer = context.create_consumer(context.create_queue("orders"))
-    assert consumer.receive_body(str, 10_000) == "accepted"
+    assert consumer.receive_body(str, 60_000) == "accepted"
     assert consumer.receive_no_wait() is None
     assert_works(context, consumer)
 
@@ -164,10 +164,10 @@ def test_a_frame_byte_by_byte_is_a_frame(broker: EmbeddedBroker, context: JMSCon
             for byte in data:
                 peer.say(bytes([byte]))
             peer.hear(answer)
-    assert context.create_consumer(context.create_queue("orders")).receive_body(str, 10_000) == "accepted"
+    assert context.create_consumer(context.create_queue("orders")).receive_body(str, 60_000) == "accepted"
 
 
 def assert_works(context: JMSContext, consumer: JMSConsumer) -> None:
     """The neighbour's connection still sends and receives."""
     context.create_producer().send(context.create_queue("orders"), "still here")
-    assert consumer.receive_body(str, 10_000) == "still here"
+    assert consumer.receive_body(str, 60_000) == "still here"

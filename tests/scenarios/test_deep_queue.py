@@ -36,7 +36,7 @@ def test_the_last_of_many_is_found_and_a_second_consumer_searches_nothing(
     producer.set_delivery_mode(DeliveryMode.PERSISTENT)  # returns when the broker has it
     producer.set_property("number", depth).send(queue, "")
     assert evaluations(broker) == after_first + 1  # the arrival, once for both
-    message = second.receive(10_000) or first.receive(10_000)
+    message = second.receive(60_000) or first.receive(60_000)
     assert message is not None
     assert message.get_int_property("number") == depth
 

@@ -41,7 +41,7 @@ def test_what_a_killed_consumer_held_reaches_another_one(broker: EmbeddedBroker,
     with ConnectionFactory(broker.url).create_context() as rescuer:
         consumer = rescuer.create_consumer(rescuer.create_queue("work"))
         while len(received) < HELD + 10:
-            message = consumer.receive(10_000)
+            message = consumer.receive(60_000)
             assert message is not None, f"only {len(received)} of {HELD + 10} messages came"
             received.append(message)
         assert consumer.receive_no_wait() is None

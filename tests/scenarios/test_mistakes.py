@@ -36,7 +36,7 @@ def receive_and_change(context: JMSContext) -> None:
     """Set a property on a message as received from the broker."""
     with context.create_consumer(Queue("others")) as consumer:
         context.create_producer().send(Queue("others"), "read-only")
-        message = consumer.receive(10_000)
+        message = consumer.receive(60_000)
         assert message is not None
         message.set_string_property("seen", "yes")
 
@@ -121,7 +121,7 @@ def test_a_mistake_is_an_error_and_nothing_else(
     # The connection that made it still sends, its neighbour still receives: what was there before, and what came after.
     context.create_producer().send(ORDERS, "four")
     with neighbour.create_consumer(ORDERS) as consumer:
-        received = [consumer.receive(10_000) for _ in range(4)]
+        received = [consumer.receive(60_000) for _ in range(4)]
         assert consumer.receive_no_wait() is None
     assert [message and message.get_body(str) for message in received] == [*TEXTS, "four"]
     assert not any(message and message.get_jms_redelivered() for message in received)
@@ -138,7 +138,7 @@ def test_a_closed_context_says_so_and_its_messages_reach_others(context: JMSCont
         context.create_consumer(ORDERS)
     context.close()  # again: no effect
     consumer = neighbour.create_consumer(ORDERS)
-    assert [consumer.receive_body(str, 10_000) for _ in TEXTS] == TEXTS
+    assert [consumer.receive_body(str, 60_000) for _ in TEXTS] == TEXTS
     assert consumer.receive_no_wait() is None
 
 
@@ -150,7 +150,7 @@ def test_a_stranger_is_refused_and_the_members_go_on() -> None:
             for name, password in (("anna", "wrong"), ("bert", "secret"), (None, None)):
                 with pytest.raises(JMSSecurityRuntimeException):
                     factory.create_context(name, password)
-            assert context.create_consumer(ORDERS).receive_body(str, 10_000) == "one"
+            assert context.create_consumer(ORDERS).receive_body(str, 60_000) == "one"
 
 
 def test_nobody_listens_there(broker: EmbeddedBroker) -> None:

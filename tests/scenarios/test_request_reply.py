@@ -31,7 +31,7 @@ def test_a_reply_comes_back_through_a_temporary_queue(broker: EmbeddedBroker, co
             request = TextMessage(text)
             request.set_jms_reply_to(replies)
             client.create_producer().send(client.create_queue("shout"), request)
-            reply = consumer.receive(10_000)
+            reply = consumer.receive(60_000)
             assert reply is not None
             assert reply.get_body(str) == text.upper()
             assert reply.get_jms_correlation_id() == request.get_jms_message_id()
@@ -50,7 +50,7 @@ def test_clients_share_a_reply_queue_and_each_takes_its_own(broker: EmbeddedBrok
                 request.set_jms_reply_to(shared)
                 request.set_jms_correlation_id(f"call-{number}")
                 client.create_producer().send(client.create_queue("shout"), request)
-                replies[number] = consumer.receive_body(str, 10_000)
+                replies[number] = consumer.receive_body(str, 60_000)
 
     threads = [threading.Thread(target=call, args=(number,)) for number in range(12)]
     for thread in threads:
@@ -68,7 +68,7 @@ async def test_blocking_and_asyncio_clients_talk_to_each_other(broker: EmbeddedB
         request = TextMessage("across")
         request.set_jms_reply_to(replies)
         await client.create_producer().send(client.create_queue("shout"), request)
-        reply = await consumer.receive(10_000)
+        reply = await consumer.receive(60_000)
         assert reply is not None
         assert reply.get_body(str) == "ACROSS"
         assert reply.get_jms_correlation_id() == request.get_jms_message_id()

@@ -113,7 +113,7 @@ def test_what_is_granted_works(anna: JMSContext) -> None:
     anna.create_producer().send(queue, "one")
     assert [message.get_text() for message in anna.create_browser(queue)] == ["one"]
     with anna.create_consumer(queue) as consumer:
-        assert consumer.receive_body(str, 10_000) == "one"
+        assert consumer.receive_body(str, 60_000) == "one"
     anna.create_consumer(anna.create_topic("prices")).close()
 
 
@@ -188,10 +188,10 @@ def test_request_and_reply_needs_no_right_on_the_reply_queue(broker: EmbeddedBro
         replies = anna.create_temporary_queue()
         consumer = anna.create_consumer(replies)
         admin.create_producer().send(replies, "from the administrator")
-        assert consumer.receive_body(str, 10_000) == "from the administrator"
+        assert consumer.receive_body(str, 60_000) == "from the administrator"
         theirs = admin.create_temporary_queue()
         anna.create_producer().send(theirs, "a reply")
-        assert admin.create_consumer(theirs).receive_body(str, 10_000) == "a reply"
+        assert admin.create_consumer(theirs).receive_body(str, 60_000) == "a reply"
 
 
 @pytest.mark.parametrize("user", ["anna", "admin"])

@@ -162,7 +162,7 @@ def test_hashing_holds_nobody_up(slow: Slow) -> None:
         page = pool.submit(ask, broker, "/api/v1/broker", **basic("anna", PASSWORD + "!"))
         queue = context.create_queue("q")
         context.create_producer().send(queue, "x")
-        assert context.create_consumer(queue).receive_body(str, 10_000) == "x"
+        assert context.create_consumer(queue).receive_body(str, 60_000) == "x"
         connect(broker, "test", "clear")
         assert ask(broker, "/livez").status == 200
         assert not wire.done()

@@ -229,7 +229,7 @@ def test_an_archive_of_all_that_went_through(spark: Any, tmp_path: Path, monkeyp
             for number in range(first, first + 4):
                 producer.set_property("n", number).send(Queue("orders"), "x")
                 if number % 2:
-                    assert consumer.receive(5_000) is not None
+                    assert consumer.receive(60_000) is not None
             consumer.close()  # what it has not been asked for goes back
             producer.set_property("n", -first).send(Topic("prices"), "y")
 

@@ -277,7 +277,7 @@ def test_on_a_full_disk_producers_are_refused_consumers_go_on_and_nothing_is_los
         assert len(confirmed) > 50
         context.create_producer().set_delivery_mode(1).send(context.create_queue("other"), "not kept, so not refused")
         consumer = context.create_consumer(queue)
-        taken += [consumer.receive(5_000).get_text().split()[0] for _ in range(len(confirmed) - 5)]
+        taken += [consumer.receive(60_000).get_text().split()[0] for _ in range(len(confirmed) - 5)]
         consumer.close()
         limit(100_000)
         monkeypatch.setattr(store, "restock", room)

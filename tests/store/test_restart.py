@@ -47,13 +47,13 @@ def test_what_was_handed_out_comes_again_marked_and_what_was_acknowledged_does_n
         for number in range(4):
             context.create_producer().send(queue, f"m{number}")
         consumer = context.create_consumer(queue)
-        consumer.receive(5_000)
-        consumer.receive(5_000).acknowledge()
-        assert consumer.receive(5_000).get_text() == "m2"
+        consumer.receive(60_000)
+        consumer.receive(60_000).acknowledge()
+        assert consumer.receive(60_000).get_text() == "m2"
     with broker, ConnectionFactory(broker.url).create_context() as context:
         assert texts(context, "q") == [("m2", True), ("m3", False)]
         assert (
-            context.create_consumer(context.create_queue("q")).receive(5_000).get_int_property("JMSXDeliveryCount") == 2
+            context.create_consumer(context.create_queue("q")).receive(60_000).get_int_property("JMSXDeliveryCount") == 2
         )
 
 
@@ -71,7 +71,7 @@ def test_durable_subscriptions_collect_over_a_restart(broker: EmbeddedBroker) ->
                 context.create_producer().set_property("n", number).send(context.create_topic("t"), f"m{number}")
     with broker, subscribed() as context:
         consumer = context.create_durable_consumer(context.create_topic("t"), "s", "n > 1", False)
-        assert [consumer.receive(5_000).get_text() for _ in range(2)] == ["m2", "m3"]
+        assert [consumer.receive(60_000).get_text() for _ in range(2)] == ["m2", "m3"]
         consumer.close()
         context.unsubscribe("s")
     with broker:
@@ -87,7 +87,7 @@ def test_dead_letters_and_counts_survive(tmp_path: Path) -> None:
             if not attempt:
                 context.create_producer().send(queue, "poison")
                 context.commit()
-            message = context.create_consumer(queue).receive(5_000)
+            message = context.create_consumer(queue).receive(60_000)
             assert message.get_int_property("JMSXDeliveryCount") == attempt + 1
             context.rollback()
     with broker, ConnectionFactory(broker.url).create_context() as context:

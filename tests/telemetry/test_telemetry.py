@@ -87,7 +87,7 @@ def test_a_receive_links_to_the_send(url: str, recorded: Recorded) -> None:
     message.set_jms_correlation_id("c-1")
     with ConnectionFactory(url, client_id="shop").create_context() as context:
         context.create_producer().send(Queue("orders"), message)
-        received = context.create_consumer(Queue("orders")).receive(5_000)
+        received = context.create_consumer(Queue("orders")).receive(60_000)
         assert received is not None
     spans = recorded.spans()
     sent, taken = spans["send queue:orders"], spans["receive queue:orders"]
@@ -121,14 +121,14 @@ def test_every_form_of_receive(url: str, recorded: Recorded, form: str, buffered
         consumer = consumer or context.create_consumer(Queue("q"))
         match form:
             case "body":
-                assert consumer.receive_body(str, 5_000) == "x"
+                assert consumer.receive_body(str, 60_000) == "x"
             case "no_wait":
                 assert consumer.receive_no_wait() is not None
                 assert consumer.receive_no_wait() is None  # finds nothing: no span
             case "iteration":
                 assert next(iter(consumer)).get_body(str) == "x"
             case "classic":
-                assert consumer.receive(5_000) is not None
+                assert consumer.receive(60_000) is not None
     assert recorded.spans().keys() == {"send queue:q", "receive queue:q"}
 
 
@@ -145,9 +145,9 @@ async def test_every_form_of_asyncio_receive(url: str, recorded: Recorded, buffe
                 await producer.send(Queue("q"), "x")
             match form:
                 case 0:
-                    assert await consumer.receive(timeout=5_000) is not None
+                    assert await consumer.receive(60_000) is not None
                 case 1:
-                    assert await consumer.receive_body(str, 5_000) == "x"
+                    assert await consumer.receive_body(str, 60_000) == "x"
                 case 2:
                     assert await anext(consumer) is not None
                 case 3:
@@ -252,11 +252,11 @@ def test_what_is_sent_on_keeps_its_context(url: str, recorded: Recorded) -> None
     """Its properties are read-only: nothing is put into them, and nothing fails."""
     with ConnectionFactory(url).create_context() as context:
         context.create_producer().send(Queue("a"), "x")
-        message = context.create_consumer(Queue("a")).receive(5_000)
+        message = context.create_consumer(Queue("a")).receive(60_000)
         assert message is not None
         before = message.get_string_property("traceparent")
         context.create_producer().send(Queue("b"), message)
-        again = context.create_consumer(Queue("b")).receive(5_000)
+        again = context.create_consumer(Queue("b")).receive(60_000)
         assert again is not None
         assert again.get_string_property("traceparent") == before
     assert linked(recorded.spans()["receive queue:b"]) == [span_id(recorded.spans()["send queue:a"])]
@@ -266,7 +266,7 @@ def test_a_transaction_and_processing(url: str, recorded: Recorded) -> None:
     with ConnectionFactory(url).create_context(JMSContext.SESSION_TRANSACTED) as context:
         context.create_producer().send(Queue("q"), "x")
         context.commit()
-        message = context.create_consumer(Queue("q")).receive(5_000)
+        message = context.create_consumer(Queue("q")).receive(60_000)
         assert message is not None
         with process(message) as span:
             span.set_attribute("app.order", 5)
@@ -281,7 +281,7 @@ def test_names_without_end_are_not_measured(url: str, recorded: Recorded) -> Non
     with ConnectionFactory(url).create_context() as context:
         queue = context.create_temporary_queue()
         context.create_producer().send(queue, "x")
-        assert context.create_consumer(queue).receive(5_000) is not None
+        assert context.create_consumer(queue).receive(60_000) is not None
     spans = recorded.spans()
     assert spans.keys() == {"send (temporary)", "receive (temporary)"}
     assert (spans["send (temporary)"].attributes or {})["messaging.destination.name"] == str(queue)
@@ -298,7 +298,7 @@ def test_undone(url: str) -> None:
     assert (sievemq.MessageProducer.send, sievemq.aio.MessageConsumer.__dict__["_wait"]) == before
     with ConnectionFactory(url).create_context() as context:
         context.create_producer().send(Queue("q"), "x")
-        message = context.create_consumer(Queue("q")).receive(5_000)
+        message = context.create_consumer(Queue("q")).receive(60_000)
         assert message is not None
         assert list(message.get_property_names()) == ["JMSXDeliveryCount"]
         with process(message):  # records nothing, and does no harm

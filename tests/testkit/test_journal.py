@@ -23,7 +23,7 @@ def test_the_life_of_a_message(sievemq_namespace: TestNamespace) -> None:
         context.commit()
         consumer = context.create_consumer(ORDERS)
         for _ in range(2):
-            assert consumer.receive(1_000) is not None
+            assert consumer.receive(60_000) is not None
             context.rollback()
     assert kinds(sievemq_namespace) == [
         "connected", "sent", "accepted", "committed", "consumer opened",
@@ -53,7 +53,7 @@ def test_expired_and_removed_messages_are_lost(
 
 def test_nothing_lost_waits_for_acknowledgements(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
     sievemq.create_producer().send(ORDERS, "x")
-    assert sievemq.create_consumer(ORDERS).receive(1_000) is not None
+    assert sievemq.create_consumer(ORDERS).receive(60_000) is not None
     sievemq_namespace.assert_nothing_lost(within=SOON)
     assert kinds(sievemq_namespace)[-1] == "acknowledged"
 
@@ -87,7 +87,7 @@ def test_excerpt_says_that_nobody_asked(sievemq_namespace: TestNamespace, sievem
 def test_excerpt_shows_what_was_never_acknowledged(sievemq_namespace: TestNamespace) -> None:
     with ConnectionFactory(sievemq_namespace.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
         context.create_producer().send(ORDERS, MapMessage({"a": 1}))
-        assert context.create_consumer(ORDERS).receive(1_000) is not None
+        assert context.create_consumer(ORDERS).receive(60_000) is not None
         text = sievemq_namespace.excerpt()
     assert "delivered and never acknowledged: 1" in text
     assert "bytes of map" in text
@@ -148,7 +148,7 @@ def test_a_full_journal_forgets_settled_messages_first() -> None:
         consumer = context.create_consumer(Queue("work"))
         for number in range(100):
             context.create_producer().send(Queue("work"), str(number))
-            assert consumer.receive(1_000) is not None
+            assert consumer.receive(60_000) is not None
         journal: Journal = broker.call(lambda _: broker._watch.recorder.of("default"))
         assert any(fate.where == "queue:orders" for fate in journal.fates.values())
         assert "queue:orders" in broker.excerpt()

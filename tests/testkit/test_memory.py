@@ -66,7 +66,7 @@ def test_a_transaction(factory: ConnectionFactory, sievemq_namespace: TestNamesp
     with factory.create_context(JMSContext.SESSION_TRANSACTED) as context:
         context.create_producer().send(ORDERS, "x")
         context.commit()
-        assert context.create_consumer(ORDERS).receive_body(str, 1_000) == "x"
+        assert context.create_consumer(ORDERS).receive_body(str, 60_000) == "x"
         context.commit()
     sievemq_namespace.queue("orders").assert_consumed(count=1)
     sievemq_namespace.queue("orders").assert_empty()
@@ -77,7 +77,7 @@ def test_more_than_any_buffer_holds_in_order(factory: ConnectionFactory) -> None
         for number in range(600):
             context.create_producer().send(ORDERS, f"{number:>5000}")
         consumer = context.create_consumer(ORDERS)
-        assert [int(consumer.receive_body(str, 5_000) or -1) for _ in range(600)] == list(range(600))
+        assert [int(consumer.receive_body(str, 60_000) or -1) for _ in range(600)] == list(range(600))
 
 
 def test_a_listener_and_a_reply(factory: ConnectionFactory) -> None:
@@ -93,7 +93,7 @@ def test_a_listener_and_a_reply(factory: ConnectionFactory) -> None:
         service.create_consumer(ORDERS).set_message_listener(answer)
         replies = client.create_temporary_queue()
         client.create_producer().set_jms_reply_to(replies).send(ORDERS, "a chair")
-        assert client.create_consumer(replies).receive_body(str, 5_000) == "A CHAIR"
+        assert client.create_consumer(replies).receive_body(str, 60_000) == "A CHAIR"
         answering.close()
 
 
@@ -143,7 +143,7 @@ def test_a_restart(make: Make) -> None:
         broker.restart()
         context.create_producer().send(ORDERS, "and another")
         consumer = context.create_consumer(ORDERS)
-        assert [consumer.receive_body(str, 5_000) for _ in range(2)] == ["kept", "and another"]
+        assert [consumer.receive_body(str, 60_000) for _ in range(2)] == ["kept", "and another"]
         broker.assert_nothing_lost(within=SOON)
 
 
@@ -154,7 +154,7 @@ async def test_asyncio(aio_factory: sievemq.aio.ConnectionFactory, sievemq_broke
     async with await aio_factory.create_context() as context:
         await context.create_producer().send(ORDERS, "x")
         consumer = await context.create_consumer(ORDERS)
-        assert await consumer.receive_body(str, 1_000) == "x"
+        assert await consumer.receive_body(str, 60_000) == "x"
         moved = await sievemq_broker.clock.advance(seconds=0)
         assert moved.seen
 
@@ -164,7 +164,7 @@ async def test_asyncio_more_than_any_buffer_holds_in_order(aio_factory: sievemq.
         producer = context.create_producer()
         await asyncio.gather(*(producer.send(ORDERS, f"{number:>20000}") for number in range(200)))
         consumer = await context.create_consumer(ORDERS)
-        assert [int(await consumer.receive_body(str, 5_000) or -1) for _ in range(200)] == list(range(200))
+        assert [int(await consumer.receive_body(str, 60_000) or -1) for _ in range(200)] == list(range(200))
 
 
 async def test_asyncio_is_repaired(
@@ -192,7 +192,7 @@ async def test_asyncio_over_a_restart(make_aio: AioMake) -> None:
         await context.create_producer().send(ORDERS, "kept")
         await asyncio.to_thread(broker.restart)
         consumer = await context.create_consumer(ORDERS)
-        assert await consumer.receive_body(str, 5_000) == "kept"
+        assert await consumer.receive_body(str, 60_000) == "kept"
 
 
 # -- what is under it -------------------------------------------------------------------------------------------------

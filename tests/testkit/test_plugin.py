@@ -18,7 +18,7 @@ STORY = """
 
     def test_one(sievemq, sievemq_namespace):
         sievemq.create_producer().send(ORDERS, "x")
-        assert sievemq.create_consumer(ORDERS).receive_body(str, 1_000) == "x"
+        assert sievemq.create_consumer(ORDERS).receive_body(str, 60_000) == "x"
 
     def test_two(sievemq, sievemq_namespace):
         assert sievemq.create_consumer(ORDERS).receive_no_wait() is None  # nothing of the other test
@@ -72,7 +72,7 @@ def test_strict_asyncio(tmp_path: Path) -> None:
                 await context.create_producer().set_delivery_delay(60_000).send(orders, "x")
                 await sievemq_clock.advance(seconds=60)
                 consumer = await context.create_consumer(orders)
-                assert await consumer.receive_body(str, 1_000) == "x"
+                assert await consumer.receive_body(str, 60_000) == "x"
     """
     assert "1 passed" in run(tmp_path, story, strict=True)
 
@@ -94,7 +94,7 @@ def test_anyio(tmp_path: Path) -> None:
                     tasks.start_soon(context.create_producer().send, orders, "x")
                 queue = sievemq_namespace.queue("orders")
                 await anyio.to_thread.run_sync(lambda: queue.assert_received(count=1, within=1))
-                assert await (await context.create_consumer(orders)).receive_body(str, 1_000) == "x"
+                assert await (await context.create_consumer(orders)).receive_body(str, 60_000) == "x"
     """
     assert "1 passed" in run(tmp_path, story)
 

@@ -87,7 +87,7 @@ def test_consumers_and_what_they_hold(broker: TestBroker, namespace: TestNamespa
     with factory.create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
         send(context, "one", region="EU")
         consumer = context.create_consumer(ORDERS, "region = 'EU'")
-        assert consumer.receive_body(str, 1_000) == "one"
+        assert consumer.receive_body(str, 60_000) == "one"
         queue = namespace.queue("orders")
         assert queue.in_flight == 1
         assert queue.depth == 0
@@ -105,7 +105,7 @@ def test_assert_received_counts_arrivals_whatever_became_of_them(namespace: Test
     queue = namespace.queue("orders")
     for region in ("EU", "US", "EU"):
         send(context, region, region=region)
-    assert context.create_consumer(ORDERS).receive_body(str, 1_000) == "EU"
+    assert context.create_consumer(ORDERS).receive_body(str, 60_000) == "EU"
     assert [m.get_body(str) for m in queue.assert_received()] == ["EU", "US", "EU"]
     queue.assert_received(count=3)
     assert len(queue.assert_received("region = 'EU'", count=2)) == 2
@@ -141,7 +141,7 @@ def test_within_waits_for_what_comes_later(namespace: TestNamespace) -> None:
         ready.wait()
         with ConnectionFactory(namespace.url).create_context() as context:
             send(context, "late")
-            assert context.create_consumer(ORDERS).receive_body(str, 1_000) == "late"
+            assert context.create_consumer(ORDERS).receive_body(str, 60_000) == "late"
 
     thread = threading.Thread(target=later)
     thread.start()
@@ -189,7 +189,7 @@ def test_dead_letters_with_reason_and_selector(namespace: TestNamespace) -> None
         context.commit()
         consumer = context.create_consumer(ORDERS)
         for _ in range(2):
-            assert consumer.receive(1_000) is not None
+            assert consumer.receive(60_000) is not None
             context.rollback()
         (letter,) = queue.assert_dead_letters(count=1, reason="attempts")
         assert letter.get_body(str) == "bad"
@@ -215,7 +215,7 @@ def test_pause_and_resume(namespace: TestNamespace, context: JMSContext) -> None
     consumer = context.create_consumer(ORDERS)
     assert consumer.receive_no_wait() is None
     queue.resume()
-    assert consumer.receive_body(str, 1_000) == "one"
+    assert consumer.receive_body(str, 60_000) == "one"
 
 
 def test_scheduled_messages_are_shown_apart(
@@ -238,8 +238,8 @@ def test_topics(namespace: TestNamespace, context: JMSContext) -> None:
     shared = context.create_shared_consumer(Topic("prices"), "audit")
     send(context, "9", Topic("prices"), symbol="ACME")
     send(context, "8", Topic("prices"), symbol="INIT")
-    assert consumer.receive_body(str, 1_000) == "9"
-    assert shared.receive_body(str, 1_000) == "9"
+    assert consumer.receive_body(str, 60_000) == "9"
+    assert shared.receive_body(str, 60_000) == "9"
     assert [(s["name"], s["selector"], s["consumers"]) for s in prices.subscriptions] == [
         (None, "symbol = 'ACME'", 1),
         ("audit", None, 1),
@@ -276,7 +276,7 @@ def test_policies_are_given_to_the_broker() -> None:
     ):
         send(context, "bad")
         context.commit()
-        assert context.create_consumer(ORDERS).receive(1_000) is not None
+        assert context.create_consumer(ORDERS).receive(60_000) is not None
         context.rollback()
         broker.queue("orders").assert_dead_letters(count=1)
         broker.topic("prices").assert_received(count=0)

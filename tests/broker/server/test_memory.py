@@ -60,7 +60,7 @@ def temporary_queue(context: JMSContext) -> None:
     queue = context.create_temporary_queue()
     context.create_producer().send(queue, "x")
     with context.create_consumer(queue) as consumer:
-        assert consumer.receive(10_000) is not None
+        assert consumer.receive(60_000) is not None
     queue.delete()
 
 

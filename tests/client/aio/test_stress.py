@@ -90,7 +90,7 @@ async def test_transacted_listeners_that_roll_back(connect: Connect, queue: Queu
     await produce(await connect(), queue, 0, count, DeliveryMode.PERSISTENT)
     reading = await (await connect()).create_session()
     consumer = await reading.create_consumer(moved)
-    got = Counter([text(await consumer.receive(20_000)) for _ in range(count)])
+    got = Counter([text(await consumer.receive(60_000)) for _ in range(count)])
     assert got == Counter({str(number): 1 for number in range(count)})
     for session in sessions:
         await session.close()

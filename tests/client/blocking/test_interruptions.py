@@ -126,8 +126,8 @@ if child == 0:
     os._exit(0)
 print(os.waitpid(child, 0)[1])
 producer.send(queue, "parent")
-print(consumer.receive_body(str, 10_000))
-print(consumer.receive_body(str, 10_000))
+print(consumer.receive_body(str, 60_000))
+print(consumer.receive_body(str, 60_000))
 context.close()
 """
 

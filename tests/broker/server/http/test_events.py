@@ -109,7 +109,7 @@ def test_what_happens_is_told(fresh: EmbeddedBroker) -> None:
             )
             send(context, "queue:q", 1, 2)
             for _ in range(2):
-                assert consumer.receive(timeout=5) is not None
+                assert consumer.receive(60_000) is not None
             context.recover()
             dead = [about for name, about in stream.until("dead_lettered") if name == "dead_lettered"]
             assert dead == [{"namespace": "default", "address": "queue:q", "messages": 2}]
