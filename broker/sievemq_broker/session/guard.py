@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sievemq_broker.session.commands import Handler
     from sievemq_broker.session.connection import BrokerConnection
 
-__all__ = ["CHECKS", "OPEN", "guarded", "is_own"]
+__all__ = ["CHECKS", "OPEN", "guarded", "is_own", "require_there"]
 
 Check = Callable[["BrokerConnection", tuple[Any, ...]], None]
 
@@ -135,6 +135,15 @@ def _declare(connection: BrokerConnection, command: tuple[Any, ...]) -> None:
     # that who may only look does not have it made.
     text = command[2]
     _require(connection, Verb.VIEW, text)
+    require_there(connection, text)
+
+
+def require_there(connection: BrokerConnection, text: str) -> None:
+    """Go on only if a destination is there, or may be made by this user: who may only look does not have it made.
+
+    Raises:
+        RequestError: SECURITY.
+    """
     identity, namespace = connection.identity, connection.namespace
     if not any(identity.may(verb, namespace.name, text) for verb in _USES):
         try:

@@ -2,7 +2,8 @@
 
 A tap that copies shows messages and takes none away, so it needs the right to browse; one that drains, the right to
 consume. A tap is its maker's: who reads, acknowledges or deletes another's must be allowed to manage the destination,
-for it could make that one miss messages. Staged sends were allowed one by one when they were sent, and are looked at
+for it could make that one miss messages. A destination that is not there is made only for who might also have it made
+by sending or consuming. Staged sends were allowed one by one when they were sent, and are looked at
 again when they are published: a lease may be a day, and rights can be taken away meanwhile.
 """
 
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sievemq_broker.domain.tap import CopyTap, DrainTap
 from sievemq_broker.session.checks import the_selector, the_session
+from sievemq_broker.session.guard import require_there
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError
 from sievemq_core.limits import MAX_ARRAY
@@ -44,6 +46,7 @@ def on_open_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int
     """Make a tap, or find it; selector and rights are verified before anything is made."""
     _, request, name, destination, mode, selector, dialect, options = command
     _allow(connection, mode, destination)
+    require_there(connection, destination)
     compiled = the_selector(connection, selector, dialect)
     taps, user = connection.namespace.taps, connection.identity.user
     made = taps.made

@@ -155,8 +155,24 @@ def limited(client: Client, *verbs: Verb) -> BrokerConnection:
     return client.broker
 
 
+def test_who_may_only_look_has_no_destination_made(world: World) -> None:
+    admin, ann = world.client(), world.client()
+    limited(ann, Verb.BROWSE, Verb.VIEW)
+    code, text = ann.refused(Command.OPEN_TAP, "t", "queue:q", "copy", None, None, {})[:2]
+    assert code == ErrorCode.SECURITY
+    assert "must not send to queue:q" in text
+    assert world.broker.namespace("").find("queue:q") is None
+    assert admin.ask(Command.DECLARE, "queue:q") is None
+    assert open_tap(ann)["made"] is True
+    for verb in (Verb.SEND, Verb.CONSUME, Verb.MANAGE):
+        world.broker.namespace("").delete("queue:q")
+        limited(ann, Verb.BROWSE, verb)
+        assert open_tap(ann)["made"] is True
+
+
 def test_a_copy_needs_the_right_to_browse_and_a_drain_that_to_consume(world: World) -> None:
     admin, ann = world.client(), world.client()
+    admin.ask(Command.DECLARE, "queue:q")
     limited(ann, Verb.BROWSE)
     assert ann.refused(Command.OPEN_TAP, "d", "queue:q", "drain", None, None, {})[0] == ErrorCode.SECURITY
     assert ann.refused(Command.OPEN_TAP, "t", "queue:other", "copy", None, None, {})[0] == ErrorCode.SECURITY
