@@ -42,6 +42,12 @@ class EngineBrowser:
         self.closed = False
         self.opened = self.page(None, 0)
 
+    @property
+    def missing(self) -> bool:
+        """True if there was no such queue when it was verified, though one may be made on first use."""
+        cursor, *_ = self.opened.result()
+        return cursor is None
+
     def page(self, cursor: Any, limit: int) -> Completion[Any]:
         """Ask for a page."""
         return self.session.connection.request(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
 from sievemq._engine.completion import Completion
 from sievemq._engine.consumer import EngineConsumer
+from sievemq._engine.ending import end, fail, lose, loss
 from sievemq._engine.heartbeat import Heartbeat
+from sievemq._engine.incoming import HANDLERS, WINDOW_BYTES, WINDOW_MESSAGES
 from sievemq._engine.options import EngineOptions
-from sievemq._engine.restore import DOUBTFUL, MAX_HANDED, restore, resume_options
+from sievemq._engine.requests import Requests
+from sievemq._engine.restore import resume_options
 from sievemq._engine.selector import verified
 from sievemq._engine.session import (
     AUTO_ACKNOWLEDGE,
@@ -21,13 +23,8 @@ from sievemq._engine.session import (
     SESSION_TRANSACTED,
     EngineSession,
 )
-from sievemq.exceptions import (
-    IllegalStateException,
-    InvalidClientIDException,
-    JMSException,
-    exception_for,
-)
-from sievemq_core.errors import ErrorCode, ProtocolError
+from sievemq.exceptions import IllegalStateException, InvalidClientIDException, JMSException
+from sievemq_core.errors import ProtocolError
 from sievemq_core.limits import GATHER_BYTES, MAX_BODY_BYTES
 from sievemq_core.wire.codec import CommandTuple, pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
@@ -35,17 +32,9 @@ from sievemq_core.wire.connection import State, WireConnection
 
 __all__ = ["ClientConnection"]
 
-_log = logging.getLogger("sievemq")
-
-#: Unconfirmed sends of a session where the broker's WELCOME says nothing.
-_WINDOW_MESSAGES: Final = 1_000
-_WINDOW_BYTES: Final = 8 * 1024 * 1024
 #: Decoded commands over which the average size of a delivery is kept.
 _AVERAGE_OVER: Final = 1_024
 
-_REPAIRABLE: Final = frozenset(code for code in ErrorCode if code.repairable)
-_OF_SESSIONS: Final = frozenset({Command.COMMIT, Command.STAGE, Command.RECOVER, Command.ROLLBACK})
-_DELETING: Final = frozenset({Command.DELETE_TEMPORARY, Command.UNSUBSCRIBE})
 _MODES: Final = frozenset({SESSION_TRANSACTED, AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE})
 
 
@@ -79,6 +68,9 @@ class ClientConnection:
             waited. Moving it back gives nobody more time.
         blocked: which limit makes the broker hold back confirms; None if it does not.
         broker, incarnation, features: what WELCOME said.
+        requests: those that wait for an answer.
+        opened, goodbye: settled with WELCOME; the number of GOODBYE, once it is said.
+        routes: consumers that deliveries are for; not those that wait for the answer to RECOVER or ROLLBACK.
         peer: host and port that it was last connected to, as the URL has them; None where the front does not say.
     """
 
@@ -102,7 +94,7 @@ class ClientConnection:
         self.features: dict[str, Any] = {}
         self.blocked: str | None = None
         self.shutdown_notice: str | None = None
-        self.window_messages, self.window_bytes = _WINDOW_MESSAGES, _WINDOW_BYTES
+        self.window_messages, self.window_bytes = WINDOW_MESSAGES, WINDOW_BYTES
         self.max_body = MAX_BODY_BYTES
         self.outbox: deque[bytes] = deque()
         self.outbox_bytes = self.sent_at = 0
@@ -112,41 +104,22 @@ class ClientConnection:
         self.wire = WireConnection("client")
         #: Temporary destinations by address: True for a topic.
         self.temporaries: dict[str, bool] = {}
-        #: Requests that wait for an answer, with what was said; those of which it matters whether they were carried
-        #: out; those said once more that may have been.
-        self.pending: dict[int, tuple[Completion[Any], CommandTuple]] = {}
-        self.doubtful: list[int] = []
-        self._repeated: set[int] = set()
+        self.requests = Requests()
         #: Pairs of consumer and last tag that the application may have seen, from the last loss.
         self.handed_when_lost: list[int] = []
         self._last_session = self._last_consumer = 0
-        self._welcomed = False
+        self.welcomed = False
         self._used = options.client_id is not None
-        self._opened: Completion[None] = Completion()
-        self._goodbye = 0  # request number of GOODBYE, once it is said
-        self._next_request = itertools.count(1).__next__
+        self.opened: Completion[None] = Completion()
+        self.goodbye = 0
         self._next_session = itertools.count(1).__next__
         self.next_consumer: Callable[[], int] = itertools.count(1).__next__
         self.next_message: Callable[[], int] = itertools.count(1).__next__
         self.id_prefix = "ID:"
-        # Consumers that deliveries are for; one that waits for the answer to RECOVER or ROLLBACK is not here.
-        self._routes: dict[int, EngineConsumer] = {}
+        self.routes: dict[int, EngineConsumer] = {}
         self.consumers: dict[int, EngineConsumer] = {}
         self._bytes_in, self._commands_in = 0, 0
-        self._heartbeat = Heartbeat(0, 0)
-        self._handlers: dict[int, Callable[[CommandTuple], None]] = {
-            Command.HEARTBEAT: lambda command: None,
-            Command.WELCOME: self._on_welcome,
-            Command.OK: self._on_ok,
-            Command.ERROR: self._on_error,
-            Command.CONFIRM: self._on_confirm,
-            Command.SEND_FAILED: self._on_send_failed,
-            Command.RECALL: self._on_recall,
-            Command.CONSUMER_CLOSED: self._on_consumer_closed,
-            Command.FLOW: self._on_flow,
-            Command.CLOCK: self._on_clock,
-            Command.SHUTDOWN: self._on_shutdown,
-        }
+        self.heartbeat = Heartbeat(0, 0)
 
     # -- the boundary to the transport -------------------------------------------------------------------------------
 
@@ -154,7 +127,7 @@ class ClientConnection:
         """Say HELLO. The completion succeeds with WELCOME, or fails: JMSSecurityException for bad credentials
         (FAC-02), InvalidClientIDException for an administered id that somebody has (SUB-32)."""
         self._say_hello(None, {})
-        return self._opened
+        return self.opened
 
     def _say_hello(self, resume: str | None, more: dict[str, object]) -> None:
         options = self.options
@@ -181,9 +154,9 @@ class ClientConnection:
         try:
             commands = self.wire.receive_data(data)
         except ProtocolError as error:
-            self._lose(self._loss(error, error.code.name), repairable=False)  # it would say the same again
+            lose(self, loss(self, error, error.code.name), repairable=False)  # it would say the same again
             return
-        routes = self._routes
+        routes = self.routes
         for command in commands:
             if command[0] == 80:  # DELIVER, first because it is the most frequent by far
                 consumer = routes.get(command[1])
@@ -194,7 +167,7 @@ class ClientConnection:
                         consumer.waker = None
                         waker()
             else:
-                self._handlers[command[0]](command)
+                HANDLERS[command[0]](self, command)
         self._bytes_in += len(data)
         self._commands_in += len(commands)
         if self._commands_in > _AVERAGE_OVER:
@@ -221,12 +194,12 @@ class ClientConnection:
             return
         if self.closing:
             # The answer to GOODBYE is lost; the broker has ended the connection, which is what was asked for.
-            self.cause = self._loss(error)
-            self._end()
+            self.cause = loss(self, error)
+            end(self)
             return
         if self.repairing and not self.reopened:
             return  # that was known
-        self._lose(self._loss(error), repairable=True)
+        lose(self, loss(self, error), repairable=True)
 
     def reopen(self) -> None:
         """There is a new transport: say HELLO on it, in the place of the lost connection. With WELCOME everything goes
@@ -256,13 +229,13 @@ class ClientConnection:
                 "CONNECTION_LOST",
                 self.cause,
             )
-        self._fail(error if isinstance(error, JMSException) else self._loss(error))
+        fail(self, error if isinstance(error, JMSException) else loss(self, error))
 
     def leave(self) -> None:
         """Closing begins. If the connection is lost, what is pending fails at once (D-32)."""
         self.leaving = True
         if self.repairing:
-            self._fail(self.cause or self._loss(None), tell=False)
+            fail(self, self.cause or loss(self, None), tell=False)
 
     @property
     def usable(self) -> bool:
@@ -310,9 +283,9 @@ class ClientConnection:
         """
         if self.failure is not None or self.closed or self.wire.state is not State.OPEN:
             return None
-        wait = self._heartbeat.tick(self.wire, now, self.has_output)
+        wait = self.heartbeat.tick(self.wire, now, self.has_output)
         if wait == 0:
-            self.lost(TimeoutError(f"the broker was silent for {2 * self._heartbeat.incoming} ms"))
+            self.lost(TimeoutError(f"the broker was silent for {2 * self.heartbeat.incoming} ms"))
             return None
         return wait
 
@@ -456,8 +429,8 @@ class ClientConnection:
         """
         done: Completion[Any] = Completion()
         self.leave()
-        if self.closed or self.closing or self.failure is not None or not self._opened.done:
-            self._end()
+        if self.closed or self.closing or self.failure is not None or not self.opened.done:
+            end(self)
             done.succeed(None)
             return done
         for session in self.sessions.values():
@@ -465,13 +438,13 @@ class ClientConnection:
         self._pack_acknowledgements()  # D-26: sends and acknowledgements go first
         self._gather()
         handed = tuple(field for session in self.sessions.values() for field in session.handed())
-        self._goodbye = number = self._next_request()
-        self.pending[number] = done, (Command.GOODBYE, number, handed)
+        self.goodbye = number = self.requests.next_number()
+        self.requests.pending[number] = done, (Command.GOODBYE, number, handed)
         self.wire.send(Command.GOODBYE, number, handed)
         self.closing = True
 
         def ended(_: Completion[Any]) -> None:
-            self._end()
+            end(self)
 
         done.add_callback(ended)
         return done
@@ -485,19 +458,14 @@ class ClientConnection:
 
     def request(self, number: int, *fields: object) -> Completion[Any]:
         """Queue a command that is answered by OK or ERROR. Acknowledgements that wait go out before it."""
-        completion: Completion[Any] = Completion()
-        if self.failure is not None:
-            completion.fail(self.failure)
-            return completion
-        if self.closing or self.closed:
-            completion.fail(IllegalStateException("the connection is closed"))
+        completion: Completion[Any]
+        if self.failure is not None or self.closing or self.closed:
+            completion = Completion()
+            completion.fail(self.failure or IllegalStateException("the connection is closed"))
             return completion
         if self.unsettled and not self.repairing:
             self._pack_acknowledgements()
-        request = self._next_request()
-        command = (number, request, *fields)
-        packed = pack(command)
-        self.pending[request] = completion, command
+        completion, packed = self.requests.make(number, fields)
         if not self.repairing:  # else it is said behind WELCOME
             self.outbox.append(packed)
         return completion
@@ -510,14 +478,10 @@ class ClientConnection:
             fields: behind its request number.
             number: of a request that waits already, and may have been said before; None for a new one.
         """
-        if number is None:
-            number = self._next_request()
-            self.pending[number] = Completion(), (kind, number, *fields)
-        else:
-            self.pending[number] = self.pending[number][0], (kind, number, *fields)
-            self._repeated.add(number)
-        self.wire.send_packed(pack((kind, number, *fields)))
-        return self.pending[number][0]
+        requests = self.requests
+        completion, packed = requests.make(kind, fields) if number is None else requests.repeat(number, kind, fields)
+        self.wire.send_packed(packed)
+        return completion
 
     def hurry(self) -> None:
         """Have the broker confirm what it has: confirms of NON_PERSISTENT messages wait for company otherwise."""
@@ -535,7 +499,7 @@ class ClientConnection:
     def open_consumer(self, consumer: EngineConsumer) -> None:
         """Say OPEN_CONSUMER for a consumer and route deliveries to it."""
         self._last_consumer = consumer.id
-        self.consumers[consumer.id] = self._routes[consumer.id] = consumer
+        self.consumers[consumer.id] = self.routes[consumer.id] = consumer
         credit = consumer.first_credit if self.started else 0
         consumer.granted = credit
         consumer.mark = consumer.window.half if credit else 0
@@ -577,7 +541,7 @@ class ClientConnection:
     def forget_consumer(self, consumer: EngineConsumer) -> None:
         """Drop what arrives for a consumer from here on."""
         self.consumers.pop(consumer.id, None)
-        self._routes.pop(consumer.id, None)
+        self.routes.pop(consumer.id, None)
 
     def forget_session(self, session: EngineSession) -> None:
         """The session is closed at both ends."""
@@ -585,12 +549,12 @@ class ClientConnection:
 
     def ignore_deliveries(self, consumer: EngineConsumer) -> None:
         """Drop what arrives for a consumer until :meth:`heed_deliveries`."""
-        self._routes.pop(consumer.id, None)
+        self.routes.pop(consumer.id, None)
 
     def heed_deliveries(self, consumer: EngineConsumer) -> None:
         """Deliver to the consumer again, unless it is closed."""
         if consumer.id in self.consumers:
-            self._routes[consumer.id] = consumer
+            self.routes[consumer.id] = consumer
 
     def is_expired(self, expiration: int) -> bool:
         """True if this time (ms since 1970) has passed on the broker's clock."""
@@ -605,104 +569,6 @@ class ClientConnection:
     def average_bytes(self) -> int:
         """Size of a command that arrived of late; at full speed nearly all of them are deliveries."""
         return self._bytes_in // max(1, self._commands_in)
-
-    # -- what the broker says ----------------------------------------------------------------------------------------
-
-    def _on_welcome(self, command: CommandTuple) -> None:
-        renewed = command[3] != self.incarnation
-        _, _, self.broker, self.incarnation, self.connection_id, outgoing, limits, features, *_ = command
-        self.id_prefix = f"ID:{self.connection_id}:"
-        self.features = features
-        self.window_messages = _positive(limits.get("window_messages"), _WINDOW_MESSAGES)
-        self.window_bytes = _positive(limits.get("window_bytes"), _WINDOW_BYTES)
-        self.max_body = min(_positive(limits.get("body_bytes"), MAX_BODY_BYTES), MAX_BODY_BYTES)
-        offset = features.get("clock_offset")
-        self._move_clock(offset if type(offset) is int else 0)
-        self._heartbeat = Heartbeat(self.options.heartbeat, outgoing)
-        self.wire.set_heartbeat(self.options.heartbeat, outgoing)
-        if self.repairing:
-            self._restore(renewed)
-        else:
-            self._welcomed = True
-            self._opened.succeed(None)
-
-    def _restore(self, renewed: bool) -> None:
-        """The connection is repaired: say what there was, and let everything go on."""
-        restore(self, self.features.get("resumed"), renewed)
-        self.repairing = self.reopened = False
-        _log.info("the connection to the broker is restored as %s", self.connection_id)
-        for session in tuple(self.sessions.values()):
-            session.set_flowing(self.started)
-        if self.on_restored is not None:
-            self.on_restored()
-
-    def _on_ok(self, command: CommandTuple) -> None:
-        entry = self.pending.pop(command[1], None)
-        if entry is not None:
-            self._repeated.discard(command[1])
-            entry[0].succeed(command[2])
-
-    def _on_error(self, command: CommandTuple) -> None:
-        _, request, code, text, details, *_ = command
-        error = exception_for(code, text, details)
-        if request == 0:  # fatal: the connection ends
-            if self.closing:
-                self._end()
-            else:
-                self._lose(error, repairable=code in _REPAIRABLE)
-            return
-        entry = self.pending.pop(request, None)
-        if entry is None:
-            return
-        completion, said = entry
-        if request in self._repeated:
-            self._repeated.discard(request)
-            if said[0] in _DELETING and code == ErrorCode.INVALID_DESTINATION:
-                completion.succeed(None)  # it was carried out before the connection was lost
-                return
-        completion.fail(error)
-
-    def _on_confirm(self, command: CommandTuple) -> None:
-        session = self.sessions.get(command[1])
-        if session is not None:
-            session.confirm(command[2])
-
-    def _on_send_failed(self, command: CommandTuple) -> None:
-        session = self.sessions.get(command[1])
-        if session is not None:
-            session.send_failed(command[2], command[3], command[4])
-
-    def _on_recall(self, command: CommandTuple) -> None:
-        consumer = self.consumers.get(command[1])
-        if consumer is not None:  # a closed one has given everything back
-            consumer.recall(command[2])
-
-    def _on_consumer_closed(self, command: CommandTuple) -> None:
-        _, number, code, text, *_ = command
-        consumer = self.consumers.get(number)
-        if consumer is not None:
-            error = exception_for(code, text)
-            consumer.session.consumer_is_gone(consumer, error)
-            self.report(error)
-
-    def _on_flow(self, command: CommandTuple) -> None:
-        self.blocked = command[2] if command[1] else None
-
-    def _on_clock(self, command: CommandTuple) -> None:
-        offset = command[1]
-        if type(offset) is int:
-            self._move_clock(offset)
-            self.append((Command.CLOCK_SEEN, offset))
-
-    def _move_clock(self, offset: int) -> None:
-        forward, self.clock_offset = offset - self.clock_offset, offset
-        if forward > 0:
-            self.skipped += forward / 1000.0
-            for consumer in self.consumers.values():  # whose time may be over
-                consumer.wake()
-
-    def _on_shutdown(self, command: CommandTuple) -> None:
-        self.shutdown_notice = command[2]
 
     # -- output ------------------------------------------------------------------------------------------------------
 
@@ -733,89 +599,3 @@ class ClientConnection:
                 size = 0
         if piece:
             self.wire.send_packed(b"".join(piece))
-
-    # -- the end -----------------------------------------------------------------------------------------------------
-
-    def _loss(self, error: BaseException | None, code: str = "CONNECTION_LOST") -> JMSException:
-        if self.shutdown_notice is not None:
-            reason = f"the broker has shut down: {self.shutdown_notice}"
-        elif error is None:
-            reason = "the broker closed the connection"
-        else:
-            reason = f"the connection to the broker is lost: {error}"
-        return JMSException(reason, code, error)
-
-    def _lose(self, error: JMSException, repairable: bool) -> None:
-        """The connection is lost, or an attempt to repair it has failed."""
-        if not repairable or self.leaving or not self.options.reconnect or not self._welcomed:
-            self._fail(error)
-            return
-        self.cause = error
-        self.reopened = False
-        self.wire = WireConnection("client")  # what the old one wanted to say is void
-        if not self.repairing:
-            self._freeze(error)
-
-    def _freeze(self, error: JMSException) -> None:
-        """Nothing is delivered until the connection is restored; what is said waits."""
-        self.repairing = True
-        self.outages += 1
-        _log.warning("%s; it is tried to be repaired", error)
-        self._routes.clear()
-        self.doubtful += [number for number, (_, command) in self.pending.items() if command[0] in DOUBTFUL]
-        said = {(command[0], command[2]) for _, command in self.pending.values() if command[0] in _OF_SESSIONS}
-        handed: list[int] = []
-        for session in tuple(self.sessions.values()):
-            committing = (Command.COMMIT, session.id) in said or (Command.STAGE, session.id) in said
-            recovering = (Command.RECOVER, session.id) in said or (Command.ROLLBACK, session.id) in said
-            for pair in session.freeze(committing, recovering):
-                handed += pair
-        self.handed_when_lost = handed[: 2 * MAX_HANDED]
-        if self.on_lost is not None:
-            self.on_lost(error)
-
-    def _fail(self, error: JMSException, tell: bool = True) -> None:
-        """Everything that waits fails: sends before requests, each kind in the order of its calls."""
-        self.failure = error
-        self.repairing = self.reopened = False
-        opened = self._opened.done
-        self.outbox.clear()
-        self.unsettled.clear()
-        self._opened.fail(error)
-        for session in tuple(self.sessions.values()):
-            session.fail_sends(error)
-        pending, self.pending = self.pending, {}
-        for completion, _ in pending.values():
-            completion.fail(error)
-        self._routes.clear()
-        consumers, self.consumers = self.consumers, {}
-        for consumer in consumers.values():
-            consumer.flowing = False
-            consumer.wake()
-        if opened and tell:
-            self.report(error)
-
-    def _end(self) -> None:
-        """Closed on purpose. What still waits will get no answer."""
-        if self.closed:
-            return
-        self.closed = True
-        error = IllegalStateException("the connection is closed")
-        self._opened.fail(error)
-        self.outbox.clear()
-        for session in tuple(self.sessions.values()):
-            session.mark_closed()
-            session.fail_sends(error)
-        pending, self.pending = self.pending, {}
-        for number, (completion, _) in pending.items():
-            if number == self._goodbye:
-                completion.succeed(None)
-            else:
-                completion.fail(error)
-        self._routes.clear()
-        self.consumers.clear()
-        self.sessions.clear()
-
-
-def _positive(value: object, default: int) -> int:
-    return value if type(value) is int and value > 0 else default

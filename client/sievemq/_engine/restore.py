@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from sievemq._engine.consumer import EngineConsumer
     from sievemq._engine.session import EngineSession
 
-__all__ = ["DOUBTFUL", "MAX_HANDED", "restore", "resume_options"]
+__all__ = ["MAX_HANDED", "restore", "resume_options"]
 
-#: Requests of which it matters whether they were carried out.
-DOUBTFUL: Final = frozenset({Command.COMMIT, Command.ACKNOWLEDGE_ALL, Command.STAGE})
 #: Requests after which the broker has taken back what it delivered, and all credit.
 _RECOVERING: Final = frozenset({Command.RECOVER, Command.ROLLBACK})
 #: What WELCOME tells of a session: the last of its sends that arrived, its last request that was carried out.
@@ -66,7 +64,7 @@ def restore(connection: ClientConnection, resumed: object, renewed: bool) -> Non
     # once, or twice with one number, which the broker passes over.
     connection.outbox.clear()
     connection.outbox_bytes = 0
-    pending = dict(connection.pending)
+    pending = dict(connection.requests.pending)
     opening = {
         command[:1] + command[2:3] if command[0] == Command.OPEN_SESSION else command[:1] + command[3:4]: number
         for number, (_, command) in pending.items()
@@ -102,8 +100,8 @@ def _snapshot(unconfirmed: deque[bytes]) -> tuple[bytes, ...]:
 
 def _settle_doubtful(connection: ClientConnection, known: Progress, forgotten: bool) -> None:
     """Those requests that had been said when the connection was lost, and of which it matters."""
-    for number in connection.doubtful:
-        entry = connection.pending.pop(number, None)
+    for number in connection.requests.doubtful:
+        entry = connection.requests.pending.pop(number, None)
         if entry is None:
             continue
         completion, command = entry
@@ -116,7 +114,7 @@ def _settle_doubtful(connection: ClientConnection, known: Progress, forgotten: b
             completion.fail(TransactionRolledBackException(_ROLLED_BACK, "TRANSACTION_ROLLED_BACK", connection.cause))
         else:
             completion.fail(JMSException(_UNKNOWN, "CONNECTION_LOST", connection.cause))
-    connection.doubtful.clear()
+    connection.requests.doubtful.clear()
 
 
 def _open_session(

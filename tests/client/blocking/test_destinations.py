@@ -22,6 +22,8 @@ from sievemq import (
     Topic,
     TopicRequestor,
 )
+from sievemq._engine.incoming import HANDLERS
+from sievemq_core.wire.commands import Command
 
 from .conftest import Connect
 from .helpers import SOON, Background, receive_text, text, wait_until_receiving
@@ -160,7 +162,8 @@ def test_a_consumer_whose_destination_goes_away(connect: Connect, session: Sessi
     receiving = Background(consumer.receive)
     wait_until_receiving(consumer)
     with connection._transport.lock:
-        connection._engine._on_consumer_closed((84, consumer._engine.id, 4, "queue:doomed was deleted"))
+        command = (Command.CONSUMER_CLOSED, consumer._engine.id, 4, "queue:doomed was deleted")
+        HANDLERS[Command.CONSUMER_CLOSED](connection._engine, command)
     assert receiving.result() is None
     with pytest.raises(IllegalStateException, match="was deleted"):
         consumer.receive()
