@@ -39,7 +39,7 @@ def main() -> None:
             for number in range(1, pieces + 1):
                 producer.send(queue, str(number))
             for _ in range(pieces):
-                if not done.acquire(timeout=10):
+                if not done.acquire(timeout=60):
                     raise SystemExit("the work was not done in ten seconds")
 
 

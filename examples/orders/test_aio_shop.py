@@ -15,7 +15,7 @@ from .aio_shop import payment_service, place, watch, work
 from .orders import ORDERS, PRICES, Order
 
 pytestmark = pytest.mark.asyncio
-SOON = 2.0
+SOON = 60.0
 ORDER = Order("o1", "EU", 990)
 
 

@@ -20,7 +20,7 @@ from sievemq_testing import Faults, Replay, TestBroker, TestNamespace
 from .orders import Order
 from .shop import OrderDesk, OrderWorker, PaymentService
 
-SOON = 2.0
+SOON = 60.0
 ORDER = Order("o1", "EU", 990)
 
 

@@ -14,7 +14,7 @@ from sievemq_testing import TestNamespace
 from .orders import ORDERS, Order
 from .shop import OrderDesk, OrderWorker, PaymentService, PriceBoard, PriceWatch
 
-SOON = 2.0
+SOON = 60.0
 
 
 def test_an_order_is_paid_and_shipped(

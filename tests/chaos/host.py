@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 __all__ = ["Host"]
 
 #: How long a broker may take to end in order, in seconds; one that does not hangs.
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 class Host:

@@ -93,7 +93,7 @@ class Stage:
             player.terminate()
         for role, player in self.players:
             try:
-                if player.wait(20) not in (0, -signal.SIGTERM):  # that early it has no handler yet
+                if player.wait(60) not in (0, -signal.SIGTERM):  # that early it has no handler yet
                     self.wrong.append(f"{role} ended with {player.returncode}")
             except subprocess.TimeoutExpired:
                 self.wrong.append(f"{role} hangs")

@@ -54,9 +54,9 @@ from sievemq_broker import EmbeddedBroker
 __all__ = ["LIMIT", "SOON", "Api", "Completions", "Listener", "Signal", "api", "both_broker", "outline", "text"]
 
 #: Milliseconds for a receive of what must come.
-SOON = 10_000
+SOON = 60_000
 #: Seconds after which a wait has failed.
-LIMIT = 20.0
+LIMIT = 90.0
 
 _numbers = itertools.count(1)
 

@@ -102,7 +102,7 @@ async def test_a_task_is_a_thread_of_control_of_its_own(api: Api) -> None:
     await api.until_receiving(consumer)
     assert not receiving.done()
     await api.fill("orders", "hello")
-    assert text(await asyncio.wait_for(receiving, 10)) == "hello"
+    assert text(await asyncio.wait_for(receiving, 60)) == "hello"
 
 
 async def test_exceptions_come_through(api: Api) -> None:

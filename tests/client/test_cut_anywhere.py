@@ -16,7 +16,7 @@ from sievemq import JMSException, JMSRuntimeException, TextMessage, TransactionR
 from .both import Api, text
 from .relay import Relay, options
 
-SOON = 10_000
+SOON = 60_000
 
 
 class Account:

@@ -27,7 +27,7 @@ from typing import Any, Self
 
 __all__ = ["DEADLINE", "Chromium", "Page", "find_chromium"]
 
-DEADLINE = 15.0
+DEADLINE = 60.0
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _FLAGS = (

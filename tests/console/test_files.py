@@ -27,7 +27,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 def get(broker: EmbeddedBroker, path: str, **headers: str) -> tuple[int, dict[str, str], str]:
     parts = urlsplit(broker.http_url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
     try:
         connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         answer = connection.getresponse()

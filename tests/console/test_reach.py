@@ -253,7 +253,7 @@ def test_a_broker_that_goes_away_and_comes_back(page: Page) -> None:
 
 def test_without_events_it_is_read_again_and_again(page: Page, broker: EmbeddedBroker) -> None:
     parts = urlsplit(broker.http_url)
-    listeners = [http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10) for _ in range(MAX_LISTENERS)]
+    listeners = [http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60) for _ in range(MAX_LISTENERS)]
     try:
         for listener in listeners:
             listener.request("GET", "/api/v1/events")

@@ -39,7 +39,7 @@ def test_the_examples_run() -> None:
         environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "SIEVEMQ_URL": broker.url}
         environment["SIEVEMQ_HTTP_URL"] = str(broker.http_url)
         done = subprocess.run(
-            ["bash", "-e", "-c", block], env=environment, capture_output=True, text=True, timeout=100, check=False
+            ["bash", "-e", "-c", block], env=environment, capture_output=True, text=True, timeout=180, check=False
         )
     assert done.returncode == 0, done.stderr
     assert "1 messages would be moved\n1 messages moved\n" in done.stdout

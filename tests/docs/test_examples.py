@@ -33,7 +33,7 @@ PRINTED = {
 @pytest.mark.parametrize("name", PRINTED)
 def test_an_example_runs(name: str) -> None:
     result = subprocess.run(
-        [sys.executable, "-W", "error", name], cwd=EXAMPLES, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "error", name], cwd=EXAMPLES, capture_output=True, text=True, timeout=180, check=False
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert set(result.stdout.splitlines()) >= PRINTED[name]

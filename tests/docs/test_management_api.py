@@ -43,7 +43,7 @@ def test_the_commands_do_what_they_say() -> None:
                 env={**os.environ, "API": f"{broker.http_url}/api/v1"},
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=180,
                 check=True,
             )
             said.append(json.loads(result.stdout))

@@ -33,7 +33,7 @@ def test_a_program_prints_what_it_says(broker: EmbeddedBroker, program: str, pri
     assert "sievemq://localhost" in program
     source = program.replace("sievemq://localhost", broker.url)
     result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", source], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "error", "-c", source], capture_output=True, text=True, timeout=180, check=False
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == printed

@@ -60,7 +60,7 @@ def test_every_program_runs_and_prints_what_is_shown(program: str, printed: str 
         else ["-W", "error"]
     )
     result = subprocess.run(
-        [sys.executable, *runner, name], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *runner, name], cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
     )
     assert result.returncode == 0, result.stdout + result.stderr
     if printed is not None:
@@ -79,7 +79,7 @@ def test_the_shell_commands_work_one_after_another() -> None:
                 env={**os.environ, "SIEVEMQ_URL": broker.url},
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=180,
                 check=False,
             )
             assert result.returncode == 0, result.stderr

@@ -26,6 +26,6 @@ def test_the_program_runs() -> None:
     with EmbeddedBroker() as broker:
         program = program.replace("sievemq://localhost", broker.url)
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=180, check=False
         )
     assert (done.returncode, done.stderr) == (0, "")

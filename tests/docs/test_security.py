@@ -42,7 +42,7 @@ def test_the_commands_run(tmp_path: Path) -> None:
     def run(block: str, **more: str) -> str:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block],
-            cwd=tmp_path, env=environment | more, capture_output=True, text=True, timeout=60, check=False,
+            cwd=tmp_path, env=environment | more, capture_output=True, text=True, timeout=180, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout

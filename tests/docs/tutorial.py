@@ -33,7 +33,7 @@ ANY = (
     (re.compile(r"ID:\w{10}-\d+:"), "ID:…:"),
 )
 STYLE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 Picture = Callable[[str, str], None]
 
@@ -73,7 +73,7 @@ def until_ready(process: subprocess.Popen[bytes]) -> None:
         if process.poll() is not None:
             raise RuntimeError("the broker has ended; are the ports 7672 and 7680 free?")
         try:
-            urllib.request.urlopen("http://127.0.0.1:7680/readyz", timeout=5).close()
+            urllib.request.urlopen("http://127.0.0.1:7680/readyz", timeout=60).close()
         except (OSError, urllib.error.HTTPError):
             process.poll()
         else:

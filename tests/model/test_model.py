@@ -418,7 +418,7 @@ def run(world: str, broker: EmbeddedBroker, examples: int, steps: int) -> None:
     run_state_machine_as_test(kind, settings=settings(max_examples=examples, stateful_step_count=steps, deadline=None))
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("world", WORLDS)
 def test_random_programs_do_what_the_model_says(world: str, broker: EmbeddedBroker) -> None:
     run(world, broker, 100, 40)

@@ -50,7 +50,7 @@ class AioWorld:
         """Let the loop turn until it is done."""
 
         async def wait() -> Any:
-            return await asyncio.wait_for(awaitable, 20)
+            return await asyncio.wait_for(awaitable, 60)
 
         return self.loop.run_until_complete(wait())
 

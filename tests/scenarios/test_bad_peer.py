@@ -29,7 +29,7 @@ class RawPeer:
     """A socket to a broker, and a decoder for what comes back."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._frames, self._decoder = FrameReader(MAX_FRAME_BYTES), Decoder(MAX_FRAME_BYTES)
         self._commands: list[CommandTuple] = []
         self.ended = False

@@ -32,7 +32,7 @@ async def test_what_a_listener_failed_at_comes_again_marked(broker: EmbeddedBrok
         consumer = await context.create_consumer(queue)
         consumer.set_message_listener(on_message)
         await context.start()
-        await asyncio.wait_for(complete.wait(), 10)
+        await asyncio.wait_for(complete.wait(), 60)
     assert seen == [("one", False), ("two", False), ("three", False), ("three", True), ("four", False)]
     with ConnectionFactory(broker.url).create_context() as context:
         assert context.create_consumer(context.create_queue("work")).receive_no_wait() is None

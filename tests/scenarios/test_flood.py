@@ -21,12 +21,12 @@ from sievemq import ConnectionFactory
 LIMIT = 64 * 1024 * 1024
 SIZE = 1024 * 1024
 COUNT = 1024
-DEADLINE = 40.0
+DEADLINE = 60.0
 FLOODER = Path(__file__).with_name("flooder.py")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(400),
     pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory from /proc"),
 ]
 

@@ -14,7 +14,7 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import WireConnection
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 PASSWORD = "rosebud"
 #: Clear, so that signing in costs nothing; hashing has tests of its own.

@@ -96,4 +96,4 @@ def test_help_needs_no_spark() -> None:
 def pipeline(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command, where neither PySpark nor Arrow can be imported."""
     command = [sys.executable, "-c", PROGRAM, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)

@@ -245,7 +245,7 @@ def test_the_command_line(station: Station, tmp_path: Path) -> None:
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(Path(sys.executable).with_name("sievemq")), "pipeline", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
     report = tmp_path / "report.html"
     shown = run("backtest", station.archive, "carrier = 'UA'", "--json", "--html", str(report), "--master", "local[1]")

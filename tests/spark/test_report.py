@@ -132,6 +132,6 @@ def test_a_bar_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not looked.is_set()
     shown = io.StringIO()
     with progress(spark, "backtest", Console(file=shown, force_terminal=True)):
-        assert looked.wait(10)
+        assert looked.wait(60)
     assert "backtest" in shown.getvalue()
     assert threading.active_count() == len([t for t in threading.enumerate() if t.name != "sievemq-progress"])

@@ -43,7 +43,7 @@ from sievemq_core.wire.connection import WireConnection
 __all__ = ["Accounts", "Life"]
 
 COMMAND = [sys.executable, "-c", "from sievemq.cli import main; main()"]
-DEADLINE = 20.0
+DEADLINE = 60.0
 SUBSCRIPTIONS = ("all", "some")
 
 Broken = (OSError, ProtocolError, EOFError)

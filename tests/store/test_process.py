@@ -20,7 +20,7 @@ def start(directory: Path) -> tuple[int, list[dict[str, object]]]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("SIEVEMQ_")}
     done = subprocess.run(
         [*COMMAND, "broker", "--port", "0", "--no-http", "--data-dir", str(directory)],
-        capture_output=True, text=True, env=environ, timeout=60, check=False,
+        capture_output=True, text=True, env=environ, timeout=180, check=False,
     )  # fmt: skip
     return done.returncode, [json.loads(line) for line in (done.stdout + done.stderr).splitlines() if line[:1] == "{"]
 

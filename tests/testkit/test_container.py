@@ -114,7 +114,7 @@ def test_the_real_image(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert context.create_consumer(Queue("orders")).receive_body(str, 60_000) == "x"
         with pytest.raises(JMSSecurityException):
             ConnectionFactory(container.get_connection_url().replace("me:", "somebody:")).create_connection()
-        with urllib.request.urlopen(f"{container.get_http_url()}/readyz", timeout=5) as answer:
+        with urllib.request.urlopen(f"{container.get_http_url()}/readyz", timeout=60) as answer:
             assert answer.status == 200
 
 

@@ -31,7 +31,9 @@ PYTEST = (
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     # As a reader would: not as a part of the parallel run that this test may be in, whose name namespaces would show.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=180, check=False, env=environment
+    )
 
 
 def test_all_programs_pass(tmp_path: Path) -> None:

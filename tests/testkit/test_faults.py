@@ -23,7 +23,7 @@ from sievemq import (
 )
 from sievemq_testing import Faults, TestBroker, TestNamespace
 
-SOON = 2.0
+SOON = 60.0
 ORDERS = Queue("orders")
 
 

@@ -8,7 +8,7 @@ from sievemq import ConnectionFactory, InvalidSelectorRuntimeException, JMSConte
 from sievemq_testing import TestBroker, TestNamespace
 from sievemq_testing.journal import Journal
 
-SOON = 2.0
+SOON = 60.0
 ORDERS = Queue("orders")
 
 

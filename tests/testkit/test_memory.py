@@ -25,7 +25,7 @@ from sievemq_testing import TestBroker, TestNamespace
 from sievemq_testing.memory import Lane, LoopEnd, SocketEnd
 
 ORDERS = Queue("orders")
-SOON = 5.0
+SOON = 60.0
 FDS = Path("/proc/self/fd")
 
 Make = Callable[..., ConnectionFactory]

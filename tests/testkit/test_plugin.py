@@ -39,7 +39,7 @@ def run(folder: Path, text: str, *arguments: str, code: int = 0, strict: bool = 
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
         env={key: value for key, value in os.environ.items() if not key.startswith("PYTEST")},
     )
@@ -140,7 +140,7 @@ def test_unittest(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert "FAILED (failures=1)" in by_itself.stderr
@@ -268,7 +268,7 @@ def test_loading_the_plugin_is_cheap(tmp_path: Path) -> None:
         "print(sorted(m for m in before if m in heavy and m not in OTHERS))\n"
     )
     alone = "import sys, pytest\nOTHERS = set(sys.modules)\n" + program
-    result = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=True, timeout=60)
+    result = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=True, timeout=180)
     assert result.stdout == "[]\n"
 
 

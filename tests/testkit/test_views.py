@@ -19,7 +19,7 @@ from sievemq import (
 )
 from sievemq_testing import TestBroker, TestNamespace
 
-SOON = 2.0
+SOON = 60.0
 ORDERS = Queue("orders")
 
 
@@ -300,7 +300,7 @@ def test_who_waits_for_a_message(sievemq: JMSContext, sievemq_namespace: TestNam
     assert not queue.consumers[0].waiting
     thread = threading.Thread(target=consumer.receive)
     thread.start()
-    queue.assert_awaited(within=2)
+    queue.assert_awaited(within=SOON)
     with pytest.raises(AssertionError, match="2 consumers should be waiting for a message; 1 of 1 is"):
         queue.assert_awaited(count=2)
     sievemq.create_producer().send(Queue("orders"), "x")

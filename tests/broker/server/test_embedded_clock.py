@@ -128,7 +128,7 @@ def test_resume_runs_on() -> None:
         broker.clock.freeze()
         frozen = broker.clock.advance(seconds=100).now
         broker.clock.resume()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while broker.clock.now() <= datetime.fromtimestamp(frozen / 1000, UTC):
             assert time.monotonic() < deadline
         assert broker.clock.now() - datetime.now(UTC) > timedelta(seconds=90)
@@ -163,7 +163,7 @@ def test_heartbeats_do_not_follow_the_clock() -> None:
         broker.clock.advance(seconds=86_400)
         assert client.request(Command.PING)[0] == Command.OK
         ticks = broker.call(lambda _: broker.server.timers.lag.count)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while broker.call(lambda _: broker.server.timers.lag.count) < ticks + 2:
             assert time.monotonic() < deadline
             client.request(Command.PING)

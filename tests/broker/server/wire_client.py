@@ -11,7 +11,7 @@ from typing import Any, Self
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import WireConnection
 
-DEADLINE = 10.0
+DEADLINE = 60.0
 
 
 class WireClient:

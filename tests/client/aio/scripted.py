@@ -99,7 +99,7 @@ class ScriptedBroker(asyncio.Protocol):
 
     async def until(self, number: int, count: int = 1) -> tuple[Any, ...]:
         """The latest command of this number, once there were so many."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.count(number) < count:
                 self._changed.clear()
                 await self._changed.wait()
@@ -130,6 +130,6 @@ async def connected(broker: ScriptedBroker, **options: Any) -> Connection:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop turn until something is so."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0)

@@ -211,7 +211,7 @@ async def test_heartbeats_are_sent_and_missed() -> None:
         connection = await connected(broker, heartbeat=100)
         connection.set_exception_listener(lambda error: lost.set())
         await broker.until(Command.HEARTBEAT)
-        await asyncio.wait_for(lost.wait(), 10)  # the scripted broker never says anything by itself
+        await asyncio.wait_for(lost.wait(), 60)  # the scripted broker never says anything by itself
         with pytest.raises(JMSException, match="silent"):
             await connection.create_session()
         await connection.close()
@@ -221,7 +221,7 @@ async def test_garbage_loses_the_connection(linked: Connection, broker: Scripted
     lost = asyncio.Event()
     linked.set_exception_listener(lambda error: lost.set())
     broker.transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    await asyncio.wait_for(lost.wait(), 10)
+    await asyncio.wait_for(lost.wait(), 60)
     with pytest.raises(JMSException):
         await linked.create_session()
 
@@ -230,7 +230,7 @@ async def test_eof_loses_the_connection(linked: Connection, broker: ScriptedBrok
     lost = asyncio.Event()
     linked.set_exception_listener(lambda error: lost.set())
     broker.transport.close()
-    await asyncio.wait_for(lost.wait(), 10)
+    await asyncio.wait_for(lost.wait(), 60)
     with pytest.raises(JMSException):
         linked.get_client_id()
 

@@ -70,7 +70,7 @@ async def test_clo_06_clo_07_closing_ends_a_receive(
     task = asyncio.create_task(consumer.receive())
     await asyncio.sleep(0)
     await {"consumer": consumer, "session": session, "connection": connection}[what].close()
-    assert await asyncio.wait_for(task, 10) is None
+    assert await asyncio.wait_for(task, 60) is None
     with pytest.raises(IllegalStateException):
         await consumer.receive()
 
@@ -97,7 +97,7 @@ async def test_mco_13_a_second_receive_of_the_session_is_refused(
         with pytest.raises(IllegalStateException, match="another task is receiving"):
             await receive()
     await producer.send(TextMessage("one"))
-    assert text(await asyncio.wait_for(task, 10)) == "one"
+    assert text(await asyncio.wait_for(task, 60)) == "one"
     assert await other.receive_no_wait() is None
 
 
@@ -126,7 +126,7 @@ async def test_mco_06_a_timeout_runs_while_stopped(
     waiting = asyncio.create_task(consumer.receive())
     await asyncio.sleep(0)
     await connection.start()
-    assert text(await asyncio.wait_for(waiting, 10)) == "one"
+    assert text(await asyncio.wait_for(waiting, 60)) == "one"
 
 
 async def test_a_full_buffer_needs_no_turn_of_the_loop_but_now_and_then(
@@ -183,7 +183,7 @@ async def test_a_lost_connection_fails_a_receive(linked: Connection, broker: Scr
     await broker.until(Command.WANT)
     broker.transport.abort()
     with pytest.raises(JMSException) as lost:
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
     assert lost.value.get_error_code() == "CONNECTION_LOST"
     assert [report.get_error_code() for report in reports] == ["CONNECTION_LOST"]
     with pytest.raises(JMSException):

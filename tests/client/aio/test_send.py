@@ -45,7 +45,7 @@ async def test_d_24_a_persistent_send_waits_for_the_confirm(sender: MessageProdu
     command = await broker.until(Command.SEND)
     assert not task.done()
     broker.say(Command.CONFIRM, 1, command[2])
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 60)
 
 
 async def test_one_write_per_turn(sender: MessageProducer, broker: ScriptedBroker) -> None:
@@ -95,7 +95,7 @@ async def test_the_window_bounds_unconfirmed_sends() -> None:
         task = asyncio.create_task(producer.send(waiting, **QUICK))
         await asyncio.sleep(0)
         broker.say(Command.CONFIRM, 1, 3)
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
         assert (await broker.until(Command.SEND, 4))[2] == 4
         broker.transport.abort()
         await connection.close()
@@ -116,7 +116,7 @@ async def test_a_send_cancelled_while_it_waits_for_its_confirm_is_sent(
     assert (await broker.until(Command.SEND))[2] == 1
     broker.say(Command.CONFIRM, 1, 1)
     broker.confirms = True
-    await asyncio.wait_for(sender.send(TextMessage("two")), 10)
+    await asyncio.wait_for(sender.send(TextMessage("two")), 60)
     assert reports == []
 
 
@@ -144,7 +144,7 @@ async def test_a_peer_that_does_not_read_makes_producers_wait(linked: Connection
     assert linked._transport._transport.get_write_buffer_size() < 1 << 20
     assert linked._engine.outbox_bytes < 1 << 20
     broker.transport.resume_reading()
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, 60)
     await broker.until(Command.SEND, 400)
 
 
@@ -211,7 +211,7 @@ async def test_a_lost_connection_fails_sends_in_order(sender: MessageProducer, b
     assert command[2] == 4
     broker.transport.abort()
     with pytest.raises(JMSException):
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
     await sender.close()
     assert fates == [(str(number), "CONNECTION_LOST") for number in range(3)]
 
@@ -231,7 +231,7 @@ async def test_d_24_a_failed_send_that_nobody_waits_for_is_reported(
     await sender.send(TextMessage("one"), **QUICK)
     await broker.until(Command.SEND)
     broker.say(Command.SEND_FAILED, 1, 1, 4, "queue:q was deleted")
-    await asyncio.wait_for(reported.wait(), 10)
+    await asyncio.wait_for(reported.wait(), 60)
     assert "deleted" in str(reports[0])
 
 

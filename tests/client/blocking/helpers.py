@@ -11,7 +11,7 @@ from sievemq import Message, MessageConsumer, TextMessage
 __all__ = ["SOON", "Background", "Collector", "nothing_left", "receive_text", "text", "texts"]
 
 #: Milliseconds for what is on its way; nothing takes that long unless it is broken.
-SOON = 10_000
+SOON = 60_000
 
 
 def text(message: Message | None) -> str | None:

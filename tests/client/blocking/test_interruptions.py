@@ -101,7 +101,7 @@ def test_output_that_was_interrupted_half_way_loses_a_connection_that_is_not_rep
 
 
 def run(program: str, url: str) -> tuple[str, str]:
-    done = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 

@@ -14,7 +14,7 @@ import pytest
 from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 class Answer:

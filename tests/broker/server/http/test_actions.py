@@ -246,7 +246,7 @@ def test_messages_moved_to_and_fro_under_consumers_are_all_received_once() -> No
                 api.act(Q, "move", to=R, selector="n >= 200", limit=50)
                 api.act(R, "move", to=Q, limit=3)
         finally:
-            done.wait(20)
+            done.wait(60)
             done.set()
             for thread in threads:
                 thread.join()
