@@ -9,17 +9,13 @@ What was staged and is not published within its lease is forgotten. See docs/pro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
+from sievemq._engine.taps import LEASE, check_transacted
 from sievemq.blocking.connection import Connection
 from sievemq.blocking.session import Session
-from sievemq.exceptions import IllegalStateException
 from sievemq_core.wire.commands import Command
 
 __all__ = ["LEASE", "discard", "publish", "stage"]
-
-#: Milliseconds that staged messages wait for their publisher unless it is said otherwise.
-LEASE: Final = 600_000
 
 
 def stage(session: Session, key: str, batch: int, lease: int = LEASE) -> str:
@@ -43,9 +39,7 @@ def stage(session: Session, key: str, batch: int, lease: int = LEASE) -> str:
         ResourceAllocationException: no room.
     """
     engine = session._engine
-    engine.check_open()
-    if not engine.transacted:
-        raise IllegalStateException("only a transacted session can stage what it has sent")
+    check_transacted(engine)
     connection = engine.connection
     name: str = session._connection._transport.ask(
         lambda: connection.request(Command.STAGE, engine.id, key, batch, lease)

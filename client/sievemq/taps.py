@@ -1,7 +1,7 @@
 """Taps: named cursors in the broker, for programs that read what goes through a destination in ranges.
 
     with ConnectionFactory(url).create_connection() as connection:
-        tap = open_tap(connection, "audit", Queue("orders"), start="earliest")
+        tap, _ = open_tap(connection, "audit", Queue("orders"), start="earliest")
         state = tap.look(after=0, messages=10_000)
         for page in tap.pages(0, state.upto):
             archive(page)
@@ -13,70 +13,15 @@ offer and what a reader needs that may fail in the middle. What a tap is and pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
+from sievemq._engine.taps import NOTHING, PAGE, TapPage, TapState, fields_of, page_of, state_of
 from sievemq.blocking.connection import Connection
 from sievemq.destinations import Destination
 from sievemq_core.wire.commands import Command
 
 __all__ = ["Tap", "TapPage", "TapState", "delete_tap", "find_tap", "open_tap"]
-
-#: Messages of one page; the broker gives no more than this at once.
-PAGE: Final = 2_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TapState:
-    """How a tap stands.
-
-    Attributes:
-        id: of the tap; one that was made anew under the same name has another.
-        mode: ``copy`` or ``drain``.
-        first: sequence of the oldest message that is there; one more than `last` if there is none.
-        last: sequence of the latest message that there ever was.
-        acknowledged: up to this sequence its readers are done.
-        lost: the last sequence that went before it was acknowledged: no room, too old, or given back to the queue.
-        missed: how many did.
-        bytes: what it holds at the broker.
-        made: the request made it.
-        upto: how far a reader may read now.
-        more: there is more to be had at once, ask again.
-    """
-
-    id: str
-    mode: str
-    first: int
-    last: int
-    acknowledged: int
-    lost: int
-    missed: int
-    bytes: int
-    made: bool = False
-    upto: int = 0
-    more: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TapPage:
-    """Some messages of a tap, column by column.
-
-    Attributes:
-        first: sequence of the first one; the others follow without holes.
-        times: ms since 1970 at which the tap saw each.
-        counts: JMSXDeliveryCount of each.
-        columns: for each field of the envelope (docs/protocol.md, section 5) the values of all; empty if there are no
-            messages.
-    """
-
-    first: int
-    times: Sequence[int]
-    counts: Sequence[int]
-    columns: Sequence[Sequence[Any]]
-
-    def __len__(self) -> int:
-        return len(self.times)
 
 
 class Tap:
@@ -111,8 +56,7 @@ class Tap:
         Raises:
             JMSException: there is no such tap (error code NOT_FOUND); the connection is lost.
         """
-        asked = self._ask(Command.LOOK_TAP, after, messages, size)
-        return TapState(**_known(asked))
+        return state_of(self._ask(Command.LOOK_TAP, after, messages, size))
 
     def fetch(self, after: int, upto: int, limit: int = PAGE) -> TapPage:
         """Messages behind `after` up to `upto`, at most `limit` and at most what fits an answer.
@@ -120,8 +64,7 @@ class Tap:
         Raises:
             JMSException: there is no such tap, or it is another one (NOT_FOUND); the connection is lost.
         """
-        first, times, counts, *columns = self._ask(Command.FETCH_TAP, self.id, after, upto, limit)
-        return TapPage(first, times, counts, columns)
+        return page_of(self._ask(Command.FETCH_TAP, self.id, after, upto, limit))
 
     def pages(self, after: int, upto: int, limit: int = PAGE) -> Iterator[TapPage]:
         """All messages behind `after` up to `upto`, page by page. Those that are lost are not there: compare `first`.
@@ -142,7 +85,7 @@ class Tap:
         Raises:
             JMSException: as :meth:`fetch`.
         """
-        return TapState(**_known(self._ask(Command.ACKNOWLEDGE_TAP, self.id, upto)))
+        return state_of(self._ask(Command.ACKNOWLEDGE_TAP, self.id, upto))
 
     def _ask(self, command: int, *fields: object) -> Any:
         return _ask(self._connection, command, self.name, self.destination, *fields)
@@ -181,18 +124,15 @@ def open_tap(
         InvalidSelectorException: the selector, with the place of the mistake.
         JMSException: it exists with another mode or selector; no right; a limit.
     """
-    given = {
+    options = {
         "start": start,
         "retain_messages": retain_messages,
         "retain_bytes": retain_bytes,
         "retain_age": retain_age,
         "lease": lease,
     }
-    options = {key: value for key, value in given.items() if value is not None}
-    dialect = connection._engine.options.dialect
-    text = connection._engine.check_selector(selector)
-    answer = _ask(connection, Command.OPEN_TAP, name, str(destination), mode, text, dialect, options)
-    state = TapState(**_known(answer))
+    fields = fields_of(connection._engine, name, str(destination), mode, selector, options)
+    state = state_of(_ask(connection, Command.OPEN_TAP, *fields))
     return Tap(connection, name, str(destination), state.id), state
 
 
@@ -202,9 +142,7 @@ def find_tap(connection: Connection, name: str, destination: Destination) -> tup
     Raises:
         JMSException: there is none (error code NOT_FOUND).
     """
-    # Who has read further than there is wants nothing.
-    answer = _ask(connection, Command.LOOK_TAP, name, str(destination), 2**62, 1, 0)
-    state = TapState(**_known(answer))
+    state = state_of(_ask(connection, Command.LOOK_TAP, name, str(destination), *NOTHING))
     return Tap(connection, name, str(destination), state.id), state
 
 
@@ -217,8 +155,3 @@ def _ask(connection: Connection, command: int, *fields: object) -> Any:
     engine = connection._engine
     engine.check_open()
     return connection._transport.ask(lambda: engine.request(command, *fields))
-
-
-def _known(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """What this version knows of an answer."""
-    return {name: answer[name] for name in TapState.__slots__ if name in answer}

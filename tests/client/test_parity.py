@@ -9,6 +9,10 @@ import pytest
 
 import sievemq
 import sievemq.aio
+import sievemq.aio.staging
+import sievemq.aio.taps
+import sievemq.staging
+import sievemq.taps
 
 SPECIAL = {"__enter__": "__aenter__", "__exit__": "__aexit__", "__iter__": "__aiter__"}
 #: Plain in aio because they are answered without the broker and without waiting for anybody. Everything else waits.
@@ -157,3 +161,40 @@ def test_what_waits_is_a_coroutine_function_and_nothing_else_is(name: str, metho
 
 def parameters(function: Any) -> list[tuple[str, Any, Any]]:
     return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
+
+
+# -- the modules beside the API: taps and staged sends ----------------------------------------------------------------
+
+BESIDE = [
+    pytest.param(sievemq.taps, sievemq.aio.taps, name, id=f"taps.{name}")
+    for name in ("Tap", "delete_tap", "find_tap", "open_tap")
+] + [
+    pytest.param(sievemq.staging, sievemq.aio.staging, name, id=f"staging.{name}")
+    for name in ("discard", "publish", "stage")
+]
+
+
+@pytest.mark.parametrize("name", ["taps", "staging"])
+def test_modules_beside_the_api_export_the_same(name: str) -> None:
+    blocking, aio = getattr(sievemq, name), getattr(sievemq.aio, name)
+    assert blocking.__all__ == aio.__all__
+    compared = {parameter.values[2] for parameter in BESIDE if parameter.values[0] is blocking}
+    for each in set(blocking.__all__) - compared:  # values, of which there is one kind
+        assert getattr(blocking, each) is getattr(aio, each)
+
+
+@pytest.mark.parametrize(("blocking", "aio", "name"), BESIDE)
+def test_a_function_beside_the_api_takes_the_same_and_waits(blocking: Any, aio: Any, name: str) -> None:
+    plain, waiting = getattr(blocking, name), getattr(aio, name)
+    if inspect.isclass(plain):
+        pairs = [(value, public(waiting)[method]) for method, value in public(plain).items()]
+        assert public(plain).keys() == public(waiting).keys()
+    else:
+        pairs = [(plain, waiting)]
+    pairs = [pair for pair in pairs if inspect.isfunction(pair[0])]
+    assert pairs
+    for one, other in pairs:
+        assert parameters(one) == parameters(other)
+        assert (one.__doc__ or "").strip()
+        assert (other.__doc__ or "").strip()
+        assert inspect.iscoroutinefunction(other) or inspect.isasyncgenfunction(other)

@@ -1,0 +1,116 @@
+"""What both fronts of taps and of staged sends share: fields of the commands, values of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from sievemq.exceptions import IllegalStateException
+
+if TYPE_CHECKING:
+    from sievemq._engine.connection import ClientConnection
+    from sievemq._engine.session import EngineSession
+
+__all__ = ["LEASE", "NOTHING", "PAGE", "TapPage", "TapState", "check_transacted", "fields_of", "page_of", "state_of"]
+
+#: Messages of one page; the broker gives no more than this at once.
+PAGE: Final = 2_000
+
+#: Milliseconds that staged messages wait for their publisher unless it is said otherwise.
+LEASE: Final = 600_000
+
+#: What LOOK_TAP is asked by who wants to know how a tap stands: who has read further than there is takes nothing.
+NOTHING: Final = (2**62, 1, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TapState:
+    """How a tap stands.
+
+    Attributes:
+        id: of the tap; one that was made anew under the same name has another.
+        mode: ``copy`` or ``drain``.
+        first: sequence of the oldest message that is there; one more than `last` if there is none.
+        last: sequence of the latest message that there ever was.
+        acknowledged: up to this sequence its readers are done.
+        lost: the last sequence that went before it was acknowledged: no room, too old, or given back to the queue.
+        missed: how many did.
+        bytes: what it holds at the broker.
+        made: the request made it.
+        upto: how far a reader may read now.
+        more: there is more to be had at once, ask again.
+    """
+
+    id: str
+    mode: str
+    first: int
+    last: int
+    acknowledged: int
+    lost: int
+    missed: int
+    bytes: int
+    made: bool = False
+    upto: int = 0
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TapPage:
+    """Some messages of a tap, column by column.
+
+    Attributes:
+        first: sequence of the first one; the others follow without holes.
+        times: ms since 1970 at which the tap saw each.
+        counts: JMSXDeliveryCount of each.
+        columns: for each field of the envelope (docs/protocol.md, section 5) the values of all; empty if there are no
+            messages.
+    """
+
+    first: int
+    times: Sequence[int]
+    counts: Sequence[int]
+    columns: Sequence[Sequence[Any]]
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+def state_of(answer: Mapping[str, Any]) -> TapState:
+    """An answer, as far as this version knows it."""
+    return TapState(**{name: answer[name] for name in TapState.__slots__ if name in answer})
+
+
+def page_of(answer: Sequence[Any]) -> TapPage:
+    """An answer to FETCH_TAP."""
+    first, times, counts, *columns = answer
+    return TapPage(first, times, counts, columns)
+
+
+def fields_of(
+    engine: ClientConnection, name: str, destination: str, mode: str, selector: str | None, options: Mapping[str, Any]
+) -> tuple[object, ...]:
+    """Those of OPEN_TAP.
+
+    Args:
+        engine: of the connection; knows the dialect.
+        name, destination, mode: of the tap.
+        selector: verified here.
+        options: None for what is the broker's to choose.
+
+    Raises:
+        InvalidSelectorException: the selector, with the place of the mistake.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    return name, destination, mode, engine.check_selector(selector), engine.options.dialect, given
+
+
+def check_transacted(session: EngineSession) -> None:
+    """Raise unless what a session has sent can be staged.
+
+    Raises:
+        IllegalStateException: it is closed, or not transacted.
+    """
+    session.check_open()
+    if not session.transacted:
+        raise IllegalStateException("only a transacted session can stage what it has sent")

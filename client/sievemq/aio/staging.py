@@ -1,0 +1,77 @@
+"""Sends that become visible together, and once: :mod:`sievemq.staging` with asyncio.
+
+    name = await stage(session, "query 5f2c", batch=7)      # instead of session.commit(); on each connection
+    await publish(connection, "query 5f2c", 7, [name, …])   # once: the broker remembers that batch 7 was published
+
+What was staged and is not published within its lease is forgotten. See docs/protocol.md, section 13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sievemq._engine.taps import LEASE, check_transacted
+from sievemq.aio.connection import Connection
+from sievemq.aio.session import Session
+from sievemq_core.wire.commands import Command
+
+__all__ = ["LEASE", "discard", "publish", "stage"]
+
+
+async def stage(session: Session, key: str, batch: int, lease: int = LEASE) -> str:
+    """Take what a transacted session has sent since its last commit out of it, and keep it until it is published.
+
+    The connection must not repair itself (URL option ``reconnect=0``): what was sent on one that is lost is lost, and
+    would be missing without a word.
+
+    Args:
+        session: transacted.
+        key: who publishes.
+        batch: of the key; ascending.
+        lease: ms.
+
+    Returns:
+        Its name, for :func:`publish`.
+
+    Raises:
+        IllegalStateException: the session is not transacted.
+        TransactionRolledBackException: a send had failed; nothing is staged.
+        ResourceAllocationException: no room.
+    """
+    engine = session._engine
+    check_transacted(engine)
+    connection = engine.connection
+    name: str = await session._connection._transport.ask(
+        lambda: connection.request(Command.STAGE, engine.id, key, batch, lease)
+    )
+    return name
+
+
+async def publish(connection: Connection, key: str, batch: int, names: Iterable[str]) -> int | None:
+    """Send what is staged under these names, in their order, all or nothing; forget what else the batch has staged.
+
+    Returns:
+        How many messages were sent; None if this batch or a later one of the key was published before.
+
+    Raises:
+        JMSException: one of the names is not there: its lease has ended, or the broker was started anew (error code
+            NOT_FOUND). Nothing was sent.
+        ResourceAllocationException: a destination has no room. Nothing was sent.
+    """
+    engine = connection._engine
+    engine.check_open()
+    stages = tuple(names)
+    answer: int | None = await connection._transport.ask(lambda: engine.request(Command.PUBLISH, key, batch, stages))
+    return answer
+
+
+async def discard(connection: Connection, key: str, batch: int) -> int:
+    """Forget what is staged for a batch and not published.
+
+    Returns:
+        How many messages that was.
+    """
+    engine = connection._engine
+    engine.check_open()
+    answer: int = await connection._transport.ask(lambda: engine.request(Command.DISCARD, key, batch))
+    return answer

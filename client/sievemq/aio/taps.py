@@ -1,0 +1,165 @@
+"""Named cursors in the broker, for programs that read in ranges: :mod:`sievemq.taps` with asyncio.
+
+    async with await ConnectionFactory(url).create_connection() as connection:
+        tap, _ = await open_tap(connection, "audit", Queue("orders"), start="earliest")
+        state = await tap.look(after=0, messages=10_000)
+        async for page in tap.pages(0, state.upto):
+            await archive(page)
+        await tap.acknowledge(state.upto)
+
+A range can be read again, by any connection and in any order, until it is acknowledged; that is what a consumer cannot
+offer and what a reader needs that may fail in the middle. What a tap is and promises: docs/protocol.md, section 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+from sievemq._engine.taps import NOTHING, PAGE, TapPage, TapState, fields_of, page_of, state_of
+from sievemq.aio.connection import Connection
+from sievemq.destinations import Destination
+from sievemq_core.wire.commands import Command
+
+__all__ = ["Tap", "TapPage", "TapState", "delete_tap", "find_tap", "open_tap"]
+
+
+class Tap:
+    """A tap as one connection sees it. Made by :func:`open_tap` and :func:`find_tap`.
+
+    Args:
+        connection: over which it is asked.
+        name: of the tap.
+        destination: that it is on, in text.
+        tap_id: which one is meant; no other is read or acknowledged.
+    """
+
+    __slots__ = ("_connection", "destination", "id", "name")
+
+    def __init__(self, connection: Connection, name: str, destination: str, tap_id: str) -> None:
+        self._connection = connection
+        self.name = name
+        self.destination = destination
+        self.id = tap_id
+
+    def __repr__(self) -> str:
+        return f"<Tap {self.name!r} on {self.destination}>"
+
+    async def look(self, after: int, *, messages: int = 0, size: int = 0) -> TapState:
+        """How far may be read, by who has read up to `after`? A drain takes from its queue what is needed for that.
+
+        Args:
+            after: a sequence.
+            messages: that are wanted at most; 0 for all.
+            size: bytes that are wanted at most, 160 for each message included; 0 for all.
+
+        Raises:
+            JMSException: there is no such tap (error code NOT_FOUND); the connection is lost.
+        """
+        return state_of(await self._ask(Command.LOOK_TAP, after, messages, size))
+
+    async def fetch(self, after: int, upto: int, limit: int = PAGE) -> TapPage:
+        """Messages behind `after` up to `upto`, at most `limit` and at most what fits an answer.
+
+        Raises:
+            JMSException: there is no such tap, or it is another one (NOT_FOUND); the connection is lost.
+        """
+        return page_of(await self._ask(Command.FETCH_TAP, self.id, after, upto, limit))
+
+    async def pages(self, after: int, upto: int, limit: int = PAGE) -> AsyncIterator[TapPage]:
+        """All messages behind `after` up to `upto`, page by page. Those that are lost are not there: compare `first`.
+
+        Raises:
+            JMSException: as :meth:`fetch`.
+        """
+        while after < upto:
+            page = await self.fetch(after, upto, limit)
+            if not page:
+                return
+            yield page
+            after = page.first + len(page) - 1
+
+    async def acknowledge(self, upto: int) -> TapState:
+        """Everything up to a sequence is done with and may go. Once more does no harm.
+
+        Raises:
+            JMSException: as :meth:`fetch`.
+        """
+        return state_of(await self._ask(Command.ACKNOWLEDGE_TAP, self.id, upto))
+
+    async def _ask(self, command: int, *fields: object) -> Any:
+        return await _ask(self._connection, command, self.name, self.destination, *fields)
+
+
+async def open_tap(
+    connection: Connection,
+    name: str,
+    destination: Destination,
+    mode: Literal["copy", "drain"] = "copy",
+    *,
+    selector: str | None = None,
+    start: Literal["earliest", "latest"] = "latest",
+    retain_messages: int | None = None,
+    retain_bytes: int | None = None,
+    retain_age: int | None = None,
+    lease: int | None = None,
+) -> tuple[Tap, TapState]:
+    """The tap with this name on a destination; made if there is none.
+
+    Args:
+        connection: over which it is asked.
+        name: 1 to 255 characters.
+        destination: a queue, a topic, or a dead-letter queue.
+        mode: ``copy`` keeps what arrives; ``drain`` takes what waits in a queue.
+        selector: only messages for which it is true.
+        start: of a new copy of a queue: ``earliest`` begins with what waits there.
+        retain_messages, retain_bytes: that it may hold; the broker's defaults if not given.
+        retain_age: ms that a copy is kept; 0 for no limit.
+        lease: ms without a word from its reader, after which a drain gives back what it holds and a copy ends.
+
+    Returns:
+        The tap and how it stands.
+
+    Raises:
+        InvalidSelectorException: the selector, with the place of the mistake.
+        JMSException: it exists with another mode or selector; no right; a limit.
+    """
+    options = {
+        "start": start,
+        "retain_messages": retain_messages,
+        "retain_bytes": retain_bytes,
+        "retain_age": retain_age,
+        "lease": lease,
+    }
+    fields = fields_of(connection._engine, name, str(destination), mode, selector, options)
+    engine = connection._engine
+    engine.check_open()
+
+    def undo(answer: dict[str, Any]) -> None:
+        if answer["made"]:  # nobody would know that it keeps messages
+            engine.request(Command.DELETE_TAP, name, str(destination))
+
+    answer = await connection._transport.ask(lambda: engine.request(Command.OPEN_TAP, *fields), undo)
+    state = state_of(answer)
+    return Tap(connection, name, str(destination), state.id), state
+
+
+async def find_tap(connection: Connection, name: str, destination: Destination) -> tuple[Tap, TapState]:
+    """The tap with this name on a destination, and how it stands. Takes nothing from a queue.
+
+    Raises:
+        JMSException: there is none (error code NOT_FOUND).
+    """
+    state = state_of(await _ask(connection, Command.LOOK_TAP, name, str(destination), *NOTHING))
+    return Tap(connection, name, str(destination), state.id), state
+
+
+async def delete_tap(connection: Connection, name: str, destination: Destination) -> bool:
+    """End a tap; what a drain has not acknowledged goes back, marked as redelivered. False if there was none."""
+    return bool(await _ask(connection, Command.DELETE_TAP, name, str(destination)))
+
+
+async def _ask(connection: Connection, command: int, *fields: object) -> Any:
+    engine = connection._engine
+    engine.check_open()
+    return await connection._transport.ask(lambda: engine.request(command, *fields))
