@@ -4,7 +4,8 @@
     _compaction/<id>.json     which new files take the place of which old ones. From here on it counts
 
 Then the old files go and the new ones move in, and last the description goes. Whoever opens the archive next carries
-out what is described and drops what is not, so a job that was killed at any point leaves one of the two states.
+out what is described, so a job that was killed at any point leaves one of the two states. What is not described may be
+the work of a job that runs: only the next compaction drops it.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ def compact(spark: SparkSession, path: str, *, files: int = 4) -> Compacted:
     require_archive(spark, path)
     finish(spark, path)
     place = Files(spark, path)
+    place.delete(WORK)  # what a job left that was killed before it had decided anything
     folders: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for name, size in place.parquet():
         folders[name.rpartition("/")[0]].append((name, size))
@@ -80,6 +82,7 @@ def compact(spark: SparkSession, path: str, *, files: int = 4) -> Compacted:
     if moves:
         place.write(f"{WORK}/{job}.json", json.dumps(moves))
         finish(spark, path)
+        place.delete(WORK)
     return Compacted(
         len(moves), sum(len(move["old"]) for move in moves), sum(len(move["new"]) for move in moves), messages
     )
@@ -98,18 +101,28 @@ def _rewrite(spark: SparkSession, place: Files, names: list[str], size: int, sta
 
 
 def finish(spark: SparkSession, path: str) -> None:
-    """Carry out what a compaction that was killed had decided, and drop what it had not. Without effect otherwise."""
+    """Carry out what a compaction that was killed had decided. Without effect otherwise.
+
+    Raises:
+        PipelineError: the new files are neither where they were written nor where they belong; nothing is changed.
+    """
     place = Files(spark, path)
-    if not place.exists(WORK):
-        return
     for description in place.names(WORK):
         if not description.endswith(".json"):
             continue
-        for move in json.loads(place.read(f"{WORK}/{description}")):
+        moves = json.loads(place.read(f"{WORK}/{description}"))
+        for move in moves:
+            for name in move["new"]:  # before the first old file goes: it would be the last copy
+                if not (place.exists(f"{move['staged']}/{name}") or place.exists(f"{move['folder']}/{name}")):
+                    raise PipelineError(
+                        f"{place.at(WORK)}/{description} says that {move['staged']}/{name} takes the place of "
+                        f"{len(move['old'])} files, but it is not there; delete the description to keep those files"
+                    )
+        for move in moves:
             for name in move["old"]:
                 place.delete(name)
             for name in move["new"]:
                 if place.exists(f"{move['staged']}/{name}"):  # else it has been moved before
                     place.rename(f"{move['staged']}/{name}", f"{move['folder']}/{name}")
         place.delete(f"{WORK}/{description}")
-    place.delete(WORK)
+        place.delete(f"{WORK}/{description.removesuffix('.json')}")

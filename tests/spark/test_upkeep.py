@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -40,14 +41,19 @@ def rows(spark: Any, numbers: range, *, destination: str = "queue:a/b *", day: i
     return spark.createDataFrame(made, ddl())
 
 
-@pytest.fixture
-def crowded(spark: Any, tmp_path: Path) -> str:
-    """An archive with a day in five files, another in one."""
-    path = str(tmp_path / "an archive")
+@pytest.fixture(scope="module")
+def template(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("upkeep") / "archive")
     for first in range(0, 50, 10):
         archive(spark, rows(spark, range(first, first + 10)), path)
     archive(spark, rows(spark, range(50, 53), day=20_001), path)
     return path
+
+
+@pytest.fixture
+def crowded(template: str, tmp_path: Path) -> str:
+    """An archive with a day in five files, another in one."""
+    return str(shutil.copytree(template, tmp_path / "an archive"))
 
 
 def contents(spark: Any, path: str) -> list[int]:
@@ -120,13 +126,45 @@ class Deadline:
         return dying
 
 
-def test_what_was_not_decided_is_dropped(spark: Any, crowded: str) -> None:
+def test_what_was_not_decided_is_dropped_by_the_next_compaction(spark: Any, crowded: str) -> None:
     left = Path(crowded) / compaction.WORK / "dead" / "namespace=x"
     left.mkdir(parents=True)
     (left / "part-0.parquet").write_bytes(b"half a file")
     (Path(crowded) / compaction.WORK / "dead.json.part").write_text(json.dumps([])[:1])
     assert contents(spark, crowded) == list(range(53))
+    assert left.exists()  # it may belong to a job that runs
+    compact(spark, crowded)
     assert not (Path(crowded) / compaction.WORK).exists()
+    assert contents(spark, crowded) == list(range(53))
+
+
+def test_a_reader_takes_nothing_from_a_compaction_that_runs(
+    spark: Any, crowded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads or adds between its steps, against the documents, still loses nothing."""
+    real = Files.write
+
+    def read_first(place: Files, name: str, text: str) -> None:
+        assert contents(spark, crowded) == list(range(53))
+        assert archive(spark, rows(spark, range(10)), crowded).added == 0
+        real(place, name, text)
+
+    monkeypatch.setattr(Files, "write", read_first)
+    assert compact(spark, crowded).messages == 50
+    assert contents(spark, crowded) == list(range(53))
+    assert files(crowded) == 2
+
+
+def test_old_files_stay_when_the_new_ones_are_missing(spark: Any, crowded: str) -> None:
+    work = Path(crowded) / compaction.WORK
+    work.mkdir()
+    old = [str(file.relative_to(crowded)) for file in Path(crowded).rglob("*.parquet")]
+    move = {"folder": "namespace=x", "staged": f"{compaction.WORK}/gone", "new": ["part-0.parquet"], "old": old}
+    (work / "gone.json").write_text(json.dumps([move]))
+    with pytest.raises(PipelineError, match="gone/part-0.parquet takes the place of 6 files, but it is not there"):
+        read_archive(spark, crowded)
+    (work / "gone.json").unlink()
+    assert contents(spark, crowded) == list(range(53))
 
 
 def test_messages_that_would_be_lost_stop_it(spark: Any, crowded: str, monkeypatch: pytest.MonkeyPatch) -> None:
