@@ -44,16 +44,16 @@ PLACES = {
         "rules/messages/test_conversions.py::test_prp_03_the_table_of_properties",
     ],
     "a StreamMessage's pointer after a failed read": [
-        "rules/messages/test_bodies.py::test_str_14_a_failed_conversion_leaves_the_pointer",
-        "rules/messages/test_bodies.py::test_byt_21_a_smaller_read_after_a_failed_one",
+        "rules/messages/test_stream.py::test_str_14_a_failed_conversion_leaves_the_pointer",
+        "rules/messages/test_bytes.py::test_byt_21_a_smaller_read_after_a_failed_one",
     ],
     "the mode machines": [
-        "rules/messages/test_bodies.py::test_str_15_str_16_modes_of_every_method",
+        "rules/messages/test_stream.py::test_str_15_str_16_modes_of_every_method",
         "rules/messages/test_message.py::test_mod_01_mod_04_write_only_until_reset",
     ],
     "bodies that are absent": [
-        "rules/messages/test_bodies.py::test_txt_02_none_and_empty_differ_and_both_survive",
-        "rules/messages/test_bodies.py::test_obj_02_none_by_default_and_a_fresh_copy_each_time",
+        "rules/messages/test_text.py::test_txt_02_none_and_empty_differ_and_both_survive",
+        "rules/messages/test_object.py::test_obj_02_none_by_default_and_a_fresh_copy_each_time",
         "rules/consumers/test_jms_consumer.py::test_jco_06_jco_07_jco_08_no_such_body",
     ],
     "a changed durable subscription": [
