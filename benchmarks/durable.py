@@ -1,20 +1,27 @@
 """What a data directory costs: throughput, one send at a time, recovery; each beside memory or the bare disk.
 
-python -m benchmarks.run --only durable
+python -m benchmarks.run --only durable     all of it
+python -m benchmarks.durable                one at a time alone, with what each of its parts takes
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import os
 import shutil
+import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.macro.processes import Broker, run_workload
+
+if TYPE_CHECKING:
+    from sievemq import ConnectionFactory
 
 __all__ = ["run"]
 
@@ -65,59 +72,80 @@ def throughput(folder: Path, n: int, repeats: int, say: Callable[[str], None]) -
 
 
 def one_at_a_time(folder: Path, n: int, repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Each send waits for its confirm. Beside it what the disk takes to sync as many bytes appended to a file."""
-    durable, memory, bare = [], [], []
-    for repeat in range(repeats):
-        say(f"durable, one at a time: run {repeat + 1} of {repeats}")
-        bare.append(sync_us(folder / "bare", n))
-        with Broker("--data-dir", str(folder / f"o{repeat}")) as broker:
-            durable.append(send_us(broker.url, n))
-        bare.append(sync_us(folder / "bare", n))
-        with Broker() as broker:
-            memory.append(send_us(broker.url, n))
-    took, plain, sync = map(statistics.median, (durable, memory, bare))
+    """Each send waits for its confirm. Beside it what the disk takes for as many bytes, bare and with a database around
+    them. All in turns, so that whatever else the machine does meets all of them.
+    """
+    from sievemq import ConnectionFactory  # after the brokers' processes, which need none of it
+
+    times: dict[str, list[float]] = {}
+    say(f"durable, one at a time: {n * repeats:,} in turns")
+    with Broker("--data-dir", str(folder / "one")) as kept, Broker() as plain, contextlib.ExitStack() as stack:
+        cases: dict[str, Callable[[], object]] = {
+            "durable": stack.enter_context(_sending(ConnectionFactory(kept.url))),
+            "memory": stack.enter_context(_sending(ConnectionFactory(plain.url))),
+            "append": stack.enter_context(_appending(folder / "append", 0)),
+            "sync": stack.enter_context(_appending(folder / "sync", n * repeats * 2)),
+            "sqlite": stack.enter_context(_committing(folder / "bare.db")),
+        }
+        for _ in range(n // 10):
+            for case in cases.values():
+                case()
+        for _ in range(n * repeats):
+            for name, case in cases.items():
+                begin = time.perf_counter()
+                case()
+                times.setdefault(name, []).append(time.perf_counter() - begin)
+    took = {name: statistics.median(found) * 1e6 for name, found in times.items()}
+    sync = took["sync"]
     return {
         "what": "one confirmed send at a time",
-        "figure": f"{took:.0f} µs",
-        "beside": f"in memory {plain:.0f} µs + bare sync",
-        "other": f"{sync:.0f} µs",
-        "ratio": round((took - plain) / sync, 2),
-        "durable_us": durable,
-        "memory_us": memory,
-        "sync_us": bare,
+        "figure": f"{took['durable']:.0f} µs",
+        "beside": f"in memory {took['memory']:.0f} µs + bare sync {sync:.0f} µs",
+        "other": f"{took['memory'] + sync:.0f} µs",
+        "ratio": round(took["durable"] / (took["memory"] + sync), 2),
+        "syncs_more": round((took["durable"] - took["memory"]) / sync, 2),
+        "us": {name: round(each, 1) for name, each in took.items()},
     }
 
 
-def sync_us(path: Path, n: int) -> float:
-    """Median of writing some 400 bytes to the end of a file and syncing them."""
-    data = os.urandom(400)
-    times = []
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    try:
-        for _ in range(n):
-            begin = time.perf_counter()
-            os.write(descriptor, data)
-            os.fdatasync(descriptor)
-            times.append(time.perf_counter() - begin)
-    finally:
-        os.close(descriptor)
-    return statistics.median(times) * 1e6
+RECORD = 400
 
 
-def send_us(url: str, n: int) -> float:
-    """Median of a send that waits for its confirm."""
-    from sievemq import ConnectionFactory  # after the brokers' processes, which need none of it
+@contextlib.contextmanager
+def _appending(path: Path, records: int) -> Iterator[Callable[[], object]]:
+    """Write RECORD bytes behind the last ones and sync them; over zeros, if there is room made for so many."""
+    data = os.urandom(RECORD)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    os.write(descriptor, bytes(records * RECORD))
+    os.fsync(descriptor)
+    os.lseek(descriptor, 0, os.SEEK_SET)
 
-    with ConnectionFactory(url).create_context() as context:
-        queue, producer = context.create_queue("one"), context.create_producer()
-        body = b"x" * SIZE
-        times = []
-        for number in range(n + n // 10):
-            begin = time.perf_counter()
-            producer.send(queue, body)
-            if number >= n // 10:
-                times.append(time.perf_counter() - begin)
-    return statistics.median(times) * 1e6
+    def append() -> None:
+        os.write(descriptor, data)
+        os.fdatasync(descriptor)
+
+    yield append
+    os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _committing(path: Path) -> Iterator[Callable[[], object]]:
+    """Insert RECORD bytes into a table and commit: a database as Python opens one, in WAL mode, synchronous = FULL."""
+    data = os.urandom(RECORD)
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = FULL")
+    database.execute("CREATE TABLE record (id INTEGER PRIMARY KEY, data BLOB)")
+    yield lambda: database.execute("INSERT INTO record (data) VALUES (?)", (data,))
+    database.close()
+
+
+@contextlib.contextmanager
+def _sending(factory: ConnectionFactory) -> Iterator[Callable[[], object]]:
+    """A send that waits for its confirm."""
+    with factory.create_context() as context:
+        queue, producer, body = context.create_queue("one"), context.create_producer(), b"x" * SIZE
+        yield lambda: producer.send(queue, body)
 
 
 def recovery(folder: Path, n: int, say: Callable[[str], None]) -> dict[str, Any]:
@@ -184,3 +212,25 @@ class _Empty:
 
     def entries(self) -> tuple[()]:
         return ()
+
+
+def main() -> None:
+    """Print what one confirmed send at a time takes, and what its parts do."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.durable", description=main.__doc__)
+    parser.add_argument("--sends", type=int, default=2_000, help="how many (2,000)")
+    parser.add_argument("--folder", type=Path, help="on the disk that is meant")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="sievemq-bench-", dir=arguments.folder) as folder:
+        row = one_at_a_time(Path(folder), arguments.sends, 1, lambda _: None)
+    us = row["us"]
+    print(f"{us['durable']:7.0f} µs  a PERSISTENT send, confirmed, with a data directory")
+    print(f"{us['memory']:7.0f} µs  the same in memory")
+    print(f"{us['sync']:7.0f} µs  bare: {RECORD} bytes written over zeros, fdatasync")
+    print(f"{us['append']:7.0f} µs  bare: {RECORD} bytes appended, fdatasync")
+    print(f"{us['sqlite']:7.0f} µs  SQLite as it comes: {RECORD} bytes inserted and committed, WAL, synchronous = FULL")
+    print(f"durable / (in memory + bare sync) = {row['ratio']}")
+    print(f"(durable - in memory) / bare sync = {row['syncs_more']}")
+
+
+if __name__ == "__main__":
+    main()

@@ -19,7 +19,7 @@ import pytest
 
 from sievemq_broker.domain.journal import HELD_FLAG, Batch
 from sievemq_broker.store import SqliteStore
-from sievemq_broker.store.files import Witness, sync_directory
+from sievemq_broker.store.files import Runway, Witness, sync_directory
 from sievemq_broker.store.sqlite import DATABASE
 
 from .support import NOW, DictStore, message
@@ -138,11 +138,26 @@ class RecordedWitness(Witness):
         self.record.note("", "directory")
 
 
+class RecordedRunway(Runway):
+    """Its zeros are synced with the next commit, so they may be lost or torn before; steps of a few frames."""
+
+    __slots__ = ("record",)
+
+    def _write(self, data: bytes, at: int) -> None:
+        super()._write(data, at)
+        self.record.note(self._path.name, "write", at, data)
+
+
 def opened(record: Record, folder: Path) -> SqliteStore:
     """A store whose writes are written down."""
 
     def witness(path: Path) -> RecordedWitness:
         made = RecordedWitness(path)
+        made.record = record
+        return made
+
+    def runway(path: Path, step: int) -> RecordedRunway:
+        made = RecordedRunway(path, 6_000)
         made.record = record
         return made
 
@@ -153,6 +168,7 @@ def opened(record: Record, folder: Path) -> SqliteStore:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sievemq_broker.store.sqlite.sync_directory", directory)
         patch.setattr("sievemq_broker.store.sqlite.Witness", witness)
+        patch.setattr("sievemq_broker.store.sqlite.Runway", runway)
         return SqliteStore(folder, "name", reserve=0, opener=lambda path: apsw.Connection(str(path), vfs="recording"))
 
 

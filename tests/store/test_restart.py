@@ -139,7 +139,7 @@ def test_sends_that_are_said_again_are_not_doubled(tmp_path: Path) -> None:
 
     def produce(name: str) -> None:
         try:
-            with ConnectionFactory(f"sievemq://127.0.0.1:{port}").create_context() as context:
+            with ConnectionFactory(f"sievemq://127.0.0.1:{port}?reconnect=60000").create_context() as context:
                 queue = context.create_queue("q")
                 producer = context.create_producer()
                 number = 0
@@ -172,7 +172,7 @@ def test_sends_that_are_said_again_are_not_doubled(tmp_path: Path) -> None:
 
 def wait_for(reached: Callable[[], bool]) -> None:
     waiting = threading.Event()
-    for _ in range(4_000):
+    for _ in range(12_000):
         if reached():
             return
         waiting.wait(0.005)

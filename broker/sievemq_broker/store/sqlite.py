@@ -24,7 +24,7 @@ from typing import Any, Final
 from sievemq_broker.domain.journal import GONE_STATE, HELD_FLAG, PLACE_BITS, Batch, Key, SavedEntry
 from sievemq_broker.store.blob import State, pack_batch, pack_value, unpack_batch, unpack_value
 from sievemq_broker.store.errors import DamagedError, FencedError, StoreError, StoreFullError
-from sievemq_broker.store.files import Lock, Reserve, Witness, sync_directory
+from sievemq_broker.store.files import Lock, Reserve, Runway, Witness, sync_directory
 
 __all__ = ["DATABASE", "FORMAT", "HEAD", "PAGE_BYTES", "SCHEMA", "SqliteStore", "connect", "definition_id", "stamp"]
 
@@ -42,6 +42,12 @@ PAGE_BYTES: Final = 2_048
 
 #: Pages of log after which it is copied into the database: 16 MiB, so that most of what passes through is never copied.
 _CHECKPOINT_PAGES: Final = 8_192
+
+#: Bytes by which the log is made longer ahead of its writes: some two hundred messages that are sent one at a time.
+_RUNWAY_BYTES: Final = 1024 * 1024
+
+#: Of a frame of the log, before its page.
+_FRAME_HEADER: Final = 24
 
 _RESERVE_BYTES: Final = 16 * 1024 * 1024
 
@@ -171,6 +177,7 @@ class SqliteStore:
         self._opener = opener
         self._witness = Witness(self.directory / "witness")
         self._reserve = Reserve(self.directory / "reserve", reserve)
+        self._runway = Runway(self.directory / f"{DATABASE}-wal", _RUNWAY_BYTES)
         self._lock: Lock | None = None
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -205,6 +212,7 @@ class SqliteStore:
             self._read_head(path, witnessed)
             self._shrink()
             self._take_over()
+            self._open_runway()
         except Exception as error:
             raise self._translated(error, "be opened") from error
         self.has_reserve = self._reserve.take()
@@ -269,6 +277,9 @@ class SqliteStore:
         size = self._execute("PRAGMA page_size").fetchone()[0]
         if free * 2 > pages and free * size >= _SHRINK_BYTES:
             self._execute("VACUUM")
+
+    def _open_runway(self) -> None:
+        self._runway.open(_FRAME_HEADER + self._execute("PRAGMA page_size").fetchone()[0])
 
     def _head(self) -> bytes:
         return pack_value(HEAD, (self.epoch, self._sequence, self._next_batch, self.incarnation))
@@ -349,6 +360,7 @@ class SqliteStore:
             self._forget(begun)
             raise self._translated(error, "be written") from error
         self._witness.write(self._sequence)
+        self._runway.advance()
 
     def _check_owner(self) -> None:
         row = self._execute(_READ_HEAD).fetchone()
@@ -535,6 +547,7 @@ class SqliteStore:
             busy, *_ = self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:
                 raise StoreError(f"{path}: its log cannot be copied, another process uses it")
+            self._open_runway()
         except Exception as error:
             raise self._translated(error, "be opened again") from error
         if self.epoch != epoch:
@@ -562,6 +575,7 @@ class SqliteStore:
             self._lock = None
 
     def _close_database(self) -> None:
+        self._runway.close()
         database, self._db = self._db, None
         if database is not None:
             try:
