@@ -23,7 +23,7 @@ async def main() -> None:
                 await producer.send(topic, f"{amount} from {region}")
             for selector, consumer in zip(SELECTORS, consumers, strict=True):
                 received = []
-                while message := await consumer.receive(200):
+                while message := await consumer.receive_no_wait():
                     received.append(message.get_text())
                 print(f"{selector}: {', '.join(received)}")
 

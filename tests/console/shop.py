@@ -124,7 +124,7 @@ class Shop:
             till.create_producer().send(queue, payment)
         till.commit()
         consumer = till.create_consumer(queue)
-        while consumer.receive(300) is not None:
+        while consumer.receive_no_wait() is not None:
             till.rollback()
         consumer.close()
         office = self._contexts[0]

@@ -135,10 +135,10 @@ def test_every_message_is_done_exactly_once(broker: EmbeddedBroker, context: JMS
         producer.send(queue, "")
     for thread in threads[2:]:
         thread.start()
-    finished = ledger.over.wait(60)
+    finished = ledger.over.wait(120)
     ledger.over.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
 
     assert finished, f"{MESSAGES - len(ledger.done)} messages were not done"
     assert sorted(ledger.done) == list(range(MESSAGES))

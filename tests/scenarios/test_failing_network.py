@@ -71,7 +71,7 @@ def consume(factory: ConnectionFactory, ledger: Ledger, chance: random.Random) -
         try:
             with factory.create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
                 consumer = context.create_consumer(context.create_queue("work"))
-                while (message := consumer.receive(50)) is not None:
+                while (message := consumer.receive(50) or consumer.receive_no_wait()) is not None:
                     held.append(ledger.see(message))
                     if len(held) >= chance.randint(1, 20):
                         acknowledge(context, held, ledger)

@@ -206,9 +206,9 @@ async def test_a_request_without_an_answer() -> None:
 
 
 async def test_heartbeats_are_sent_and_missed() -> None:
-    async with scripted(heartbeat=100) as broker:
+    async with scripted(heartbeat=500) as broker:
         lost = asyncio.Event()
-        connection = await connected(broker, heartbeat=100)
+        connection = await connected(broker, heartbeat=500)
         connection.set_exception_listener(lambda error: lost.set())
         await broker.until(Command.HEARTBEAT)
         await asyncio.wait_for(lost.wait(), 60)  # the scripted broker never says anything by itself

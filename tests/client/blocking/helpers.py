@@ -94,7 +94,7 @@ class Collector:
 def wait_until_receiving(consumer: MessageConsumer) -> None:
     """Return once another thread is blocked in the consumer's receive."""
     limit = threading.Event()
-    for _ in range(5_000):
+    for _ in range(SOON):  # milliseconds
         if consumer._session._blocked:
             return
         limit.wait(0.001)

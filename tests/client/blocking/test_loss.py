@@ -161,7 +161,7 @@ def test_heartbeats_find_a_dead_broker() -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
-        factory = ConnectionFactory(f"sievemq://127.0.0.1:{listening.getsockname()[1]}?heartbeat=100&reconnect=0")
+        factory = ConnectionFactory(f"sievemq://127.0.0.1:{listening.getsockname()[1]}?heartbeat=500&reconnect=0")
         call = Background(factory.create_connection)
         peer, _ = listening.accept()
         with peer:
@@ -178,11 +178,11 @@ def test_heartbeats_find_a_dead_broker() -> None:
 
 
 def test_heartbeats_keep_an_idle_connection(url: str, queue: Queue) -> None:
-    with ConnectionFactory(f"{url}&heartbeat=300").create_connection() as connection:
+    with ConnectionFactory(f"{url}&heartbeat=800").create_connection() as connection:
         connection.start()
         session = connection.create_session()
         consumer = session.create_consumer(queue)
-        assert consumer.receive(900) is None
+        assert consumer.receive(2_400) is None
         session.create_producer(queue).send(TextMessage("alive"))
         assert receive_text(consumer) == "alive"
 
