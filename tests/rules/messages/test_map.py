@@ -6,13 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sievemq import (
-    MapMessage,
-    MessageNotWriteableException,
-    NullValueError,
-    NumberFormatError,
-    Short,
-)
+from sievemq import MapMessage, MessageNotWriteableException, NullValueError, NumberFormatError, Short
 
 from .values import OBJECTS, TYPED
 

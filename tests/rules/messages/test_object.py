@@ -12,18 +12,7 @@ from enum import Enum, IntEnum
 import msgpack
 import pytest
 
-from sievemq import (
-    Byte,
-    Char,
-    Double,
-    Float,
-    Int,
-    Long,
-    MessageFormatException,
-    ObjectMessage,
-    Short,
-    register_type,
-)
+from sievemq import Byte, Char, Double, Float, Int, Long, MessageFormatException, ObjectMessage, Short, register_type
 from sievemq.object_codec import decode_object, encode_object
 from sievemq_core.errors import FormatError
 

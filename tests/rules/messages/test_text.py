@@ -6,11 +6,7 @@ from enum import StrEnum
 
 import pytest
 
-from sievemq import (
-    MessageFormatException,
-    MessageNotWriteableException,
-    TextMessage,
-)
+from sievemq import MessageFormatException, MessageNotWriteableException, TextMessage
 
 
 def test_txt_01_set_text():
