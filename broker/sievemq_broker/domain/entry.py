@@ -30,11 +30,13 @@ class Entry:
         count: deliveries that count, that is, the message was or may have been handed to an application.
         places: references to this entry in views and indexes while it waits.
         failed: ms epoch of the first failed delivery; only there if count > 0.
+        due: ms epoch at which it stops being DELAYED; only there while it is.
         stored: its number in the journal, 0 if it is not kept; only there on a queue that has a journal.
     """
 
-    __slots__ = ("count", "envelope", "failed", "places", "sequence", "state", "stored")
+    __slots__ = ("count", "due", "envelope", "failed", "places", "sequence", "state", "stored")
 
+    due: int
     envelope: Envelope
     failed: int
     stored: int

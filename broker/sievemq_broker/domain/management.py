@@ -318,7 +318,7 @@ def scheduled(
     Args:
         queue: whose.
         condition: only what matches.
-        after: cursor of the page before: delivery time and sequence of its last; (-1, -1) for the first.
+        after: cursor of the page before: moment and sequence of its last; (-1, -1) for the first.
         limit: entries of the page.
     """
     yield
@@ -356,7 +356,7 @@ def _smallest(
             yield
         if entry.state != state:
             continue
-        place = (entry.envelope.delivery_time if state == DELAYED else 0, entry.sequence)
+        place = (entry.due if state == DELAYED else 0, entry.sequence)
         if place <= after or (condition is not None and not matching(queue, condition, entry)):
             continue
         chunk.append((place, entry))

@@ -560,7 +560,7 @@ class Namespace:
             address: of a queue.
             selector: only what matches.
             cursor: what the last page answered; None for the first.
-            limit: messages of the page; 0 only verifies the queue.
+            limit: messages of the page; 0 only verifies the queue, and the cursor says whether it is there already.
             now: ms epoch; expired messages are not shown (BRW-09).
 
         Returns:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["check_cursor", "matching", "page"]
 
+#: The cursor of the first page: before every key.
+BEGINNING = 0
+
 #: Entries that one page may cost, at two to four microseconds each: it may be short, or empty, but never holds a turn
 #: of the loop for more than some 5 ms.
 EXAMINED = 2_000
@@ -43,7 +46,7 @@ def page(
     Not shown are messages in flight (BRW-07), delayed (BRW-06) or expired ones (BRW-09).
     """
     if limit <= 0:
-        return None, []
+        return max(after, BEGINNING), []
     found: list[Entry] = []
     size = 0
     entries = few(queue, condition, after)

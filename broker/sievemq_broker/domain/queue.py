@@ -259,6 +259,7 @@ class Queue:
     def schedule(self, entry: Entry, when: int) -> None:
         """Let an entry wait for a moment. It expires before if it must (EXP-10)."""
         entry.state = DELAYED
+        entry.due = when
         envelope = entry.envelope
         envelope.compact()
         self.scheduled[entry.sequence] = entry

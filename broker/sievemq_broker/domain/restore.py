@@ -145,7 +145,7 @@ def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> N
         if envelope.delivery_time > now and not entry.count and envelope.delayed:
             entry.state = DELAYED
             queue.scheduled[sequence] = entry
-            due = envelope.delivery_time
+            entry.due = due = envelope.delivery_time
             deadlines.push(min(due, expiration) if expiration else due, queue, entry)
             continue
         depth += 1

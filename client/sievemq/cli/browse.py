@@ -19,7 +19,7 @@ from sievemq.cli.broker_access import (
     destination_of,
     failures,
 )
-from sievemq.cli.exits import USAGE
+from sievemq.cli.exits import NOT_FOUND, USAGE
 from sievemq.cli.show import print_message
 
 __all__ = ["browse"]
@@ -36,8 +36,7 @@ def browse(
 ) -> None:
     """Print what waits in a queue, in order, and leave it there. The whole queue is looked through, however deep.
 
-    Exit codes: 0 done (an empty queue too), 1 failed, 2 usage, 3 no such queue
-    and queues are not made on first use, 4 selector or credentials refused.
+    Exit codes: 0 done (an empty queue too), 1 failed, 2 usage, 3 no such queue, 4 selector or credentials refused.
     """
     queue = destination_of(destination)
     if not isinstance(queue, Queue):
@@ -45,5 +44,8 @@ def browse(
         raise typer.Exit(USAGE)
     with failures(), connect(url, user) as connection, connection.create_session() as session:
         browser = session.create_browser(queue, selector)
+        if browser._engine.missing:
+            typer.echo(f"sievemq: there is no {queue}; whoever first sends to it makes it", err=True)
+            raise typer.Exit(NOT_FOUND)
         for message in islice(browser.get_enumeration(), number or None):
             print_message(message, json_line=as_json, verbose=verbose)

@@ -254,7 +254,12 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                 _f("selector", "str?", "condition; nil or empty for none"),
                 _f("dialect", "str?", "selector dialect; nil for the broker's default"),
                 _f("cursor", "any", "what the last page answered; nil for the first page"),
-                _f("limit", "uint", "messages a page may hold; 0 only verifies queue and selector"),
+                _f(
+                    "limit",
+                    "uint",
+                    "messages a page may hold; 0 only verifies queue and selector, and the cursor is nil if the queue "
+                    "is not there yet",
+                ),
             ),
         ),
         CommandSpec(

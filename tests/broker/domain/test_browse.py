@@ -75,7 +75,10 @@ def test_brw_12_topics_cannot_be_browsed() -> None:
 def test_a_limit_of_nothing_only_verifies() -> None:
     world = World()
     world.send("queue:q", "a")
-    assert world.namespace.browse("queue:q", None, None, 0, NOW) == (None, [])
+    cursor, page = world.namespace.browse("queue:q", None, None, 0, NOW)
+    assert page == []
+    assert [envelope.fields[0] for _, envelope in world.namespace.browse("queue:q", None, cursor, 9, NOW)[1]] == ["a"]
+    assert world.namespace.browse("queue:none", None, None, 0, NOW) == (None, [])
 
 
 @pytest.mark.parametrize("cursor", ["x", -1, True, 1.5, [1]])

@@ -23,11 +23,13 @@ MAX_CONNECTIONS: Final = 256
 class PatientProtocol(H11Protocol):
     """One connection to the management port, patient for a while only.
 
-    Its requests carry in their state whether the peer has shown a certificate that was found good.
+    Its requests carry in their state whether the peer has shown a certificate that was found good, and a function that
+    says whether it has gone meanwhile.
     """
 
     #: All connections of the port, the oldest first; given by whoever makes them.
     order: dict[PatientProtocol, None]
+    _gone = False
     _deadline: asyncio.TimerHandle | None = None
     _reading: object = None
 
@@ -37,7 +39,8 @@ class PatientProtocol(H11Protocol):
         self.order[self] = None
         if len(self.order) > MAX_CONNECTIONS:
             next((other for other in self.order if not other.busy), self).transport.abort()
-        self.app_state = {**self.app_state, "client_certificate": bool(transport.get_extra_info("peercert"))}
+        certificate = bool(transport.get_extra_info("peercert"))
+        self.app_state = {**self.app_state, "client_certificate": certificate, "gone": lambda: self._gone}
         self._await(h11.IDLE, HEAD_SECONDS)
 
     def data_received(self, data: bytes) -> None:
@@ -58,6 +61,7 @@ class PatientProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
+        self._gone = True
         self.order.pop(self, None)
         self._await(None, 0.0)
         super().connection_lost(exc)

@@ -18,7 +18,7 @@ topic = typer.Typer(help="Topics: list, make, delete.", no_args_is_help=True)
 
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="queue:NAME, or NAME.")]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="topic:NAME, or NAME.")]
-LikeOption = Annotated[str | None, typer.Option("--like", help="Only addresses with this in them; * for any text.")]
+LikeOption = Annotated[str | None, typer.Option("--like", help="Only names with this in them; * for any text.")]
 SortOption = Annotated[
     str, typer.Option("--sort", help="address, -depth, -in_flight, -bytes, -consumers, -in_rate, …: most first.")
 ]

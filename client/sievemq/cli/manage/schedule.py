@@ -18,7 +18,7 @@ schedule = typer.Typer(help="Scheduled messages: list, cancel.", no_args_is_help
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="queue:NAME, or NAME.")]
 
 _COLUMNS: Columns = {
-    "delivery (UTC)": lambda row: moment(row["delivery_time"]),
+    "delivery (UTC)": lambda row: moment(row["due"]),
     "message": lambda row: row["message_id"] or row["id"],
     "type": lambda row: row["type"] or "",
     "priority": number("priority"),

@@ -64,7 +64,9 @@ def test_a_list_is_filtered_sorted_and_paged(api: Api) -> None:
     assert addresses() == everything
     assert addresses(limit=2) == everything
     assert addresses(kind="topic") == ["topic:a"]
-    assert addresses(like="E:C") == ["queue:c1", "queue:c2"]
+    assert addresses(like="C") == ["queue:c1", "queue:c2"]
+    assert addresses(like="queue") == addresses(like="e:") == []  # the kind is not part of a name
+    assert addresses(like="queue:C") == ["queue:c1", "queue:c2"]
     assert addresses(like="queue:*2") == ["queue:c2"]
     assert addresses(like="[a-c]") == []
     deepest = ["queue:c1", "queue:b", "queue:a", "queue:c2", "topic:a"]

@@ -11,6 +11,7 @@ import pytest
 
 from sievemq import (
     BytesMessage,
+    ConnectionFactory,
     JMSContext,
     MapMessage,
     Message,
@@ -18,6 +19,7 @@ from sievemq import (
     StreamMessage,
     TextMessage,
 )
+from sievemq_broker import EmbeddedBroker
 
 from .conftest import Api, at, send
 
@@ -351,3 +353,28 @@ def test_producers_that_are_held_back_are_so_here(api: Api) -> None:
     finally:
         api.broker.call(lambda _: api.broker.server.services.flow(None))
     assert api("POST", f"{at(Q)}/messages", {"body": "x"}).status == 201
+
+
+def test_what_waits_for_its_next_attempt_is_listed_by_that() -> None:
+    """Its delivery time is that of the first attempt, and long over."""
+    with EmbeddedBroker(http=True, settings={"destinations": {"q": {"redelivery_delay": 3_600_000}}}) as slow:
+        api = Api(slow)
+        with ConnectionFactory(slow.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
+            queue = context.create_queue("q")
+            producer = context.create_producer()
+            producer.set_delivery_delay(1)
+            producer.set_property("n", 1).send(queue, "comes back")
+            slow.clock.advance(seconds=1)
+            with context.create_consumer(queue) as consumer:
+                assert consumer.receive(60_000) is not None
+                context.recover()
+            producer.set_delivery_delay(1_800_000).set_property("n", 2).send(queue, "later")
+        now = api.get("/api/v1/broker")["now"]
+        rows = api.get(f"{at(Q)}/scheduled")["messages"]
+        assert [row["properties"]["n"]["value"] for row in rows] == [2, 1]
+        assert [row["state"] for row in rows] == ["scheduled", "scheduled"]
+        assert rows[0]["due"] == rows[0]["delivery_time"]
+        assert rows[1]["delivery_time"] < now < rows[0]["due"] < rows[1]["due"] <= now + 3_600_000
+        assert api.get(f"{at(Q)}/messages", state="scheduled", limit=1)["next"] is not None
+        slow.clock.advance(seconds=1_801)
+        assert [row["due"] for row in api.get(f"{at(Q)}/messages")["messages"]] == [0]

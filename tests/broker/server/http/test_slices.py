@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
+import time
 from collections import Counter
 from itertools import count
 from typing import Any, cast
+from urllib.parse import quote
 
 import pytest
 
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.server.http.api import slices
+
+from .conftest import DEADLINE, Api, at
+from .deep import fill
 
 
 class _Server:
@@ -64,3 +71,55 @@ async def test_many_have_one_slice_a_turn(monkeypatch: pytest.MonkeyPatch) -> No
     assert begun <= 22
     assert sum(worked.values()) == 200 - begun
     assert max(worked.values()) <= 2
+
+
+async def test_work_that_nobody_waits_for_ends_at_its_next_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_SECONDS", -1.0)  # each step is a slice
+    done: list[str] = []
+
+    def steps() -> Steps[None]:
+        try:
+            for number in range(10):
+                yield
+                done.append(f"slice {number}")
+        finally:
+            done.append("closed")
+
+    slices.gone.set(lambda: len(done) >= 3)
+    with pytest.raises(slices.GoneError):
+        await slices.run(cast("Any", _Server), steps())
+    assert done == ["slice 0", "slice 1", "slice 2", "closed"]
+    with pytest.raises(slices.GoneError):
+        async for _ in slices.in_slices(range(5), every=1):
+            pass
+
+
+def test_a_purge_whose_client_has_gone_stops(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_SECONDS", -1.0)
+    queue, depth = "queue:q", 3_000
+    api.broker.call(lambda b: fill(b, api.namespace, queue, depth))
+    at_work, noticed = threading.Event(), threading.Event()
+    others = slices._others
+
+    async def wait_for_the_client_to_go() -> None:
+        at_work.set()
+        end = time.monotonic() + DEADLINE
+        while not slices.gone.get()() and time.monotonic() < end:  # noqa: ASYNC110  nothing else tells
+            await asyncio.sleep(0)
+        noticed.set()
+        await others()
+
+    monkeypatch.setattr(slices, "_others", wait_for_the_client_to_go)
+    port = int(api.broker.http_url.rpartition(":")[2])
+    path = f"/api/v1/namespaces/{quote(api.namespace, safe='')}/{at(queue)}/actions/purge"
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode())
+        assert at_work.wait(DEADLINE)
+    assert noticed.wait(DEADLINE)
+    made: Any = api.broker.server._http._app.state.api._api  # type: ignore[union-attr]
+    end = time.monotonic() + DEADLINE
+    while made.at_work and time.monotonic() < end:
+        api.broker.call(lambda _: None)
+    assert not made.at_work
+    monkeypatch.undo()
+    assert api.get(at(queue))["depth"] > 0

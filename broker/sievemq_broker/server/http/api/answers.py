@@ -283,6 +283,7 @@ class Message(_Answer, kw_only=True):
     delivery_mode: str
     expiration: int
     delivery_time: int
+    due: Annotated[int, Meta(description="When a scheduled one is delivered, or delivered again; 0 for others.")]
     correlation_id: str | None
     correlation_id_bytes: Annotated[str | None, Meta(description="Base64, where the id is bytes.")]
     reply_to: str | None

@@ -21,7 +21,7 @@ from sievemq_broker.server.http.api.rights import caller
 from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
 from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.session.rights import Verb
-from sievemq_core.message.destination import parse_address
+from sievemq_core.message.destination import Kind, parse_address
 
 __all__ = ["empty", "routes"]
 
@@ -43,11 +43,17 @@ async def list_destinations(call: Call[requests.Find, Any]) -> answers.Destinati
     everything = identity.may(Verb.VIEW, space.name, "*")
     after = decode_cursor(query.cursor, tuple[float, str])
     fits = asked_for(query.like)
+    # Whoever pastes an address means that; whoever types "queue" looks for a name with this text in it.
+    by_address = query.like is not None and query.like.startswith(tuple(f"{kind.value}:" for kind in Kind))
     prefix = "" if query.kind is None else f"{query.kind}:"
 
     def keep(destination: Queue | Topic) -> bool:
         label = destination.label
-        return label.startswith(prefix) and fits(label) and (everything or identity.may(Verb.VIEW, space.name, label))
+        return (
+            label.startswith(prefix)
+            and fits(label if by_address else label.partition(":")[2])
+            and (everything or identity.may(Verb.VIEW, space.name, label))
+        )
 
     name = query.sort.removeprefix("-")
     sign = -1.0 if query.sort.startswith("-") else 1.0

@@ -79,6 +79,17 @@ class List(_Request, kw_only=True):
 class Find(List, kw_only=True):
     """Parameters of the list of destinations."""
 
+    like: (
+        Annotated[
+            str,
+            Meta(
+                max_length=600,
+                description="Only names with this text in them; `*` stands for any text. With a kind in front, as in "
+                "`queue:orders`, it is compared with addresses.",
+            ),
+        ]
+        | None
+    ) = None
     kind: (
         Annotated[Literal["queue", "topic", "temporary-queue", "temporary-topic"], Meta(description="Only these.")]
         | None

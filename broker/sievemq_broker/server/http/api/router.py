@@ -21,6 +21,7 @@ from sievemq_broker.server.http.api.declare import PREFIX, Endpoint
 from sievemq_broker.server.http.api.errors import ApiError, answer_to, bad_request, not_found
 from sievemq_broker.server.http.api.requests import Nothing
 from sievemq_broker.server.http.api.rights import check
+from sievemq_broker.server.http.api.slices import GoneError, gone
 from sievemq_core.errors import SieveError
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Api:
             check(scope, endpoint, path)
             query = _query(endpoint, scope["query_string"])
             body = await _body(endpoint, scope, receive)
+            gone.set(scope["state"].get("gone", _never))
             call: Call[Any, Any] = Call(self, scope, receive, send, path, query, body, endpoint.status[0])
             answer = await endpoint.handler(call)
             if endpoint.method != "GET":
@@ -86,6 +88,9 @@ class Api:
             if answer is None and endpoint.answer is None:
                 return  # it has answered itself
             status, content, media = call.status, _encode(answer), endpoint.media
+        except GoneError:
+            log.info("http.abandoned", path=scope["path"], method=scope["method"])
+            return
         except ApiError as error:
             status, content, headers = _failure(error)
         except SieveError as error:
@@ -138,6 +143,10 @@ class Api:
         names = ", ".join(sorted(allowed))
         text = f"{scope['method'][:20]} is not possible here; {names} is"
         raise ApiError(405, "METHOD_NOT_ALLOWED", text, headers={"Allow": names})
+
+
+def _never() -> bool:
+    return False
 
 
 def _parameters(endpoint: Endpoint, parts: list[str]) -> dict[str, str]:

@@ -56,12 +56,14 @@ class Seen:
     sequence: int
     state: int
     count: int
+    due: int
     envelope: Envelope
 
     @classmethod
     def of(cls, entry: Entry) -> Self:
         """As it stands now."""
-        return cls(entry.sequence, entry.state, entry.count, entry.envelope)
+        due = entry.due if entry.state == DELAYED else 0
+        return cls(entry.sequence, entry.state, entry.count, due, entry.envelope)
 
 
 async def show_messages(entries: Iterable[Entry]) -> list[answers.Message]:
@@ -102,6 +104,7 @@ def _headers(seen: Seen) -> dict[str, Any]:
         "delivery_mode": _MODES.get(fields[DELIVERY_MODE], str(fields[DELIVERY_MODE])),
         "expiration": fields[EXPIRATION],
         "delivery_time": fields[DELIVERY_TIME],
+        "due": seen.due,
         "correlation_id": None if as_bytes else correlation_id,
         "correlation_id_bytes": b64encode(correlation_id).decode() if as_bytes else None,
         "reply_to": fields[REPLY_TO],

@@ -2,13 +2,14 @@
 
 The domain's long verbs are generators: each ``yield`` ends a slice of a millisecond or two, and is sent the time.
 However many requests are at work, they have one slice a turn between them: two hundred that each took its own would
-keep every client waiting for half a second.
+keep every client waiting for half a second. Work that nobody waits for any more ends at its next slice.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextvars import ContextVar
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
@@ -18,12 +19,20 @@ from sievemq_broker.domain.steps import Steps
 if TYPE_CHECKING:
     from sievemq_broker.server.server import Server
 
-__all__ = ["SLICE_SECONDS", "in_slices", "run"]
+__all__ = ["SLICE_SECONDS", "GoneError", "gone", "in_slices", "run"]
 
 #: How long the loop may be kept before others have their turn.
 SLICE_SECONDS = 0.002
 
 T = TypeVar("T")
+
+#: Has whoever asked for this gone? Of the request that is being answered (the router sets it).
+gone: ContextVar[Callable[[], bool]] = ContextVar("gone", default=lambda: False)
+
+
+class GoneError(Exception):
+    """Nobody waits for the answer."""
+
 
 #: Who waits for the next slice, by loop; first come, first served.
 _lines: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
@@ -35,6 +44,9 @@ async def run(server: Server, steps: Steps[T]) -> T:
     Args:
         server: whose clock and turns.
         steps: from :mod:`sievemq_broker.domain`.
+
+    Raises:
+        GoneError: whoever asked has gone; what is done stays done.
     """
     try:
         next(steps)
@@ -74,6 +86,8 @@ async def _others() -> None:
     """Everybody else has a turn, then those who have waited longer for a slice."""
     async with _line():
         await asyncio.sleep(0)
+    if gone.get()():
+        raise GoneError
 
 
 def _line() -> asyncio.Lock:

@@ -103,7 +103,7 @@ function scheduledTable(namespace, address, reread) {
       {
         label: "Due",
         kind: "when",
-        cell: (row) => [time(row.delivery_time), " ", h("small", { class: "dim" }, ago(row.delivery_time))],
+        cell: (row) => [time(row.due), " ", h("small", { class: "dim" }, ago(row.due))],
       },
       { label: "Type", cell: (row) => row.type ?? "" },
       { label: "Size", kind: "number", cell: (row) => bytes(row.size) },
