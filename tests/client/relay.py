@@ -222,4 +222,4 @@ class Relay:
 
 def options(**chosen: Any) -> dict[str, Any]:
     """Options of a client whose losses are repaired fast, for tests that cut often."""
-    return {"reconnect": 10_000, "reconnect_delay": 1, "reconnect_max_delay": 20, **chosen}
+    return {"reconnect": 60_000, "reconnect_delay": 1, "reconnect_max_delay": 20, **chosen}
