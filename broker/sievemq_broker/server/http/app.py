@@ -9,9 +9,10 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Match, Mount, Route
 
 from sievemq_broker.server.http.access import Access, require
+from sievemq_broker.server.http.api import PREFIX
 from sievemq_broker.server.http.api.lazy import LazyApi
 from sievemq_broker.server.http.console import console_routes
 from sievemq_broker.server.http.health import liveness, readiness
@@ -19,6 +20,8 @@ from sievemq_broker.server.http.sign_in import sign_in_routes
 from sievemq_broker.session.rights import EVERYTHING, Verb
 
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
     from sievemq_broker.server.server import Server
 
 __all__ = ["make_app"]
@@ -68,6 +71,8 @@ def make_app(server: Server) -> Starlette:
 
     app = Starlette(
         routes=[
+            _Below(PREFIX, app=api),
+            _Unprintable(),
             Route("/livez", livez),
             Route("/readyz", readyz),
             Route("/healthz", readyz),
@@ -76,7 +81,6 @@ def make_app(server: Server) -> Starlette:
             *sign_in_routes(server),
             *console_routes(),
             Route("/openapi.json", openapi),
-            Mount("/api/v1", app=api),
         ],
         middleware=[Middleware(Access, server=server)],
         exception_handlers={HTTPException: _failure, 500: _failure},
@@ -85,11 +89,37 @@ def make_app(server: Server) -> Starlette:
     return app
 
 
-async def _failure(_: Request, error: Exception) -> Response:
+class _Below(Mount):
+    """Everything below a path; a name there may have any character in it. (A pattern would end at a line break.)"""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        path = scope["path"]
+        if path == self.path or path.startswith(f"{self.path}/"):
+            return Match.FULL, {"endpoint": self.app}
+        return Match.NONE, {}
+
+
+class _Unprintable(BaseRoute):
+    """Paths with line breaks and the like: nothing is there. (Patterns of routes fit with a line break behind, too.)"""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        return (Match.NONE if scope["path"].isprintable() else Match.FULL), {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise HTTPException(404)
+
+
+async def _failure(request: Request, error: Exception) -> Response:
     """Errors are JSON of one form, without a traceback."""
     if isinstance(error, HTTPException):
         name = {400: "BAD_REQUEST", 404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "ERROR")
-        body = {"error": name, "text": error.detail, "details": {}}
+        text = error.detail
+        if error.status_code == 404:
+            text = f"there is nothing at {request.scope['path'][:300]}; the console is at /, the API below {PREFIX}"
+        elif error.status_code == 405:
+            allowed = (error.headers or {}).get("Allow", "another method")
+            text = f"{request.method[:20]} is not possible here, only {allowed}"
+        body = {"error": name, "text": text, "details": {}}
         return JSONResponse(body, error.status_code, error.headers)
     text = "a fault of the broker; its log says more"
     return JSONResponse({"error": "INTERNAL", "text": text, "details": {}}, 500)

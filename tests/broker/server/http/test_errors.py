@@ -157,3 +157,39 @@ def test_paths(api: Api) -> None:
     assert (answer.status, answer.error) == (400, "BAD_REQUEST")
     answer = api("PATCH", "/api/v1/namespaces")
     assert (answer.status, answer.error, answer.headers["allow"]) == (405, "METHOD_NOT_ALLOWED", "GET, POST")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/%0A", 404),
+        ("/metrics%0A", 404),
+        ("/livez%0A", 404),
+        ("/console/main.js%0A", 404),
+        ("/console/%2e%2e/app.py", 404),
+        ("/nothing", 404),
+        ("//", 404),
+        ("/%00", 404),
+        ("/%FF", 404),
+        ("/api/v1", 404),
+        ("/api/v1/", 404),
+        ("/api/v1%0A/broker", 404),
+        ("/api/v1/%0Abroker", 404),
+        ("/api/v1/broker%0A", 404),
+        ("/api/v1/namespaces/%0A/destinations", 404),
+        ("/api/v1/namespaces/default/destinations/queue:a%0Ab", 422),
+        ("/api/v1/namespaces/default/destinations/%C2%A0", 422),
+        ("/api/v1/namespaces/default/subscriptions/%0A/%0A", 405),
+    ],
+)
+def test_odd_paths_are_refused_in_the_form_of_all_errors(api: Api, path: str, status: int) -> None:
+    answer = api("GET", path)
+    assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
+    assert answer.error in ("NOT_FOUND", "INVALID_DESTINATION", "METHOD_NOT_ALLOWED")
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/livez", "/", "/openapi.json", "/api/v1/broker"])
+def test_another_method_is_refused_in_that_form(api: Api, path: str) -> None:
+    answer = api("PATCH", path)
+    assert (answer.status, answer.error) == (405, "METHOD_NOT_ALLOWED")
+    assert "GET" in answer.headers["allow"]

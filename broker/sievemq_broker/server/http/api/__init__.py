@@ -11,3 +11,12 @@ subscriptions, dead_letters, connections, selectors, events. ``series`` counts a
 
 Imported at the first request to the API: nothing here makes a broker start later.
 """
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["PREFIX"]
+
+PREFIX: Final = "/api/v1"
+"""Begins the path of everything in it."""

@@ -14,9 +14,7 @@ from sievemq_broker.session.rights import Verb
 if TYPE_CHECKING:
     from sievemq_broker.server.http.api.call import Call
 
-__all__ = ["PREFIX", "Endpoint", "Handler", "Routes"]
-
-PREFIX = "/api/v1"
+__all__ = ["Endpoint", "Handler", "Routes"]
 
 Handler = Callable[["Call[Any, Any]"], Awaitable[Any]]
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from sievemq_broker.server.http.api import PREFIX
 from sievemq_broker.server.http.api.answers import Error
-from sievemq_broker.server.http.api.declare import PREFIX, Endpoint
+from sievemq_broker.server.http.api.declare import Endpoint
 from sievemq_broker.version import version
 
 __all__ = ["document"]

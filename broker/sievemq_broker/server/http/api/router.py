@@ -14,10 +14,10 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 
 from sievemq_broker import logs
-from sievemq_broker.server.http.api import openapi
+from sievemq_broker.server.http.api import PREFIX, openapi
 from sievemq_broker.server.http.api.answers import Error
 from sievemq_broker.server.http.api.call import Call
-from sievemq_broker.server.http.api.declare import PREFIX, Endpoint
+from sievemq_broker.server.http.api.declare import Endpoint
 from sievemq_broker.server.http.api.errors import ApiError, answer_to, bad_request, not_found
 from sievemq_broker.server.http.api.requests import Nothing
 from sievemq_broker.server.http.api.rights import check
