@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sievemq_testing.broker import TestBroker
-    from sievemq_testing.faults import Faults, Rule
+    from sievemq_testing.faults import Faults
     from sievemq_testing.journal import Event, Journal
     from sievemq_testing.namespace import TestNamespace
     from sievemq_testing.recording import Replay
     from sievemq_testing.remote import RemoteBroker
+    from sievemq_testing.rules import Rule
     from sievemq_testing.unittest import BrokerTestCase
     from sievemq_testing.views import ConsumerView, QueueView, TopicView
 
@@ -49,7 +50,7 @@ _HOMES = {
     "QueueView": "views",
     "RemoteBroker": "remote",
     "Replay": "recording",
-    "Rule": "faults",
+    "Rule": "rules",
     "TestBroker": "broker",
     "TestNamespace": "namespace",
     "TopicView": "views",

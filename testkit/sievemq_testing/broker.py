@@ -20,11 +20,12 @@ from sievemq_broker.server.server import Server
 from sievemq_broker.session.resume import LostConnections
 from sievemq_core.message.envelope import DELIVERY_MODE
 from sievemq_testing.excerpt import LINES
-from sievemq_testing.faults import FaultBox, Faults
+from sievemq_testing.faults import Faults
 from sievemq_testing.journal import EVENTS, Event, Recorder
 from sievemq_testing.memory import AioMemoryFactory, Lane, LoopEnd, MemoryFactory
 from sievemq_testing.namespace import TestNamespace
 from sievemq_testing.recording import Tape
+from sievemq_testing.rules import FaultBox
 from sievemq_testing.views import QueueView, TopicView
 from sievemq_testing.watched import Watch, WatchedServer, entries_of, queues_of, when_idle
 

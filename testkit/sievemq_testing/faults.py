@@ -6,26 +6,23 @@ it happens the same way each time. Where chance is wanted (`probability`), it co
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from fnmatch import fnmatchcase
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.server.server import Server
-from sievemq_broker.session.session import Session
 from sievemq_core.errors import ErrorCode, RequestError
-from sievemq_core.wire.commands import COMMANDS, Command
-from sievemq_testing.watched import WatchedConnection, WatchedLink, WatchedOutbox, canonical, name_of
+from sievemq_core.wire.commands import COMMANDS
+from sievemq_testing.disturbed import Held, Paused, Slow
+from sievemq_testing.rules import Rule
+from sievemq_testing.watched import WatchedConnection, WatchedLink
 
 if TYPE_CHECKING:
     from sievemq_testing.broker import TestBroker
 
-__all__ = ["FaultBox", "Faults", "Rule"]
+__all__ = ["Faults"]
 
 #: What :meth:`Faults.refuse` can refuse: whatever the broker could refuse by itself.
 REFUSABLE: Final = frozenset(
@@ -38,127 +35,6 @@ REFUSABLE: Final = frozenset(
 ) - {"goodbye", "want", "rollback", "close_session", "close_consumer"}
 
 _SAID_BY_CLIENT: Final = frozenset(spec.name.lower() for spec in COMMANDS.values() if spec.sender != "broker")
-_DESTINATION_AT: Final = {
-    number: 1 + index
-    for number, spec in COMMANDS.items()
-    for index, field in enumerate(spec.fields)
-    if field.name == "destination"
-}
-
-
-class Rule:
-    """One fault that waits for its command. A context manager: it ends with the block.
-
-    Attributes:
-        kind: of the command.
-        left: how often it will still happen.
-        used: how often it has happened.
-    """
-
-    def __init__(
-        self,
-        box: FaultBox,
-        namespace: str | None,
-        kind: str,
-        times: int,
-        error: RequestError | None,
-        *,
-        drop: str = "",
-        destination: str | None = None,
-        client_id: str | None = None,
-        skip: int = 0,
-        probability: float = 1.0,
-        seed: int = 0,
-    ) -> None:
-        self.kind = kind
-        self.left = times
-        self.used = 0
-        self._box = box
-        self._namespace = namespace
-        self._error = error
-        self._drop = drop
-        self._destination = None if destination is None else canonical(destination)
-        self._client_id = client_id
-        self._skip = skip
-        self._probability = probability
-        self._chance = random.Random(seed)  # noqa: S311  repeatable is the point
-
-    def __repr__(self) -> str:
-        return f"<Rule {self._what()} used={self.used} left={self.left}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.cancel()
-
-    def cancel(self) -> None:
-        """It will not happen any more."""
-        self.left = 0
-        self._box.forget(self)
-
-    def _what(self) -> str:
-        doing = f"drop the connection {self._drop} it" if self._error is None else f"refuse: {self._error.code.name}"
-        return f"{self.kind}: {doing}"
-
-    # -- on the broker's thread ---------------------------------------------------------------------------------------
-
-    def meets(self, connection: WatchedConnection, command: tuple[Any, ...]) -> bool:
-        """True if it happens to this command."""
-        if self.left <= 0 or name_of(command) != self.kind:
-            return False
-        name = command[2] if command[0] == Command.HELLO else connection.namespace.name
-        if self._namespace is not None and (name or "default") != self._namespace:
-            return False
-        client_id = command[5] if command[0] == Command.HELLO else connection.client_id
-        if self._client_id is not None and client_id != self._client_id:
-            return False
-        if self._destination is not None:
-            position = _DESTINATION_AT.get(command[0])
-            if position is None or not fnmatchcase(canonical(command[position]), self._destination):
-                return False
-        if self._skip > 0:
-            self._skip -= 1
-            return False
-        return self._probability >= 1.0 or self._chance.random() < self._probability
-
-    def act(self, connection: WatchedConnection, command: tuple[Any, ...], now: int) -> bool:
-        """Let it happen; True if the command is done with."""
-        self.left -= 1
-        self.used += 1
-        name = command[2] if command[0] == Command.HELLO else connection.namespace.name
-        text = f"{self._what()} (of {connection.id or connection.peer})"
-        connection.watch.recorder.note(name, "fault", detail=text)
-        if self._error is None:
-            if self._drop == "before":
-                _cut(connection)
-                return True
-            return False
-        if command[0] == Command.COMMIT:
-            # A commit that fails is a rollback (TXN-09): the broker's own handler sees to that.
-            session = connection.sessions.get(command[2])
-            if session is not None and session.transaction is not None:
-                session.transaction.fail(self._error)
-            return False
-        if command[0] == Command.SEND:
-            session = connection.sessions.get(command[1])
-            if session is None:
-                return False
-            self._refuse_send(connection, session, command)
-            return True
-        raise self._error
-
-    def _refuse_send(self, connection: WatchedConnection, session: Session, command: tuple[Any, ...]) -> None:
-        assert self._error is not None
-        session.sent = command[2]
-        connection.refuse_send(session, command[2], self._error)
-
-    def after(self, connection: WatchedConnection) -> None:
-        """What comes after the command was carried out."""
-        if self._drop == "after":
-            _cut(connection)
 
 
 def _code(error: str | ErrorCode) -> ErrorCode:
@@ -166,84 +42,6 @@ def _code(error: str | ErrorCode) -> ErrorCode:
         return ErrorCode[error] if isinstance(error, str) else error
     except KeyError:
         raise ValueError(f"there is no error {error!r}; one of {', '.join(ErrorCode.__members__)}") from None
-
-
-def _cut(connection: WatchedConnection) -> None:
-    """The network fails: what the client is owed is not written any more."""
-    connection.closing = True
-    link = connection.watch.faults.link_of(connection)
-    if link is not None:
-        link._closing = True
-        link.abort()
-
-
-class FaultBox:
-    """The rules of one broker. Only the broker's thread touches it, except for :meth:`forget`."""
-
-    def __init__(self) -> None:
-        self.rules: list[Rule] = []
-        self.server: Server | None = None
-
-    def meet(self, connection: WatchedConnection, command: tuple[Any, ...]) -> Rule | None:
-        """The rule that happens to a command."""
-        for rule in self.rules:
-            if rule.meets(connection, command):
-                return rule
-        return None
-
-    def forget(self, rule: Rule) -> None:
-        """A rule ends."""
-        if rule in self.rules:
-            self.rules.remove(rule)
-
-    def link_of(self, connection: WatchedConnection) -> WatchedLink | None:
-        """The connection's transport; None once it is gone."""
-        link = self.server.links.of(connection) if self.server is not None else None
-        return link if isinstance(link, WatchedLink) else None
-
-
-class Held:
-    """Commands that were held back, of several connections; see :meth:`Faults.hold`."""
-
-    def __init__(self, faults: Faults, connections: list[WatchedConnection]) -> None:
-        self._faults = faults
-        self._connections = connections
-
-    @property
-    def commands(self) -> list[str]:
-        """What waits, connection by connection, such as ``send``."""
-        return self._faults._broker.call(
-            lambda _: [name_of(command) for connection in self._connections for command in connection.held or ()]
-        )
-
-    def release(self, *, reverse: bool = False, seed: int | None = None) -> int:
-        """Let everything on. Each connection's own order stays; it is the order across connections that changes.
-
-        Args:
-            reverse: the connection that came last goes first.
-            seed: interleave the connections at random, the same way for the same seed.
-
-        Returns:
-            How many commands went on.
-        """
-        return self._faults._broker.call(self._release, reverse, seed)
-
-    def _release(self, _: Broker, reverse: bool, seed: int | None) -> int:
-        queues = [(connection, connection.held or []) for connection in self._connections]
-        for connection, _commands in queues:
-            connection.held = None
-        if reverse:
-            queues.reverse()
-        now = self._faults._broker.server.clock.now()
-        order: list[int] = [index for index, (_, commands) in enumerate(queues) for _ in commands]
-        if seed is not None:
-            random.Random(seed).shuffle(order)  # noqa: S311  repeatable is the point
-        positions = [0] * len(queues)
-        for index in order:
-            connection, commands = queues[index]
-            connection.let_on(commands[positions[index]], now)
-            positions[index] += 1
-        return len(order)
 
 
 class Faults:
@@ -355,7 +153,7 @@ class Faults:
 
         A client that waits for an answer waits until then.
         """
-        held = Held(self, self._broker.call(lambda _: self._connections(client_id)))
+        held = Held(self._broker, self._broker.call(lambda _: self._connections(client_id)))
 
         def begin(_: Broker) -> None:
             for connection in held._connections:
@@ -532,66 +330,3 @@ class Faults:
         connection = link.connection
         assert isinstance(connection, WatchedConnection)
         connection.note("fault", detail=f"{what} ({connection.id})")
-
-
-class Paused:
-    """Connections that stand still."""
-
-    def __init__(self, broker: TestBroker, links: list[WatchedLink]) -> None:
-        self._broker = broker
-        self._links = links
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.resume()
-
-    def resume(self) -> None:
-        """Let pass what has gathered, then everything."""
-
-        def resume(_: Broker) -> None:
-            for link in self._links:
-                if link.standing:
-                    link.go_on()
-
-        self._broker.call(resume)
-
-
-class Slow:
-    """Connections that nothing is delivered to."""
-
-    def __init__(self, broker: TestBroker, connections: list[WatchedConnection]) -> None:
-        self._broker = broker
-        self._connections = connections
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.resume()
-
-    def let(self, deliveries: int) -> None:
-        """Let pass so many deliveries to each connection, now or when there are some."""
-        self._set(deliveries)
-
-    def resume(self) -> None:
-        """Deliver as usual."""
-        self._set(None)
-
-    def _set(self, deliveries: int | None) -> None:
-        def set_allowance(_: Broker) -> None:
-            now = self._broker.server.clock.now()
-            for connection in self._connections:
-                if not connection.closing:
-                    outbox = connection.outbox
-                    assert isinstance(outbox, WatchedOutbox)
-                    outbox.allowance = deliveries
-                    connection.resume(now)
-                    connection.nudge()
-
-        self._broker.call(set_allowance)

@@ -32,8 +32,8 @@ from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_testing.journal import Recorder, matches
 
 if TYPE_CHECKING:
-    from sievemq_testing.faults import FaultBox
     from sievemq_testing.recording import Tape
+    from sievemq_testing.rules import FaultBox
 
 __all__ = [
     "Watch",
