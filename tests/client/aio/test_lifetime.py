@@ -184,7 +184,7 @@ async def test_hosts_are_tried_in_order(url: str) -> None:
     connection = await ConnectionFactory(f"sievemq://127.0.0.1:{port},{tail}").create_connection()
     await connection.close()
     with pytest.raises(JMSException, match=f"127.0.0.1:{port}") as failure:
-        await ConnectionFactory(f"sievemq://127.0.0.1:{port}").create_connection()
+        await ConnectionFactory(f"sievemq://127.0.0.1:{port}", reconnect=0).create_connection()
     assert failure.value.get_error_code() == "CONNECTION_FAILED"
     assert isinstance(failure.value.get_linked_exception(), OSError)
 
@@ -192,7 +192,7 @@ async def test_hosts_are_tried_in_order(url: str) -> None:
 async def test_a_peer_that_says_nothing() -> None:
     async with scripted(mute=True) as broker:
         with pytest.raises(JMSException, match="says nothing"):
-            await ConnectionFactory(broker.url, connect_timeout=20).create_connection()
+            await ConnectionFactory(broker.url, connect_timeout=20, reconnect=0).create_connection()
 
 
 async def test_a_request_without_an_answer() -> None:
