@@ -172,19 +172,15 @@ def test_uvloop(both_broker: EmbeddedBroker) -> None:
 # -- peers that do not behave -----------------------------------------------------------------------------------------
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
 async def test_hosts_are_tried_in_order(url: str) -> None:
-    port = free_port()
     tail = url.removeprefix("sievemq://")
-    connection = await ConnectionFactory(f"sievemq://127.0.0.1:{port},{tail}").create_connection()
-    await connection.close()
-    with pytest.raises(JMSException, match=f"127.0.0.1:{port}") as failure:
-        await ConnectionFactory(f"sievemq://127.0.0.1:{port}", reconnect=0).create_connection()
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # bound and not listening: refuses
+        port = nobody.getsockname()[1]
+        connection = await ConnectionFactory(f"sievemq://127.0.0.1:{port},{tail}").create_connection()
+        await connection.close()
+        with pytest.raises(JMSException, match=f"127.0.0.1:{port}") as failure:
+            await ConnectionFactory(f"sievemq://127.0.0.1:{port}", reconnect=0).create_connection()
     assert failure.value.get_error_code() == "CONNECTION_FAILED"
     assert isinstance(failure.value.get_linked_exception(), OSError)
 
