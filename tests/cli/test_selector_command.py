@@ -96,8 +96,9 @@ def test_portability_notes_do_not_make_it_invalid(sievemq: Sievemq) -> None:
     assert outcome.code == 0
     assert "write (b < 5 OR b > 5)" in outcome.out
     (record,) = map(json.loads, sievemq("selector", "check", "--portability", "--json", "-e", "b <> 5").lines)
-    (note,) = record["portability"]
+    note, missing = record["portability"]
     assert "RabbitMQ" in note["providers"]
+    assert missing["providers"] == ["Qpid Broker-J"]
     assert (note["rewrite"], note["position"], note["length"]) == ("(b < 5 OR b > 5)", 0, 6)
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from sievemq_core.message.values import INT_MIN, LONG_MIN, Long
 from sievemq_core.selector.ast import (
     And,
     Arithmetic,
@@ -31,6 +33,7 @@ from sievemq_core.selector.dialect import Dialect
 from sievemq_core.selector.lexer import Lexer, TokenKind
 from sievemq_core.selector.names import HEADERS, FieldType, field_type
 from sievemq_core.selector.printer import print_selector
+from sievemq_core.selector.rewrite import MIRRORED, equal, unequal, where_present, without_idle_escapes
 from sievemq_core.selector.source import Span
 
 __all__ = ["PROVIDERS", "PortabilityNote", "portability"]
@@ -42,6 +45,9 @@ _CLASSIC, _ARTEMIS, _RABBIT, _IBM, _QPID = PROVIDERS = (
     "IBM MQ",
     "Qpid Broker-J",
 )
+
+#: Whose parsers and expressions have one origin. ActiveMQ Classic has been tried (tests/providers).
+_RELATED = (_CLASSIC, _ARTEMIS, _QPID)
 
 #: What RabbitMQ's SQL filters may have at most.
 RABBIT_CHARS, RABBIT_TOKENS = 4_096, 200
@@ -56,7 +62,12 @@ _AMQP = {
 }
 
 _DECIMAL = re.compile(r"(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?")
-_JAVACC = re.compile(r"[1-9][0-9]*[lL]|0[xX][0-9a-fA-F]+|0[0-7]*")  # what else ActiveMQ and its relatives read
+#: What else ActiveMQ and its relatives read.
+_JAVACC = re.compile(
+    r"[1-9][0-9]*[lL]|0[xX][0-9a-fA-F]+|0[0-7]*|[0-9]+(?:\.[0-9]*(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)"
+)
+#: Words that are reserved there in addition.
+_XML_WORDS = frozenset({"XPATH", "XQUERY"})
 _STRINGS = re.compile(r"'[^']*'")
 
 
@@ -103,12 +114,27 @@ def portability(node: Node, text: str, dialect: Dialect) -> tuple[PortabilityNot
         dialect: its dialect; what it has in common with a provider is no difference.
     """
     found = _Notes(text, dialect)
-    found.visit(node, negated=False, optional=False)
+    found.visit(node, _Place(odd=False, optional=False, alternative=False))
     if len(text) > RABBIT_CHARS:
         found.note((_RABBIT,), "limits", f"a filter has at most {RABBIT_CHARS:,} characters", None, node)
     elif (tokens := _token_count(text, dialect)) > RABBIT_TOKENS:
         found.note((_RABBIT,), "limits", f"a filter has at most {RABBIT_TOKENS} tokens, this {tokens}", None, node)
     return tuple(sorted(found.notes, key=lambda note: note.span))
+
+
+class _Place(NamedTuple):
+    """Where a part stands. Whether a selector is TRUE depends on whether its parts are: under an odd number of NOTs on
+    whether they are FALSE.
+
+    Attributes:
+        odd: an odd number of NOTs stands above.
+        optional: an OR or NOT stands above: the selector can be TRUE though the part is not.
+        alternative: what acts as an OR stands above: the selector can be TRUE though the part fails.
+    """
+
+    odd: bool
+    optional: bool
+    alternative: bool
 
 
 class _Notes:
@@ -131,19 +157,17 @@ class _Notes:
             self._told.add(key)
             self.notes.append(PortabilityNote(providers, code, message, rewrite, part.span))
 
-    def visit(self, node: Node, *, negated: bool, optional: bool) -> None:
-        """Look at a part and what is below it.
-
-        Args:
-            node: the part.
-            negated: a NOT stands above: it matters whether the part is FALSE or UNKNOWN.
-            optional: an OR or NOT stands above: the selector can be TRUE though the part is not.
-        """
+    def visit(self, node: Node, place: _Place) -> None:
+        """Look at a part and what is below it."""
         rule: Callable[..., None] | None = getattr(self, f"_on_{type(node).__name__.lower()}", None)
         if rule is not None:
-            rule(node, negated)
+            rule(node, place)
         inner = isinstance(node, Or | Not)
-        if inner and not optional and any(isinstance(part, Compare) and _has_property(part) for part in walk(node)):
+        if (
+            inner
+            and not place.optional
+            and any(isinstance(part, Compare) and _has_property(part) for part in walk(node))
+        ):
             self.note(
                 (_IBM,),
                 "D-15",
@@ -151,12 +175,19 @@ class _Notes:
                 None,
                 node,
             )
+        odd = place.odd is not isinstance(node, Not)
+        # x NOT BETWEEN low AND high is x < low OR x > high
+        either = isinstance(node, Or) or (isinstance(node, Between) and node.negated)
+        joined = isinstance(node, And | Or | Between)
+        beneath = _Place(odd, place.optional or inner, place.alternative or (joined and either is not odd))
         for part in children(node):
-            self.visit(part, negated=negated or isinstance(node, Not), optional=optional or inner)
+            if odd and isinstance(node, And | Or | Not) and isinstance(part, Identifier):
+                self._on_flag(part, node)
+            self.visit(part, beneath)
 
     # -- conditions ---------------------------------------------------------------------------------------------
 
-    def _on_not(self, node: Not, _negated: bool) -> None:
+    def _on_not(self, node: Not, _place: _Place) -> None:
         if isinstance(node.operand, Compare | Between | In | Like | IsNull) and not self._in_parentheses(node):
             self.note(
                 (_CLASSIC, _ARTEMIS),
@@ -165,105 +196,180 @@ class _Notes:
                 f"NOT ({print_selector(node.operand)})",
                 node,
             )
+        if any(isinstance(part, And | Or | Between) and _may_be_missing(part) for part in walk(node.operand)):
+            self.note(
+                (_QPID,), "D-05", "UNKNOWN OR FALSE is FALSE in here, and UNKNOWN AND FALSE is UNKNOWN", None, node
+            )
 
-    def _on_compare(self, node: Compare, _negated: bool) -> None:
+    def _on_flag(self, node: Identifier, above: Node) -> None:
+        """A boolean property as a condition, with a NOT somewhere above."""
+        alone = isinstance(above, Not)
+        rewrite = f"{node.name} = FALSE" if alone else None
+        message = "FALSE if it is no boolean, so that NOT makes it TRUE; here UNKNOWN"
+        self.note(_RELATED, "D-07", message, rewrite, above if alone else node)
+
+    def _on_compare(self, node: Compare, place: _Place) -> None:
         left, right = node.left, node.right
-        both_names = isinstance(left, Identifier) and isinstance(right, Identifier)
-        if node.op == "<>" and _has_property(node):
+        if node.op == "<>" and (_has_property(node) or _kind(left) is not _kind(right)):
             self.note(
                 (_CLASSIC, _ARTEMIS, _RABBIT, _QPID),
                 "D-04",
                 "TRUE if the types are unlike; here FALSE",
-                _unequal(node),
+                unequal(node),
                 node,
             )
-        if node.op in ("=", "<>") and both_names:
-            outcome = "TRUE" if node.op == "=" else "FALSE"
-            self.note(
-                (_CLASSIC, _ARTEMIS),
-                "D-05",
-                f"{outcome} if both are missing; here UNKNOWN",
-                f"({print_selector(left)} IS NOT NULL AND {print_selector(node)})",
-                node,
-            )
-        if node.op not in ("=", "<>") and both_names and _is_property(left) and _is_property(right):
+        if node.op in ("=", "<>"):
+            self._on_equality(node, place)
+        elif _may_be_text(left) and _may_be_text(right):
             self.note(
                 (_CLASSIC, _ARTEMIS, _RABBIT, _QPID),
                 "D-04",
-                "two strings are put in order; here they have none and this is FALSE",
+                "two strings are put in order, or two booleans; here they have none and this is FALSE",
                 f"({print_selector(left)} >= -1E308 AND {print_selector(node)})",
                 node,
             )
-        if _is_property(right) and not _is_text(left):
-            mirrored = f"{print_selector(right)} {_MIRRORED[node.op]} {print_selector(left)}"
-            rewrite: str | None = mirrored
-            if not isinstance(left, Literal | Unary):
-                equal = {"=": f"({print_selector(node)} OR {mirrored})", "<>": None}
-                rewrite = equal.get(node.op, f"{print_selector(left)} {node.op} {print_selector(right)} + 0")
-            self.note(
-                (_CLASSIC, _ARTEMIS, _QPID),
-                "D-01",
-                "a byte or short on the right is comparable with nothing larger on the left",
-                rewrite,
-                node,
-            )
+        for one, other in ((left, right), (right, left)):
+            if _joins(one) and (_may_be_text(other) or _joins(other)):
+                self.note(_RELATED, "D-14", "'+' joins a string with anything; here it is NULL", None, one)
+        if _is_property(_bare(right)) and _kind(left) is not str and _kind(left) is not bool:
+            mirrored = f"{print_selector(right)} {MIRRORED[node.op]} {print_selector(left)}"
+            constant = isinstance(left, Literal) or (isinstance(left, Unary) and isinstance(left.operand, Literal))
+            rewrite = None
+            if constant:
+                rewrite = mirrored
+            elif not place.odd and node.op not in ("=", "<>"):  # those are for strings, too
+                rewrite = f"{print_selector(left)} {node.op} {print_selector(Arithmetic('*', right, Literal(1)))}"
+            self._narrow(node, rewrite)
 
-    def _on_between(self, node: Between, negated: bool) -> None:
+    def _narrow(self, node: Compare | Between, rewrite: str | None) -> None:
+        message = "a byte, short or float on the right is comparable with nothing wider on the left"
+        self.note(_RELATED, "D-01", message, rewrite, node)
+
+    def _on_equality(self, node: Compare, place: _Place) -> None:
+        """``=`` and ``<>`` where a value may be missing."""
+        left, right = _may_be_missing(node.left), _may_be_missing(node.right)
+        sides = [side for side, missing in ((node.left, left), (node.right, right)) if missing]
+        # Classic and Artemis look whether the left one is missing
+        who = _RELATED if right else (_QPID,)
+        both = left and right
+        if node.op == "=":
+            if both and not place.odd:
+                message = "TRUE if both are missing; here UNKNOWN"
+                self.note(_RELATED, "D-05", message, where_present([node.left], node), node)
+            elif sides and place.odd:
+                message = "FALSE if a value is missing, so that NOT makes it TRUE; here UNKNOWN"
+                self.note(who, "D-05", message, equal(node), node)
+        elif both and place.odd:
+            message = "FALSE if both are missing, so that NOT makes it TRUE; here UNKNOWN"
+            self.note(_RELATED, "D-05", message, None, node)
+        elif sides and not place.odd:
+            rewrite = unequal(node) or where_present(sides, node)
+            self.note(who, "D-05", "TRUE if a value is missing; here UNKNOWN", rewrite, node)
+
+    def _on_between(self, node: Between, place: _Place) -> None:
         operand, low, high = node.operand, node.low, node.high
         ops, joiner = (("<", ">"), Or) if node.negated else ((">=", "<="), And)
         parts = Compare(ops[0], operand, low), Compare(ops[1], operand, high)
         rewrite = f"({print_selector(joiner(parts))})"
         self.note((_RABBIT,), "limits", "there is no BETWEEN", rewrite, node)
-        if (node.negated or negated) and any(isinstance(part, Identifier) for part in walk(node)):
+        if node.negated is not place.odd and any(isinstance(part, Identifier) for part in walk(node)):
             outcome = "NOT BETWEEN is TRUE" if node.negated else "BETWEEN is FALSE"
             self.note((_IBM,), "D-05", f"with a NULL {outcome}; here UNKNOWN", rewrite, node)
-
-    def _on_in(self, node: In, _negated: bool) -> None:
-        if node.negated and _has_property(node):
-            rewrite = f"({print_selector(node.operand)} LIKE '%' AND {print_selector(node)})"
-            self.note((_RABBIT,), "D-04", "TRUE if the property is no string; here FALSE", rewrite, node)
-
-    def _on_like(self, node: Like, _negated: bool) -> None:
-        if node.negated and _has_property(node):
-            rewrite = f"({print_selector(node.operand)} LIKE '%' AND {print_selector(node)})"
+        if _may_be_text(operand) and (_may_be_text(low) or _may_be_text(high)):
             self.note(
-                (_CLASSIC, _ARTEMIS, _QPID), "D-04", "TRUE if the property is no string; here FALSE", rewrite, node
+                _RELATED,
+                "D-04",
+                "strings are put in order, or booleans; here they have none and this is FALSE",
+                f"({print_selector(operand)} >= -1E308 AND {print_selector(node)})",
+                node,
             )
+        if any(_is_property(_bare(bound)) for bound in (low, high)):
+            self._narrow(node, None)
+        if any(map(_joins, (operand, low, high))):
+            self.note(_RELATED, "D-14", "'+' joins a string with anything; here it is NULL", None, node)
+
+    def _on_in(self, node: In, place: _Place) -> None:
+        rewrite = f"({print_selector(node.operand)} LIKE '%' AND {print_selector(node)})"
+        if node.negated and _has_property(node):
+            self.note((_RABBIT,), "D-04", "TRUE if the property is no string; here FALSE", rewrite, node)
+        if place.odd and _kind(node.operand) is not str:
+            message = "UNKNOWN if it is no string, also behind NOT; here FALSE"
+            self.note(_RELATED, "D-04", message, rewrite, node)
+
+    def _on_like(self, node: Like, _place: _Place) -> None:
+        if node.negated and _kind(node.operand) is not str:
+            rewrite = f"({print_selector(node.operand)} LIKE '%' AND {print_selector(node)})"
+            self.note(_RELATED, "D-04", "TRUE if the property is no string; here FALSE", rewrite, node)
         if node.escape is not None:
-            pattern, escape = str(node.pattern.value), str(node.escape.value)
-            plain = _without_idle_escapes(pattern, escape)
-            if plain != pattern:
-                rewrite = print_selector(
-                    Like(node.operand, Literal(plain), node.escape if escape in plain else None, node.negated)
-                )
-                self.note(
-                    (_CLASSIC,),
-                    "ESCAPE",
-                    f"the {escape} in front of a character that is no wildcard stands for itself; here it is skipped",
-                    rewrite,
-                    node,
-                )
+            self._on_escape(node, str(node.pattern.value), str(node.escape.value))
+
+    def _on_escape(self, node: Like, pattern: str, escape: str) -> None:
+        plain = without_idle_escapes(pattern, escape)
+        if plain != pattern:
+            rewrite = print_selector(
+                Like(node.operand, Literal(plain), node.escape if escape in plain else None, node.negated)
+            )
+            self.note(
+                (_CLASSIC, _ARTEMIS),
+                "ESCAPE",
+                f"the {escape} in front of a character that is no wildcard stands for itself; here it is skipped",
+                rewrite,
+                node,
+            )
+        if escape > "\uffff":
+            self.note(_RELATED, "ESCAPE", f"refused: {escape} is two characters in Java", None, node)
+        elif escape + escape in plain and not "\x10" <= escape <= "\xff":
+            self.note(_RELATED, "ESCAPE", f"a doubled {escape} does not stand for itself", None, node)
 
     # -- values -------------------------------------------------------------------------------------------------
 
-    def _on_arithmetic(self, node: Arithmetic, _negated: bool) -> None:
-        if node.op != "/" or any(_is_floating(side) for side in (node.left, node.right)):
+    def _on_arithmetic(self, node: Arithmetic, place: _Place) -> None:
+        sides = (node.left, node.right)
+        if place.alternative and _may_fail(node):
+            message = "fails on what is no number, and the message is not selected, whatever else is TRUE; here NULL"
+            self.note(_RELATED, "D-14", message, None, node, once=True)
+        for side in sides:
+            self._on_operand(side)
+        if any(map(_is_floating, sides)):
             return
-        rewrite = None
-        if isinstance(node.right, Literal) and not isinstance(node.right.value, str | bool):
-            rewrite = print_selector(Arithmetic("/", node.left, Literal(float(node.right.value))))
-        note = "two integers are divided as doubles, 7/2 is 3.5; here as in Java, 3 (the rewrite is 3.5 everywhere)"
-        self.note((_CLASSIC, _ARTEMIS, _RABBIT, _QPID), "D-01", note, rewrite, node)
+        if node.op == "/":
+            rewrite = None
+            if isinstance(node.right, Literal) and not isinstance(node.right.value, str | bool):
+                rewrite = print_selector(Arithmetic("/", node.left, Literal(float(node.right.value))))
+            note = "two integers are divided as doubles, 7/2 is 3.5; here as in Java, 3 (the rewrite is 3.5 everywhere)"
+            self.note((_CLASSIC, _ARTEMIS, _RABBIT, _QPID), "D-01", note, rewrite, node)
+        elif _has_property(node):
+            self.note(_RELATED, "D-01", "floats are computed as doubles", None, node, once=True)
 
-    def _on_identifier(self, node: Identifier, _negated: bool) -> None:
+    def _on_operand(self, node: Node) -> None:
+        """A constant in arithmetic, whose type matters."""
+        value = node.value if isinstance(node, Literal) else None
+        if type(value) is Long:
+            self.note(_RELATED, "D-01", "an int in spite of its L, so that sums and products may wrap", None, node)
+        elif value == INT_MIN and isinstance(value, int):
+            self.note(_RELATED, "D-01", "a long, because it is read without its sign; here an int", None, node)
+
+    def _on_unary(self, node: Unary, _place: _Place) -> None:
+        self._on_operand(node.operand)
+        if node.op == "+":
+            return
+        if isinstance(node.operand, Literal):
+            if node.operand.value == 0.0 and isinstance(node.operand.value, float):
+                self.note(_RELATED, "D-01", "-0.0 is below 0 and not equal to it", "0.0", node)
+        elif not isinstance(node.operand, Arithmetic):
+            self.note(_RELATED, "D-01", "fails on a byte or short, and -0.0 is not equal to 0", None, node)
+
+    def _on_identifier(self, node: Identifier, _place: _Place) -> None:
         if not node.name.isascii():
             self.note((_CLASSIC, _ARTEMIS, _RABBIT, _QPID), "D-09", "a name has ASCII letters only", None, node)
+        if node.name.upper() in _XML_WORDS:
+            self.note((_CLASSIC, _ARTEMIS), "D-09", f"{node.name} is a reserved word", None, node)
         if node.name in HEADERS:
             known = _AMQP.get(node.name)
             message = f"{node.name} is {known}" if known else f"there is no {node.name}"
             self.note((_RABBIT,), "D-08", f"{message} in a filter", None, node, once=True)
 
-    def _on_literal(self, node: Literal, _negated: bool) -> None:
+    def _on_literal(self, node: Literal, _place: _Place) -> None:
         value = node.value
         if isinstance(value, str | bool):
             return
@@ -279,6 +385,8 @@ class _Notes:
             self.note(
                 PROVIDERS, "D-10", f"{spelling[:40]} is Java's syntax for a number, which is not read", plain, node
             )
+        if value == LONG_MIN and isinstance(value, int):  # in decimal it may be written
+            self.note(_RELATED, "D-10", f"{spelling[:40]} is beyond a long without its sign", plain, node)
 
     def _in_parentheses(self, node: Not) -> bool:
         """True if what stands behind NOT is in parentheses as a whole."""
@@ -293,39 +401,6 @@ class _Notes:
         return True
 
 
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
-def _unequal(node: Compare) -> str | None:
-    """A form of ``<>`` that is FALSE on unlike types wherever it runs."""
-    for name, constant in ((node.left, node.right), (node.right, node.left)):
-        if not isinstance(name, Identifier):
-            continue
-        match constant:
-            case Literal(value=bool() as truth):
-                return f"{name.name} = {'FALSE' if truth else 'TRUE'}"
-            case Literal(value=str()):
-                return f"({name.name} LIKE '%' AND {name.name} <> {print_selector(constant)})"
-            case Literal() | Unary():
-                number = print_selector(constant)
-                return f"({name.name} < {number} OR {name.name} > {number})"
-    return None
-
-
-def _without_idle_escapes(pattern: str, escape: str) -> str:
-    """The pattern without escape characters in front of what needs none."""
-    kept: list[str] = []
-    at = 0
-    while at < len(pattern):
-        if pattern[at] == escape and at + 1 < len(pattern):
-            at += 1
-            if pattern[at] in ("%", "_", escape):
-                kept.append(escape)
-        kept.append(pattern[at])
-        at += 1
-    return "".join(kept)
-
-
 def _token_count(text: str, dialect: Dialect) -> int:
     """Tokens of a valid selector; a sign in front of a number is one."""
     lexer, count = Lexer(text, dialect), 0
@@ -335,13 +410,53 @@ def _token_count(text: str, dialect: Dialect) -> int:
 
 
 def _is_floating(node: Node) -> bool:
+    """True if it certainly is a double: a constant, or computed with one."""
+    bare = _bare(node)
+    if isinstance(bare, Arithmetic):
+        return _is_floating(bare.left) or _is_floating(bare.right)
+    return isinstance(bare, Literal) and isinstance(bare.value, float)
+
+
+def _bare(node: Node) -> Node:
+    """Without signs in front."""
     while isinstance(node, Unary):
         node = node.operand
-    return isinstance(node, Literal) and isinstance(node.value, float)
+    return node
 
 
-def _is_text(node: Node) -> bool:
-    return isinstance(node, Literal) and isinstance(node.value, str | bool)
+def _kind(node: Node) -> type | None:
+    """str, bool, or int for any number, if the text says what a value is; None for a property."""
+    match node:
+        case Literal(value=value):
+            return str if isinstance(value, str) else bool if isinstance(value, bool) else int
+        case Identifier(name=name):
+            known = field_type(name)
+            return None if known is FieldType.PROPERTY else int if known is FieldType.NUMBER else str
+        case _:
+            return int
+
+
+def _may_fail(node: Node) -> bool:
+    """True for arithmetic on a name that may be no number."""
+    return any(map(_may_be_text, walk(node)))
+
+
+def _may_be_text(node: Node) -> bool:
+    """True for a name whose value may have no order here."""
+    return isinstance(node, Identifier) and field_type(node.name) is not FieldType.NUMBER
+
+
+def _may_be_missing(node: Node) -> bool:
+    """True if a name in it may be NULL."""
+    return any(
+        isinstance(part, Identifier) and field_type(part.name) in (FieldType.PROPERTY, FieldType.TEXT)
+        for part in walk(node)
+    )
+
+
+def _joins(node: Node) -> bool:
+    """True if a string could come out of ``+``."""
+    return isinstance(node, Arithmetic) and node.op == "+" and (_may_be_text(node.left) or _joins(node.left))
 
 
 def _is_property(node: Node) -> bool:
