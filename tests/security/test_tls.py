@@ -40,10 +40,10 @@ def broker(certificates: Path) -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture(scope="module")
 def hasty(certificates: Path) -> Iterator[EmbeddedBroker]:
-    """Gives a handshake half a second."""
+    """Gives a handshake a second and a half."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.5)
-        with EmbeddedBroker(http=True, settings=settings(certificates, handshake_seconds=0.5)) as broker:
+        monkeypatch.setattr(protocol, "HEAD_SECONDS", 1.5)
+        with EmbeddedBroker(http=True, settings=settings(certificates, handshake_seconds=1.5)) as broker:
             monkeypatch.undo()
             yield broker
 
