@@ -20,6 +20,7 @@ from sievemq_broker.domain import tap_records
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import DELAYED
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.tap_log import OVERHEAD_BYTES, TapLog, Tapped
 from sievemq_broker.domain.view import ALL_SCANNED
 from sievemq_broker.matching.condition import Condition, is_true
@@ -80,6 +81,8 @@ class Tap:
         owner: the user who made it; None for anonymous.
         number: under which the journal keeps a copy tap's messages; 0 without one.
         heard: when its reader was last heard of, ms epoch.
+        reader: the connection that was; None before the first.
+        ended: why it takes nothing more; None while it does.
         open: False once it is gone.
     """
 
@@ -90,6 +93,7 @@ class Tap:
         "acknowledged",
         "condition",
         "destination",
+        "ended",
         "heard",
         "id",
         "log",
@@ -99,6 +103,7 @@ class Tap:
         "number",
         "open",
         "owner",
+        "reader",
         "terms",
     )
 
@@ -121,6 +126,8 @@ class Tap:
         self.number = 0
         self.owner: str | None = None
         self.heard = now
+        self.reader: str | None = None
+        self.ended: str | None = None
         self.open = True
         self._armed = False
 
@@ -129,6 +136,11 @@ class Tap:
 
     def __repr__(self) -> str:
         return f"<Tap {self.name!r} on {self.destination.label} {self.mode} {self.log.first}…{self.log.last}>"
+
+    @property
+    def lag(self) -> int:
+        """Messages that its reader is not done with, as far as the tap has them."""
+        return len(self.log)
 
     # -- the reader's verbs -------------------------------------------------------------------------------------
 
@@ -298,9 +310,20 @@ class CopyTap(Tap):
             pass
 
     @property
+    def lag(self) -> int:
+        return len(self.log) + len(self._waiting)
+
+    @property
     def held_bytes(self) -> int:
         """What it holds, for the broker's memory."""
         return self.log.bytes + OVERHEAD_BYTES * len(self._waiting)
+
+    def empty(self) -> Steps[None]:
+        """Drop what it holds, a slice at a time: a tap that is deleted drops the rest at once."""
+        yield
+        while len(self.log) > SLICE:
+            self._lose(self.log.first + SLICE)
+            yield
 
     def copy(self, envelope: Envelope, now: int) -> None:
         """A message has arrived. Cannot fail."""
@@ -352,7 +375,7 @@ class CopyTap(Tap):
 class DrainTap(Tap):
     """Takes what waits in a queue, as a consumer does: it is one, and its port is the tap."""
 
-    __slots__ = ("_behind", "_consumer", "_ended", "_now")
+    __slots__ = ("_behind", "_consumer", "_now")
     mode: Mode = "drain"
     destination: Queue
 
@@ -365,8 +388,6 @@ class DrainTap(Tap):
         super().__init__(tap_id, name, destination, condition, terms, now)
         self._now = now
         self._behind = 0  # sequence before tag 1 of the consumer
-        #: Why it takes nothing more: somebody closed its consumer.
-        self._ended: str | None = None
         self._consumer: Consumer = destination.open_consumer(self, 0, condition, 0, now)
 
     @property
@@ -378,9 +399,9 @@ class DrainTap(Tap):
         log, terms, consumer = self.log, self.terms, self._consumer
         ahead = log.last - max(after, self.acknowledged)
         room = min(STEP, terms.messages - len(log), messages - ahead if messages else STEP)
-        if self._ended is not None:
+        if self.ended is not None:
             raise RequestError(
-                f"tap {self.name!r} takes nothing more: {self._ended}. Delete it to give back what it holds",
+                f"tap {self.name!r} takes nothing more: {self.ended}. Delete it to give back what it holds",
                 ErrorCode.ILLEGAL_STATE,
             )
         if room <= 0 or after > log.last or log.bytes >= terms.bytes:
@@ -434,7 +455,7 @@ class DrainTap(Tap):
 
     def closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
         """Its queue was deleted, and the tap will be; or an administrator closed it."""
-        self._ended = text
+        self.ended = text
 
     def settled(self, consumer_id: int) -> None:
         """Does not happen: it never waits."""

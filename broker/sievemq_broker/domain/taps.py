@@ -60,13 +60,15 @@ class Taps:
 
     Attributes:
         made: how many there ever were.
+        missed: messages that taps lost which are gone.
     """
 
-    __slots__ = ("_namespace", "_taps", "made")
+    __slots__ = ("_namespace", "_taps", "made", "missed")
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
         self.made = 0
+        self.missed = 0
         self._taps: dict[tuple[str, str], CopyTap | DrainTap] = {}
 
     def __iter__(self) -> Iterator[CopyTap | DrainTap]:
@@ -203,6 +205,7 @@ class Taps:
         """End a tap."""
         if self._taps.get((tap.destination.label, tap.name)) is tap:
             del self._taps[tap.destination.label, tap.name]
+            self.missed += tap.missed
             tap.forget()
         tap.close(now)
 
@@ -210,6 +213,7 @@ class Taps:
         """A destination is deleted, with its messages."""
         for key in [key for key in self._taps if key[0] == label]:
             tap = self._taps.pop(key)
+            self.missed += tap.missed
             tap.forget()
             tap.close(0)
 

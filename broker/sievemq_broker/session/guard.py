@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sievemq_broker.session.rights import Verb, forbidden
+from sievemq_broker.session.rights import Identity, Verb, forbidden
 from sievemq_core.errors import AddressError, RequestError
 from sievemq_core.message.destination import parse_address
 from sievemq_core.wire.commands import Command
 
 if TYPE_CHECKING:
+    from sievemq_broker.domain.namespace import Namespace
     from sievemq_broker.session.commands import Handler
     from sievemq_broker.session.connection import BrokerConnection
 
@@ -135,16 +136,15 @@ def _declare(connection: BrokerConnection, command: tuple[Any, ...]) -> None:
     # that who may only look does not have it made.
     text = command[2]
     _require(connection, Verb.VIEW, text)
-    require_there(connection, text)
+    require_there(connection.identity, connection.namespace, text)
 
 
-def require_there(connection: BrokerConnection, text: str) -> None:
+def require_there(identity: Identity, namespace: Namespace, text: str) -> None:
     """Go on only if a destination is there, or may be made by this user: who may only look does not have it made.
 
     Raises:
         RequestError: SECURITY.
     """
-    identity, namespace = connection.identity, connection.namespace
     if not any(identity.may(verb, namespace.name, text) for verb in _USES):
         try:
             missing = namespace.find(text) is None

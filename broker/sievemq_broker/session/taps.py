@@ -14,16 +14,21 @@ from typing import TYPE_CHECKING, Any
 from sievemq_broker.domain.tap import CopyTap, DrainTap
 from sievemq_broker.session.checks import the_selector, the_session
 from sievemq_broker.session.guard import require_there
-from sievemq_broker.session.rights import Verb
+from sievemq_broker.session.rights import Identity, Verb
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError
 from sievemq_core.limits import MAX_ARRAY
 from sievemq_core.message.destination import parse_address
 from sievemq_core.wire.codec import unpack_value
 
 if TYPE_CHECKING:
+    from sievemq_broker.domain.namespace import Namespace
     from sievemq_broker.session.connection import BrokerConnection
+    from sievemq_broker.session.services import SessionSettings
 
 __all__ = [
+    "allow",
+    "allow_open",
+    "maker_of",
     "on_acknowledge_tap",
     "on_delete_tap",
     "on_discard",
@@ -45,16 +50,14 @@ _UNREAD = 64 * 1024 * 1024
 def on_open_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
     """Make a tap, or find it; selector and rights are verified before anything is made."""
     _, request, name, destination, mode, selector, dialect, options = command
-    _allow(connection, mode, destination)
-    require_there(connection, destination)
+    identity, namespace = connection.identity, connection.namespace
+    allow_open(identity, namespace, name, destination, mode)
     compiled = the_selector(connection, selector, dialect)
-    taps, user = connection.namespace.taps, connection.identity.user
-    made = taps.made
-    known = taps.get(name, destination)
-    if known is not None:
-        _allow_this(connection, known)
-    tap = taps.open(_maker(connection, now), name, destination, mode, compiled, options, now, user)
-    connection.answer(request, {"made": taps.made > made, **_state(tap)})
+    made = namespace.taps.made
+    maker = maker_of(connection.settings, now)
+    tap = namespace.taps.open(maker, name, destination, mode, compiled, options, now, identity.user)
+    tap.reader = connection.id
+    connection.answer(request, {"made": namespace.taps.made > made, **_state(tap)})
 
 
 def on_look_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
@@ -123,7 +126,7 @@ def on_stage(connection: BrokerConnection, command: tuple[Any, ...], now: int) -
             {**doom.details, "code": int(doom.code)},
         )
     stages = connection.namespace.stages
-    maker, owner = _maker(connection, now), connection.identity.user
+    maker, owner = maker_of(connection.settings, now), connection.identity.user
     stage = stages.stage(maker, key, batch, sends, owner=owner, lease=lease, now=now)
     connection.answer(request, stage)
 
@@ -136,7 +139,7 @@ def on_publish(connection: BrokerConnection, command: tuple[Any, ...], now: int)
     stages = connection.namespace.stages
     identity, namespace = connection.identity, connection.namespace.name
 
-    def allow(address: str) -> None:
+    def allow_to(address: str) -> None:
         identity.require(Verb.SEND, namespace, address)
 
     sent = stages.publish(
@@ -146,7 +149,7 @@ def on_publish(connection: BrokerConnection, command: tuple[Any, ...], now: int)
         owner=identity.user,
         now=now,
         connection=connection.id,
-        allow=None if identity.rights.unlimited else allow,
+        allow=None if identity.rights.unlimited else allow_to,
     )
     connection.answer(request, sent)
 
@@ -157,28 +160,51 @@ def on_discard(connection: BrokerConnection, command: tuple[Any, ...], now: int)
     connection.answer(request, connection.namespace.stages.discard(key, batch, owner=connection.identity.user))
 
 
-def _maker(connection: BrokerConnection, now: int) -> str:
+def maker_of(settings: SessionSettings, now: int) -> str:
     """Begins names that no broker ever gives twice. A connection's id would not do: a client that comes back brings it
     along, also to a broker that was started anew."""
-    return f"{connection.settings.incarnation or 'tap'}-{now:x}"
+    return f"{settings.incarnation or 'tap'}-{now:x}"
+
+
+def allow_open(identity: Identity, namespace: Namespace, name: str, destination: str, mode: str) -> None:
+    """Go on only if a user may make this tap, or take it up.
+
+    Raises:
+        AddressError: the destination is none.
+        RequestError: SECURITY.
+    """
+    _allow(identity, namespace, mode, destination)
+    require_there(identity, namespace, destination)
+    known = namespace.taps.get(name, destination)
+    if known is not None:
+        _allow_this(identity, known)
+
+
+def allow(identity: Identity, tap: CopyTap | DrainTap) -> None:
+    """Go on only if a user may read, acknowledge and delete a tap.
+
+    Raises:
+        RequestError: SECURITY.
+    """
+    _allow(identity, tap.destination.namespace, tap.mode, tap.destination.label)
+    _allow_this(identity, tap)
 
 
 def _the_tap(connection: BrokerConnection, name: str, destination: str) -> CopyTap | DrainTap:
     tap = connection.namespace.taps.find(name, destination)
-    _allow(connection, tap.mode, destination)
-    _allow_this(connection, tap)
+    allow(connection.identity, tap)
+    tap.reader = connection.id
     return tap
 
 
-def _allow_this(connection: BrokerConnection, tap: CopyTap | DrainTap) -> None:
-    if tap.owner != connection.identity.user:
-        connection.identity.require(Verb.MANAGE, connection.namespace.name, tap.destination.label)
+def _allow_this(identity: Identity, tap: CopyTap | DrainTap) -> None:
+    if tap.owner != identity.user:
+        identity.require(Verb.MANAGE, tap.destination.namespace.name, tap.destination.label)
 
 
-def _allow(connection: BrokerConnection, mode: str, destination: str) -> None:
+def _allow(identity: Identity, namespace: Namespace, mode: str, destination: str) -> None:
     verb = Verb.CONSUME if mode == "drain" else Verb.BROWSE
-    address = str(parse_address(destination))
-    connection.identity.require(verb, connection.namespace.name, address)
+    identity.require(verb, namespace.name, str(parse_address(destination)))
 
 
 def _state(tap: CopyTap | DrainTap) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from sievemq_broker.server.http.api import (
     namespaces,
     selectors,
     subscriptions,
+    taps,
 )
 from sievemq_broker.server.http.api.router import Api
 
@@ -36,6 +37,7 @@ ROUTES = tuple(
         actions,
         consumers,
         subscriptions,
+        taps,
         dead_letters,
         connections,
         selectors,

@@ -22,6 +22,8 @@ __all__ = [
     "ListConsumers",
     "ListDeadLetters",
     "ListSubscriptions",
+    "ListTaps",
+    "MakeTap",
     "Nothing",
     "Relocate",
     "Samples",
@@ -133,6 +135,12 @@ class ListSubscriptions(List, kw_only=True):
     durable: Annotated[bool, Meta(description="Only durable ones, or only the others.")] | None = None
 
 
+class ListTaps(List, kw_only=True):
+    """Parameters of the list of taps."""
+
+    destination: Annotated[str, Meta(max_length=600, description="Only those on this one.")] | None = None
+
+
 class ListDeadLetters(_Request, kw_only=True):
     """Parameters of the list of dead-letter queues."""
 
@@ -198,6 +206,23 @@ class Space(_Request, kw_only=True):
     """A namespace to be made."""
 
     name: Annotated[str, Meta(min_length=1, max_length=MAX_IDENTIFIER_CHARS)]
+
+
+class MakeTap(_Request, kw_only=True):
+    """A tap to be made, or its new terms. What is not said has the broker's default."""
+
+    mode: Annotated[
+        Literal["copy", "drain"], Meta(description="copy: keeps what arrives; drain: takes what waits in a queue.")
+    ] = "copy"
+    selector: SelectorText | None = None
+    dialect: Dialect | None = None
+    start: Annotated[
+        Literal["earliest", "latest"], Meta(description="A copy of a queue begins with what waits, or with what comes.")
+    ] = "latest"
+    retain_messages: Annotated[int, Meta(description="Messages that it may hold.")] | UnsetType = UNSET
+    retain_bytes: Annotated[int, Meta(description="Bytes that it may hold.")] | UnsetType = UNSET
+    retain_age: Annotated[int, Meta(description="ms that a copy is kept; 0: no limit.")] | UnsetType = UNSET
+    lease: Annotated[int, Meta(description="ms without a word from its reader; 0: no limit.")] | UnsetType = UNSET
 
 
 class Choose(_Request, kw_only=True):

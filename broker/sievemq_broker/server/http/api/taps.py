@@ -1,0 +1,132 @@
+"""Taps of a namespace: how far their readers are behind, what they may hold, making and deleting them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sievemq_broker.domain.tap import CopyTap, DrainTap
+from sievemq_broker.server.http.api import answers, requests
+from sievemq_broker.server.http.api.call import Call
+from sievemq_broker.server.http.api.declare import Routes
+from sievemq_broker.server.http.api.errors import not_found
+from sievemq_broker.server.http.api.messages import selector_of
+from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
+from sievemq_broker.server.http.api.rights import caller, may
+from sievemq_broker.server.http.api.slices import in_slices, run
+from sievemq_broker.session.rights import Verb
+from sievemq_broker.session.taps import allow, allow_open, maker_of
+from sievemq_core.message.destination import parse_address
+
+__all__ = ["routes"]
+
+routes = Routes("Taps")
+
+_PATH = "/namespaces/{ns}/destinations/{address}/taps/{name}"
+
+_OPTIONS = ("start", "retain_messages", "retain_bytes", "retain_age", "lease")
+
+
+@routes.add("GET", "/namespaces/{ns}/taps", None, answers.Taps, query=requests.ListTaps)
+async def list_taps(call: Call[requests.ListTaps, Any]) -> answers.Taps:
+    """Taps by destination and name, with how far their readers are behind."""
+    query, space = call.query, call.namespace()
+    fits = asked_for(query.like)
+    on = None if query.destination is None else str(parse_address(query.destination))
+
+    def keep(tap: CopyTap | DrainTap) -> bool:
+        label = tap.destination.label
+        return on in (None, label) and fits(tap.name) and may(call, Verb.VIEW, space.name, label)
+
+    chosen, total, more = await page_of(
+        list(space.taps),
+        lambda tap: (tap.destination.label, tap.name),
+        decode_cursor(query.cursor, tuple[str, str]),
+        query.limit,
+        keep,
+    )
+    shown = [_show(call, tap) async for tap in in_slices(chosen, every=8)]
+    return answers.Taps(taps=shown, total=total, next=more)
+
+
+@routes.add("GET", _PATH, Verb.VIEW, answers.Tap)
+async def get_tap(call: Call[Any, Any]) -> answers.Tap:
+    """One tap. Looking at it is no word from its reader."""
+    return _show(call, _the_tap(call))
+
+
+@routes.add("PUT", _PATH, None, answers.Tap, body=requests.MakeTap, body_optional=True, status=(201, 200))
+async def put_tap(call: Call[Any, requests.MakeTap]) -> answers.Tap:
+    """Make a tap, or give one that is there new terms (200); with another mode or selector that is refused.
+
+    A copy takes the right to browse, a drain that to consume; for another user's, that to manage as well. The
+    destination is made if it is not there and the caller may send to it, consume from it or manage it.
+    """
+    space, body, name, identity = call.namespace(), call.body, call.path["name"], caller(call.scope)
+    address = str(call.address())
+    allow_open(identity, space, name, address, body.mode)
+    condition = selector_of(call, body.selector, body.dialect)
+    options = {key: value for key in _OPTIONS if (value := getattr(body, key)) is not msgspec.UNSET}
+    made = space.taps.made
+    maker = maker_of(call.server.services.settings, call.now)
+    tap = space.taps.open(maker, name, address, body.mode, condition, options, call.now, identity.user)
+    call.server.turn.worked()
+    if space.taps.made == made:
+        call.status = 200
+    return _show(call, tap)
+
+
+@routes.add("DELETE", _PATH, None, answers.Touched, query=requests.DryRun)
+async def delete_tap(call: Call[requests.DryRun, Any]) -> answers.Touched:
+    """End a tap; counts are those of the messages it holds. What a drain holds goes back to its queue, marked.
+
+    It takes the rights that reading it takes: see `put_tap`.
+    """
+    tap, dry_run = _the_tap(call), call.query.dry_run
+    allow(caller(call.scope), tap)
+    held = tap.lag
+    if not dry_run:
+        if isinstance(tap, CopyTap):
+            await run(call.server, tap.empty())
+        if tap.open:
+            tap.destination.namespace.taps.drop(tap, call.now)
+        call.server.turn.worked()
+    return answers.Touched(matched=held, touched=0 if dry_run else held, dry_run=dry_run, more=False)
+
+
+def _the_tap(call: Call[Any, Any]) -> CopyTap | DrainTap:
+    space, address, name = call.namespace(), str(call.address()), call.path["name"]
+    found = space.taps.get(name, address)
+    if found is None or not may(call, Verb.VIEW, space.name, address):
+        raise not_found(f"there is no tap {name[:200]!r} on {address}", tap=name[:300], address=address)
+    return found
+
+
+def _show(call: Call[Any, Any], tap: CopyTap | DrainTap) -> answers.Tap:
+    log, terms, condition, oldest = tap.log, tap.terms, tap.condition, tap.log.oldest
+    leased = terms.lease and (tap.mode == "copy" or tap.lag)
+    return answers.Tap(
+        namespace=tap.destination.namespace.name,
+        destination=tap.destination.label,
+        name=tap.name,
+        id=tap.id,
+        mode=tap.mode,
+        selector=None if condition is None else condition.text,
+        dialect=None if condition is None else str(condition.dialect),
+        owner=tap.owner,
+        first=log.first,
+        last=log.last,
+        acknowledged=tap.acknowledged,
+        lag=tap.lag,
+        lag_ms=0 if oldest is None else max(0, call.now - oldest),
+        bytes=tap.held_bytes,
+        lost=tap.lost,
+        missed=tap.missed,
+        retention=answers.Retention(messages=terms.messages, bytes=terms.bytes, age=terms.age, lease=terms.lease),
+        heard=tap.heard,
+        lease_ends=tap.heard + terms.lease if leased else 0,
+        reader=tap.reader,
+        connected=tap.reader in call.server.services.connections,
+        ended=tap.ended,
+    )
