@@ -96,6 +96,26 @@ def test_in_pieces(sievemq: Sievemq, context: JMSContext, monkeypatch: pytest.Mo
     assert bodies(context, "there") == ["8", "9"]
 
 
+def test_what_cannot_be_divided_has_the_time_of_its_pieces(
+    sievemq: Sievemq, context: JMSContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    ask = access.Api._ask
+
+    def asked(api: access.Api, method: str, path: str, body: object = None, timeout: float = 0.0) -> object:
+        waits.append(timeout)
+        return ask(api, method, path, body, 60.0)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("sievemq.cli.manage.actions.PIECE", 4)
+    monkeypatch.setattr(access.Api, "_ask", asked)
+    fill(context)
+    assert sievemq("copy", "orders", "twin", "--yes").out == "10 messages copied\n"
+    assert waits == [access.TIMEOUT, access.TIMEOUT * 3]  # the count, then 4 + 4 + 2
+    waits.clear()
+    assert sievemq("move", "orders", "there", "--yes").out == "10 messages moved\n"
+    assert waits == [access.TIMEOUT] * 4
+
+
 def test_what_is_in_flight_stays(sievemq: Sievemq, context: JMSContext) -> None:
     fill(context, 3)
     consumer = context.create_consumer(Queue("orders"))

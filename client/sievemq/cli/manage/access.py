@@ -9,20 +9,21 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final, NamedTuple, NoReturn
 from urllib.parse import quote, urlencode, urlsplit
 
 import typer
 
+from sievemq.cli.broker_access import UserOption
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.cli.show import harmless
 from sievemq.destinations import parse_destination
 from sievemq.exceptions import InvalidDestinationException
 
-__all__ = ["DEFAULT_HTTP", "Api", "HttpOption", "NamespaceOption", "address_of"]
+__all__ = ["Api", "MostOption", "Place", "Port", "QueueArgument", "address_of"]
 
 DEFAULT_HTTP: Final = "http://127.0.0.1:7680"
-#: Seconds that an answer may take. Long actions are asked for in pieces, see `Api.act`.
+#: Seconds that an answer may take. Long actions are asked for in pieces, see `actions.act`.
 TIMEOUT: Final = 60.0
 #: Messages that one request of a long action may touch: often enough for a bar to move, seldom enough to cost nothing.
 PIECE: Final = 5_000
@@ -36,6 +37,9 @@ HttpOption = Annotated[
 NamespaceOption = Annotated[
     str, typer.Option("--namespace", "-N", envvar="SIEVEMQ_NAMESPACE", show_envvar=True, help="Where it is.")
 ]
+
+QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="queue:NAME, or NAME.")]
+MostOption = Annotated[int, typer.Option("--number", "-n", min=0, help="At most so many; 0 for all.")]
 
 _CODES: Final = {401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 422: REFUSED, 400: USAGE, 413: USAGE, 429: REFUSED}
 
@@ -96,16 +100,16 @@ class Api:
         """Make it."""
         return self._ask("PUT", path)
 
-    def post(self, path: str, body: Mapping[str, object]) -> Any:
-        """Say something to it."""
-        return self._ask("POST", path, dict(body))
+    def post(self, path: str, body: Mapping[str, object], timeout: float = TIMEOUT) -> Any:
+        """Say something to it; the answer may take `timeout` seconds."""
+        return self._ask("POST", path, dict(body), timeout)
 
     def delete(self, path: str, **query: object) -> Any:
         """Remove it."""
         chosen = {name: str(value).lower() for name, value in query.items() if value}
         return self._ask("DELETE", f"{path}?{urlencode(chosen)}" if chosen else path)
 
-    def _ask(self, method: str, path: str, body: dict[str, object] | None = None) -> Any:
+    def _ask(self, method: str, path: str, body: dict[str, object] | None = None, timeout: float = TIMEOUT) -> Any:
         headers = dict(self._headers)
         data = None
         if body is not None:
@@ -113,7 +117,7 @@ class Api:
             data = json.dumps({name: value for name, value in body.items() if value is not None}).encode()
         request = urllib.request.Request(f"{self.url}/api/v1{path}", data, headers, method=method)  # noqa: S310  # checked
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             self.before_failing()
@@ -123,6 +127,29 @@ class Api:
             self.before_failing()
             reason = getattr(error, "reason", error)
             _end(f"no management port answers at {self.url}: {reason}. --http or SIEVEMQ_HTTP_URL says where", FAILED)
+
+
+class Port(NamedTuple):
+    """Options: which broker, and who asks."""
+
+    http: HttpOption = DEFAULT_HTTP
+    user: UserOption = None
+
+    def api(self) -> Api:
+        """Its management API."""
+        return Api(self.http, self.user)
+
+
+class Place(NamedTuple):
+    """Options: which namespace of which broker, and who asks."""
+
+    namespace: NamespaceOption = "default"
+    http: HttpOption = DEFAULT_HTTP
+    user: UserOption = None
+
+    def api(self) -> Api:
+        """Its management API; :meth:`Api.place` means that namespace."""
+        return Api(self.http, self.user, self.namespace)
 
 
 def address_of(text: str, *, topic: bool = False) -> str:

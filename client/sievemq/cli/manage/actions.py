@@ -5,24 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.exits import FAILED
-from sievemq.cli.manage.access import PIECE, Api
+from sievemq.cli.manage.access import PIECE, TIMEOUT, Api
 
-__all__ = [
-    "ClientIdOption",
-    "DryRunOption",
-    "IdOption",
-    "JsonOption",
-    "LimitOption",
-    "SubscriptionOption",
-    "YesOption",
-    "act",
-    "confirm",
-]
+__all__ = ["Care", "Chosen", "JsonOption", "LimitOption", "Whose", "YesOption", "act", "confirm", "remove"]
 
 IdOption = Annotated[list[str] | None, typer.Option("--id", help="Only this one, by JMSMessageID; may be repeated.")]
 LimitOption = Annotated[int, typer.Option("--number", "-n", min=0, help="At most so many messages; 0 for all.")]
@@ -35,6 +26,28 @@ SubscriptionOption = Annotated[
 ClientIdOption = Annotated[
     str | None, typer.Option("--client-id", help="That subscription's client id, if it has one.")
 ]
+
+
+class Chosen(NamedTuple):
+    """Options: which messages."""
+
+    selector: SelectorOption = None
+    ids: IdOption = None
+    most: LimitOption = 0
+
+
+class Whose(NamedTuple):
+    """Options: of a topic, the subscription whose messages are meant."""
+
+    subscription: SubscriptionOption = None
+    client_id: ClientIdOption = None
+
+
+class Care(NamedTuple):
+    """Options: whether to do it at all, and whether to ask first."""
+
+    dry_run: DryRunOption = False
+    yes: YesOption = False
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -57,12 +70,11 @@ def act(
     api: Api,
     address: str,
     verb: str,
-    chosen: Mapping[str, object],
-    *,
-    most: int,
-    dry_run: bool,
-    yes: bool,
+    chosen: Chosen,
+    care: Care,
     as_json: bool,
+    *,
+    more: Mapping[str, object] | None = None,
     past: str,
     question: str,
     whole: bool = False,
@@ -73,23 +85,23 @@ def act(
         api: the broker.
         address: the destination.
         verb: ``move``, ``copy``, ``delete``, ``purge``, ``retry``, ``cancel``.
-        chosen: selector, ids and the like, as the API takes them.
-        most: messages at most; 0 for all.
-        dry_run: only count.
-        yes: do not ask.
+        chosen: which messages.
+        care: only count; do not ask.
         as_json: the result as JSON.
+        more: what else the API takes for this action.
         past: the verb for what has been done: ``moved``.
         question: what is asked, with ``{}`` for the number of messages.
         whole: one request does it all; it cannot be divided, because what was touched would be chosen again.
     """
     path = api.place(address, "actions", verb)
-    count = api.post(path, {**chosen, "limit": most or None, "dry_run": True})
+    asked = {"selector": chosen.selector, "ids": chosen.ids, **(more or {})}
+    count = api.post(path, {**asked, "limit": chosen.most or None, "dry_run": True})
     matched = int(count["matched"])
-    if dry_run:
+    if care.dry_run:
         _say(count, as_json, f"{matched:,} messages would be {past}")
         return
     if matched:
-        confirm(question.format(f"{matched:,}"), yes)
+        confirm(question.format(f"{matched:,}"), care.yes)
     touched = skipped = 0
     answer: dict[str, Any] = dict(count, dry_run=False, touched=0)
     with _Bar(past, matched) as bar:
@@ -97,7 +109,9 @@ def act(
             left = matched - touched - skipped
             # Those that were skipped before are still there, and chosen again.
             piece = left if whole else min(PIECE, left) + skipped
-            answer = api.post(path, {**chosen, "limit": piece, "dry_run": False})
+            # What cannot be divided has as long as its pieces would have had.
+            timeout = TIMEOUT * -(-piece // PIECE)
+            answer = api.post(path, {**asked, "limit": piece, "dry_run": False}, timeout)
             touched += int(answer["touched"])
             stuck = not answer["touched"] and int(answer["skipped"]) <= skipped
             skipped = int(answer["skipped"])
@@ -111,6 +125,24 @@ def act(
     if stopped:
         typer.echo(f"sievemq: it stopped there: {stopped['text']}", err=True)
         raise typer.Exit(FAILED)
+
+
+def remove(api: Api, path: str, name: str, care: Care, *, called: str = "") -> None:
+    """Delete a thing with the messages in it.
+
+    Args:
+        api: the broker.
+        path: of the thing.
+        name: of the thing, as the result names it.
+        care: only count; do not ask.
+        called: as the question names it, if not by its name alone.
+    """
+    count = api.delete(path, dry_run=True)
+    if care.dry_run:
+        typer.echo(f"{name} would be deleted with {count['matched']:,} messages")
+        return
+    confirm(f"Delete {called or name} with {count['matched']:,} messages?", care.yes)
+    typer.echo(f"{name} deleted with {api.delete(path)['touched']:,} messages")
 
 
 def _say(answer: dict[str, Any], as_json: bool, text: str) -> None:

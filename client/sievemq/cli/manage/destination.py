@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from sievemq.cli.broker_access import SelectorOption, UserOption
-from sievemq.cli.manage.access import DEFAULT_HTTP, Api, HttpOption, NamespaceOption, address_of
-from sievemq.cli.manage.actions import DryRunOption, JsonOption, LimitOption, YesOption, act, confirm
+from sievemq.cli.broker_access import SelectorOption
+from sievemq.cli.grouping import grouped
+from sievemq.cli.manage.access import MostOption, Place, QueueArgument, address_of
+from sievemq.cli.manage.actions import Care, Chosen, JsonOption, LimitOption, act, remove
 from sievemq.cli.manage.output import Columns, number, print_one, print_rows, rate
 
 __all__ = ["queue", "topic"]
@@ -16,13 +17,20 @@ __all__ = ["queue", "topic"]
 queue = typer.Typer(help="Queues: list, make, pause, purge, delete.", no_args_is_help=True)
 topic = typer.Typer(help="Topics: list, make, delete.", no_args_is_help=True)
 
-QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="queue:NAME, or NAME.")]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="topic:NAME, or NAME.")]
 LikeOption = Annotated[str | None, typer.Option("--like", help="Only names with this in them; * for any text.")]
 SortOption = Annotated[
     str, typer.Option("--sort", help="address, -depth, -in_flight, -bytes, -consumers, -in_rate, …: most first.")
 ]
-MostOption = Annotated[int, typer.Option("--number", "-n", min=0, help="At most so many; 0 for all.")]
+
+
+class Listing(NamedTuple):
+    """Options: which destinations, in which order."""
+
+    like: LikeOption = None
+    sort: SortOption = "address"
+    most: MostOption = 0
+
 
 _QUEUES: Columns = {
     "queue": lambda row: row["name"] + (" (paused)" if row["paused"] else ""),
@@ -87,193 +95,131 @@ def _rule(name: str) -> Any:
 
 
 @queue.command("ls")
-def list_queues(
-    like: LikeOption = None,
-    sort: SortOption = "address",
-    most: MostOption = 0,
-    namespace: NamespaceOption = "default",
-    as_json: JsonOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
-) -> None:
+@grouped
+def list_queues(listing: Listing, place: Place, *, as_json: JsonOption = False) -> None:
     """List queues with what waits in them."""
-    api = Api(http, user, namespace)
-    rows = api.rows(f"{api.place()}/destinations", "destinations", most, kind="queue", like=like, sort=sort)
-    print_rows(rows, _QUEUES, as_json, f"no queues in namespace {namespace}")
+    _list("queue", _QUEUES, listing, place, as_json)
 
 
 @queue.command("info")
-def show_queue(
-    name: QueueArgument,
-    namespace: NamespaceOption = "default",
-    as_json: JsonOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
-) -> None:
+@grouped
+def show_queue(name: QueueArgument, place: Place, *, as_json: JsonOption = False) -> None:
     """Show one queue: figures, counters, rules."""
-    api = Api(http, user, namespace)
-    row = api.get(api.place(address_of(name)))
-    print_one(row, _details(row), as_json)
+    _show(address_of(name), place, as_json)
 
 
 @queue.command("consumers")
-def list_consumers(
-    name: QueueArgument,
-    namespace: NamespaceOption = "default",
-    as_json: JsonOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
-) -> None:
+@grouped
+def list_consumers(name: QueueArgument, place: Place, *, as_json: JsonOption = False) -> None:
     """List a queue's consumers with their selectors, and the share of messages that these match."""
-    api = Api(http, user, namespace)
+    api = place.api()
     address = address_of(name)
-    print_rows(
-        api.rows(api.place(address, "consumers"), "consumers"), _CONSUMERS, as_json, f"{address} has no consumers"
-    )
+    rows = api.rows(api.place(address, "consumers"), "consumers")
+    print_rows(rows, _CONSUMERS, as_json, f"{address} has no consumers")
 
 
 @queue.command("create")
-def create_queue(
-    name: QueueArgument,
-    namespace: NamespaceOption = "default",
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
-) -> None:
+@grouped
+def create_queue(name: QueueArgument, place: Place) -> None:
     """Make a queue. One that is there already stays as it is."""
-    api = Api(http, user, namespace)
-    typer.echo(f"{api.put(api.place(address_of(name)))['address']} is there")
+    _create(address_of(name), place)
 
 
 @queue.command("delete")
-def delete_queue(
-    name: QueueArgument,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    namespace: NamespaceOption = "default",
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
-) -> None:
+@grouped
+def delete_queue(name: QueueArgument, care: Care, place: Place) -> None:
     """Delete a queue with all that is in it; its consumers are told."""
-    _delete(Api(http, user, namespace), address_of(name), dry_run, yes)
+    _delete(address_of(name), care, place)
 
 
 @queue.command("pause")
-def pause_queue(
-    name: QueueArgument,
-    namespace: NamespaceOption = "default",
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
-) -> None:
+@grouped
+def pause_queue(name: QueueArgument, place: Place) -> None:
     """Stop deliveries. Sending goes on; what has been delivered can be acknowledged."""
-    api = Api(http, user, namespace)
+    api = place.api()
     api.post(api.place(address_of(name), "actions", "pause"), {})
     typer.echo(f"{address_of(name)} is paused")
 
 
 @queue.command("resume")
-def resume_queue(
-    name: QueueArgument,
-    namespace: NamespaceOption = "default",
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
-) -> None:
+@grouped
+def resume_queue(name: QueueArgument, place: Place) -> None:
     """Deliver again."""
-    api = Api(http, user, namespace)
+    api = place.api()
     api.post(api.place(address_of(name), "actions", "resume"), {})
     typer.echo(f"{address_of(name)} delivers")
 
 
 @queue.command("purge")
+@grouped
 def purge_queue(
     name: QueueArgument,
+    *,
     selector: SelectorOption = None,
     most: LimitOption = 0,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    namespace: NamespaceOption = "default",
+    care: Care,
+    place: Place,
     as_json: JsonOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
 ) -> None:
     """Remove what waits in a queue, scheduled messages too. What is in flight stays."""
     address = address_of(name)
-    act(
-        Api(http, user, namespace),
-        address,
-        "purge",
-        {"selector": selector},
-        most=most,
-        dry_run=dry_run,
-        yes=yes,
-        as_json=as_json,
-        past="removed",
-        question=f"Remove {{}} messages from {address}?",
-    )
+    chosen = Chosen(selector, most=most)
+    question = f"Remove {{}} messages from {address}?"
+    act(place.api(), address, "purge", chosen, care, as_json, past="removed", question=question)
 
 
 # -- topics -----------------------------------------------------------------------------------------------------------
 
 
 @topic.command("ls")
-def list_topics(
-    like: LikeOption = None,
-    sort: SortOption = "address",
-    most: MostOption = 0,
-    namespace: NamespaceOption = "default",
-    as_json: JsonOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
-) -> None:
+@grouped
+def list_topics(listing: Listing, place: Place, *, as_json: JsonOption = False) -> None:
     """List topics with their subscriptions."""
-    api = Api(http, user, namespace)
-    rows = api.rows(f"{api.place()}/destinations", "destinations", most, kind="topic", like=like, sort=sort)
-    print_rows(rows, _TOPICS, as_json, f"no topics in namespace {namespace}")
+    _list("topic", _TOPICS, listing, place, as_json)
 
 
 @topic.command("info")
-def show_topic(
-    name: TopicArgument,
-    namespace: NamespaceOption = "default",
-    as_json: JsonOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
-) -> None:
+@grouped
+def show_topic(name: TopicArgument, place: Place, *, as_json: JsonOption = False) -> None:
     """Show one topic: figures, counters, rules."""
-    api = Api(http, user, namespace)
-    row = api.get(api.place(address_of(name, topic=True)))
-    print_one(row, _details(row), as_json)
+    _show(address_of(name, topic=True), place, as_json)
 
 
 @topic.command("create")
-def create_topic(
-    name: TopicArgument,
-    namespace: NamespaceOption = "default",
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
-) -> None:
+@grouped
+def create_topic(name: TopicArgument, place: Place) -> None:
     """Make a topic. One that is there already stays as it is."""
-    api = Api(http, user, namespace)
-    typer.echo(f"{api.put(api.place(address_of(name, topic=True)))['address']} is there")
+    _create(address_of(name, topic=True), place)
 
 
 @topic.command("delete")
-def delete_topic(
-    name: TopicArgument,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    namespace: NamespaceOption = "default",
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
-) -> None:
+@grouped
+def delete_topic(name: TopicArgument, care: Care, place: Place) -> None:
     """Delete a topic with its subscriptions and their messages; consumers are told."""
-    _delete(Api(http, user, namespace), address_of(name, topic=True), dry_run, yes)
+    _delete(address_of(name, topic=True), care, place)
 
 
-def _delete(api: Api, address: str, dry_run: bool, yes: bool) -> None:
-    count = api.delete(api.place(address), dry_run=True)
-    if dry_run:
-        typer.echo(f"{address} would be deleted with {count['matched']:,} messages")
-        return
-    confirm(f"Delete {address} with {count['matched']:,} messages?", yes)
-    gone = api.delete(api.place(address))
-    typer.echo(f"{address} deleted with {gone['touched']:,} messages")
+# -- both -------------------------------------------------------------------------------------------------------------
+
+
+def _list(kind: str, columns: Columns, listing: Listing, place: Place, as_json: bool) -> None:
+    api = place.api()
+    path = f"{api.place()}/destinations"
+    rows = api.rows(path, "destinations", listing.most, kind=kind, like=listing.like, sort=listing.sort)
+    print_rows(rows, columns, as_json, f"no {kind}s in namespace {place.namespace}")
+
+
+def _show(address: str, place: Place, as_json: bool) -> None:
+    api = place.api()
+    row = api.get(api.place(address))
+    print_one(row, _details(row), as_json)
+
+
+def _create(address: str, place: Place) -> None:
+    api = place.api()
+    typer.echo(f"{api.put(api.place(address))['address']} is there")
+
+
+def _delete(address: str, care: Care, place: Place) -> None:
+    api = place.api()
+    remove(api, api.place(address), address, care)

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from sievemq.cli.broker_access import SelectorOption, UserOption
-from sievemq.cli.manage.access import DEFAULT_HTTP, Api, HttpOption, NamespaceOption, address_of
-from sievemq.cli.manage.actions import DryRunOption, IdOption, JsonOption, LimitOption, YesOption, act
+from sievemq.cli.grouping import grouped
+from sievemq.cli.manage.access import Place, address_of
+from sievemq.cli.manage.actions import Care, Chosen, JsonOption, act
 from sievemq.cli.manage.output import Columns, moment, number, print_rows
 
 __all__ = ["dlq"]
@@ -31,74 +31,32 @@ _COLUMNS: Columns = {
 
 
 @dlq.command("ls")
-def list_dead_letters(
-    namespace: NamespaceOption = "default",
-    as_json: JsonOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
-) -> None:
+@grouped
+def list_dead_letters(place: Place, *, as_json: JsonOption = False) -> None:
     """List dead-letter queues, their messages grouped by reason and origin."""
-    api = Api(http, user, namespace)
+    api = place.api()
     queues = api.rows(f"{api.place()}/dead-letters", "queues")
-    print_rows(queues if as_json else _groups(queues), _COLUMNS, as_json, f"no dead letters in namespace {namespace}")
+    nothing = f"no dead letters in namespace {place.namespace}"
+    print_rows(queues if as_json else _groups(queues), _COLUMNS, as_json, nothing)
 
 
 @dlq.command()
-def retry(
-    name: DeadLettersArgument,
-    selector: SelectorOption = None,
-    ids: IdOption = None,
-    most: LimitOption = 0,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    namespace: NamespaceOption = "default",
-    as_json: JsonOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
-) -> None:
+@grouped
+def retry(name: DeadLettersArgument, chosen: Chosen, care: Care, place: Place, *, as_json: JsonOption = False) -> None:
     """Send dead letters back to where they came from; their attempts are counted anew."""
     address = address_of(name)
-    act(
-        Api(http, user, namespace),
-        address,
-        "retry",
-        {"selector": selector, "ids": ids},
-        most=most,
-        dry_run=dry_run,
-        yes=yes,
-        as_json=as_json,
-        past="sent back",
-        question=f"Send {{}} messages of {address} back to where they came from?",
-    )
+    question = f"Send {{}} messages of {address} back to where they came from?"
+    act(place.api(), address, "retry", chosen, care, as_json, past="sent back", question=question)
 
 
 @dlq.command()
-def drop(
-    name: DeadLettersArgument,
-    selector: SelectorOption = None,
-    ids: IdOption = None,
-    most: LimitOption = 0,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    namespace: NamespaceOption = "default",
-    as_json: JsonOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
-) -> None:
+@grouped
+def drop(name: DeadLettersArgument, chosen: Chosen, care: Care, place: Place, *, as_json: JsonOption = False) -> None:
     """Delete dead letters for good."""
     address = address_of(name)
-    act(
-        Api(http, user, namespace),
-        address,
-        "delete" if selector is not None or ids else "purge",
-        {"selector": selector, "ids": ids},
-        most=most,
-        dry_run=dry_run,
-        yes=yes,
-        as_json=as_json,
-        past="deleted",
-        question=f"Delete {{}} messages of {address} for good?",
-    )
+    verb = "delete" if chosen.selector is not None or chosen.ids else "purge"
+    question = f"Delete {{}} messages of {address} for good?"
+    act(place.api(), address, verb, chosen, care, as_json, past="deleted", question=question)
 
 
 def _groups(queues: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -6,19 +6,10 @@ from typing import Annotated
 
 import typer
 
-from sievemq.cli.broker_access import SelectorOption, UserOption
 from sievemq.cli.exits import USAGE
-from sievemq.cli.manage.access import DEFAULT_HTTP, Api, HttpOption, NamespaceOption, address_of
-from sievemq.cli.manage.actions import (
-    ClientIdOption,
-    DryRunOption,
-    IdOption,
-    JsonOption,
-    LimitOption,
-    SubscriptionOption,
-    YesOption,
-    act,
-)
+from sievemq.cli.grouping import grouped
+from sievemq.cli.manage.access import Place, address_of
+from sievemq.cli.manage.actions import Care, Chosen, JsonOption, Whose, act
 
 __all__ = ["copy", "delete", "move"]
 
@@ -28,97 +19,56 @@ SourceArgument = Annotated[
 TargetArgument = Annotated[str, typer.Argument(metavar="TO", help="queue:NAME, topic:NAME, or NAME of a queue.")]
 
 
+@grouped
 def move(
     source: SourceArgument,
     target: TargetArgument,
-    selector: SelectorOption = None,
-    ids: IdOption = None,
-    most: LimitOption = 0,
-    subscription: SubscriptionOption = None,
-    client_id: ClientIdOption = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    namespace: NamespaceOption = "default",
+    chosen: Chosen,
+    whose: Whose,
+    care: Care,
+    place: Place,
+    *,
     as_json: JsonOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
 ) -> None:
     """Move waiting messages to another destination, in order. What is in flight stays."""
     origin, to = address_of(source), address_of(target)
-    act(
-        Api(http, user, namespace),
-        origin,
-        "move",
-        {"to": to, "selector": selector, "ids": ids, "subscription": subscription, "client_id": client_id},
-        most=most,
-        dry_run=dry_run,
-        yes=yes,
-        as_json=as_json,
-        past="moved",
-        question=f"Move {{}} messages from {origin} to {to}?",
-    )
+    more = {"to": to, **whose._asdict()}
+    question = f"Move {{}} messages from {origin} to {to}?"
+    act(place.api(), origin, "move", chosen, care, as_json, more=more, past="moved", question=question)
 
 
+@grouped
 def copy(
     source: SourceArgument,
     target: TargetArgument,
-    selector: SelectorOption = None,
-    ids: IdOption = None,
-    most: LimitOption = 0,
-    subscription: SubscriptionOption = None,
-    client_id: ClientIdOption = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    namespace: NamespaceOption = "default",
+    chosen: Chosen,
+    whose: Whose,
+    care: Care,
+    place: Place,
+    *,
     as_json: JsonOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
 ) -> None:
     """Copy waiting messages to another destination, in order; they stay where they are as well."""
     origin, to = address_of(source), address_of(target)
-    act(
-        Api(http, user, namespace),
-        origin,
-        "copy",
-        {"to": to, "selector": selector, "ids": ids, "subscription": subscription, "client_id": client_id},
-        most=most,
-        dry_run=dry_run,
-        yes=yes,
-        as_json=as_json,
-        past="copied",
-        question=f"Copy {{}} messages from {origin} to {to}?",
-        whole=True,
-    )
+    more = {"to": to, **whose._asdict()}
+    question = f"Copy {{}} messages from {origin} to {to}?"
+    act(place.api(), origin, "copy", chosen, care, as_json, more=more, past="copied", question=question, whole=True)
 
 
+@grouped
 def delete(
     source: SourceArgument,
-    selector: SelectorOption = None,
-    ids: IdOption = None,
-    most: LimitOption = 0,
-    subscription: SubscriptionOption = None,
-    client_id: ClientIdOption = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    namespace: NamespaceOption = "default",
+    chosen: Chosen,
+    whose: Whose,
+    care: Care,
+    place: Place,
+    *,
     as_json: JsonOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
 ) -> None:
     """Delete waiting messages, chosen by selector or id. (`queue purge` empties a queue, `queue delete` removes it.)"""
     origin = address_of(source)
-    if selector is None and not ids:
+    if chosen.selector is None and not chosen.ids:
         typer.echo(f"sievemq: say which messages, with --selector or --id; or: sievemq queue purge {source}", err=True)
         raise typer.Exit(USAGE)
-    act(
-        Api(http, user, namespace),
-        origin,
-        "delete",
-        {"selector": selector, "ids": ids, "subscription": subscription, "client_id": client_id},
-        most=most,
-        dry_run=dry_run,
-        yes=yes,
-        as_json=as_json,
-        past="deleted",
-        question=f"Delete {{}} messages from {origin}?",
-    )
+    question = f"Delete {{}} messages from {origin}?"
+    act(place.api(), origin, "delete", chosen, care, as_json, more=whose._asdict(), past="deleted", question=question)

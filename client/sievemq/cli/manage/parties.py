@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 import typer
 
-from sievemq.cli.broker_access import UserOption
-from sievemq.cli.manage.access import DEFAULT_HTTP, Api, HttpOption, NamespaceOption, address_of
-from sievemq.cli.manage.actions import DryRunOption, JsonOption, YesOption, confirm
+from sievemq.cli.grouping import grouped
+from sievemq.cli.manage.access import Api, Place, Port, address_of
+from sievemq.cli.manage.actions import Care, JsonOption, YesOption, confirm, remove
 from sievemq.cli.manage.output import Columns, number, print_rows
 
 __all__ = ["connection", "consumer", "namespace", "subscription"]
@@ -51,112 +51,98 @@ _CONNECTIONS: Columns = {
 
 
 @namespace.command("ls")
-def list_namespaces(as_json: JsonOption = False, http: HttpOption = DEFAULT_HTTP, user: UserOption = None) -> None:
+@grouped
+def list_namespaces(port: Port, *, as_json: JsonOption = False) -> None:
     """List namespaces with what they hold."""
-    print_rows(Api(http, user).rows("/namespaces", "namespaces"), _NAMESPACES, as_json, "no namespaces")
+    print_rows(port.api().rows("/namespaces", "namespaces"), _NAMESPACES, as_json, "no namespaces")
 
 
 @namespace.command("create")
-def create_namespace(name: str, http: HttpOption = DEFAULT_HTTP, user: UserOption = None) -> None:
+@grouped
+def create_namespace(name: str, port: Port) -> None:
     """Make a namespace. (It is made anyway when a client first names it.)"""
-    typer.echo(f"{Api(http, user).post('/namespaces', {'name': name})['name']} is there")
+    typer.echo(f"{port.api().post('/namespaces', {'name': name})['name']} is there")
 
 
 @namespace.command("delete")
-def delete_namespace(
-    name: str,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
-) -> None:
+@grouped
+def delete_namespace(name: str, care: Care, port: Port) -> None:
     """Delete a namespace that no client is connected to, with everything in it."""
-    api = Api(http, user, name)
-    count = api.delete(api.place(), dry_run=True)
-    if dry_run:
-        typer.echo(f"{name} would be deleted with {count['matched']:,} messages")
-        return
-    confirm(f"Delete namespace {name} with {count['matched']:,} messages?", yes)
-    typer.echo(f"{name} deleted with {api.delete(api.place())['touched']:,} messages")
+    api = Place(name, *port).api()
+    remove(api, api.place(), name, care, called=f"namespace {name}")
 
 
 @subscription.command("ls")
+@grouped
 def list_subscriptions(
+    *,
     topic: Annotated[str | None, typer.Option("--topic", help="Only those of this topic.")] = None,
-    namespace: NamespaceOption = "default",
+    place: Place,
     as_json: JsonOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
 ) -> None:
     """List subscriptions, durable ones without a consumer too."""
-    api = Api(http, user, namespace)
+    api = place.api()
     of = None if topic is None else address_of(topic, topic=True)
     rows = api.rows(f"{api.place()}/subscriptions", "subscriptions", topic=of)
-    print_rows(rows, _SUBSCRIPTIONS, as_json, f"no subscriptions in namespace {namespace}")
+    print_rows(rows, _SUBSCRIPTIONS, as_json, f"no subscriptions in namespace {place.namespace}")
 
 
 @subscription.command("delete")
+@grouped
 def delete_subscription(
     name: str,
+    *,
     client_id: Annotated[str | None, typer.Option("--client-id", help="Whose it is, if it belongs to one.")] = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    namespace: NamespaceOption = "default",
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
+    care: Care,
+    place: Place,
 ) -> None:
     """Delete a durable subscription with what has been collected for it."""
-    api = Api(http, user, namespace)
+    api = place.api()
     path = f"{api.place()}/subscriptions/{quote(client_id or '-', safe='')}/{quote(name, safe='')}"
-    count = api.delete(path, dry_run=True)
-    if dry_run:
-        typer.echo(f"{name} would be deleted with {count['matched']:,} messages")
-        return
-    confirm(f"Delete subscription {name} with {count['matched']:,} messages?", yes)
-    typer.echo(f"{name} deleted with {api.delete(path)['touched']:,} messages")
+    remove(api, path, name, care, called=f"subscription {name}")
 
 
 @connection.command("ls")
+@grouped
 def list_connections(
+    *,
     namespace: Annotated[str | None, typer.Option("--namespace", "-N", help="Only those in this namespace.")] = None,
     as_json: JsonOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
+    port: Port,
 ) -> None:
     """List connections: who, from where, with what open."""
-    rows = Api(http, user).rows("/connections", "connections", namespace=namespace)
+    rows = port.api().rows("/connections", "connections", namespace=namespace)
     print_rows(rows, _CONNECTIONS, as_json, "no connections")
 
 
 @connection.command("close")
+@grouped
 def close_connection(
     identity: Annotated[str, typer.Argument(metavar="CONNECTION", help="Its id, as `connection ls` shows it.")],
+    *,
     yes: YesOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
+    port: Port,
 ) -> None:
     """Close a connection; its client is told. What it had not acknowledged comes again, marked."""
-    api = Api(http, user)
-    path = f"/connections/{quote(identity, safe='')}"
-    api.delete(path, dry_run=True)
-    confirm(f"Close connection {identity}?", yes)
-    api.delete(path)
-    typer.echo(f"{identity} closed")
+    _close(port.api(), f"/connections/{quote(identity, safe='')}", "connection", identity, yes)
 
 
 @consumer.command("close")
+@grouped
 def close_consumer(
     destination: Annotated[str, typer.Argument(metavar="DEST", help="queue:NAME, topic:NAME, or NAME of a queue.")],
     identity: Annotated[str, typer.Argument(metavar="CONSUMER", help="Its id, as `queue consumers` shows it.")],
+    *,
     yes: YesOption = False,
-    namespace: NamespaceOption = "default",
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
+    place: Place,
 ) -> None:
     """Close one consumer; its client is told, the rest of its connection goes on."""
-    api = Api(http, user, namespace)
-    path = api.place(address_of(destination), "consumers", quote(identity, safe=""))
+    api = place.api()
+    _close(api, api.place(address_of(destination), "consumers", quote(identity, safe="")), "consumer", identity, yes)
+
+
+def _close(api: Api, path: str, kind: str, identity: str, yes: bool) -> None:
     api.delete(path, dry_run=True)
-    confirm(f"Close consumer {identity}?", yes)
+    confirm(f"Close {kind} {identity}?", yes)
     api.delete(path)
     typer.echo(f"{identity} closed")

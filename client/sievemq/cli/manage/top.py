@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sievemq.cli.broker_access import UserOption
-from sievemq.cli.manage.access import DEFAULT_HTTP, Api, HttpOption, NamespaceOption
+from sievemq.cli.grouping import grouped
+from sievemq.cli.manage.access import Api, Place
 from sievemq.cli.manage.actions import JsonOption
 
 if TYPE_CHECKING:
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 __all__ = ["top"]
 
 
+@grouped
 def top(
+    *,
     interval: Annotated[float, typer.Option("--interval", "-i", min=0.1, help="Seconds between two looks.")] = 1.0,
     rounds: Annotated[int, typer.Option("--rounds", min=0, help="Looks to take; 0 until Ctrl-C.")] = 0,
     most: Annotated[int, typer.Option("--number", "-n", min=1, help="Destinations to show.")] = 20,
     sort: Annotated[
         str, typer.Option("--sort", help="-depth, -in_rate, -out_rate, …: most first; address.")
     ] = "-depth",
-    namespace: NamespaceOption = "default",
+    place: Place,
     as_json: JsonOption = False,
-    http: HttpOption = DEFAULT_HTTP,
-    user: UserOption = None,
 ) -> None:
     """Watch a broker: rates, memory, connections, and its busiest or deepest destinations. Ctrl-C ends it.
 
     Where the output is no terminal it is taken once and printed, or, with --rounds, as often as that.
     """
-    api = Api(http, user, namespace)
+    api = place.api()
     if as_json or not sys.stdout.isatty():
         from rich.console import Console
 
