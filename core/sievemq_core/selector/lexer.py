@@ -158,11 +158,11 @@ def is_identifier(name: str, dialect: Dialect) -> bool:
 class Lexer:
     """Hands out the tokens of one text. ``next()`` after the end gives END again."""
 
-    __slots__ = ("_at", "_dialect", "_text")
+    __slots__ = ("_at", "_reserved", "_text")
 
     def __init__(self, text: str, dialect: Dialect) -> None:
         self._text = text
-        self._dialect = dialect
+        self._reserved = dialect.reserved
         self._at = 0
 
     def next(self) -> Token:
@@ -174,20 +174,20 @@ class Lexer:
         text = self._text
         plain = _PLAIN.match(text, self._at)
         if plain is not None:
-            group = plain.lastindex or 0
-            start, end = plain.span(group)
-            self._at = end
-            found = text[start:end]
+            found = plain[plain.lastindex or 0]
+            self._at = end = plain.end()
+            start = end - len(found)
+            group = plain.lastindex
             if group == 1:
                 upper = found.upper()
-                if upper in self._dialect.reserved:
+                if upper in self._reserved:
                     return Token(_WORD, upper, start, end)
                 return Token(_NAME, found, start, end)
+            if group == 4:
+                return Token(_SYMBOL, found, start, end)
             if group == 2:
                 return Token(_STRING_KIND, found, start, end, found[1:-1])
-            if group == 3:
-                return Token(_NUMBER, found, start, end, int(found))
-            return Token(_SYMBOL, found, start, end)
+            return Token(_NUMBER, found, start, end, int(found))
         start = _BLANKS.match(text, self._at).end()  # type: ignore[union-attr]  # matches the empty text too
         if start == len(text):
             self._at = start
@@ -232,7 +232,7 @@ class Lexer:
         word = self._text[start:end]
         upper = word.upper()
         # "ı".upper() is "I": only an ASCII spelling is a reserved word
-        if upper in self._dialect.reserved and word.isascii():
+        if upper in self._reserved and word.isascii():
             return Token(TokenKind.WORD, upper, start, end)
         follows = self._text[end : end + 2]
         if follows[:1] == "." and len(follows) == 2 and (follows[1].isalpha() or follows[1] == "_"):

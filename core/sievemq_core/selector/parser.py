@@ -87,11 +87,12 @@ def parse(text: str, dialect: Dialect, names: set[str] | None = None) -> Node:
 
 
 class _Parser:
-    __slots__ = ("_heights", "_items", "_lexer", "_names", "_nesting", "_nodes", "_pending", "_token")
+    __slots__ = ("_heights", "_items", "_lexer", "_names", "_nesting", "_next", "_nodes", "_pending", "_token")
 
     def __init__(self, text: str, dialect: Dialect, names: set[str]) -> None:
         self._lexer = Lexer(text, dialect)
-        self._token = self._lexer.next()
+        self._next = self._lexer.next
+        self._token = self._next()
         self._names = names
         self._nodes = 0
         self._items = 0  # strings in lists
@@ -129,7 +130,7 @@ class _Parser:
                         hint="join two conditions with AND: a < b AND b < c",
                     )
             else:
-                self._advance()
+                self._token = self._next()
                 right = self._right_side(binds + 1)
                 span = (left.span[0], right.span[1])
                 left = self._made(Arithmetic(token.text, left, right, span), left, right)
@@ -148,18 +149,18 @@ class _Parser:
                 return self._signed()
         elif kind is _WORD:
             if text in ("TRUE", "FALSE"):
-                self._advance()
+                self._token = self._next()
                 return self._made(Literal(text == "TRUE", token.span))
             if text == "NOT":
                 if power > _NOT:
                     self._fail("NOT stands in front of a condition, not of a value", token.span, expected="a value")
-                self._advance()
+                self._token = self._next()
                 operand = self._right_side(_NOT)
                 return self._made(Not(operand, (token.start, operand.span[1])), operand)
         return self._missing_operand(power)
 
     def _parenthesis(self, opener: Token) -> Node:
-        self._advance()
+        self._token = self._next()
         self._nesting += 1
         if self._nesting > MAX_SELECTOR_DEPTH:
             self._too_deep(opener.span)
@@ -169,7 +170,7 @@ class _Parser:
             if self._token.kind is TokenKind.END:
                 self._fail("this parenthesis is never closed", opener.span, expected="')'")
             self._unexpected_after(inner, "')'")
-        self._advance()
+        self._token = self._next()
         return inner
 
     def _right_side(self, power: int) -> Node:
@@ -187,7 +188,7 @@ class _Parser:
         operands = list(first.operands) if isinstance(first, kind) else [first]
         end = first.span[1]
         while self._is_word(word):
-            self._advance()
+            self._token = self._next()
             operand = self._right_side(power + 1)
             end = operand.span[1]
             if isinstance(operand, kind):
@@ -198,25 +199,25 @@ class _Parser:
 
     def _signed(self) -> Node:
         sign = self._token
-        self._advance()
+        self._token = self._next()
         token = self._token
         if sign.text == "-" and token.kind is TokenKind.NUMBER and type(token.value) is int:
             # Java: the lowest value can be written although its absolute value cannot (§3.8.1.1, SEL-09)
             if token.value == LONG_MAX + 1:
-                self._advance()
+                self._token = self._next()
                 return self._made(Literal(LONG_MIN, (sign.start, token.end)))
             if token.value == INT_MAX + 1 and token.text[-1] not in "lL":
-                self._advance()
+                self._token = self._next()
                 return self._made(Literal(INT_MIN, (sign.start, token.end)))
             if token.value == INT_MAX + 1:
-                self._advance()
+                self._token = self._next()
                 return self._made(Literal(Long(INT_MIN), (sign.start, token.end)))
         operand = self._right_side(_SIGN)
         return self._made(Unary(sign.text, operand, (sign.start, operand.span[1])), operand)
 
     def _predicate(self, left: Node) -> Node:
         token = self._token
-        self._advance()
+        self._token = self._next()
         if token.kind is _SYMBOL:
             right = self._right_side(_SUM)
             return self._made(Compare(token.text, left, right, (left.span[0], right.span[1])), left, right)
@@ -232,7 +233,7 @@ class _Parser:
                     expected="BETWEEN, IN or LIKE",
                     hint="to negate a comparison put NOT in front of it: NOT a = 1",
                 )
-            self._advance()
+            self._token = self._next()
         if token.text == "BETWEEN":
             return self._between(left, negated)
         if token.text == "IN":
@@ -245,7 +246,7 @@ class _Parser:
             self._fail(
                 f"BETWEEN needs two bounds, but {self._described()} follows the first", self._token.span, expected="AND"
             )
-        self._advance()
+        self._token = self._next()
         high = self._right_side(_SUM)
         node = Between(operand, low, high, negated, (operand.span[0], high.span[1]))
         return self._made(node, operand, low, high)
@@ -259,7 +260,7 @@ class _Parser:
             values, self._token = plain
             items = [Literal(value, span) for value, span in values]
             return self._listed(operand, negated, items)
-        self._advance()
+        self._token = self._next()
         items = []
         while True:
             token = self._token
@@ -272,14 +273,14 @@ class _Parser:
                     hint = "a missing value is found with IS NULL"
                 self._fail(what, token.span, expected="a string", hint=hint)
             items.append(Literal(str(token.value), token.span))
-            self._advance()
+            self._token = self._next()
             if self._is_symbol(")"):
                 return self._listed(operand, negated, items)
             if self._token.kind is TokenKind.END:
                 self._fail("this list is never closed", opener.span, expected="')'")
             if not self._is_symbol(","):
                 self._fail(f"{self._described()} cannot follow a list item", self._token.span, expected="',' or ')'")
-            self._advance()
+            self._token = self._next()
 
     def _listed(self, operand: Node, negated: bool, items: list[Literal]) -> Node:
         """IN with its list; the current token is the parenthesis that closes it."""
@@ -289,7 +290,7 @@ class _Parser:
                 f"the selector is too large: more than {MAX_SELECTOR_STRINGS:,} strings in lists", items[-1].span
             )
         end = self._token.end
-        self._advance()
+        self._token = self._next()
         return self._made(In(operand, tuple(items), negated, (operand.span[0], end)), operand)
 
     def _like(self, operand: Node, negated: bool) -> Node:
@@ -304,7 +305,7 @@ class _Parser:
         escape: Literal | None = None
         # ESCAPE is not reserved in every dialect (D-15, D-16)
         if self._token.kind in (TokenKind.NAME, TokenKind.WORD) and self._token.text.upper() == "ESCAPE":
-            self._advance()
+            self._token = self._next()
             token = self._token
             if token.kind is not TokenKind.STRING or len(str(token.value)) != 1:
                 self._fail(
@@ -320,7 +321,7 @@ class _Parser:
     def _is_null(self, operand: Node) -> Node:
         negated = self._is_word("NOT")
         if negated:
-            self._advance()
+            self._token = self._next()
         token = self._token
         if not self._is_word("NULL"):
             hint = None
@@ -334,12 +335,12 @@ class _Parser:
                 expected="NULL" if negated else "NULL or NOT NULL",
                 hint=hint,
             )
-        self._advance()
+        self._token = self._next()
         return self._made(IsNull(operand, negated, (operand.span[0], token.end)), operand)
 
     def _name(self) -> Node:
         token = self._token
-        self._advance()
+        self._token = self._next()
         if self._is_symbol("("):
             self._fail(
                 f"there are no functions; '{_short(token.text)}' is followed by '('",
@@ -355,7 +356,7 @@ class _Parser:
         assert value is not None
         if type(value) is int and value > LONG_MAX:
             raise self._lexer.out_of_range(token.text, token.span)
-        self._advance()
+        self._token = self._next()
         return self._made(Literal(value, token.span))
 
     # -- limits -------------------------------------------------------------------------------------------------
@@ -383,9 +384,6 @@ class _Parser:
         self._fail(f"the selector is nested deeper than {MAX_SELECTOR_DEPTH} levels", span)
 
     # -- tokens and errors --------------------------------------------------------------------------------------
-
-    def _advance(self) -> None:
-        self._token = self._lexer.next()
 
     def _is_symbol(self, text: str) -> bool:
         return self._token.kind is _SYMBOL and self._token.text == text

@@ -27,48 +27,115 @@ __all__ = [
     "method",
     "named",
     "negated",
+    "truth",
     "type_is",
     "within",
 ]
 
-_AT: Any = {"lineno": 2, "col_offset": 4}  # the one line below "def"
+_LINE, _COLUMN = 2, 4  # the one line below "def"
 
 
-# The nodes that are made most, with their position in the class: half the time of handing it to each. ``ast.unparse``
-# knows nodes by the name of their class.
+# Nodes with their position in the class and an __init__ of their own: half the time of handing it to ast's.
+# ``ast.unparse`` knows nodes by the name of their class.
 class Name(ast.Name):
-    lineno, col_offset = 2, 4
+    lineno, col_offset = _LINE, _COLUMN
+
+    def __init__(self, name: str, context: ast.expr_context) -> None:
+        self.id, self.ctx = name, context
 
 
 class Constant(ast.Constant):
-    lineno, col_offset = 2, 4
+    lineno, col_offset = _LINE, _COLUMN
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 class NamedExpr(ast.NamedExpr):
-    lineno, col_offset = 2, 4
+    lineno, col_offset = _LINE, _COLUMN
+
+    def __init__(self, target: ast.Name, value: ast.expr) -> None:
+        self.target, self.value = target, value
 
 
 class Compare(ast.Compare):
-    lineno, col_offset = 2, 4
+    lineno, col_offset = _LINE, _COLUMN
+
+    def __init__(self, left: ast.expr, operators: list[ast.cmpop], others: list[ast.expr]) -> None:
+        self.left, self.ops, self.comparators = left, operators, others
 
 
 class Call(ast.Call):
-    lineno, col_offset = 2, 4
+    lineno, col_offset = _LINE, _COLUMN
+
+    def __init__(self, target: ast.expr, arguments: list[ast.expr]) -> None:
+        self.func, self.args, self.keywords = target, arguments, []
 
 
 class Attribute(ast.Attribute):
-    lineno, col_offset = 2, 4
+    lineno, col_offset = _LINE, _COLUMN
+
+    def __init__(self, subject: ast.expr, name: str) -> None:
+        self.value, self.attr, self.ctx = subject, name, _LOAD
+
+
+class Subscript(ast.Subscript):
+    lineno, col_offset = _LINE, _COLUMN
+
+    def __init__(self, subject: ast.expr, index: ast.expr) -> None:
+        self.value, self.slice, self.ctx = subject, index, _LOAD
 
 
 class BoolOp(ast.BoolOp):
-    lineno, col_offset = 2, 4
+    lineno, col_offset = _LINE, _COLUMN
+
+    def __init__(self, operator: ast.boolop, parts: list[ast.expr]) -> None:
+        self.op, self.values = operator, parts
+
+
+class UnaryOp(ast.UnaryOp):
+    lineno, col_offset = _LINE, _COLUMN
+
+    def __init__(self, operator: ast.unaryop, operand: ast.expr) -> None:
+        self.op, self.operand = operator, operand
+
+
+class BinOp(ast.BinOp):
+    lineno, col_offset = _LINE, _COLUMN
+
+    def __init__(self, left: ast.expr, operator: ast.operator, right: ast.expr) -> None:
+        self.left, self.op, self.right = left, operator, right
+
+
+class IfExp(ast.IfExp):
+    lineno, col_offset = _LINE, _COLUMN
+
+    def __init__(self, test: ast.expr, then: ast.expr, otherwise: ast.expr) -> None:
+        self.test, self.body, self.orelse = test, then, otherwise
+
+
+class Assign(ast.Assign):
+    lineno, col_offset = _LINE, _COLUMN
+
+    def __init__(self, target: ast.expr, value: ast.expr) -> None:
+        self.targets, self.value = [target], value
+
+
+class Return(ast.Return):
+    lineno, col_offset = _LINE, _COLUMN
+
+    def __init__(self, value: ast.expr) -> None:
+        self.value = value
 
 
 _LOAD, _STORE = ast.Load(), ast.Store()
 #: Nodes that say nothing but a name of the generated code. There are few such names, and nobody changes a node.
 _LOADS: dict[str, ast.expr] = {}
 _AND, _OR, _NOT = ast.And(), ast.Or(), ast.Not()
-_IS, _IS_NOT = ast.Is(), ast.IsNot()
+_IS, _IS_NOT, _NOT_ABOVE = ast.Is(), ast.IsNot(), ast.LtE()
+_NONE, _TRUE, _FALSE = Constant(None), Constant(True), Constant(False)
+#: The parameters of the functions that are made.
+_PARAMETERS: dict[tuple[str, ...], ast.arguments] = {}
 
 
 def load(name: str) -> ast.expr:
@@ -81,6 +148,8 @@ def load(name: str) -> ast.expr:
 
 def constant(value: Any) -> ast.expr:
     """A value as it is: user text never becomes anything else."""
+    if value is None:
+        return _NONE
     return Constant(value)
 
 
@@ -91,7 +160,7 @@ def named(name: str, value: ast.expr) -> ast.expr:
 
 def assign(name: str, value: ast.expr) -> ast.stmt:
     """``name = value``"""
-    return ast.Assign([Name(name, _STORE)], value, **_AT)
+    return Assign(Name(name, _STORE), value)
 
 
 def compare(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> ast.expr:
@@ -101,27 +170,27 @@ def compare(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> ast.expr:
 
 def within(low: int, subject: ast.expr, high: int) -> ast.expr:
     """``low <= subject <= high``"""
-    return Compare(constant(low), [ast.LtE(), ast.LtE()], [subject, constant(high)])
+    return Compare(constant(low), [_NOT_ABOVE, _NOT_ABOVE], [subject, constant(high)])
 
 
 def binary(left: ast.expr, operator: ast.operator, right: ast.expr) -> ast.expr:
     """``left operator right``"""
-    return ast.BinOp(left, operator, right, **_AT)
+    return BinOp(left, operator, right)
 
 
 def call(target: ast.expr, *arguments: ast.expr) -> ast.expr:
     """``target(arguments)``"""
-    return Call(target, list(arguments), [])
+    return Call(target, list(arguments))
 
 
 def method(subject: ast.expr, name: str, *arguments: ast.expr) -> ast.expr:
     """``subject.name(arguments)``"""
-    return call(Attribute(subject, name, _LOAD), *arguments)
+    return Call(Attribute(subject, name), list(arguments))
 
 
 def item(subject: ast.expr, index: int) -> ast.expr:
     """``subject[index]``"""
-    return ast.Subscript(subject, constant(index), _LOAD, **_AT)
+    return Subscript(subject, Constant(index))
 
 
 def both(*parts: ast.expr) -> ast.expr:
@@ -136,32 +205,46 @@ def either(*parts: ast.expr) -> ast.expr:
 
 def negated(part: ast.expr) -> ast.expr:
     """``not part``"""
-    return ast.UnaryOp(_NOT, part, **_AT)
+    return UnaryOp(_NOT, part)
+
+
+def truth(test: ast.expr) -> ast.expr:
+    """``True if test else False``"""
+    return IfExp(test, _TRUE, _FALSE)
 
 
 def if_else(test: ast.expr, then: ast.expr, otherwise: ast.expr) -> ast.expr:
     """``then if test else otherwise``"""
-    return ast.IfExp(test, then, otherwise, **_AT)
+    return IfExp(test, then, otherwise)
 
 
 def type_is(subject: ast.expr, kind: str) -> ast.expr:
     """``type(subject) is kind``"""
-    return compare(call(load("type"), subject), _IS, load(kind))
+    return Compare(Call(load("type"), [subject]), [_IS], [load(kind)])
 
 
 def is_none(subject: ast.expr, yes: bool = True) -> ast.expr:
     """``subject is None``, or ``is not None``"""
-    return compare(subject, _IS if yes else _IS_NOT, constant(None))
+    return Compare(subject, [_IS if yes else _IS_NOT], [_NONE])
+
+
+def _parameters(names: list[str]) -> ast.arguments:
+    key = tuple(names)
+    known = _PARAMETERS.get(key)
+    if known is None:  # two of selectors, and p0, p1 … of as many shapes as there are numbers of constants
+        listed = [ast.arg(name, lineno=_LINE, col_offset=_COLUMN) for name in names]
+        known = _PARAMETERS[key] = ast.arguments([], listed, None, [], [], None, [])
+    return known
 
 
 def function(name: str, parameters: list[str], body: list[ast.stmt], result: ast.expr) -> ast.Module:
     """A module with one function that returns `result`."""
-    arguments = ast.arguments([], [ast.arg(parameter, **_AT) for parameter in parameters], None, [], [], None, [])
+    arguments = _parameters(parameters)
     # by keyword, because the positional form of FunctionDef differs between Python versions
     definition = ast.FunctionDef(
         name=name,
         args=arguments,
-        body=[*body, ast.Return(result, **_AT)],
+        body=[*body, Return(result)],
         decorator_list=[],
         lineno=1,
         col_offset=0,

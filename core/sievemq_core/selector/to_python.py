@@ -29,9 +29,10 @@ Hole: TypeAlias = tuple[str, str]
 
 _numbering = count(1)
 
+_EQ, _NOT_EQ, _IN, _NOT_IN, _IS, _IS_NOT = ast.Eq(), ast.NotEq(), ast.In(), ast.NotIn(), ast.Is(), ast.IsNot()
 _OPERATORS: dict[str, ast.cmpop] = {
-    "=": ast.Eq(),
-    "<>": ast.NotEq(),
+    "=": _EQ,
+    "<>": _NOT_EQ,
     "<": ast.Lt(),
     "<=": ast.LtE(),
     ">": ast.Gt(),
@@ -131,7 +132,7 @@ class _Code:
         body = [syntax.assign(self._variable(field), _fetch(field)) for field in self._hoisted]
         if not isinstance(test, plan.Always):
             # a third faster than the condition itself: CPython 3.11 has quick comparisons only in front of a jump
-            expression = syntax.if_else(expression, syntax.constant(True), syntax.constant(False))
+            expression = syntax.truth(expression)
         return syntax.function("selector", ["properties", "headers"], body, expression)
 
     # -- tests --------------------------------------------------------------------------------------------------
@@ -154,14 +155,12 @@ class _Code:
             case plan.Missing():
                 return syntax.is_none(self._value(test.value), test.holds)
             case plan.Truth():
-                return syntax.compare(self._value(test.field), ast.Is(), syntax.constant(test.holds))
+                return syntax.compare(self._value(test.field), _IS, syntax.constant(test.holds))
             case plan.Comparable():
                 operands = syntax.constant(test.op), self._value(test.left), self._value(test.right)
                 return syntax.call(self._global("comparable", arithmetic.comparable), *operands)
             case plan.IsNumber():
-                return syntax.compare(
-                    syntax.call(syntax.load("type"), self._value(test.value)), ast.In(), self._numbers()
-                )
+                return syntax.compare(syntax.call(syntax.load("type"), self._value(test.value)), _IN, self._numbers())
 
     def _chain(self, test: plan.All | plan.Any) -> ast.expr:
         """The parts are evaluated in order, so a later one may rely on what the earlier ones fetched; behind the
@@ -209,9 +208,9 @@ class _Code:
         if op == "=" and number not in (0, 1):  # no type test: only an equal number equals a number
             if holds:
                 return syntax.compare(first, operator, plain)
-            return syntax.both(syntax.is_none(first, False), syntax.compare(again, ast.NotEq(), plain))
+            return syntax.both(syntax.is_none(first, False), syntax.compare(again, _NOT_EQ, plain))
         if op == "=" and holds:
-            no_bool = syntax.compare(again, ast.IsNot(), syntax.constant(number == 1))
+            no_bool = syntax.compare(again, _IS_NOT, syntax.constant(number == 1))
             return syntax.both(syntax.compare(first, operator, plain), no_bool)
         if holds:
             if isinstance(left, plan.Field) and left.name in self._numeric:
@@ -224,9 +223,9 @@ class _Code:
         """A string or boolean constant; the plan holds no other operators for them than ``=`` and ``<>``."""
         first, again = self._used_twice(left)
         if isinstance(constant, str):
-            equal, unequal, kind = ast.Eq(), ast.NotEq(), "str"
+            equal, unequal, kind = _EQ, _NOT_EQ, "str"
         else:
-            equal, unequal, kind = ast.Is(), ast.IsNot(), "bool"  # type: ignore[assignment]
+            equal, unequal, kind = _IS, _IS_NOT, "bool"  # type: ignore[assignment]
         other = self._hole(left, op) or syntax.constant(constant)
         if op == "=":
             if holds:
@@ -275,7 +274,7 @@ class _Code:
     def _one_of(self, test: plan.OneOf) -> ast.expr:
         first, again = self._used_twice(test.field)
         single = len(test.values) == 1
-        inside: tuple[ast.cmpop, ast.cmpop] = (ast.Eq(), ast.NotEq()) if single else (ast.In(), ast.NotIn())
+        inside: tuple[ast.cmpop, ast.cmpop] = (_EQ, _NOT_EQ) if single else (_IN, _NOT_IN)
         values = self._hole(test.field, "IN") or syntax.constant(next(iter(test.values)) if single else test.values)
         if test.holds and not test.negated:
             return syntax.compare(first, inside[0], values)
@@ -306,7 +305,7 @@ class _Code:
     def _pattern(self, pattern: LikePattern, text: ast.expr) -> ast.expr | None:
         """Code that matches `text`, which is a str; None if every text matches (the plan knows no NOT LIKE '%')."""
         if pattern.exact is not None:
-            return syntax.compare(text, ast.Eq(), syntax.constant(pattern.exact))
+            return syntax.compare(text, _EQ, syntax.constant(pattern.exact))
         plain = [segment.plain for segment in pattern.segments]
         match plain:
             case ["", ""]:
@@ -316,7 +315,7 @@ class _Code:
             case ["", str() as tail]:
                 return syntax.method(text, "endswith", syntax.constant(tail))
             case ["", str() as part, ""]:
-                return syntax.compare(syntax.constant(part), ast.In(), text)
+                return syntax.compare(syntax.constant(part), _IN, text)
             case [str() as head, str() as tail]:  # the length first: 'aba' must not match 'ab%ba'
                 size = syntax.call(syntax.load("len"), text)
                 return syntax.both(
@@ -413,7 +412,7 @@ class _Code:
         return None if name is None else syntax.load(name)
 
     def _is_number(self, subject: ast.expr) -> ast.expr:
-        return syntax.compare(syntax.call(syntax.load("type"), subject), ast.In(), self._numbers())
+        return syntax.compare(syntax.call(syntax.load("type"), subject), _IN, self._numbers())
 
     def _numbers(self) -> ast.expr:
         return self._global("numbers", arithmetic.NUMBERS)
@@ -436,7 +435,7 @@ def _fetch(field: plan.Field) -> ast.expr:
         return syntax.method(syntax.load("properties"), "get", syntax.constant(field.name))
     header = syntax.item(syntax.load("headers"), HEADERS[field.name][0])
     if field.type is FieldType.MODE:
-        persistent = syntax.compare(header, ast.Eq(), syntax.constant(2))
+        persistent = syntax.compare(header, _EQ, syntax.constant(2))
         return syntax.if_else(persistent, syntax.constant("PERSISTENT"), syntax.constant("NON_PERSISTENT"))
     if field.name == "JMSCorrelationID":  # one set as bytes has no text: NULL
         named = syntax.named("c", header)
