@@ -157,4 +157,4 @@ def test_nobody_listens_there(broker: EmbeddedBroker) -> None:
     port = broker.port
     broker.stop()
     with pytest.raises(JMSRuntimeException, match=str(port)):
-        ConnectionFactory(f"sievemq://127.0.0.1:{port}").create_context()
+        ConnectionFactory(f"sievemq://127.0.0.1:{port}?reconnect=0").create_context()

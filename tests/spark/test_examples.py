@@ -68,7 +68,7 @@ PROGRAM = (
     ("arguments", "code", "says"),
     [
         (["profile", "nowhere"], 2, "pyarrow is not installed: pip install 'sievemq[spark]'"),
-        (["archive", "q", "--to", "x", "--url", "sievemq://127.0.0.1:1"], 1, "no broker could be reached"),
+        (["archive", "q", "--to", "x", "--url", "sievemq://127.0.0.1:1?reconnect=0"], 1, "no broker could be reached"),
         (["archive", "q", "--to", "x", "--url", "http://x"], 2, "sievemq://"),
         (["backtest", "x", "a ANDD b"], 4, "    ^^^^"),
         (["coverage", "x", "a", "--dialect", "sql"], 2, "no selector dialect 'sql'"),

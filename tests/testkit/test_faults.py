@@ -503,6 +503,6 @@ def test_a_port_that_is_killed_refuses() -> None:
         url = broker.url
         broker.kill()
         with pytest.raises(JMSException):
-            ConnectionFactory(url).create_connection()
+            ConnectionFactory(url, reconnect=0).create_connection()
         broker.restart()
         ConnectionFactory(url).create_connection().close()

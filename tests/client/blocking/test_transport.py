@@ -84,7 +84,7 @@ def test_tls_files_that_are_missing(secure: EmbeddedBroker) -> None:
 
 def test_tls_where_there_is_none(url: str) -> None:
     with pytest.raises(JMSException, match="TLS"):
-        ConnectionFactory(url.replace("sievemq://", "sievemqs://"), connect_timeout=5_000).create_connection()
+        ConnectionFactory(url.replace("sievemq://", "sievemqs://"), reconnect=0).create_connection()
 
 
 def test_tls_client_certificate(certificates: Path) -> None:
