@@ -67,6 +67,9 @@ def broker(
     tls_client_ca: Annotated[
         str | None, _option("--tls-client-ca", text="PEM CA that client certificates must come from.")
     ] = None,
+    on_full_disk: Annotated[
+        str | None, _option("--on-full-disk", text="PERSISTENT sends on a full disk: fail, or block; fail.")
+    ] = None,
     log_level: Annotated[str | None, _option("--log-level", text="debug, info, warning or error; info.")] = None,
     json_logs: Annotated[
         bool | None, _option("--json-logs/--console-logs", text="Log JSON lines; without, unless on a terminal.")
@@ -104,10 +107,10 @@ def broker(
         "host": host, "port": port, "http": http, "http_host": http_host, "http_port": http_port, "data_dir": data_dir,
         "users": ",".join(user) if user else None, "users_file": users_file, "http_hosts": http_hosts,
         "session_seconds": session_seconds, "insecure": insecure, "tls_cert": tls_cert, "tls_key": tls_key,
-        "tls_client_ca": tls_client_ca, "log_level": log_level, "json_logs": json_logs, "dialect": dialect,
-        "auto_create": auto_create, "max_body_bytes": max_body_bytes, "max_memory_bytes": max_memory_bytes,
-        "heartbeat_seconds": heartbeat_seconds, "max_connections": max_connections,
-        "handshake_seconds": handshake_seconds, "drain_seconds": drain_seconds,
+        "tls_client_ca": tls_client_ca, "on_full_disk": on_full_disk, "log_level": log_level, "json_logs": json_logs,
+        "dialect": dialect, "auto_create": auto_create, "max_body_bytes": max_body_bytes,
+        "max_memory_bytes": max_memory_bytes, "heartbeat_seconds": heartbeat_seconds,
+        "max_connections": max_connections, "handshake_seconds": handshake_seconds, "drain_seconds": drain_seconds,
     }  # fmt: skip
     _check_extra()
     settings = _load(config_file, given).settings

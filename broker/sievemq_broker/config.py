@@ -19,7 +19,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings, NamespacePolicy
+from sievemq_broker.domain.policy import BLOCK, FAIL, DestinationPolicy, DomainSettings, NamespacePolicy
 from sievemq_broker.logs import LEVELS
 from sievemq_broker.server.users import User, Users
 from sievemq_broker.server.users_file import parse_users, read_users
@@ -129,6 +129,13 @@ def _dialect(value: object) -> str:
     word = str(value).lower()
     if word not in DIALECTS:
         raise ValueError(f"must be one of {', '.join(DIALECTS)}")
+    return word
+
+
+def _full_disk(value: object) -> str:
+    word = str(value).lower()
+    if word not in (FAIL, BLOCK):
+        raise ValueError(f"must be {FAIL} or {BLOCK}")
     return word
 
 
@@ -257,6 +264,9 @@ class Settings:
     data_dir: str | None = _setting(
         None, "directory to keep PERSISTENT messages in; none: in memory only", _optional_text
     )
+    on_full_disk: str = _setting(
+        FAIL, f"PERSISTENT sends while the disk is full: {FAIL}: refused; {BLOCK}: they wait for room", _full_disk
+    )
     log_level: str = _setting("info", f"lowest level to log: {', '.join(LEVELS)}", _level)
     json_logs: bool | None = _setting(None, "log JSON lines; auto: unless the output is a terminal", _auto_flag)
     destinations: Mapping[str, DestinationPolicy] = _setting(
@@ -286,6 +296,7 @@ class Settings:
             policies=tuple(self.destinations.items()),
             auto_create=self.auto_create,
             namespaces=tuple(self.namespaces.items()),
+            on_full_disk=self.on_full_disk,
         )
 
     @property

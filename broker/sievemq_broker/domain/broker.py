@@ -8,10 +8,10 @@ from collections.abc import Callable
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.namespace import Namespace
-from sievemq_broker.domain.policy import DomainSettings
+from sievemq_broker.domain.policy import FAIL, DomainSettings
 from sievemq_broker.domain.ports import Observer
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.room import Rooms
+from sievemq_broker.domain.room import Overfull, Rooms
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import ErrorCode, RequestError
 
@@ -71,9 +71,15 @@ class Broker:
         return True
 
     def refuse_persistent(self, reason: str | None) -> None:
-        """Take no PERSISTENT messages, since they cannot be kept; or, with None, take them again."""
-        if self.journal is not None:
-            self.journal.refusing = reason
+        """Take no PERSISTENT messages, since they cannot be kept; or, with None, take them again.
+
+        Their senders are refused or wait, as :attr:`DomainSettings.on_full_disk` says.
+        """
+        journal = self.journal
+        if journal is not None:
+            if journal.refusing is not None:
+                journal.refusing.has_room = True
+            journal.refusing = None if reason is None else Overfull(reason, self.settings.on_full_disk == FAIL)
             for namespace in self.namespaces.values():
                 namespace.forget_routes()
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from sievemq_broker.domain.ports import Observer
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.room import NoRoomError, Overfull
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import DELIVERY_MODE
 
@@ -273,7 +274,7 @@ class Journal:
 
     Attributes:
         batch: being gathered.
-        refusing: why PERSISTENT messages are refused now (the disk is full); None while they are not.
+        refusing: why PERSISTENT messages are not taken now (the disk is full); None while they are.
     """
 
     __slots__ = ("_next_number", "batch", "refusing")
@@ -281,7 +282,7 @@ class Journal:
     def __init__(self, next_batch: int = 1, next_number: int = 1) -> None:
         self.batch = Batch(next_batch)
         self._next_number = next_number
-        self.refusing: str | None = None
+        self.refusing: Overfull | None = None
 
     def cut(self) -> Batch:
         """The batch gathered so far; a new one begins. Only between two verbs of the domain."""
@@ -300,13 +301,15 @@ class Journal:
         self.batch.definitions[kind, key] = value
 
     def check(self, mode: int, where: str) -> None:
-        """Raise RequestError RESOURCE_ALLOCATION if a message of this delivery mode cannot be kept now."""
-        if self.refusing is not None and mode == PERSISTENT:
-            raise RequestError(
-                f"{where} takes no PERSISTENT messages now: {self.refusing}",
-                ErrorCode.RESOURCE_ALLOCATION,
-                {"destination": where, "limit": "disk"},
-            )
+        """Raise RequestError RESOURCE_ALLOCATION if a message of this delivery mode cannot be kept now, NoRoomError if
+        its sender may wait until it can."""
+        full = self.refusing
+        if full is not None and mode == PERSISTENT:
+            text = f"{where} takes no PERSISTENT messages now: {full.limit_text}"
+            details: dict[str, object] = {"destination": where, "limit": "disk"}
+            if full.refuses:
+                raise RequestError(text, ErrorCode.RESOURCE_ALLOCATION, details)
+            raise NoRoomError(full, text, details)
 
     # -- what exists --------------------------------------------------------------------------------------------
 

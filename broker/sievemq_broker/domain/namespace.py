@@ -11,7 +11,7 @@ from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.policy import BLOCK, FAIL, DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.room import Limited, Overfull
+from sievemq_broker.domain.room import Limited, NoRoomError, Overfull
 from sievemq_broker.domain.stages import Stages
 from sievemq_broker.domain.subscription import Subscription
 from sievemq_broker.domain.subscriptions import Subscriptions
@@ -395,7 +395,12 @@ class Namespace:
         checked: list[tuple[Destination, Envelope]] = []
         load: dict[Queue, list[int]] = {}
         for address, envelope in sends:
-            destination = self._look_up(address, envelope, connection)
+            try:
+                destination = self._look_up(address, envelope, connection)
+            except NoRoomError as error:
+                if patient:
+                    return [error.place]
+                raise
             if destination.policy.special:
                 envelope = _overridden(destination.policy, envelope, now)
                 if destination.policy.limited:

@@ -147,6 +147,7 @@ class DomainSettings:
         max_namespaces: namespaces of the broker.
         max_subscriptions: durable or shared subscriptions of one namespace; others end with their consumer.
         namespaces: as `policies`, over the names of namespaces.
+        on_full_disk: FAIL or BLOCK, what happens to PERSISTENT sends while the disk is full.
     """
 
     policies: tuple[tuple[str, DestinationPolicy], ...] = ()
@@ -156,6 +157,7 @@ class DomainSettings:
     max_namespaces: int = 10_000
     max_subscriptions: int = 100_000
     namespaces: tuple[tuple[str, NamespacePolicy], ...] = ()
+    on_full_disk: str = FAIL
 
     def policy_for_namespace(self, name: str) -> NamespacePolicy | None:
         """The rules of the namespace of this name, None if there are none."""

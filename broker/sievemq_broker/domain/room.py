@@ -9,10 +9,15 @@ from __future__ import annotations
 from itertools import islice
 from typing import Protocol
 
-__all__ = ["Limited", "Overfull", "Rooms", "Waiter"]
+from sievemq_core.errors import ErrorCode, RequestError
+
+__all__ = ["GO_ON", "Limited", "NoRoomError", "Overfull", "Rooms", "Waiter"]
 
 #: Full places that one look asks. More of them take turns, so that a turn stays short.
 LOOK_AT = 64
+
+#: Sends that may be carried out in one look for those whose sends were not taken.
+GO_ON = 500
 
 
 class Limited(Protocol):
@@ -28,7 +33,7 @@ class Limited(Protocol):
 
 
 class Overfull:
-    """A namespace that is at its limit, as long as it is.
+    """A namespace that is at its limit, or a disk that is full, as long as it is.
 
     Attributes:
         limit_text: which limit, for people.
@@ -44,11 +49,25 @@ class Overfull:
         self.has_room = False
 
 
+class NoRoomError(RequestError):
+    """A message may not come in now; a sender that can wait says it again when there is room.
+
+    Args:
+        place: that has no room.
+        text: for who cannot wait.
+        details: for programs.
+    """
+
+    def __init__(self, place: Limited, text: str, details: dict[str, object]) -> None:
+        super().__init__(text, ErrorCode.RESOURCE_ALLOCATION, details)
+        self.place = place
+
+
 class Waiter(Protocol):
     """A sender that waits."""
 
-    def room(self, place: Limited, now: int) -> None:
-        """`place` has room again."""
+    def room(self, place: Limited, now: int) -> int:
+        """`place` has room again. Returns how many sends were carried out now."""
 
 
 class Rooms:
@@ -76,12 +95,16 @@ class Rooms:
                 del self.waiting[place]
 
     def look(self, now: int) -> None:
-        """Tell those whose place has room."""
+        """Tell those whose place has room, a few at a time where that is work."""
         waiting = self.waiting
         many = len(waiting) > LOOK_AT
+        done = 0
         for place in tuple(islice(waiting, LOOK_AT)):
             if place.has_room:
-                for waiter in waiting.pop(place):
-                    waiter.room(place, now)
+                for waiter in tuple(waiting[place]):
+                    self.leave(place, waiter)
+                    done += waiter.room(place, now)
+                    if done >= GO_ON:
+                        return
             elif many:
                 waiting[place] = waiting.pop(place)  # behind the others

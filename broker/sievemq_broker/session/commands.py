@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sievemq_broker.domain.room import NoRoomError
 from sievemq_broker.session.checks import (
     check_identifier,
     check_message,
@@ -324,6 +325,8 @@ def on_send(connection: BrokerConnection, command: CommandFields, now: int) -> N
         connection.send_to_closed(session_id, sequence)
         return
     if sequence != session.sent + 1:
+        if session.stall is not None and session.stall.follow(command):
+            return
         if connection.resumed and sequence <= session.sent:
             return  # said on the lost connection or on its way to this one twice: it has been carried out
         raise ProtocolError(
@@ -344,6 +347,9 @@ def on_send(connection: BrokerConnection, command: CommandFields, now: int) -> N
         elif transaction.doom is None:
             connection.namespace.declare(text, connection.id)
             transaction.stage(text, envelope)
+    except NoRoomError as error:
+        session.sent = sequence - 1
+        Stall.hold(connection, session, error.place, command)
     except SieveError as error:
         connection.refuse_send(session, sequence, error)
     else:

@@ -108,8 +108,9 @@ class Sender:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def room(self, place: object, now: int) -> None:
+    def room(self, place: object, now: int) -> int:
         self.told.append(getattr(place, "label", "?"))
+        return 0
 
 
 def test_block_takes_the_message_and_says_who_is_to_wait_until_there_is_room() -> None:

@@ -1,0 +1,289 @@
+"""on_full_disk = "block": a PERSISTENT send that cannot be kept waits, not taken, and its session's sends behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sievemq_broker.domain import room
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.journal import Journal
+from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
+from sievemq_broker.session import stall
+from sievemq_broker.session.services import SessionSettings
+from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.message.envelope import Envelope
+from sievemq_core.wire.commands import Command
+
+from .harness import TRANSACTED, Client, World, envelope
+from .test_resume import KEEP, back, reopen
+from .test_stall import confirmed, turn
+
+NON_PERSISTENT = 1
+
+
+def world_that(on_full_disk: str = "block", settings: SessionSettings | None = None, **more: Any) -> World:
+    broker = Broker(DomainSettings(on_full_disk=on_full_disk, **more))
+    broker.journal = Journal()
+    return World(settings, broker=broker)
+
+
+def fills(world: World) -> None:
+    world.broker.refuse_persistent("the disk is full")
+
+
+def has_room(world: World) -> None:
+    world.broker.refuse_persistent(None)
+    turn(world)
+
+
+def send_fleeting(client: Client, session: int, text: str, to: str = "queue:q") -> None:
+    """A NON_PERSISTENT message."""
+    sequence = client._sequences[session] = client._sequences.get(session, 0) + 1
+    fields = envelope(text)
+    client.say(Command.SEND, session, sequence, to, (*fields[:3], NON_PERSISTENT, *fields[4:]))
+
+
+def kept(world: World) -> int:
+    """Messages that the journal was told of."""
+    assert world.broker.journal is not None
+    return len(world.broker.journal.batch.accepted)
+
+
+def test_what_cannot_be_kept_is_not_taken_and_comes_in_order_when_there_is_room() -> None:
+    world = world_that()
+    client = world.client()
+    session = client.session()
+    client.send(session, "a")
+    assert confirmed(client) == [1]
+    fills(world)
+    client.send(session, "b", "c", to="queue:q")
+    send_fleeting(client, session, "d")
+    turn(world)
+    assert confirmed(client) == []
+    assert client.take(Command.FLOW) == [(Command.FLOW, True, "the disk is full")]
+    assert client.browse() == [(1, "a")]
+    assert kept(world) == 1
+    has_room(world)
+    assert client.browse() == [(1, "a"), (1, "b"), (1, "c"), (1, "d")]
+    assert confirmed(client) == [4]
+    assert [command[1] for command in client.take(Command.FLOW)] == [False]
+    client.send(session, "e")
+    assert confirmed(client) == [5]
+    assert kept(world) == 4  # all but d
+    assert not world.broker.rooms.waiting
+
+
+def test_what_was_taken_before_in_the_same_turn_is_confirmed() -> None:
+    world = world_that()
+    client = world.client()
+    session = client.session()
+    fills(world)
+    send_fleeting(client, session, "a")
+    client.send(session, "b")
+    assert confirmed(client) == [1]
+
+
+def test_others_go_on_consumers_and_who_sends_what_need_not_be_kept() -> None:
+    world = world_that()
+    client = world.client()
+    producer, other = client.session(), client.session()
+    client.send(producer, "a")
+    fills(world)
+    client.send(producer, "b")
+    send_fleeting(client, other, "fleeting", to="queue:other")
+    assert client.browse("queue:other") == [(1, "fleeting")]
+    reader = client.consumer(other, "queue:q", credit=10)
+    assert reader.all() == ["a"]
+    has_room(world)
+    assert reader.all() == ["b"]
+
+
+def test_a_commit_waits_and_is_carried_out_whole() -> None:
+    world = world_that()
+    client = world.client()
+    session = client.session(TRANSACTED)
+    fills(world)
+    client.send(session, "a", "b")
+    request = client.request(Command.COMMIT, session, ())
+    turn(world)
+    assert client.answer_to(request) is None
+    has_room(world)
+    assert client.answer_to(request) == (Command.OK, request, None)
+    assert client.browse() == [(1, "a"), (1, "b")]
+
+
+def test_by_default_senders_are_refused() -> None:
+    world = world_that("fail")
+    client = world.client()
+    session = client.session()
+    fills(world)
+    client.send(session, "a")
+    (failed,) = client.take(Command.SEND_FAILED)
+    assert failed[3] == ErrorCode.RESOURCE_ALLOCATION
+    assert "the disk is full" in failed[4]
+    send_fleeting(client, session, "b")
+    assert client.browse() == [(1, "b")]
+
+
+def test_who_cannot_wait_is_refused() -> None:
+    """A move, a management command: nobody is there to wait."""
+    world = world_that()
+    space = world.broker.namespace("")
+    fills(world)
+    with pytest.raises(RequestError, match="the disk is full") as caught:
+        space.transfer("queue:q", Envelope(envelope("a")), world.now)
+    assert caught.value.code is ErrorCode.RESOURCE_ALLOCATION
+    with pytest.raises(RequestError, match="the disk is full"):
+        space.commit([("queue:q", Envelope(envelope("a")))], world.now)
+
+
+def test_a_disk_that_is_full_again_stops_them_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (stall, room):
+        monkeypatch.setattr(module, "GO_ON", 2)
+    world = world_that()
+    client = world.client()
+    session = client.session()
+    fills(world)
+    client.send(session, *"abcdef")
+    world.broker.refuse_persistent(None)
+    world.broker.rooms.look(world.now)  # two of them
+    world.broker.refuse_persistent("full once more")
+    turn(world)
+    assert client.browse() == [(1, "a"), (1, "b")]
+    assert confirmed(client) == [2]
+    client.send(session, "g")
+    has_room(world)
+    turn(world)
+    turn(world)
+    turn(world)
+    assert [text for _, text in client.browse()] == list("abcdefg")
+    assert confirmed(client)[-1] == 7
+
+
+def test_many_sessions_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits is carried out a few at a time, so that a turn stays short."""
+    for module in (stall, room):
+        monkeypatch.setattr(module, "GO_ON", 3)
+    world = world_that()
+    clients = [world.client() for _ in range(4)]
+    fills(world)
+    sessions = [client.session() for client in clients]
+    for client, session in zip(clients, sessions, strict=True):
+        client.send(session, "1", "2", to="queue:q")
+    world.broker.refuse_persistent(None)
+    queue = world.broker.namespace("").queue("queue:q")
+    depths = []
+    while world.broker.rooms.waiting:
+        world.broker.rooms.look(world.now)
+        depths.append(queue.depth)
+    assert depths == [4, 8]
+    world.settle()
+    assert [confirmed(client) for client in clients] == [[2]] * 4
+
+
+def test_room_at_a_limit_that_blocks_is_waited_for_as_well() -> None:
+    limited = (("queue:small", DestinationPolicy(max_messages=1, at_limit="block")),)
+    world = world_that(policies=limited)
+    client = world.client()
+    session = client.session()
+    fills(world)
+    client.send(session, "a", "b", to="queue:small")
+    has_room(world)
+    assert confirmed(client) == []  # b has passed the limit
+    reader = world.client()
+    assert reader.consumer(reader.session(), "queue:small", credit=2).all() == ["a", "b"]
+    turn(world)
+    assert confirmed(client) == [2]
+    assert client.take(Command.FLOW)[-1][1] is False
+
+
+def test_the_brokers_own_limit_holds_their_confirms_too() -> None:
+    world = world_that()
+    client = world.client()
+    session = client.session()
+    fills(world)
+    client.send(session, "a", "b")
+    world.services.flow("memory")
+    has_room(world)
+    assert confirmed(client) == []
+    world.services.flow(None)
+    world.settle()
+    assert confirmed(client) == [2]
+
+
+def test_a_session_that_is_closed_hears_that_they_were_not_taken() -> None:
+    world = world_that()
+    client = world.client()
+    session = client.session()
+    fills(world)
+    client.send(session, "a", "b")
+    client.ask(Command.CLOSE_SESSION, session, ())
+    assert [(c[2], c[3]) for c in client.take(Command.SEND_FAILED)] == [
+        (1, ErrorCode.RESOURCE_ALLOCATION),
+        (2, ErrorCode.RESOURCE_ALLOCATION),
+    ]
+    has_room(world)
+    assert client.browse() == []
+
+
+@pytest.mark.parametrize("room_first", [True, False])
+def test_a_connection_that_comes_back_says_them_again_and_they_are_there_once(room_first: bool) -> None:
+    world = world_that()
+    client = world.client(keep=KEEP)
+    session = client.session()
+    client.send(session, "a")
+    fills(world)
+    client.send(session, "b", "c")
+    client.drop()
+    if room_first:
+        has_room(world)
+    new, resumed = back(world, client)
+    assert resumed["sessions"] == ((session, 1, 0),)
+    reopen(new, session, sent=1)
+    new.send(session, "b", "c")
+    if not room_first:
+        assert confirmed(new) == [1]
+        has_room(world)
+    assert new.browse() == [(1, "a"), (1, "b"), (1, "c")]
+    assert confirmed(new)[-1] == 3
+    assert not world.services.reports
+
+
+def test_who_goes_away_leaves_nothing() -> None:
+    world = world_that()
+    for leave in (Client.drop, lambda client: client.ask(Command.GOODBYE, ())):
+        client = world.client()
+        session = client.session()
+        fills(world)
+        client.send(session, "a", "b")
+        assert world.broker.rooms.waiting
+        leave(client)
+        assert not world.broker.rooms.waiting
+        has_room(world)
+    assert kept(world) == 0
+    assert not world.services.reports
+
+
+def test_a_client_that_ignores_its_window_is_cut_off() -> None:
+    world = world_that(settings=SessionSettings(window_messages=3))
+    client = world.client()
+    session = client.session()
+    fills(world)
+    client.send(session, "a", "b", "c")
+    assert client.fatal is None
+    client.send(session, "d")
+    assert client.fatal is not None
+    assert "more sends unconfirmed than 3" in client.fatal[3]
+
+
+def test_a_sequence_out_of_order_behind_those_that_wait_is_still_a_mistake() -> None:
+    world = world_that()
+    client = world.client()
+    session = client.session()
+    fills(world)
+    client.send(session, "a", "b")
+    client.say(Command.SEND, session, 2, "queue:q", envelope("b"))
+    assert client.fatal is not None
+    assert "SEND 2" in client.fatal[3]
