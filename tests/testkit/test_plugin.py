@@ -93,7 +93,7 @@ def test_anyio(tmp_path: Path) -> None:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(context.create_producer().send, orders, "x")
                 queue = sievemq_namespace.queue("orders")
-                await anyio.to_thread.run_sync(lambda: queue.assert_received(count=1, within=1))
+                await anyio.to_thread.run_sync(lambda: queue.assert_received(count=1, within=60))
                 assert await (await context.create_consumer(orders)).receive_body(str, 60_000) == "x"
     """
     assert "1 passed" in run(tmp_path, story)
