@@ -154,6 +154,23 @@ async def test_turns_that_come_while_one_write_is_under_way_share_the_next(rig: 
     assert (rig.commits.writes, second.id) == (2, first.id + 1)
 
 
+async def test_what_takes_several_turns_is_in_one_write(rig: Rig) -> None:
+    rig.journal.holds = 1
+    for name in ("first", "second"):
+        rig.record(name)
+        rig.say(0, b"x")
+        rig.commits.end_turn()
+    synced = rig.commits.synced()
+    assert rig.store.began.empty()
+    rig.journal.holds = 0
+    rig.commits.end_turn()
+    batch = await rig.store.began.get()
+    assert {key for _, key in batch.definitions} == {("first",), ("second",)}
+    rig.store.answers.put(None)
+    await synced
+    assert rig.left == [[b"xx"], []]
+
+
 async def test_changes_that_nobody_waits_for_are_written_all_the_same(rig: Rig) -> None:
     rig.record()
     rig.commits.end_turn()

@@ -6,6 +6,7 @@ import pytest
 
 from sievemq_broker.domain import Broker
 from sievemq_broker.domain.journal import HELD_FLAG, Batch
+from sievemq_broker.domain.publishing import AT_ONCE
 from sievemq_core.errors import ErrorCode, RequestError
 
 from .support import NOW, journalled, message, name_of
@@ -50,6 +51,21 @@ def test_a_commit_is_in_one_batch() -> None:
     batch = cut(broker)
     assert [name_of(packed) for _, packed in batch.accepted] == ["a", "b"]
     assert batch.gone == [first.base]
+
+
+def test_a_batch_that_is_published_in_slices_holds_the_cut_until_it_is_complete() -> None:
+    broker = journalled()
+    space, journal = broker.namespace(""), broker.journal
+    assert journal is not None
+    sends = [("queue:q", message(str(n))) for n in range(AT_ONCE + 1)]
+    stage = space.stages.stage("c", "k", 0, sends, owner=None, lease=60_000, now=NOW)
+    assert space.stages.publish("k", 0, [stage], owner=None, now=NOW) == AT_ONCE + 1
+    while journal.holds:
+        assert broker.work(NOW, 100)
+    assert broker.work(NOW, 100) is False  # a turn without a hold: here it is cut, whatever comes next
+    batch = cut(broker)
+    assert [name_of(packed) for _, packed in batch.accepted] == [str(n) for n in range(AT_ONCE + 1)]
+    assert batch.definitions["published", ("default", None, "k")] == (0,)
 
 
 def test_handed_out_is_told_before_it_leaves_and_released_takes_it_back() -> None:

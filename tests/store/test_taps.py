@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from io import StringIO
 from pathlib import Path
@@ -44,6 +45,32 @@ def send(connection: Connection, *texts: str, to: Queue | Topic = QUEUE, mode: i
 
 def bodies(pages: Any) -> list[str]:
     return [body.decode() for page in pages for body in page.columns[BODY]]
+
+
+def test_a_large_batch_outlives_a_broker_that_ends_while_it_is_published(tmp_path: Path) -> None:
+    """Once PUBLISH is answered all of it is kept; else all of it or nothing."""
+    batches = [[f"{batch}.{n}" for n in range(3_000)] for batch in range(2)]
+
+    def stage_all(connection: Connection, batch: int) -> str:
+        with connection.create_session(Session.SESSION_TRANSACTED) as session:
+            producer = session.create_producer(QUEUE)
+            for text in batches[batch]:
+                producer.send(TextMessage(text))
+            return stage(session, "query", batch)
+
+    with ThreadPoolExecutor(1) as threads, broker_in(tmp_path) as broker:
+        connection = ConnectionFactory(broker.url, reconnect=0).create_connection()
+        assert publish(connection, "query", 0, [stage_all(connection, 0)]) == 3_000
+        name = stage_all(connection, 1)
+        second = threads.submit(publish, connection, "query", 1, [name])
+        broker.stop()
+        error = second.exception()
+        connection.close()
+    with broker_in(tmp_path) as broker, connect(broker) as connection, connection.create_session() as session:
+        found = [message.get_body(str) for message in session.create_browser(QUEUE)]
+        assert found[:3_000] == batches[0]
+        assert found[3_000:] == batches[1] or (error is not None and found[3_000:] == [])
+        assert publish(connection, "query", 0, []) is None
 
 
 def test_copy_taps_go_on_where_they_were(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.policy import FAIL, DomainSettings
 from sievemq_broker.domain.ports import Observer
+from sievemq_broker.domain.publishing import Publishing
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.room import Overfull, Rooms
+from sievemq_broker.domain.steps import SLICE
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import ErrorCode, RequestError
 
@@ -38,6 +40,8 @@ class Broker:
         #: Told of each queue and topic before it is deleted, so that what it counted is not lost.
         self.on_deleted: Callable[[Queue | Topic], None] | None = None
         self._work: deque[Queue] = deque()
+        #: Large batches on their way, one of a namespace at most.
+        self._publishings: deque[Publishing] = deque()
 
     def namespace(self, name: str) -> Namespace:
         """The namespace of that name; an empty name means ``default``.
@@ -99,6 +103,15 @@ class Broker:
         if queue not in self._work:
             self._work.append(queue)
 
+    def add_publishing(self, publishing: Publishing) -> None:
+        """A batch is to be added in slices."""
+        self._publishings.append(publishing)
+
+    def finish_publishings(self, now: int) -> None:
+        """Carry to its end what has begun: nothing is done in slices any more."""
+        while self._publishings:
+            self._publishings.popleft().finish(now)
+
     def work(self, now: int, budget: int = 2_000) -> bool:
         """Do pending work, such as looking through a backlog for a new selector; and let senders go on that have room.
 
@@ -111,10 +124,18 @@ class Broker:
         """
         if self.rooms.waiting:
             self.rooms.look(now)
+        publishings = self._publishings
+        if publishings:
+            publishing = publishings.popleft()
+            if publishing.added:
+                publishing.tell(now)
+            else:
+                publishings.append(publishing)
+                budget -= publishing.work(min(budget, SLICE), now)
         work = self._work
         while work and budget > 0:
             queue = work.popleft()
             budget -= queue.upkeep.work(queue, min(budget, 1_000), now)
             if queue.upkeep:
                 work.append(queue)
-        return bool(work)
+        return bool(work or publishings)

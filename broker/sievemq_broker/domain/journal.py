@@ -4,7 +4,8 @@
                                                                                         (one per group commit)
 
 The domain's verbs are synchronous, and a batch is only cut between two of them: whatever one verb does (a commit, a
-move to the dead-letter queue) is in one batch, so it is on disk as a whole or not at all.
+move to the dead-letter queue) is in one batch, so it is on disk as a whole or not at all. One that takes several turns
+(a large batch that is published) holds the cut back.
 
 A message is known by a number: its batch and its place there. A topic's message is kept once, however many durable
 subscriptions got it.
@@ -274,18 +275,20 @@ class Journal:
 
     Attributes:
         batch: being gathered.
+        holds: verbs that take more than a turn and have not come to their end: what they do is in one batch.
         refusing: why PERSISTENT messages are not taken now (the disk is full); None while they are.
     """
 
-    __slots__ = ("_next_number", "batch", "refusing")
+    __slots__ = ("_next_number", "batch", "holds", "refusing")
 
     def __init__(self, next_batch: int = 1, next_number: int = 1) -> None:
         self.batch = Batch(next_batch)
         self._next_number = next_number
+        self.holds = 0
         self.refusing: Overfull | None = None
 
     def cut(self) -> Batch:
-        """The batch gathered so far; a new one begins. Only between two verbs of the domain."""
+        """The batch gathered so far; a new one begins. Only between two verbs of the domain, never while it is held."""
         batch = self.batch
         self.batch = Batch(batch.id + 1)
         return batch

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sievemq_broker.domain import capacity, dead_letters, pages
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import Entry
-from sievemq_broker.domain.policy import BLOCK, FAIL, DestinationPolicy
+from sievemq_broker.domain.overrides import overridden
+from sievemq_broker.domain.policy import BLOCK, FAIL
 from sievemq_broker.domain.ports import DeliveryPort
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.room import Limited, NoRoomError, Overfull
@@ -21,17 +22,11 @@ from sievemq_broker.matching.condition import Condition
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
 from sievemq_core.message.destination import Address, Kind, parse_address
-from sievemq_core.message.envelope import (
-    DELIVERY_MODE,
-    DELIVERY_TIME,
-    EXPIRATION,
-    PRIORITY,
-    TIMESTAMP,
-    Envelope,
-)
+from sievemq_core.message.envelope import DELIVERY_MODE, Envelope
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
+    from sievemq_broker.domain.publishing import Publishing
 
 __all__ = ["Destination", "Namespace"]
 
@@ -49,6 +44,7 @@ class Namespace:
         policy: its limits, None if it has none.
         over: there while it is at one of them.
         stages: sends that wait to be published together, see :mod:`sievemq_broker.domain.stages`.
+        publishing: a large batch of them that is being published; None if there is none.
     """
 
     def __init__(self, name: str, broker: Broker) -> None:
@@ -60,6 +56,7 @@ class Namespace:
         self.subscriptions = Subscriptions()
         self.taps = Taps(self)
         self.stages = Stages(self)
+        self.publishing: Publishing | None = None
         self._routes: dict[str | Address, Destination] = {}  # by whatever form senders use, such as a bare name
         self._owners: dict[str, str] = {}  # temporary destinations: whose
         self._owned: dict[str, dict[str, None]] = {}  # the other way round
@@ -299,7 +296,7 @@ class Namespace:
                 return self._send_over(self.over, destination, envelope, now, connection)
         policy = destination.policy
         if policy.special:
-            envelope = _overridden(policy, envelope, now)
+            envelope = overridden(policy, envelope, now)
             if policy.limited:
                 return self._send_within(destination, envelope, now, connection)
         if isinstance(destination, Queue):
@@ -319,9 +316,9 @@ class Namespace:
         if destination is None:
             destination = self._look_up(address, envelope, None)
         if destination.policy.limited:
-            self._send_within(destination, _overridden(destination.policy, envelope, now), now, None, moved=True)
+            self._send_within(destination, overridden(destination.policy, envelope, now), now, None, moved=True)
             return
-        envelope = _overridden(destination.policy, envelope, now)
+        envelope = overridden(destination.policy, envelope, now)
         if isinstance(destination, Queue):
             destination.accept(envelope, now)
         else:
@@ -346,7 +343,7 @@ class Namespace:
         if over.refuses:
             self.check_over()
         policy = destination.policy
-        envelope = _overridden(policy, envelope, now)
+        envelope = overridden(policy, envelope, now)
         full: list[Limited] = [over]
         if policy.limited:
             full += self._send_within(destination, envelope, now, connection) or ()
@@ -402,7 +399,7 @@ class Namespace:
                     return [error.place]
                 raise
             if destination.policy.special:
-                envelope = _overridden(destination.policy, envelope, now)
+                envelope = overridden(destination.policy, envelope, now)
                 if destination.policy.limited:
                     queues = (
                         destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
@@ -619,20 +616,3 @@ def _keeps(destination: Destination) -> bool:
     if isinstance(destination, Topic):
         return any(subscription.durable for subscription in destination.subscriptions)
     return not destination.label.startswith("temporary")
-
-
-def _overridden(policy: DestinationPolicy, envelope: Envelope, now: int) -> Envelope:
-    """The message with what the administrator prescribes (D-21); the headers show it."""
-    if not policy.overrides:
-        return envelope
-    fields = list(envelope.fields)
-    if policy.delivery_mode is not None:
-        fields[DELIVERY_MODE] = policy.delivery_mode
-    if policy.priority is not None:
-        fields[PRIORITY] = policy.priority
-    sent = fields[TIMESTAMP] or now
-    if policy.time_to_live is not None:
-        fields[EXPIRATION] = sent + policy.time_to_live if policy.time_to_live else 0
-    if policy.delay is not None:
-        fields[DELIVERY_TIME] = sent + policy.delay if policy.delay else 0
-    return Envelope(tuple(fields))

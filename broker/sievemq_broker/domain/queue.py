@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sievemq_broker.domain import recall
 from sievemq_broker.domain.choice import choose
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry
@@ -44,7 +45,10 @@ class Queue:
         bytes: their packed size.
         scheduled: messages that wait for a moment, by sequence.
         paused: an administrator stopped deliveries; sending goes on.
-        acknowledged, redelivered, expired, dead_lettered, removed, unreadable: what became of messages, as counts.
+        held: batches that are being published here; until they are complete nothing is delivered.
+        shut: one of the two: nothing is delivered.
+        acknowledged, redelivered, expired, dead_lettered, removed, unreadable: what became of messages, as counts;
+            dead_expired: dead letters that were too old, not tried too often.
         dropped_oldest, dropped_newest: dropped at a limit, by rule; the latter never entered the queue.
         sequence: of the latest arrival.
     """
@@ -61,6 +65,7 @@ class Queue:
         "acknowledged",
         "bytes",
         "consumers",
+        "dead_expired",
         "dead_lettered",
         "deleted",
         "depth",
@@ -68,6 +73,7 @@ class Queue:
         "dropped_oldest",
         "examined",
         "expired",
+        "held",
         "holders",
         "index",
         "label",
@@ -81,6 +87,7 @@ class Queue:
         "removed",
         "scheduled",
         "sequence",
+        "shut",
         "subscription",
         "taps",
         "unreadable",
@@ -104,6 +111,8 @@ class Queue:
         self.holders: set[Consumer] = set()
         self.scheduled: dict[int, Entry] = {}
         self.paused = False
+        self.held = 0
+        self.shut = False
         self.deleted = False
         #: Those that keep a copy of what arrives.
         self.taps: tuple[CopyTap, ...] = ()
@@ -114,6 +123,7 @@ class Queue:
         self.redelivered = 0
         self.expired = 0
         self.dead_lettered = 0
+        self.dead_expired = 0
         self.removed = 0
         self.dropped_oldest = 0
         self.dropped_newest = 0
@@ -296,7 +306,7 @@ class Queue:
     def arrive(self, entry: Entry) -> None:
         """Deliver an entry to a consumer that can take it, or let it wait (READY or STRAY)."""
         matched = self._match(entry) if self.views else ()
-        if not self.paused:
+        if not self.shut:
             consumer = choose(self.main, entry, matched)
             if consumer is not None:
                 self._hand(consumer, entry)
@@ -344,7 +354,7 @@ class Queue:
 
     def serve(self, view: View, now: int) -> None:
         """Deliver what waits in a view, as far as its consumers can take it."""
-        if self.paused:
+        if self.shut:
             return
         if view.groups is not None:
             view.groups.serve(self, now)
@@ -425,6 +435,7 @@ class Queue:
             self.observer.expired(self, entry)
         if self.policy.dead_letter_expired and self.namespace.bury(self, entry, "expired", now):
             self.dead_lettered += 1
+            self.dead_expired += 1
         entry.state = GONE
         del entry.envelope
 
@@ -507,7 +518,8 @@ class Queue:
         self._set_direct()
 
     def _set_direct(self) -> None:
-        plain = not self.views and not self.paused
+        self.shut = self.paused or self.held > 0
+        plain = not self.views and not self.shut
         self._direct = plain and self.observer is None and not self.taps
         alone = plain and len(self.consumers) == 1 and self.main.groups is None
         self._sole = self.consumers[0] if alone else None
@@ -536,9 +548,22 @@ class Queue:
         """Deliver again."""
         self.paused = False
         self._set_direct()
-        self.serve(self.main, now)
-        for view in list(self.views.values()):
+        for view in (self.main, *self.views.values()):
             self.serve(view, now)
+
+    def hold(self) -> None:
+        """Deliver nothing while a batch is being published, and let who asks for a message wait for the answer."""
+        self.held += 1
+        self._set_direct()
+
+    def release(self, now: int) -> None:
+        """The batch is complete: it is there for all at once."""
+        self.held -= 1
+        self._set_direct()
+        if not self.held:
+            for view in (self.main, *self.views.values()):
+                self.serve(view, now)
+                recall.scanned(view, now)
 
     def clear(self) -> int:
         """Drop everything that waits or is scheduled; what is in flight stays.

@@ -80,7 +80,7 @@ def want(consumer: Consumer, now: int, patient: bool, brief: bool) -> bool:
         consumer.queue.serve(view, now)
         if not consumer.waiting:
             return True
-    if view.scanning != ALL_SCANNED or _ask_others(consumer, now):
+    if view.scanning != ALL_SCANNED or consumer.queue.held or _ask_others(consumer, now):
         consumer.asked = True
         return False
     if brief:
@@ -132,14 +132,14 @@ def left(consumer: Consumer, now: int) -> None:
 
 
 def scanned(view: View, now: int) -> None:
-    """A view knows the whole backlog: those who still wait there can be answered."""
+    """A view knows the whole backlog, or its queue a whole batch: those who still wait there can be answered."""
     for consumer in view.consumers:
         if consumer.asked and not consumer.pending:
             _ask_on(consumer, now)
 
 
 def _ask_on(waiter: Consumer, now: int) -> None:
-    if waiter.view.scanning == ALL_SCANNED and not _ask_others(waiter, now):
+    if waiter.view.scanning == ALL_SCANNED and not waiter.queue.held and not _ask_others(waiter, now):
         waiter.asked = False
         if waiter.brief:
             _give_up(waiter)

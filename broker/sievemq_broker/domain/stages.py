@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.domain import tap_records
 from sievemq_broker.domain.entry import DELAYED, GONE
+from sievemq_broker.domain.publishing import AT_ONCE, Publishing
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
 from sievemq_core.message.envelope import Envelope
@@ -40,7 +41,7 @@ _SHORTEST_LEASE: Final = 1_000
 class _Stage:
     """Sends of one connection that wait for their publisher."""
 
-    __slots__ = ("batch", "bytes", "id", "key", "owner", "sends", "sequence", "state")
+    __slots__ = ("addresses", "batch", "bytes", "id", "key", "owner", "sends", "sequence", "state")
 
     def __init__(
         self,
@@ -56,7 +57,8 @@ class _Stage:
         self.batch = batch
         self.owner = owner
         self.sends = sends
-        self.bytes = sum(len(envelope.packed) + OVERHEAD_BYTES for _, envelope in sends)
+        self.addresses = dict.fromkeys([address for address, _ in sends])
+        self.bytes = sum([len(envelope.packed) for _, envelope in sends]) + OVERHEAD_BYTES * len(sends)
         # As the heap of deadlines wants its items, see Deadlines.
         self.state = DELAYED
         self.sequence = sequence
@@ -164,6 +166,8 @@ class Stages:
 
         Returns:
             How many messages were sent; None if this batch, or a later one, was published before: then nothing is sent.
+            A large batch is on its way then: it is there when the namespace's ``publishing`` has come to its end. While
+            another one is on its way nothing may be published.
 
         Raises:
             RequestError: NOT_FOUND, one of the stages is not there (any more); otherwise as :meth:`Namespace.commit`
@@ -174,6 +178,7 @@ class Stages:
             self.discard(key, batch, owner=owner)
             return None
         sends: list[tuple[str, Envelope]] = []
+        addresses: dict[str, None] = {}
         for stage_id in ids:
             stage = self._stages.get(stage_id)
             if stage is None or (stage.key, stage.batch, stage.owner) != (key, batch, owner):
@@ -184,14 +189,29 @@ class Stages:
                     {"stage": stage_id},
                 )
             sends += stage.sends
+            addresses |= stage.addresses
         if allow is not None:
-            for address in dict.fromkeys(address for address, _ in sends):
+            for address in addresses:
                 allow(address)
-        self._namespace.commit(sends, now, connection)
-        if sends:  # to publish nothing once more does no harm
+        count = len(sends)
+        self._send(sends, addresses, now, connection)
+        if count:  # to publish nothing once more does no harm
             self._remember((owner, key), batch)
         self.discard(key, batch, owner=owner)
-        return len(sends)
+        return count
+
+    def _send(
+        self, sends: list[tuple[str, Envelope]], addresses: dict[str, None], now: int, connection: str | None
+    ) -> None:
+        """All or nothing: at once, or a large batch in slices if nothing can come between that would refuse it."""
+        namespace, journal = self._namespace, self._namespace.broker.journal
+        if len(sends) > AT_ONCE and namespace.over is None and (journal is None or journal.refusing is None):
+            destinations = {address: namespace.declare(address, connection) for address in addresses}
+            if not any(destination.policy.limited for destination in destinations.values()):
+                namespace.publishing = Publishing(namespace, sends, destinations, connection)
+                namespace.broker.add_publishing(namespace.publishing)
+                return
+        namespace.commit(sends, now, connection)
 
     def _remember(self, key: tuple[str | None, str], batch: int) -> None:
         journal, name = self._namespace.broker.journal, self._namespace.name

@@ -188,7 +188,7 @@ class Commits:
             self._begin()
 
     def _begin(self) -> None:
-        if self._dead:
+        if self._dead or self._journal.holds:  # the turn in which the last hold ends comes by here again
             return
         if self._lazy is not None:
             self._lazy.cancel()

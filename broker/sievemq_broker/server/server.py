@@ -21,6 +21,7 @@ from sievemq_broker.server.link import Link, Links
 from sievemq_broker.server.listener import bind, listen, make_tls_context
 from sievemq_broker.server.memory import SHARE, Memory, machine_limit
 from sievemq_broker.server.namespace_limits import NamespaceLimits
+from sievemq_broker.server.selector_times import SelectorTimes
 from sievemq_broker.server.services import ServerServices, new_incarnation
 from sievemq_broker.server.slow_consumers import SlowConsumers
 from sievemq_broker.server.timers import Timers
@@ -178,6 +179,7 @@ class Server:
             lambda: held_bytes(self.broker),
         )
         self.namespace_limits = NamespaceLimits(self.broker)
+        self.selector_times = SelectorTimes(self.broker)
         self.slow_consumers = SlowConsumers(self.services.connections, self.clock)
         self.timers = self.turn.timers = Timers(loop, self.clock, self.broker, self.links, self.turn.mark, self._look)
         self._acceptor = await listen(self._sockets["wire"], self._link, self._tls, settings.handshake_seconds)
@@ -191,6 +193,7 @@ class Server:
         self.memory.look()
         self.namespace_limits.look()
         self.slow_consumers.look()
+        self.selector_times.look()
         self.services.lost.expire(self.broker, self.clock.now() - self.services.clock_offset)
         if self.turn.commits is not None:
             self.turn.commits.sweep()
@@ -325,6 +328,7 @@ class Server:
                 await self._drain(drain_seconds)
             await self._close_links(FAREWELL_SECONDS if drain_seconds > 0 else SHORT_FAREWELL_SECONDS)
             self.timers.stop()
+            self.broker.finish_publishings(self.clock.now())
         if self._http is not None:
             await self._http.stop()
         self._close_sockets()

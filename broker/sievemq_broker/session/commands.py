@@ -302,6 +302,8 @@ def on_unsubscribe(connection: BrokerConnection, command: CommandFields, now: in
 def on_browse(connection: BrokerConnection, command: CommandFields, now: int) -> None:
     """A page of a queue (BRW-03); with a limit of 0 only queue and selector are verified."""
     _, request, destination, selector, dialect, cursor, limit = command
+    if connection.wait_for_publishing(command):
+        return
     if connection.wire.pending_bytes > _UNREAD_PAGES:
         raise RequestError(
             f"{connection.wire.pending_bytes} bytes of answers wait to be written to this connection; "

@@ -180,7 +180,7 @@ class BrokerConnection:
                 if not self._refuse(command, error, now):
                     break
             except Exception as error:  # the broker's own fault: it must not take other connections along
-                self._crash(command, error, now)
+                self.crash(command, error, now)
                 break
         if self.unconfirmed and (self.hurry or self._many_unconfirmed()):
             self.flush_confirms()
@@ -308,7 +308,7 @@ class BrokerConnection:
         except SieveError as error:
             self._fail(error, now)
         except Exception as error:  # the broker's own fault: it must not take other connections along
-            self._crash(command, error, now)
+            self.crash(command, error, now)
         self.services.wake(self)
 
     def entitle(self, identity: Identity) -> None:
@@ -382,7 +382,15 @@ class BrokerConnection:
         except SieveError as error:
             self._refuse(command, error, now)
         except Exception as error:  # the broker's own fault: it must not take other connections along
-            self._crash(command, error, now)
+            self.crash(command, error, now)
+
+    def wait_for_publishing(self, command: tuple[Any, ...]) -> bool:
+        """True if a large batch is on its way, of which nobody may see a part: the command is carried out behind it."""
+        publishing = self.namespace.publishing
+        if publishing is None:
+            return False
+        publishing.then(lambda now: None if self.closing else self.carry_out(command, now))
+        return True
 
     # -- what handlers call -------------------------------------------------------------------------------------------
 
@@ -559,7 +567,8 @@ class BrokerConnection:
         self.outbox.send(Command.ERROR, request, int(error.code), error.text, error.details)
         return True
 
-    def _crash(self, command: tuple[Any, ...], error: Exception, now: int) -> None:
+    def crash(self, command: tuple[Any, ...], error: Exception, now: int) -> None:
+        """A fault of the broker: this connection is told and ends, all others go on."""
         name = COMMANDS[command[0]].name
         self.services.report(self, f"carrying out {name}", error)
         self._fail(SieveError(f"an internal error of the broker while carrying out {name}; it was logged there"), now)

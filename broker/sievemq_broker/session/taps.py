@@ -132,8 +132,10 @@ def on_stage(connection: BrokerConnection, command: tuple[Any, ...], now: int) -
 
 
 def on_publish(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
-    """All that is staged for a batch, once."""
+    """All that is staged for a batch, once. A large one takes some turns; the answer comes when all can see it."""
     _, request, key, batch, names = command
+    if connection.wait_for_publishing(command):
+        return
     if type(names) is not tuple or len(names) > MAX_ARRAY or not {str}.issuperset(map(type, names)):
         raise ProtocolError(f"PUBLISH.stages must be an array of names, not {str(names)[:40]!r}")
     stages = connection.namespace.stages
@@ -141,6 +143,15 @@ def on_publish(connection: BrokerConnection, command: tuple[Any, ...], now: int)
 
     def allow_to(address: str) -> None:
         identity.require(Verb.SEND, namespace, address)
+
+    def told(now: int) -> None:
+        if connection.closing:
+            return
+        assert publishing is not None
+        if publishing.error is not None:
+            connection.crash(command, publishing.error, now)
+        else:
+            connection.answer(request, sent)
 
     sent = stages.publish(
         key,
@@ -151,7 +162,11 @@ def on_publish(connection: BrokerConnection, command: tuple[Any, ...], now: int)
         connection=connection.id,
         allow=None if identity.rights.unlimited else allow_to,
     )
-    connection.answer(request, sent)
+    publishing = connection.namespace.publishing
+    if publishing is None:
+        connection.answer(request, sent)
+    else:
+        publishing.then(told)
 
 
 def on_discard(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:

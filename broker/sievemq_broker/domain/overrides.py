@@ -1,0 +1,25 @@
+"""What an administrator prescribes about messages, whatever their senders say (D-21)."""
+
+from __future__ import annotations
+
+from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_core.message.envelope import DELIVERY_MODE, DELIVERY_TIME, EXPIRATION, PRIORITY, TIMESTAMP, Envelope
+
+__all__ = ["overridden"]
+
+
+def overridden(policy: DestinationPolicy, envelope: Envelope, now: int) -> Envelope:
+    """The message with what the administrator prescribes (D-21); the headers show it."""
+    if not policy.overrides:
+        return envelope
+    fields = list(envelope.fields)
+    if policy.delivery_mode is not None:
+        fields[DELIVERY_MODE] = policy.delivery_mode
+    if policy.priority is not None:
+        fields[PRIORITY] = policy.priority
+    sent = fields[TIMESTAMP] or now
+    if policy.time_to_live is not None:
+        fields[EXPIRATION] = sent + policy.time_to_live if policy.time_to_live else 0
+    if policy.delay is not None:
+        fields[DELIVERY_TIME] = sent + policy.delay if policy.delay else 0
+    return Envelope(tuple(fields))

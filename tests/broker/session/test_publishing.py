@@ -1,0 +1,186 @@
+"""A batch that takes several turns to publish: nobody sees a part of it, and nobody waits for longer than it takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from sievemq_broker.domain import DestinationPolicy, Queue
+from sievemq_broker.domain.publishing import AT_ONCE
+from sievemq_core.errors import ErrorCode
+from sievemq_core.wire.commands import Command
+
+from .harness import AUTO, TRANSACTED, Client, World
+
+COUNT = AT_ONCE + 50
+NUMBERS = [str(n) for n in range(COUNT)]
+
+
+def staged(client: Client, *texts: str, to: str = "queue:q", batch: int = 0) -> str:
+    session = client.session(TRANSACTED)
+    client.send(session, *texts, to=to)
+    return str(client.ask(Command.STAGE, session, "k", batch, 60_000))
+
+
+def turns(world: World, limit: int = 1_000) -> int:
+    """Let turns go by until there is nothing left to do; how many."""
+    for turn in range(limit):
+        more = world.broker.work(world.now, 100)
+        world.settle()
+        if not more:
+            return turn
+    raise AssertionError("it does not come to an end")
+
+
+def texts(client: Client, destination: str = "queue:q") -> list[str]:
+    return [text for _, text in client.browse(destination)]
+
+
+def test_a_consumer_sees_nothing_and_then_everything(world: World) -> None:
+    sender, reader, asker = world.client(), world.client(), world.client()
+    waiting = reader.consumer(reader.session(AUTO), credit=1_000)
+    other = asker.consumer(asker.session(AUTO), selector="region = 'EU'", credit=0)
+    published = sender.request(Command.PUBLISH, "k", 0, (staged(sender, *NUMBERS),))
+    wanted = asker.request(Command.WANT, other.id)
+    world.broker.work(world.now, 100)
+    world.settle()
+    queue = world.broker.namespace("").queue("queue:q")
+    assert queue.depth == 100
+    assert queue.in_flight == 0
+    assert (sender.answer_to(published), asker.answer_to(wanted)) == (None, None)
+    assert turns(world) > 2
+    assert sender.answer_to(published) == (Command.OK, published, COUNT)
+    assert asker.answer_to(wanted) == (Command.OK, wanted, None)
+    assert (waiting.all(), other.all()) == (NUMBERS, [])
+
+
+def test_who_looks_waits_until_it_is_complete(world: World) -> None:
+    sender, reader = world.client(), world.client()
+    sender.request(Command.PUBLISH, "k", 0, (staged(sender, *NUMBERS),))
+    world.broker.work(world.now, 100)
+    page = reader.request(Command.BROWSE, "queue:q", None, None, None, 2)
+    assert reader.answer_to(page) is None
+    turns(world)
+    answer = reader.answer_to(page)
+    assert answer is not None
+    assert [fields[12] for _, fields in answer[2][1:]] == [b"0", b"1"]
+    assert texts(reader) == NUMBERS
+
+
+def test_what_others_send_meanwhile_is_taken_and_later_sends_stand_behind(world: World) -> None:
+    sender, other = world.client(), world.client()
+    session = other.session(AUTO)
+    published = sender.request(Command.PUBLISH, "k", 0, (staged(sender, *NUMBERS),))
+    world.broker.work(world.now, 100)
+    other.send(session, "meanwhile", "and again")
+    assert other.take(Command.CONFIRM)
+    turns(world)
+    assert sender.answer_to(published) is not None
+    other.send(session, "later")
+    found = texts(other)
+    assert [text for text in found if text.isdigit()] == NUMBERS
+    assert [text for text in found if not text.isdigit()] == ["meanwhile", "and again", "later"]
+    assert found[-1] == "later"
+
+
+def test_one_after_the_other_and_each_once(world: World) -> None:
+    """Whoever says PUBLISH again before it is answered waits for the first, on any connection; a next batch too."""
+    sender, other = world.client(), world.client()
+    first, second = staged(sender, *NUMBERS), staged(sender, *(f"2{n}" for n in NUMBERS), batch=1)
+    asked = [
+        (client, client.request(Command.PUBLISH, "k", batch, (name,)))
+        for client, batch, name in ((sender, 0, first), (other, 0, first), (other, 1, second), (sender, 0, first))
+    ]
+    turns(world)
+    answers = [client.answer_to(request) for client, request in asked]
+    assert [answer and answer[2] for answer in answers] == [COUNT, None, COUNT, None]
+    assert texts(sender) == [*NUMBERS, *(f"2{n}" for n in NUMBERS)]
+
+
+def test_who_publishes_may_go(world: World) -> None:
+    sender, reader = world.client(), world.client()
+    sender.request(Command.PUBLISH, "k", 0, (staged(sender, *NUMBERS),))
+    page = reader.request(Command.BROWSE, "queue:q", None, None, None, 2)
+    sender.drop()
+    reader.drop()
+    turns(world)
+    last = world.client()
+    assert last.answer_to(page) is None
+    assert texts(last) == NUMBERS
+
+
+def test_a_topic_gives_all_to_those_who_were_there_and_nothing_to_who_comes(world: World) -> None:
+    sender, reader = world.client(), world.client()
+    session = reader.session(AUTO)
+    there = reader.consumer(session, "topic:t", credit=1_000)
+    gone = reader.consumer(session, "topic:t", credit=1_000)
+    sender.request(Command.PUBLISH, "k", 0, (staged(sender, *NUMBERS, to="topic:t"),))
+    world.broker.work(world.now, 100)
+    came = reader.consumer(session, "topic:t", credit=1_000)
+    gone.close()
+    world.settle()
+    assert there.all() == []
+    turns(world)
+    assert there.all() == NUMBERS
+    assert came.all() == []
+    sender.send(sender.session(AUTO), "later", to="topic:t")
+    assert (there.all(), came.all()) == (["later"], ["later"])
+
+
+def test_a_queue_that_is_deleted_takes_its_part_along(world: World) -> None:
+    sender = world.client()
+    names = (staged(sender, *NUMBERS), staged(sender, "kept", to="queue:other"))
+    published = sender.request(Command.PUBLISH, "k", 0, names)
+    world.broker.work(world.now, 100)
+    world.broker.namespace("").delete("queue:q")
+    turns(world)
+    assert sender.answer_to(published) == (Command.OK, published, COUNT + 1)
+    assert (texts(sender), texts(sender, "queue:other")) == ([], ["kept"])
+
+
+def test_what_is_prescribed_for_a_destination_holds(world: World) -> None:
+    sender = world.client()
+    name = staged(sender, *NUMBERS)
+    queue = world.broker.namespace("").queue("queue:q")
+    queue.policy = DestinationPolicy(priority=7)
+    sender.request(Command.PUBLISH, "k", 0, (name,))
+    turns(world)
+    assert {entry.envelope.priority for entry in queue.main.waits(-1, COUNT)} == {7}
+
+
+def test_where_there_are_limits_it_is_done_or_refused_at_once(world: World) -> None:
+    sender = world.client()
+    name = staged(sender, *NUMBERS)
+    queue = world.broker.namespace("").queue("queue:q")
+    queue.policy = DestinationPolicy(max_messages=COUNT - 1)
+    assert sender.refused(Command.PUBLISH, "k", 0, (name,))[0] == ErrorCode.RESOURCE_ALLOCATION
+    assert queue.depth == 0
+    queue.policy = DestinationPolicy(max_messages=COUNT)
+    assert sender.ask(Command.PUBLISH, "k", 0, (name,)) == COUNT
+    assert queue.depth == COUNT
+
+
+def test_a_fault_in_the_middle_stops_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    sender, other = world.client(), world.client()
+    consumer = other.consumer(other.session(AUTO), credit=1_000)
+    published = sender.request(Command.PUBLISH, "k", 0, (staged(sender, *NUMBERS),))
+    with monkeypatch.context() as broken:
+        broken.setattr(Queue, "accept", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            world.broker.work(world.now, 100)
+    turns(world)
+    assert sender.answer_to(published) is None
+    assert sender.fatal is not None
+    assert "while carrying out PUBLISH" in sender.fatal[3]
+    assert world.services.reports.pop()[0] == "carrying out PUBLISH"
+    other.send(other.session(AUTO), "after")
+    assert consumer.all() == ["after"]
+
+
+def test_an_end_of_the_broker_carries_it_to_its_end(world: World) -> None:
+    sender = world.client()
+    published = sender.request(Command.PUBLISH, "k", 0, (staged(sender, *NUMBERS),))
+    world.broker.work(world.now, 100)
+    world.broker.finish_publishings(world.now)
+    world.settle()
+    assert sender.answer_to(published) == (Command.OK, published, COUNT)
+    assert texts(sender) == NUMBERS
