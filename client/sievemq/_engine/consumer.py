@@ -58,6 +58,7 @@ class EngineConsumer:
         waker: called once, and forgotten, when there may be something to do for whoever waits at this consumer: a
             message arrived, it was closed, the connection started or was lost.
         of_queue: its destination is a queue.
+        lone: nobody else can hold a message that it waits for: it has its subscription to itself.
         mark: when `taken` reaches it, somebody should call :meth:`top_up` under the lock.
         shut: closing has begun, here or above: whoever waits returns None (CLO-06).
         gone: why the broker closed this consumer; None if it did not.
@@ -80,6 +81,7 @@ class EngineConsumer:
         "handed",
         "handed_then",
         "id",
+        "lone",
         "mark",
         "no_local",
         "of_queue",
@@ -115,6 +117,7 @@ class EngineConsumer:
         self.id = number
         self.destination = destination
         self.of_queue = isinstance(destination, Queue)
+        self.lone = not self.of_queue and not shared
         self.address = address
         self.selector = selector
         self.no_local = no_local
@@ -256,6 +259,8 @@ class EngineConsumer:
         self.expect()
         if self.granted - self.taken - self.released <= 0:
             self.granted += 1  # a WANT counts as a credit of one where there is none
+        elif self.lone and not answered:
+            return None  # it has all that could be sent to it, and there is nobody to recall anything from
         if answered:
             return connection.request(Command.WANT, self.id)
         connection.append((Command.WANT, 0, self.id))

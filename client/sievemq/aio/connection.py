@@ -136,8 +136,10 @@ class Connection:
     async def start(self) -> None:
         """Let messages flow (CON-15)."""
         self._transport.check_loop()
+        started = self._engine.started
         self._engine.start()
-        self._transport.flush_soon()
+        if not started:  # every consumer of a context comes here (CTX-07)
+            self._transport.flush_soon()
 
     async def stop(self) -> None:
         """Pause delivery; returns when no listener is running any more (CON-16).

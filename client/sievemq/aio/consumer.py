@@ -22,7 +22,8 @@ __all__ = ["MessageConsumer", "QueueReceiver", "TopicSubscriber"]
 
 #: Milliseconds below which a wait is too short to wait for what is probably on its way.
 _SHORT: Final = 20
-#: One receive in so many lets the loop turn, although its message is there already. A power of two, less one.
+#: The last receive of so many lets the loop turn, although its message is there already; not the first: what it gets
+#: may be all that this consumer is for. A power of two, less one.
 _TURN_MASK: Final = 127
 
 
@@ -58,7 +59,7 @@ class MessageConsumer:
     async def __anext__(self) -> Message:
         engine, session = self._engine, self._session
         # As in receive(); here again because a further coroutine for each message would cost as much as all this.
-        if engine.flowing and session._receiving is None and session._delivery.idle and engine.taken & _TURN_MASK:
+        if engine.flowing and session._receiving is None and session._delivery.idle and ~engine.taken & _TURN_MASK:
             message = engine.take()
             if message is not None:
                 if engine.acknowledges_itself:
@@ -123,7 +124,7 @@ class MessageConsumer:
         if timeout is not None and timeout < 0:
             raise ValueError(f"a timeout is not negative, unlike {timeout}")
         engine, session = self._engine, self._session
-        if engine.flowing and session._receiving is None and session._delivery.idle and engine.taken & _TURN_MASK:
+        if engine.flowing and session._receiving is None and session._delivery.idle and ~engine.taken & _TURN_MASK:
             message = engine.take()
             if message is not None:
                 if engine.acknowledges_itself:
@@ -144,7 +145,7 @@ class MessageConsumer:
         engine, transport, session = self._engine, self._transport, self._session
         await self._enter()
         try:
-            if engine.buffer and not engine.taken & _TURN_MASK:
+            if engine.buffer and not ~engine.taken & _TURN_MASK:
                 await turn()
             message = take() if engine.flowing else None
             if message is None:
@@ -184,7 +185,7 @@ class MessageConsumer:
         patient = not timeout or timeout >= _SHORT
         expired = False
         try:
-            if engine.buffer and not engine.taken & _TURN_MASK:
+            if engine.buffer and not ~engine.taken & _TURN_MASK:
                 await turn()
             while True:
                 if engine.shut:
@@ -197,7 +198,7 @@ class MessageConsumer:
                     return message
                 if expired or (end is not None and end <= transport.loop.time() + connection.skipped):
                     return None
-                patient = patient and engine.flowing and not engine.expect()
+                patient = patient and engine.flowing and not engine.expect() and not engine.lone
                 if not patient:
                     engine.want()
                 if not transport.armed and connection.urgent:

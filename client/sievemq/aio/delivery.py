@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +45,7 @@ class Delivery:
         "_hungry",
         "_listeners",
         "_ready",
+        "_rest",
         "_session",
         "_signal",
         "_stopping",
@@ -64,6 +65,7 @@ class Delivery:
         # Consumers that may have messages. Each is here at most once: its waker puts it in and is then gone.
         self._ready: deque[EngineConsumer] = deque()
         self._hungry: set[EngineConsumer] = set()
+        self._rest: Coroutine[Any, Any, None] | None = None  # of the call of a listener: what has to be awaited
         self._feeding = False
         self._signal: asyncio.Future[bool] | None = None
         self._waiters: list[asyncio.Future[bool]] = []
@@ -144,67 +146,115 @@ class Delivery:
                 self._signal = loop.create_future()
                 await self._signal
                 continue
-            left -= await self._turn(ready.popleft())
+            consumer = ready.popleft()
+            budget = _TURN
+            while True:
+                count = self._turn(consumer, budget)
+                left -= count
+                budget -= count
+                rest, self._rest = self._rest, None
+                if rest is None:
+                    break
+                try:
+                    await rest
+                finally:
+                    self._end_call()
+                if consumer.taken >= consumer.mark:
+                    self._top_up(consumer)
             if left <= 0:
                 left = _TURN
                 await turn()
 
-    async def _turn(self, consumer: EngineConsumer) -> int:
-        """Deliver some messages of one consumer; returns how many."""
+    def _turn(self, consumer: EngineConsumer, budget: int) -> int:
+        """Deliver some messages of one consumer, until there is something to await; returns how many."""
         session = self._session
+        engine = session._engine
         transport = session._transport
-        for number in range(_TURN):
+        for number in range(budget):
             listener = self._listeners.get(consumer)
             if listener is None or consumer.shut or self._stopping:
                 return number
             if self._holders:
-                break
-            message = consumer.take() if consumer.flowing else None
+                self._put(consumer)
+                return budget
+            message = consumer.take() if consumer.flowing and consumer.buffer else None
             if message is None:
-                if session._engine.connection.failure is None:
+                if engine.connection.failure is None:
                     consumer.waker = self._wakers[consumer]
                     if consumer.taken - consumer.waited_at >= consumer.window.half:
                         consumer.want()  # its window is too small for the traffic; want() widens it
                         transport.flush_soon()
                     elif consumer.flowing:
                         consumer.waited_at = consumer.taken
-                        self._hungry.add(consumer)
+                        if not consumer.lone:
+                            self._hungry.add(consumer)
                 return number
             self.calling = consumer
+            recoveries = session._recoveries
             try:
-                await self._deliver(consumer, listener, message)
-            finally:
-                self.calling = None
-                if not self._listeners:
-                    self.idle = True
-                if self._waiters:
-                    release(self._waiters)
-            if consumer.taken >= consumer.mark:
-                consumer.top_up()
-                transport.flush_soon()
-        self._put(consumer)
-        return _TURN
-
-    async def _deliver(self, consumer: EngineConsumer, listener: Callable[[Message], Any], message: Message) -> None:
-        session = self._session
-        engine = session._engine
-        recoveries = session._recoveries
-        try:
-            result = listener(message)
-            if result is not None and inspect.isawaitable(result):
-                await result
-        except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and self._task is not None and self._task.cancelling():
-                raise  # the loop ends; not the listener's own
-            _log.warning("a message listener raised; %s", message, exc_info=error)  # LIS-09
+                result = listener(message)
+                if result is not None and inspect.isawaitable(result):
+                    self._rest = self._finish(consumer, message, recoveries, result)
+                    return number + 1
+            except (Exception, asyncio.CancelledError) as error:
+                self._rest = self._failed(message, recoveries, error)
+                return number + 1
+            except BaseException:
+                self._end_call()
+                raise
+            # _done and _end_call, written out: most listeners are plain functions, and each message comes here.
             if engine.acknowledges_itself and recoveries == session._recoveries:
-                await self._redeliver(error)  # LIS-04
-            return  # LIS-05, LIS-06: the next message; this one stays unacknowledged
-        if engine.acknowledges_itself and recoveries == session._recoveries:  # else recover() was called: LIS-07
+                consumer.settle()
+                if not transport.armed:
+                    transport.acknowledge_soon()
+            self.calling = None
+            if self._waiters or not self._listeners:
+                self._end_call()
+            if consumer.taken >= consumer.mark:
+                self._top_up(consumer)
+        self._put(consumer)
+        return budget
+
+    async def _finish(
+        self, consumer: EngineConsumer, message: Message, recoveries: int, result: Awaitable[object]
+    ) -> None:
+        """Wait for a listener that is a coroutine function."""
+        try:
+            await result
+        except (Exception, asyncio.CancelledError) as error:
+            await self._failed(message, recoveries, error)
+        else:
+            self._done(consumer, recoveries)
+
+    def _done(self, consumer: EngineConsumer, recoveries: int) -> None:
+        session = self._session
+        if (
+            session._engine.acknowledges_itself and recoveries == session._recoveries
+        ):  # else recover() was called: LIS-07
             consumer.settle()
-            transport = session._transport
-            if not transport.armed:
-                transport.acknowledge_soon()
+            if not session._transport.armed:
+                session._transport.acknowledge_soon()
+
+    async def _failed(self, message: Message, recoveries: int, error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError) and self._task is not None and self._task.cancelling():
+            raise error  # the loop ends; not the listener's own
+        _log.warning("a message listener raised; %s", message, exc_info=error)  # LIS-09
+        session = self._session
+        # LIS-05, LIS-06: in other sessions the next message follows, and this one stays unacknowledged.
+        if session._engine.acknowledges_itself and recoveries == session._recoveries:
+            await self._redeliver(error)  # LIS-04
+
+    def _end_call(self) -> None:
+        """No listener is running."""
+        self.calling = None
+        if not self._listeners:
+            self.idle = True
+        if self._waiters:
+            release(self._waiters)
+
+    def _top_up(self, consumer: EngineConsumer) -> None:
+        consumer.top_up()
+        self._session._transport.flush_soon()
 
     async def _redeliver(self, error: BaseException) -> None:
         try:

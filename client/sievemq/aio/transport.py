@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from types import coroutine
-from typing import Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from sievemq._engine import ClientConnection, Completion, Repair
 from sievemq.exceptions import IllegalStateException, JMSException
@@ -64,6 +65,16 @@ def release(waiters: list[asyncio.Future[bool]]) -> None:
     waiters.clear()
 
 
+class _Limit:
+    """Until when a request may take; none any more without its completion."""
+
+    __slots__ = ("completion", "end")
+
+    def __init__(self, end: float, completion: Completion[Any]) -> None:
+        self.end = end
+        self.completion: Completion[Any] | None = completion
+
+
 class Transport(asyncio.Protocol):
     """Moves bytes between an engine and the loop's transport, and lets tasks wait for the engine. Has the loop connect
     another one when that is lost.
@@ -90,6 +101,8 @@ class Transport(asyncio.Protocol):
         "_connect_timeout",
         "_drained",
         "_hosts",
+        "_limiting",
+        "_limits",
         "_lost",
         "_opened",
         "_outages",
@@ -131,6 +144,8 @@ class Transport(asyncio.Protocol):
         self.paused = False
         self.ended: asyncio.Future[bool] = loop.create_future()
         self._patience = patience
+        self._limits: deque[_Limit] = deque()
+        self._limiting: asyncio.TimerHandle | None = None
         self._acknowledging = False
         self._beat: asyncio.TimerHandle | None = None
         self._drained: list[asyncio.Future[bool]] = []
@@ -168,6 +183,9 @@ class Transport(asyncio.Protocol):
         if self._beat is not None:
             self._beat.cancel()
         self.paused = False
+        if self._limiting is not None and not engine.usable:  # everything has failed
+            self._limiting.cancel()
+            self._limits.clear()
         if self._lost is not None:
             wake(self._lost)
         if not engine.repairing:
@@ -259,14 +277,49 @@ class Transport(asyncio.Protocol):
         """
         self.check_loop()
         completion = request()
+        if completion.done:
+            return completion.result()
+        # wait(), written out: every consumer that is opened and closed comes here.
+        future: asyncio.Future[bool] = self.loop.create_future()
+        completion.add_callback(lambda _: wake(future))
+        if not self.armed:
+            self.flush_soon()
+        limit = self._limit(completion) if self._patience else None
         try:
-            return await self.wait_at_most(
-                completion, self._patience, "the broker has not answered within the option request_timeout"
-            )
+            await future
         except asyncio.CancelledError:
+            if limit is not None:
+                limit.completion = None  # as long as it takes: it may have to be undone
             if undo is not None:
                 completion.add_callback(partial(self._undo, undo))
             raise
+        return completion.result()
+
+    def _limit(self, completion: Completion[Any]) -> _Limit:
+        """Let a request fail if it has no answer when its time is over. All have the same time, so they are in order,
+        and one timer does for all."""
+        limits = self._limits
+        while limits and ((first := limits[0].completion) is None or first.done):
+            limits.popleft()
+        limit = _Limit(self.loop.time() + self._patience / 1000.0, completion)
+        limits.append(limit)
+        if self._limiting is None:
+            self._limiting = self.loop.call_at(limit.end, self._end_limits)
+        return limit
+
+    def _end_limits(self) -> None:
+        self._limiting = None
+        limits, now = self._limits, self.loop.time()
+        while limits:
+            limit = limits[0]
+            completion = limit.completion
+            if completion is not None and not completion.done:
+                if limit.end > now:
+                    self._limiting = self.loop.call_at(limit.end, self._end_limits)
+                    return
+                text = f"the broker has not answered within the option request_timeout ({self._patience} ms)"
+                completion.fail(JMSException(text, "TIMEOUT"))
+            limits.popleft()
 
     async def wait_at_most(self, completion: Completion[T], milliseconds: int, failure: str) -> T:
         """As :meth:`wait`, with a limit and a text for when it is passed; 0 for none."""

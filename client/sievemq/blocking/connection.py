@@ -239,8 +239,10 @@ class Connection:
     def start(self) -> None:
         """Let messages flow (CON-15)."""
         with self._transport.lock:
+            started = self._engine.started
             self._engine.start()
-            self._transport.write()
+            if not started:  # every consumer of a context comes here (CTX-07)
+                self._transport.write()
 
     def stop(self) -> None:
         """Pause delivery; returns when no listener is running any more (CON-16).

@@ -195,7 +195,7 @@ class MessageConsumer:
                         left = -1.0 if end is None else end - time.monotonic() - connection.skipped
                         if end is not None and left <= 0.0:
                             return None
-                        patient = patient and engine.flowing and not engine.expect()
+                        patient = patient and engine.flowing and not engine.expect() and not engine.lone
                         if not patient:
                             engine.want()
                         engine.waker = woken.release

@@ -86,7 +86,8 @@ class Delivery:
 
     def _wake(self) -> None:
         try:
-            self._signal.release()
+            if self._signal.locked():
+                self._signal.release()
         except RuntimeError:
             pass  # somebody released it before: the thread is awake or about to be
 
@@ -128,7 +129,7 @@ class Delivery:
             listener = self._listeners.get(consumer)
             if listener is None or consumer.shut or self._stopping:
                 return
-            message = consumer.take() if consumer.flowing else None
+            message = consumer.take() if consumer.flowing and consumer.buffer else None
             if message is None:
                 with transport.lock:
                     if session._engine.connection.failure is not None:
@@ -137,7 +138,8 @@ class Delivery:
                         consumer.waker = self._wakers.get(consumer)  # none any more: it has just lost its listener
                         if consumer.flowing and consumer.expect():
                             consumer.want()
-                        self._idle.add(consumer)
+                        if not consumer.lone:
+                            self._idle.add(consumer)
                         return
                 continue
             self._deliver(consumer, listener, message)

@@ -201,6 +201,42 @@ async def test_a_request_without_an_answer() -> None:
         await connection.close()
 
 
+async def test_each_of_many_requests_has_its_own_time() -> None:
+    async with scripted() as broker:
+        connection = await ConnectionFactory(broker.url).create_connection()
+        session = await connection.create_session()
+        broker.silent.add(Command.OPEN_CONSUMER)
+        patience, connection._transport._patience = connection._transport._patience, 20
+        asked = [asyncio.create_task(session.create_consumer(Queue(f"q{number}"))) for number in range(3)]
+        for outcome in await asyncio.gather(*asked, return_exceptions=True):
+            assert isinstance(outcome, JMSException)
+            assert outcome.get_error_code() == "TIMEOUT"
+        broker.silent.clear()
+        connection._transport._patience = patience
+        await session.create_consumer(Queue("q"))  # the time of those before does not end it
+        await connection.close()
+
+
+async def test_a_cancelled_request_is_undone_however_late_its_answer_is() -> None:
+    async with scripted() as broker:
+        broker.silent.add(Command.OPEN_CONSUMER)
+        connection = await ConnectionFactory(broker.url).create_connection()
+        session = await connection.create_session()
+        connection._transport._patience = 20
+        task = asyncio.create_task(session.create_consumer(Queue("q")))
+        await asyncio.sleep(0)  # it is asked, and no timer can have been looked at
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        opening = await broker.until(Command.OPEN_CONSUMER)
+        with pytest.raises(JMSException, match="request_timeout"):  # asked later, so the time of the first is over
+            await session.create_consumer(Queue("q"))
+        connection._transport._patience = 0
+        broker.say(Command.OK, opening[1], None)
+        assert (await broker.until(Command.CLOSE_CONSUMER))[2] == opening[3]
+        await connection.close()
+
+
 async def test_heartbeats_are_sent_and_missed() -> None:
     async with scripted(heartbeat=500) as broker:
         lost = asyncio.Event()

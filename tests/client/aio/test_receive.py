@@ -152,6 +152,17 @@ async def test_a_full_buffer_needs_no_turn_of_the_loop_but_now_and_then(
     assert 3 <= turns <= 16
 
 
+async def test_a_first_message_that_is_there_costs_no_turn(linked: Connection, broker: ScriptedBroker) -> None:
+    session = await linked.create_session()
+    consumer = await session.create_consumer(Queue("q"))
+    broker.deliver("one")
+    await until(lambda: len(consumer._engine.buffer) == 1)
+    receiving = consumer.receive()
+    with pytest.raises(StopIteration) as returned:
+        receiving.send(None)  # it does not wait for anything
+    assert text(returned.value.value) == "one"
+
+
 async def test_d_25_acknowledgements_leave_by_themselves_and_together(
     linked: Connection, broker: ScriptedBroker
 ) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sievemq import InvalidSelectorException, Queue, TextMessage, Topic
 from sievemq._engine import EngineConsumer, EngineOptions, EngineProducer
 from sievemq._engine.credit import FIRST_WINDOW, MAX_WINDOW, WINDOW_BYTES, PrefetchWindow
+from sievemq.destinations import Destination
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
@@ -150,6 +153,37 @@ def test_prefetch_0_fetches_when_somebody_asks() -> None:
         assert take(consumer) == str(tag)
     assert [command[0] for command in broker.heard() if command[0] != Command.ACKNOWLEDGE] == [Command.WANT] * 3
     assert consumer.granted == 3
+
+
+@pytest.mark.parametrize(
+    ("destination", "more", "asks"),
+    [
+        (Queue("q"), {}, True),
+        (Topic("t"), {}, False),
+        (Topic("t"), {"subscription": "s", "shared": True}, True),
+        (Topic("t"), {"subscription": "s", "durable": True, "shared": True}, True),
+    ],
+)
+def test_d_23_who_is_alone_has_nobody_to_recall_from(
+    destination: Destination, more: dict[str, Any], asks: bool
+) -> None:
+    broker = with_prefetch(10)
+    consumer = broker.consumer(broker.session(), destination, **more)
+    assert consumer.lone is not asks
+    consumer.want()
+    assert [command[0] for command in broker.heard()] == [Command.WANT] * asks
+    assert consumer.want(answered=True) is not None  # MCO-05: that one is told when everything is there
+    assert [command[0] for command in broker.heard()] == [Command.WANT]
+
+
+def test_prefetch_0_fetches_from_a_topic_too() -> None:
+    broker = with_prefetch(0)
+    consumer = broker.consumer(broker.session(), Topic("t"))
+    for tag in range(1, 4):
+        consumer.want()
+        assert (Command.WANT, 0, consumer.id) in broker.heard()
+        broker.deliver(consumer, tag)
+        assert take(consumer) == str(tag)
 
 
 def test_an_adaptive_window_widens_when_it_is_what_the_application_waits_for() -> None:
