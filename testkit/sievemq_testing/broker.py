@@ -275,7 +275,7 @@ class TestBroker(EmbeddedBroker):
             with contextlib.suppress(RuntimeError, ValueError):  # the broker was stopped, or is another one by now
                 self.on_server(lambda server: server.turn.watchers.remove(again))
 
-    def wait_until_idle(self, within: float = 5.0) -> None:
+    def wait_until_idle(self, within: float = 60.0) -> None:
         """Return when no message can move without time or a client: no backlog is looked through for a selector, what
         was in the sockets has been read, everything for the clients is written, no client owes buffered messages.
 

@@ -77,7 +77,7 @@ class TestNamespace(EmbeddedNamespace):
 
     # -- assertions ---------------------------------------------------------------------------------------------------
 
-    def wait_until_idle(self, within: float = 5.0) -> None:
+    def wait_until_idle(self, within: float = 60.0) -> None:
         """As :meth:`TestBroker.wait_until_idle`."""
         self.broker.wait_until_idle(within)
 

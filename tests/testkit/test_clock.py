@@ -9,12 +9,23 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from sievemq import ConnectionFactory, ExceptionListener, JMSContext, JMSException, Queue
+from sievemq_broker import embedded
 from sievemq_broker.embedded import BrokerClock
 from sievemq_broker.server.server import Server
 from sievemq_testing import Faults, TestBroker, TestNamespace
 
 ORDERS = Queue("orders")
+
+
+@pytest.fixture
+def _deaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is cut off cannot say that the clock's move was seen; so nobody is waited for."""
+    monkeypatch.setattr(embedded, "SEEN_SECONDS", 0.05)
+
+
 HOUR = 3_600_000
 SOON = 30.0  # less than the minutes that are skipped
 
@@ -234,6 +245,7 @@ def test_a_client_that_wants_no_heartbeat_is_told_when_the_network_goes_on(
     context.close()
 
 
+@pytest.mark.usefixtures("_deaf")
 def test_time_skipped_before_the_network_stands_still_is_no_silence(
     sievemq: JMSContext, sievemq_clock: BrokerClock, sievemq_faults: Faults
 ) -> None:
@@ -246,11 +258,11 @@ def test_time_skipped_before_the_network_stands_still_is_no_silence(
 
 
 def test_the_fixture_leaves_the_machines_time_behind(sievemq_broker: TestBroker) -> None:
-    assert abs(sievemq_broker.clock.now() - datetime.now(UTC)) < timedelta(seconds=1)
+    assert abs(sievemq_broker.clock.now() - datetime.now(UTC)) < timedelta(minutes=1)
     sievemq_broker.clock.freeze()
     sievemq_broker.clock.advance(seconds=HOUR)
     sievemq_broker.reset_clock()
-    assert abs(sievemq_broker.clock.now() - datetime.now(UTC)) < timedelta(seconds=1)
+    assert abs(sievemq_broker.clock.now() - datetime.now(UTC)) < timedelta(minutes=1)
     before = sievemq_broker.clock.now()
     deadline = time.monotonic() + 60
     while sievemq_broker.clock.now() == before:  # it runs
