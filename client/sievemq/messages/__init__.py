@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sievemq.destinations import Destination
-from sievemq.messages.base import PENDING, RECEIVED, Message
+from sievemq.messages.base import PENDING, Message
 from sievemq.messages.bytes import BytesMessage
 from sievemq.messages.foreign import adopt, write_back
 from sievemq.messages.map import MapMessage
+from sievemq.messages.modes import RECEIVED
 from sievemq.messages.object import ObjectMessage
 from sievemq.messages.stream import StreamMessage
 from sievemq.messages.text import TextMessage

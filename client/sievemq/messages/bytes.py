@@ -15,7 +15,9 @@ from sievemq.exceptions import (
     MessageNotWriteableException,
     NullValueError,
 )
-from sievemq.messages.base import BODY_READ_ONLY, PENDING, Message, _check_type, short
+from sievemq.messages.base import PENDING, Message, check_type
+from sievemq.messages.modes import BODY_READ_ONLY
+from sievemq.messages.shown import short
 from sievemq_core.errors import FormatError
 from sievemq_core.message.envelope import BodyKind
 from sievemq_core.message.values import hold, letter_of, normalise_field
@@ -327,7 +329,7 @@ class BytesMessage(Message):
 
     def is_body_assignable_to(self, body_type: type) -> bool:
         """True for ``bytes`` and its bases, and without a byte for every type (MSG-12)."""
-        _check_type(body_type)
+        check_type(body_type)
         body = self._fields[12] if self._body is PENDING else self._body
         return not body or issubclass(bytes, body_type)
 

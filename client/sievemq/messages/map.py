@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
 from sievemq.exceptions import MessageFormatException, MessageNotWriteableException
-from sievemq.messages.base import BODY_READ_ONLY, PENDING, Message, _check_type, short_mapping
+from sievemq.messages.base import PENDING, Message, check_type
 from sievemq.messages.bytes import Buffer, slice_of
+from sievemq.messages.modes import BODY_READ_ONLY
+from sievemq.messages.shown import short_mapping
 from sievemq.messages.stream import _at
 from sievemq.messages.xml import map_from_xml, map_to_xml
 from sievemq_core.errors import FormatError
@@ -229,7 +231,7 @@ class MapMessage(Message):
 
     def is_body_assignable_to(self, body_type: type) -> bool:
         """True for ``dict`` and its bases, and without entries for every type (MSG-12)."""
-        _check_type(body_type)
+        check_type(body_type)
         return not self._entries() or issubclass(dict, body_type)
 
     def to_xml(self) -> str:

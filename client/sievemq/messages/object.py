@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 from sievemq.exceptions import MessageFormatException, MessageNotWriteableException
-from sievemq.messages.base import BODY_READ_ONLY, PENDING, Message, _check_type, short
+from sievemq.messages.base import PENDING, Message, check_type
+from sievemq.messages.modes import BODY_READ_ONLY
+from sievemq.messages.shown import short
 from sievemq.object_codec import decode_object, encode_object
 from sievemq_core.errors import FormatError
 from sievemq_core.message.envelope import BodyKind
@@ -107,7 +109,7 @@ class ObjectMessage(Message):
 
 
 def _assignable(value: object, body_type: type) -> bool:
-    _check_type(body_type)
+    check_type(body_type)
     if value is None:
         return True
     if value is True or value is False:  # a bool is no int here (D-37)

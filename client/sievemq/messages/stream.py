@@ -12,8 +12,10 @@ from sievemq.exceptions import (
     MessageNotWriteableException,
     NullValueError,
 )
-from sievemq.messages.base import BODY_READ_ONLY, PENDING, Message, _check_type, short
+from sievemq.messages.base import PENDING, Message, check_type
 from sievemq.messages.bytes import Buffer, slice_of, writable_buffer
+from sievemq.messages.modes import BODY_READ_ONLY
+from sievemq.messages.shown import short
 from sievemq.messages.xml import stream_from_xml, stream_to_xml
 from sievemq_core.errors import FormatError, NumberFormatError
 from sievemq_core.message.body import decode_stream, encode_stream
@@ -296,12 +298,12 @@ class StreamMessage(Message):
         Raises:
             MessageFormatException: always (STR-18, MSG-07).
         """
-        _check_type(body_type)
+        check_type(body_type)
         raise MessageFormatException("a StreamMessage has no body as a whole; read its fields")
 
     def is_body_assignable_to(self, body_type: type) -> bool:
         """Always False (MSG-12)."""
-        _check_type(body_type)
+        check_type(body_type)
         return False
 
     def to_xml(self) -> str:

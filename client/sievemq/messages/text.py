@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import ClassVar, TypeVar
 
 from sievemq.exceptions import MessageFormatException, MessageNotWriteableException
-from sievemq.messages.base import BODY_READ_ONLY, PENDING, Message, _check_type, short
+from sievemq.messages.base import PENDING, Message, check_type
+from sievemq.messages.modes import BODY_READ_ONLY
+from sievemq.messages.shown import short
 from sievemq_core.errors import FormatError
 from sievemq_core.message.body import decode_text, encode_text
 from sievemq_core.message.envelope import BodyKind
@@ -83,7 +85,7 @@ class TextMessage(Message):
 
     def is_body_assignable_to(self, body_type: type) -> bool:
         """True for ``str`` and its bases, and without a body for every type (MSG-12)."""
-        _check_type(body_type)
+        check_type(body_type)
         return self.get_text() is None or issubclass(str, body_type)
 
     def _encode_body(self) -> bytes | None:
