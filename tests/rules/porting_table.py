@@ -56,7 +56,7 @@ def methods(name: str) -> list[str]:
     """The methods that a class adds to those of its bases that are in the table themselves, in the code's order."""
     kind: type[Any] = getattr(sievemq, name)
     listed = {getattr(sievemq, other) for other in CLASSES} - {kind}
-    inherited = {method for base in kind.__mro__ if base in listed for method in vars(base)}
+    inherited = {method for base in kind.__mro__ if base in listed for part in base.__mro__ for method in vars(part)}
     found: dict[str, None] = {}
     for base in kind.__mro__:
         if base.__module__.startswith("sievemq") and base not in listed:
