@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase, translate
 from itertools import chain, islice
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from sievemq_broker.domain.dead_letters import dead_letter_address
 from sievemq_broker.domain.policy import DROP_NEWEST, DROP_OLDEST
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
@@ -74,9 +75,14 @@ def chosen(server: Server, namespace: str, pattern: str) -> tuple[list[Queue | T
     return found[:MAX_DETAILED], len(found)
 
 
-def detailed(destinations: list[Queue | Topic]) -> bytes:
-    """A scrape of single destinations."""
-    return _text(DetailedCollector(destinations))
+def detailed(destinations: list[Queue | Topic], now: int) -> bytes:
+    """A scrape of single destinations.
+
+    Args:
+        destinations: which.
+        now: the broker's time, ms since 1970.
+    """
+    return _text(DetailedCollector(destinations, now))
 
 
 def _text(collector: Collector) -> bytes:
@@ -92,16 +98,30 @@ _COUNTERS = (
     ("sievemq_messages_acknowledged", "Messages acknowledged.", "acknowledged"),
     ("sievemq_messages_redelivered", "Messages that came back marked as redelivered.", "redelivered"),
     ("sievemq_messages_expired", "Messages that outlived their time.", "expired"),
-    ("sievemq_messages_dead_lettered", "Messages moved to a dead-letter queue.", "dead_lettered"),
     ("sievemq_messages_removed", "Messages that an administrator removed or moved.", "removed"),
     ("sievemq_messages_unreadable", "Messages whose properties no selector could read.", "unreadable"),
     ("sievemq_selector_evaluations", "Selectors asked about arriving messages.", "evaluations"),
     ("sievemq_selector_matches", "Times that a selector said yes to an arriving message.", "matches"),
 )
-_DROPPED = (
-    ("sievemq_messages_dropped_oldest", "Messages that made room for others at a limit.", "dropped_oldest"),
-    ("sievemq_messages_dropped_newest", "Messages for which there was no room.", "dropped_newest"),
+_BY_REASON: tuple[tuple[str, str, dict[str, Callable[[Counts], int]]], ...] = (
+    (
+        "sievemq_messages_dead_lettered",
+        "Messages moved to a dead-letter queue.",
+        {
+            "attempts": lambda of: of.dead_lettered - of.dead_expired,
+            "expired": lambda of: of.dead_expired,
+        },
+    ),
+    (
+        "sievemq_messages_dropped",
+        "Messages dropped at a limit whose rule says so.",
+        {
+            DROP_OLDEST: lambda of: of.dropped_oldest,
+            DROP_NEWEST: lambda of: of.dropped_newest,
+        },
+    ),
 )
+_AGE = "How long the message that has waited longest has waited, since it was sent or was due."
 _OF_TOPICS = frozenset({"published", "unreadable", "evaluations", "matches"})
 
 
@@ -166,21 +186,43 @@ class BrokerCollector(Collector):
                 if attribute in _OF_TOPICS if labels[1] == "topic" else attribute != "published":
                     counter.add_metric(labels, getattr(of, attribute))
             yield counter
-        dropped = CounterMetricFamily(
-            "sievemq_messages_dropped", "Messages dropped at a limit whose rule says so.", labels=(*_LABELS, "reason")
-        )
-        for labels, of in counts.items():
-            if labels[1] != "topic":
-                dropped.add_metric((*labels, DROP_OLDEST), of.dropped_oldest)
-                dropped.add_metric((*labels, DROP_NEWEST), of.dropped_newest)
-        yield dropped
+        for metric, meaning, reasons in _BY_REASON:
+            counter = CounterMetricFamily(metric, meaning, labels=(*_LABELS, "reason"))
+            for labels, of in counts.items():
+                if labels[1] != "topic":
+                    for reason, number in reasons.items():
+                        counter.add_metric((*labels, reason), number(of))
+            yield counter
         yield from self._gauges(self._totals.holdings, self._totals.topics)
+        yield from self._taps()
+
+    def _taps(self) -> Iterator[Metric]:
+        labels, now = ("namespace", "mode"), self._server.clock.now()
+        number = GaugeMetricFamily("sievemq_taps", "Taps.", labels=labels)
+        lag = GaugeMetricFamily("sievemq_tap_messages", "Messages whose readers are not done with them.", labels=labels)
+        size = GaugeMetricFamily("sievemq_tap_bytes", "What taps hold.", labels=labels)
+        age = GaugeMetricFamily(
+            "sievemq_tap_oldest_message_age_seconds", "How far the reader that is furthest behind is.", labels=labels
+        )
+        for key, held in self._totals.taps.items():
+            number.add_metric(key, held.taps)
+            lag.add_metric(key, held.messages)
+            size.add_metric(key, held.bytes)
+            age.add_metric(key, _age(held.since, now))
+        missed = CounterMetricFamily(
+            "sievemq_tap_messages_missed", "Messages that went before their reader was done.", labels=("namespace",)
+        )
+        for name, messages in self._totals.missed.items():
+            missed.add_metric((name,), messages)
+        yield from (number, lag, size, age, missed)
 
     def _gauges(self, holdings: dict[tuple[str, str], Holdings], topics: dict[str, int]) -> Iterator[Metric]:
         messages = GaugeMetricFamily(
             "sievemq_queue_messages", "Messages held, by what they wait for.", labels=(*_LABELS, "state")
         )
         size = GaugeMetricFamily("sievemq_queue_bytes", "Packed bytes of messages that wait.", labels=_LABELS)
+        age = GaugeMetricFamily("sievemq_queue_oldest_message_age_seconds", _AGE, labels=_LABELS)
+        now = self._server.clock.now()
         consumers = GaugeMetricFamily("sievemq_consumers", "Open consumers.", labels=_LABELS)
         destinations = GaugeMetricFamily("sievemq_destinations", "Queues, subscriptions, topics.", labels=_LABELS)
         for labels, held in holdings.items():
@@ -188,21 +230,31 @@ class BrokerCollector(Collector):
             messages.add_metric((*labels, "inflight"), held.in_flight)
             messages.add_metric((*labels, "scheduled"), held.scheduled)
             size.add_metric(labels, held.bytes)
+            age.add_metric(labels, _age(held.since, now))
             consumers.add_metric(labels, held.consumers)
             destinations.add_metric(labels, held.queues)
         for name, number in topics.items():
             destinations.add_metric((name, "topic"), number)
-        yield from (messages, size, consumers, destinations)
+        yield from (messages, size, age, consumers, destinations)
 
     def _histograms(self) -> Iterator[Metric]:
         server = self._server
         lag = "How late the broker's loop was."
         yield _histogram("sievemq_event_loop_lag_seconds", lag, server.timers.lag)
+        selectors = (
+            "What it took to find all selectors that match a message; some messages of each destination are timed."
+        )
+        yield _histogram("sievemq_selector_eval_seconds", selectors, server.selector_times.times)
         latency = "From the first read of a turn of the loop to its last write; one turn in eight is timed."
         yield _histogram("sievemq_dispatch_latency_seconds", latency, server.turn.latency)
         if server.turn.commits is not None:
             commit = "What a write to the data directory took, its sync included."
             yield _histogram("sievemq_journal_commit_seconds", commit, server.turn.commits.latency)
+
+
+def _age(since: int, now: int) -> float:
+    """Seconds since a time (ms), 0 where there is none. A sender's clock may be ahead."""
+    return max(0, now - since) / 1000 if since else 0.0
 
 
 def _histogram(name: str, meaning: str, histogram: Histogram) -> Metric:
@@ -220,34 +272,82 @@ class DetailedCollector(Collector):
 
     Args:
         destinations: which.
+        now: the broker's time, ms since 1970.
     """
 
-    def __init__(self, destinations: list[Queue | Topic]) -> None:
+    def __init__(self, destinations: list[Queue | Topic], now: int) -> None:
         self._destinations = destinations
+        self._now = now
 
     def collect(self) -> Iterator[Metric]:
         """The metrics of these destinations."""
         labels = ("namespace", "kind", "destination")
-        rows = [
-            ((of.namespace.name, kind_of(of), of.label.partition(":")[2]), *_figures(of)) for of in self._destinations
-        ]
-        for metric, meaning, attribute in (*_COUNTERS, *_DROPPED):
+        rows = [(_labels_of(of), *_figures(of)) for of in self._destinations]
+        for metric, meaning, attribute in _COUNTERS:
             counter = CounterMetricFamily(metric.replace("sievemq_", DETAILED, 1), meaning, labels=labels)
             for key, counts, _ in rows:
                 counter.add_metric(key, getattr(counts, attribute))
+            yield counter
+        for metric, meaning, reasons in _BY_REASON:
+            counter = CounterMetricFamily(metric.replace("sievemq_", DETAILED, 1), meaning, labels=(*labels, "reason"))
+            for key, counts, _ in rows:
+                for reason, number in reasons.items():
+                    counter.add_metric((*key, reason), number(counts))
             yield counter
         messages = GaugeMetricFamily(
             f"{DETAILED}queue_messages", "Messages held, by what they wait for.", labels=(*labels, "state")
         )
         size = GaugeMetricFamily(f"{DETAILED}queue_bytes", "Packed bytes of messages that wait.", labels=labels)
+        age = GaugeMetricFamily(f"{DETAILED}queue_oldest_message_age_seconds", _AGE, labels=labels)
         consumers = GaugeMetricFamily(f"{DETAILED}consumers", "Open consumers.", labels=labels)
         for key, _, held in rows:
             messages.add_metric((*key, "ready"), held.ready)
             messages.add_metric((*key, "inflight"), held.in_flight)
             messages.add_metric((*key, "scheduled"), held.scheduled)
             size.add_metric(key, held.bytes)
+            age.add_metric(key, _age(held.since, self._now))
             consumers.add_metric(key, held.consumers)
-        yield from (messages, size, consumers)
+        yield from (messages, size, age, consumers)
+        yield from self._taps(labels)
+        yield from self._rules(labels)
+
+    def _taps(self, labels: tuple[str, ...]) -> Iterator[Metric]:
+        with_tap = (*labels, "tap")
+        lag = GaugeMetricFamily(
+            f"{DETAILED}tap_messages", "Messages whose reader is not done with them.", labels=with_tap
+        )
+        age = GaugeMetricFamily(f"{DETAILED}tap_oldest_message_age_seconds", "How far it is behind.", labels=with_tap)
+        missed = CounterMetricFamily(
+            f"{DETAILED}tap_messages_missed", "Messages that went before its reader was done.", labels=with_tap
+        )
+        chosen = set(self._destinations)
+        for space in dict.fromkeys(of.namespace for of in self._destinations):
+            for tap in space.taps:
+                if tap.destination in chosen:
+                    key = (*_labels_of(tap.destination), tap.name)
+                    lag.add_metric(key, tap.lag)
+                    age.add_metric(key, _age(tap.log.oldest or 0, self._now))
+                    missed.add_metric(key, tap.missed)
+        yield from (lag, age, missed)
+
+    def _rules(self, labels: tuple[str, ...]) -> Iterator[Metric]:
+        rules = InfoMetricFamily("sievemq_destination", "Rules of a destination, to join with.", labels=labels)
+        for of in self._destinations:
+            policy = of.policy
+            rules.add_metric(
+                _labels_of(of),
+                {
+                    "at_limit": policy.at_limit,
+                    "max_attempts": str(policy.max_attempts),
+                    "dead_letters": dead_letter_address(of.label) or "",
+                    "paused": str(of.paused).lower(),
+                },
+            )
+        yield rules
+
+
+def _labels_of(of: Queue | Topic) -> tuple[str, str, str]:
+    return of.namespace.name, kind_of(of), of.label.partition(":")[2]
 
 
 def _figures(of: Queue | Topic) -> tuple[Counts, Holdings]:

@@ -51,6 +51,20 @@ class Lane:
         """Index of the first entry that arrived after `sequence`."""
         return bisect_right(self.items, sequence, lo=self.head, key=_sequence)
 
+    def first(self) -> Entry | None:
+        """What arrived first and still waits; tombstones before it are dropped."""
+        items, head = self.items, self.head
+        end = len(items)
+        while head < end and items[head].state:
+            head += 1
+        self.head = head
+        if head == end:
+            return None
+        entry = items[head]
+        if head > 256 and (head + head > end or head > PIECE):
+            self.trim()
+        return entry
+
     def trim(self) -> None:
         """Give back what lies before the head."""
         del self.items[: self.head]
@@ -179,19 +193,25 @@ class View:
     def oldest(self) -> Entry | None:
         """What has waited longest among the lowest priority that waits; None if nothing does but what came back."""
         for lane in self.lanes:
-            if lane is None:
-                continue
-            items, head = lane.items, lane.head
-            end = len(items)
-            while head < end and items[head].state:
-                head += 1
-            lane.head = head
-            if head < end:
-                entry = items[head]
-                if head > 256 and (head + head > end or head > PIECE):
-                    lane.trim()
+            if lane is not None and (entry := lane.first()) is not None:
                 return entry
         return None
+
+    def heads(self) -> Iterator[Entry]:
+        """What has waited longest of each priority, and what is next of what came back: one of them has waited longest
+        of all, unless that came back behind another of a higher priority."""
+        if self.mask:
+            for lane in self.lanes:
+                if lane is not None and (entry := lane.first()) is not None:
+                    yield entry
+        while self.heap:
+            key, entry = self.heap[0]
+            if entry.state <= STRAY and self.strays.get(entry) == key:
+                yield entry
+                break
+            heappop(self.heap)  # a tombstone, as in first()
+            if self.strays.get(entry) == key:
+                del self.strays[entry]
 
     def _if_scanned(self, stray: Entry) -> Entry | None:
         return None if self.scanning != ALL_SCANNED and self.heap[0][0] > self.scanned else stray

@@ -23,6 +23,7 @@ class Counts:
     redelivered: int = 0
     expired: int = 0
     dead_lettered: int = 0
+    dead_expired: int = 0
     removed: int = 0
     dropped_oldest: int = 0
     dropped_newest: int = 0
@@ -45,6 +46,7 @@ class Counts:
         self.redelivered += of.redelivered
         self.expired += of.expired
         self.dead_lettered += of.dead_lettered
+        self.dead_expired += of.dead_expired
         self.removed += of.removed
         self.dropped_oldest += of.dropped_oldest
         self.dropped_newest += of.dropped_newest

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sievemq import ConnectionFactory
+from sievemq import ConnectionFactory, JMSContext, Queue
+from sievemq.taps import delete_tap, open_tap
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.metrics import MAX_DETAILED
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.queue import Queue as DomainQueue
+from sievemq_broker.domain.topic import Group
+from sievemq_broker.matching.index import SelectorIndex
+from sievemq_broker.metrics import DETAILED, MAX_DETAILED
 from sievemq_broker.server import totals
 from sievemq_broker.server.histogram import Histogram
-from sievemq_broker.server.totals import Totals
+from sievemq_broker.server.selector_times import SelectorTimes
+from sievemq_broker.server.totals import Totals, waits_since
+from sievemq_core.message.envelope import Envelope, pack_properties
+from sievemq_core.selector import compile_selector
 
+NOW = 1_700_000_000_000
 QUEUES = 20_000
 
 
@@ -93,7 +104,7 @@ def test_single_destinations_that_fit_a_pattern(broker: EmbeddedBroker) -> None:
     found = scrape(broker, "/metrics/detailed?destination=queue:s*")
     small = labels(destination="small")
     assert found["sievemq_detailed_messages_enqueued_total", small] == 3
-    assert found["sievemq_detailed_messages_dropped_oldest_total", small] == 1
+    assert found["sievemq_detailed_messages_dropped_total", small | {("reason", "drop-oldest")}] == 1
     assert found["sievemq_detailed_queue_messages", small | {("state", "ready")}] == 2
     assert not any("other" in dict(key[1]).values() for key in found)
     assert scrape(broker, "/metrics/detailed?namespace=nowhere") == {}
@@ -127,6 +138,171 @@ def test_too_many_destinations_and_unknown_parameters_are_refused(
     assert caught.value.code == 400
     assert text in json.loads(caught.value.read())["text"]
     caught.value.close()
+
+
+def test_dead_letters_are_counted_by_reason() -> None:
+    rules = {"q": {"max_attempts": 1, "dead_letter_expired": True}}
+    with EmbeddedBroker(http=True, settings={"destinations": rules}) as broker:
+        with ConnectionFactory(broker.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
+            queue = context.create_queue("q")
+            producer = context.create_producer()
+            for _ in range(2):
+                producer.send(queue, "fails")
+            with context.create_consumer(queue) as consumer:
+                for _ in range(2):
+                    assert consumer.receive(60_000) is not None
+                context.recover()
+            for _ in range(3):
+                producer.set_time_to_live(60_000).send(queue, "too old")
+        broker.clock.advance(seconds=61)
+        found, single = scrape(broker), scrape(broker, "/metrics/detailed?destination=queue:q")
+    for reason, number in (("attempts", 2), ("expired", 3)):
+        assert found["sievemq_messages_dead_lettered_total", labels(reason=reason)] == number
+        key = labels(destination="q", reason=reason)
+        assert single["sievemq_detailed_messages_dead_lettered_total", key] == number
+    assert found["sievemq_messages_expired_total", labels()] == 3
+
+
+def test_the_age_of_what_has_waited_longest() -> None:
+    age = "sievemq_queue_oldest_message_age_seconds"
+    with EmbeddedBroker(http=True) as broker:
+        with ConnectionFactory(broker.url).create_context() as context:
+            producer = context.create_producer()
+            for name, priority in (("a", 4), ("b", 4), ("a", 9)):
+                producer.set_priority(priority).send(context.create_queue(name), "x")
+                broker.clock.advance(seconds=1_000)
+            producer.set_delivery_delay(500_000).send(context.create_queue("later"), "x")
+        found = scrape(broker)
+        assert 3_000 <= found[age, labels()] < 3_600
+        single = scrape(broker, "/metrics/detailed")
+        assert 3_000 <= single[f"{DETAILED}queue_oldest_message_age_seconds", labels(destination="a")] < 3_600
+        assert 2_000 <= single[f"{DETAILED}queue_oldest_message_age_seconds", labels(destination="b")] < 2_600
+        assert single[f"{DETAILED}queue_oldest_message_age_seconds", labels(destination="later")] == 0
+        broker.clock.advance(seconds=600)  # now it waits, since it was due
+        single = scrape(broker, "/metrics/detailed")
+        assert 100 <= single[f"{DETAILED}queue_oldest_message_age_seconds", labels(destination="later")] < 700
+        with ConnectionFactory(broker.url).create_context() as context:
+            for name, count in (("a", 2), ("b", 1), ("later", 1)):
+                with context.create_consumer(context.create_queue(name)) as consumer:
+                    for _ in range(count):
+                        assert consumer.receive(60_000) is not None
+        assert scrape(broker)[age, labels()] == 0
+
+
+def test_the_age_of_what_came_back_and_of_what_says_no_time() -> None:
+    with EmbeddedBroker(http=True) as broker:
+        space = broker.call(lambda b: b.namespace("default"))
+
+        def put(time: int, due: int) -> None:
+            space.send("queue:q", Envelope((None, time, 4, 1, 0, due, None, None, None, None, None, 1, b"x")), NOW)
+
+        for time, due in ((0, 0), (NOW - 5_000, 0), (NOW - 2_000, NOW - 2_000)):
+            broker.call(lambda _, time=time, due=due: put(time, due))
+        queue = space.queue("queue:q")
+        # The first says nothing, and is the one that waits longest.
+        assert broker.call(lambda _: waits_since(queue)) == 0
+        with (
+            ConnectionFactory(broker.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context,
+            context.create_consumer(context.create_queue("q")) as consumer,
+        ):
+            assert consumer.receive(60_000) is not None
+            context.acknowledge()
+            assert consumer.receive(60_000) is not None
+            context.recover()
+        assert broker.call(lambda _: waits_since(queue)) == NOW - 5_000
+
+
+def test_what_taps_hold_and_lose() -> None:
+    with EmbeddedBroker(http=True) as broker, ConnectionFactory(broker.url).create_connection() as connection:
+        open_tap(connection, "audit", Queue("q"), retain_messages=2)
+        open_tap(connection, "away", Queue("q"), "drain")[0]
+        send(broker, "q", 5)
+        broker.clock.advance(seconds=1_000)
+        found = scrape(broker)
+        copies = frozenset({"namespace": "default", "mode": "copy"}.items())
+        assert found["sievemq_taps", copies] == 1
+        assert found["sievemq_tap_messages", copies] == 2
+        assert found["sievemq_tap_bytes", copies] > 2 * 160
+        assert 1_000 <= found["sievemq_tap_oldest_message_age_seconds", copies] < 1_600
+        assert found["sievemq_tap_messages", frozenset({"namespace": "default", "mode": "drain"}.items())] == 0
+        missed = "sievemq_tap_messages_missed_total", frozenset({("namespace", "default")})
+        assert found[missed] == 3
+        single = scrape(broker, "/metrics/detailed")
+        assert single[f"{DETAILED}tap_messages", labels(destination="q", tap="audit")] == 2
+        assert single[f"{DETAILED}tap_messages_missed_total", labels(destination="q", tap="audit")] == 3
+        delete_tap(connection, "audit", Queue("q"))
+        found = scrape(broker)
+        assert found[missed] == 3  # a counter does not fall
+        assert ("sievemq_taps", copies) not in found
+
+
+def test_rules_to_join_with(broker: EmbeddedBroker) -> None:
+    send(broker, "small")
+    rules = labels(destination="small", at_limit="drop-oldest", max_attempts="6", dead_letters="queue:DLQ.small",
+                   paused="false")  # fmt: skip
+    assert scrape(broker, "/metrics/detailed")["sievemq_destination_info", rules] == 1
+
+
+def test_every_name_that_users_of_the_conventions_look_for(tmp_path: Path) -> None:
+    with EmbeddedBroker(http=True, data_dir=tmp_path) as broker:
+        send(broker, "q")
+        names = {name for name, _ in scrape(broker)} | {name for name, _ in scrape(broker, "/metrics/detailed")}
+    messages = ("enqueued", "delivered", "acknowledged", "redelivered", "expired", "dead_lettered", "dropped")
+    gauges = ("queue_messages", "queue_bytes", "queue_oldest_message_age_seconds", "consumers", "connections",
+              "memory_bytes", "memory_limit_bytes", "blocked_producers", "build_info", "destination_info",
+              "selector_evaluations_total", "selector_matches_total")  # fmt: skip
+    histograms = ("selector_eval", "dispatch_latency", "journal_commit", "event_loop_lag")
+    wanted = {f"sievemq_messages_{name}_total" for name in messages} | {f"sievemq_{name}" for name in gauges}
+    wanted |= {f"sievemq_{name}_seconds_{part}" for name in histograms for part in ("bucket", "sum", "count")}
+    assert wanted <= names
+
+
+def test_matching_is_timed_now_and_then() -> None:
+    ticks = itertools.count()
+    index: SelectorIndex[str] = SelectorIndex()
+    broker = Broker()
+    queue = broker.namespace("").create("queue:q")
+    assert isinstance(queue, DomainQueue)
+    condition = compile_selector("n > 1")
+    assert condition is not None
+    times = SelectorTimes(broker, clock=lambda: float(next(ticks)))
+    envelope = Envelope((None, 1, 4, 1, 0, 0, None, None, None, *pack_properties({"n": 2}), 1, None))
+    times.look()
+    assert queue.index.__class__ is SelectorIndex  # there is nothing to be timed
+    queue.index = index  # type: ignore[assignment]
+    index.add(condition, "view")
+    index.match(envelope)
+    assert times.times.count == 0
+    times.look()
+    for _ in range(3):
+        assert index.match(envelope) == ["view"]
+        assert index.__class__ is SelectorIndex
+    assert (times.times.count, times.times.sum) == (1, 1.0)
+    assert (index.evaluations, index.matches) == (4, 4)
+
+
+def test_destinations_take_turns_at_being_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sievemq_broker.server.selector_times.DESTINATIONS", 2)
+    broker = Broker()
+    condition = compile_selector("n > 1")
+    assert condition is not None
+    topics = [broker.namespace("").create(f"topic:t{number}") for number in range(5)]
+    for topic in topics:
+        topic.index.add(condition, Group())  # type: ignore[arg-type]
+    times = SelectorTimes(broker)
+    for prepared in (2, 4, 5):
+        times.look()
+        assert sum(topic.index.__class__ is not SelectorIndex for topic in topics) == prepared
+
+
+def test_a_scrape_shows_how_long_selectors_take() -> None:
+    with EmbeddedBroker(http=True) as broker, ConnectionFactory(broker.url).create_context() as context:
+        queue = context.create_queue("q")
+        with context.create_consumer(queue, "n = 1"), context.create_consumer(queue, "n + 1 = 3"):
+            broker.call(lambda _: broker.server.selector_times.look())
+            context.create_producer().set_property("n", 1).send(queue, "x")
+            count = scrape(broker)["sievemq_selector_eval_seconds_count", frozenset()]
+    assert count >= 1
 
 
 def test_turns_are_timed(broker: EmbeddedBroker) -> None:

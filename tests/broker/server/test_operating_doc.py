@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.routing import Mount, Route
 
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import Settings
@@ -41,12 +42,16 @@ def test_rules_of_destinations() -> None:
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Names of all metrics, as a scrape shows them."""
-    with (
-        EmbeddedBroker(http=True, data_dir=tmp_path_factory.mktemp("data")) as broker,
-        urllib.request.urlopen(f"{broker.http_url}/metrics") as answer,
-    ):
-        text = answer.read().decode()
+    """Names of all metrics, as a scrape shows them, and of those that only single destinations have."""
+    with EmbeddedBroker(http=True, data_dir=tmp_path_factory.mktemp("data")) as broker:
+        broker.call(lambda b: b.namespace("default").create("queue:q"))
+        texts = []
+        for path in ("/metrics", "/metrics/detailed"):
+            with urllib.request.urlopen(f"{broker.http_url}{path}") as answer:
+                texts.append(answer.read().decode())
+    detailed = {family.name for family in text_string_to_metric_families(texts[1])}
+    assert {name for name in detailed if not name.startswith("sievemq_detailed_")} == {"sievemq_destination_info"}
+    text = "\n".join(line for line in "".join(texts).splitlines() if "sievemq_detailed_" not in line)
     families = {family.name: family.type for family in text_string_to_metric_families(text)}
     return {f"{name}_total" if kind == "counter" else f"{name}_info" if kind == "info" else name
             for name, kind in families.items()}  # fmt: skip
@@ -63,5 +68,5 @@ def test_metrics(names: set[str]) -> None:
 
 def test_paths() -> None:
     with EmbeddedBroker() as broker:
-        routes = {getattr(route, "path", "") for route in make_app(broker.server).routes}
+        routes = {route.path for route in make_app(broker.server).routes if isinstance(route, Route | Mount)}
     assert {name for name in first_cells(section("HTTP")) if name.startswith("/")} == routes - {"/console/{name:path}"}

@@ -62,7 +62,7 @@ def make_app(server: Server) -> Starlette:
         if number > MAX_DETAILED:
             what = f"{number} destinations fit and one scrape shows {MAX_DETAILED}"
             raise HTTPException(400, f"{what}; narrow it, as in ?destination=queue:orders.*")
-        return Response(detailed(found), media_type=CONTENT_TYPE)
+        return Response(detailed(found, server.clock.now()), media_type=CONTENT_TYPE)
 
     api = LazyApi(server)
 
