@@ -21,12 +21,9 @@ run: ## start a broker on the loopback, with its console (HOST, PORT, HTTP_PORT)
 	@.ci/venv broker
 	@exec $(BIN)/sievemq broker --host $(HOST) --port $(PORT) --http-port $(HTTP_PORT)
 
-test: ## linters, type checker and all tests; installs what they need into .venv
+test: ## linters, type checker and all tests, the rest too where one fails; installs what they need into .venv
 	@.ci/venv dev
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory fast
-	@$(MAKE) --no-print-directory slow
-	@$(MAKE) --no-print-directory spark
+	@$(MAKE) --no-print-directory --keep-going lint fast slow spark
 
 venv: ## make .venv with everything for development
 	@.ci/venv dev
