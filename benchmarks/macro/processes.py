@@ -24,7 +24,7 @@ from benchmarks.workloads import Job, correlated, plan
 __all__ = ["Broker", "Role", "run_workload"]
 
 ROLE = Path(__file__).with_name("role.py")
-RUN_LIMIT_S = 80
+RUN_LIMIT_S = 120
 
 
 def free_port() -> int:
@@ -47,13 +47,13 @@ class Broker:
         command = [str(Path(sys.executable).with_name("sievemq")), "broker", "--host", "127.0.0.1"]
         start = time.monotonic()
         self.process = subprocess.Popen(
-            [*command, "--port", str(self.port), "--http-port", str(free_port()), *options],
+            [*command, "--port", str(self.port), "--http-port", "0", *options],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
         )
         while not self._answers():
-            if self.process.poll() is not None or time.monotonic() - start > 20:
+            if self.process.poll() is not None or time.monotonic() - start > 60:
                 self._log.seek(0)
                 text = self._log.read().decode(errors="replace")[-2000:]
                 self.stop()
@@ -77,7 +77,7 @@ class Broker:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(10)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -163,13 +163,13 @@ class _Running:
         ports = _context.Queue()
         self.processes = [_context.Process(target=_relay_main, args=(ports, mode))]
         self.processes[0].start()
-        self.port = ports.get(timeout=30)
+        self.port = ports.get(timeout=60)
         for count in sinks:
             sink = _context.Process(target=_sink_main, args=(self.port, total, count, self.events, echo))
             sink.start()
             self.processes.append(sink)
         for _ in sinks:
-            self.events.get(timeout=30)
+            self.events.get(timeout=60)
         self.source = _connect(self.port, b"S")
         # The relay has seen a connection once its first byte arrived; an idle loop turn later all of them are in.
         time.sleep(0.2)
