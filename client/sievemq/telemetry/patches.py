@@ -58,7 +58,7 @@ class Patches:
         for name in ("receive", "__anext__", "_wait", "_receive_no_wait"):
             self._wrap(sievemq.aio.consumer.MessageConsumer, name, self._aio_receive)
         self._wrap(sievemq.blocking.delivery.Delivery, "_deliver", self._deliver)
-        self._wrap(sievemq.aio.delivery.Delivery, "_deliver", self._aio_deliver)
+        self._wrap(sievemq.aio.delivery.Delivery, "_turn", self._aio_turn)
         for name in ("commit", "rollback", "recover"):
             self._wrap(sievemq.blocking.session.Session, name, self._settle)
             self._wrap(sievemq.aio.session.Session, name, self._aio_settle)
@@ -164,19 +164,30 @@ class Patches:
 
         return deliver
 
-    def _aio_deliver(self, original: Method) -> Method:
+    def _aio_turn(self, original: Method) -> Method:
+        """Of a session's delivery task: some messages of one consumer."""
         recorder = self.recorder
 
-        async def deliver(delivery: Any, consumer: EngineConsumer, listener: Method, message: Message) -> None:
+        def turn(delivery: Any, consumer: EngineConsumer, budget: int) -> int:
+            listeners = delivery._listeners
+            listener = listeners.get(consumer)
+            if listener is None:
+                return original(delivery, consumer, budget)  # type: ignore[no-any-return]
+
             async def traced(message: Message) -> None:
                 with recorder.process(message, *_whose(consumer), listener=True):
                     result = listener(message)
                     if result is not None and inspect.isawaitable(result):
                         await result
 
-            await original(delivery, consumer, traced, message)
+            listeners[consumer] = traced
+            try:
+                return original(delivery, consumer, budget)  # type: ignore[no-any-return]
+            finally:
+                if listeners.get(consumer) is traced:  # else the application has set another one, or none
+                    listeners[consumer] = listener
 
-        return deliver
+        return turn
 
     # -- settling -----------------------------------------------------------------------------------------------------
 
