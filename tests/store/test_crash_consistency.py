@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings
@@ -198,7 +198,7 @@ class Program:
             assert picture(broker) == expected, f"after batch {number + 1} of {len(self.moments)}"
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(program=PROGRAMS)
 def test_every_prefix_opens_to_the_broker_as_it_was(program: list[tuple[str, int, int, int]]) -> None:
     run = Program(None)
@@ -206,7 +206,7 @@ def test_every_prefix_opens_to_the_broker_as_it_was(program: list[tuple[str, int
     run.check()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(program=PROGRAMS)
 def test_the_store_on_disk_says_what_the_obvious_one_says(program: list[tuple[str, int, int, int]]) -> None:
     with TemporaryDirectory() as folder:
@@ -221,7 +221,7 @@ def test_the_store_on_disk_says_what_the_obvious_one_says(program: list[tuple[st
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=500)
 @given(program=PROGRAMS, again=PROGRAMS)
 def test_lives_that_end_in_crashes(program: list[tuple[str, int, int, int]], again: Any) -> None:
     """As above, twice: the second life begins with what the first left behind, and ends the same way."""
