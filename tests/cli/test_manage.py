@@ -15,6 +15,7 @@ from tests.cli.conftest import Sievemq
 
 from sievemq import ConnectionFactory, JMSContext, Queue, Topic
 from sievemq.cli.manage import access
+from sievemq.cli.manage.tap import span
 from sievemq_broker import EmbeddedBroker
 
 
@@ -219,6 +220,43 @@ def test_parties(sievemq: Sievemq, broker: EmbeddedBroker, context: JMSContext) 
     assert "tests" in sievemq("namespace", "ls").out
     assert sievemq("namespace", "delete", "tests", "--yes").out == "tests deleted with 0 messages\n"
     assert sievemq("namespace", "delete", "tests", "--yes").code == 3
+
+
+def test_taps(sievemq: Sievemq, broker: EmbeddedBroker, context: JMSContext) -> None:
+    assert sievemq("tap", "create", "orders", "a/b", "--retain-age", "7d", "--lease", "1h").out == (
+        "a/b is there, on queue:orders\n"
+    )
+    assert sievemq("tap", "create", "orders", "small", "--retain-messages", "2", "-s", "n > 0").code == 0
+    fill(context, 5)
+    broker.clock.advance(seconds=7_205)
+    shown = sievemq("tap", "ls")
+    assert shown.lines[0].split("\t")[:6] == ["tap", "on", "mode", "lag", "for", "missed"]
+    (row,) = (line.split("\t") for line in shown.lines[1:])  # a/b's lease is over
+    assert row[:4] == ["small", "queue:orders", "copy", "2"]
+    assert row[4].startswith("2h")
+    assert row[5] == "2"
+    assert row[7] == "none so far"
+    info = sievemq("tap", "info", "orders", "small").out
+    for text in ("2 messages, the oldest for 2h", "up to 2", "2 messages, 268,435,456 bytes", "n > 0", "3 to 4"):
+        assert text in info
+    assert json.loads(sievemq("tap", "info", "orders", "small", "--json").out)["missed"] == 2
+    assert sievemq("tap", "ls", "--on", "topic:prices", "--json").out == ""
+    assert sievemq("tap", "delete", "orders", "small", "--dry-run").out == "small would be deleted with 2 messages\n"
+    assert sievemq("tap", "delete", "orders", "small", "--yes").out == "small deleted with 2 messages\n"
+    for command in (["info"], ["delete", "--yes"]):
+        gone = sievemq("tap", *command, "orders", "small")
+        assert (gone.code, gone.out) == (3, "")
+        assert "there is no tap 'small' on queue:orders" in gone.err
+    for wrong, code in ((["--mode", "drain", "--lease", "0"], 1), (["-s", "n = = 1"], 4), (["--lease", "soon"], 2)):
+        assert sievemq("tap", "create", "orders", "x", *wrong).code == code
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(0, ""), (1, "1s"), (59_999, "59s"), (60_000, "1m"), (3_661_000, "1h 1m"), (90_000_000, "1d 1h")],
+)
+def test_spans(milliseconds: int, text: str) -> None:
+    assert span(milliseconds) == text
 
 
 def test_another_namespace(sievemq: Sievemq, broker: EmbeddedBroker) -> None:

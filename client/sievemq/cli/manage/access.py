@@ -96,9 +96,9 @@ class Api:
             if cursor is None or (most and seen >= most):
                 return
 
-    def put(self, path: str) -> Any:
+    def put(self, path: str, body: Mapping[str, object] | None = None) -> Any:
         """Make it."""
-        return self._ask("PUT", path)
+        return self._ask("PUT", path, None if body is None else dict(body))
 
     def post(self, path: str, body: Mapping[str, object], timeout: float = TIMEOUT) -> Any:
         """Say something to it; the answer may take `timeout` seconds."""

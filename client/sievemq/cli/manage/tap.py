@@ -1,0 +1,167 @@
+"""``sievemq tap …``: the broker's cursors for readers that read ranges, such as archives and Spark queries."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from sievemq.cli.broker_access import SelectorOption
+from sievemq.cli.grouping import grouped
+from sievemq.cli.manage.access import Api, Place, address_of
+from sievemq.cli.manage.actions import Care, JsonOption, remove
+from sievemq.cli.manage.output import Columns, moment, number, print_one, print_rows
+from sievemq.cli.values import parse_duration
+
+__all__ = ["tap"]
+
+tap = typer.Typer(help="Taps: how far their readers are behind; make, delete.", no_args_is_help=True)
+
+DestinationArgument = Annotated[
+    str, typer.Argument(metavar="DEST", help="What it is on: queue:NAME, topic:NAME, or NAME of a queue.")
+]
+TapArgument = Annotated[str, typer.Argument(metavar="TAP", help="Its name there, as `tap ls` shows it.")]
+
+
+class Mode(StrEnum):
+    """What a tap does."""
+
+    COPY = "copy"
+    DRAIN = "drain"
+
+
+class Start(StrEnum):
+    """Where a new copy of a queue begins."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+def span(milliseconds: int) -> str:
+    """A length of time in its two largest units; nothing for 0."""
+    if not milliseconds:
+        return ""
+    left = max(1, milliseconds // 1000)
+    parts: list[str] = []
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, seconds)
+        if count and len(parts) < 2:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts)
+
+
+def _reader(row: dict[str, Any]) -> str:
+    if row["reader"] is None:
+        return "none so far"
+    return row["reader"] if row["connected"] else f"{row['reader']} (gone)"
+
+
+_LIST: Columns = {
+    "tap": lambda row: row["name"],
+    "on": lambda row: row["destination"],
+    "mode": lambda row: row["mode"],
+    "lag": number("lag"),
+    "for": lambda row: span(row["lag_ms"]),
+    "missed": number("missed"),
+    "bytes": number("bytes"),
+    "reader": _reader,
+    "selector": lambda row: row["selector"] or "",
+}
+_ONE: Columns = {
+    "tap": lambda row: row["name"],
+    "on": lambda row: row["destination"],
+    "mode": lambda row: row["mode"],
+    "selector": lambda row: row["selector"] or "",
+    "lag": lambda row: (
+        f"{row['lag']:,} messages" + (f", the oldest for {span(row['lag_ms'])}" if row["lag_ms"] else "")
+    ),
+    "holds": lambda row: f"{row['first']:,} to {row['last']:,}" if row["lag"] else "nothing",
+    "acknowledged": lambda row: f"up to {row['acknowledged']:,}",
+    "missed": lambda row: f"{row['missed']:,} messages, up to {row['lost']:,}" if row["missed"] else "",
+    "takes no more": lambda row: row["ended"] or "",
+    "bytes": number("bytes"),
+    "may hold": lambda row: (
+        "{messages:,} messages, {bytes:,} bytes".format(**row["retention"])
+        + (f", for {span(row['retention']['age'])}" if row["retention"]["age"] else "")
+    ),
+    "lease": lambda row: span(row["retention"]["lease"]),
+    "lease ends (UTC)": lambda row: moment(row["lease_ends"]),
+    "reader": _reader,
+    "heard (UTC)": lambda row: moment(row["heard"]),
+    "made by": lambda row: row["owner"] or "",
+    "id": lambda row: row["id"],
+}
+
+
+@tap.command("ls")
+@grouped
+def list_taps(
+    *,
+    destination: Annotated[str | None, typer.Option("--on", help="Only those on this destination.")] = None,
+    place: Place,
+    as_json: JsonOption = False,
+) -> None:
+    """List taps: how many messages their readers are behind, and for how long; what they have missed; who reads."""
+    api = place.api()
+    on = None if destination is None else address_of(destination)
+    rows = api.rows(f"{api.place()}/taps", "taps", destination=on)
+    print_rows(rows, _LIST, as_json, f"no taps in namespace {place.namespace or 'default'}")
+
+
+@tap.command("info")
+@grouped
+def show_tap(destination: DestinationArgument, name: TapArgument, *, place: Place, as_json: JsonOption = False) -> None:
+    """Show one tap: what it holds, what it may hold, who reads and until when it waits for them."""
+    api = place.api()
+    print_one(api.get(_path(api, destination, name)), _ONE, as_json)
+
+
+@tap.command("create")
+@grouped
+def create_tap(
+    destination: DestinationArgument,
+    name: TapArgument,
+    *,
+    mode: Annotated[
+        Mode, typer.Option("--mode", help="copy: keeps what arrives; drain: takes what waits in a queue.")
+    ] = Mode.COPY,
+    selector: SelectorOption = None,
+    start: Annotated[
+        Start, typer.Option("--start", help="A copy of a queue begins with what waits, or with what comes next.")
+    ] = Start.LATEST,
+    messages: Annotated[int | None, typer.Option("--retain-messages", min=1, help="That it may hold.")] = None,
+    size: Annotated[int | None, typer.Option("--retain-bytes", min=1, help="That it may hold.")] = None,
+    age: Annotated[str | None, typer.Option("--retain-age", help="That a copy is kept, such as 7d.")] = None,
+    lease: Annotated[
+        str | None,
+        typer.Option("--lease", help="Without a word from its reader: then a drain gives back, a copy ends."),
+    ] = None,
+    place: Place,
+) -> None:
+    """Make a tap before its reader comes, so that it misses nothing; or give one that is there new terms."""
+    api = place.api()
+    body = {
+        "mode": mode.value,
+        "selector": selector,
+        "start": start.value,
+        "retain_messages": messages,
+        "retain_bytes": size,
+        "retain_age": None if age is None else parse_duration(age),
+        "lease": None if lease is None else parse_duration(lease),
+    }
+    made = api.put(_path(api, destination, name), body)
+    typer.echo(f"{name} is there, on {made['destination']}")
+
+
+@tap.command("delete")
+@grouped
+def delete_tap(destination: DestinationArgument, name: TapArgument, *, care: Care, place: Place) -> None:
+    """Delete a tap that nobody reads any more: a copy with what it holds; what a drain holds goes back, marked."""
+    api = place.api()
+    remove(api, _path(api, destination, name), name, care, called=f"tap {name}")
+
+
+def _path(api: Api, destination: str, name: str) -> str:
+    return api.place(address_of(destination), "taps", quote(name, safe=""))
