@@ -41,6 +41,20 @@ def test_persistent_messages_are_there_again_in_their_order(broker: EmbeddedBrok
         assert ("later", False) in texts(context, "q")
 
 
+@pytest.mark.parametrize("waiting", [3, 1_200])  # looked through; found by an index
+def test_d_17_messages_are_found_by_correlation_id_after_a_restart(broker: EmbeddedBroker, waiting: int) -> None:
+    with broker, ConnectionFactory(broker.url).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        queue, producer = context.create_queue("q"), context.create_producer()
+        for number in range(waiting):
+            producer.set_jms_correlation_id(f"c{number}").send(queue, f"m{number}")
+        context.commit()
+    with broker, ConnectionFactory(broker.url).create_context() as context:
+        for number in (2, 1):
+            consumer = context.create_consumer(context.create_queue("q"), f"JMSCorrelationID = 'c{number}'")
+            assert consumer.receive(60_000).get_text() == f"m{number}"
+            consumer.close()
+
+
 def test_what_was_handed_out_comes_again_marked_and_what_was_acknowledged_does_not(broker: EmbeddedBroker) -> None:
     with broker, ConnectionFactory(broker.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
         queue = context.create_queue("q")

@@ -199,7 +199,7 @@ class Envelope:
             envelope = cls(_unpack(packed), packed)
         except (ValueError, IndexError, TypeError, msgpack.UnpackException) as error:
             raise ProtocolError(f"the envelope of a message cannot be decoded: {error}") from error
-        envelope._fields = None
+        envelope.compact()
         return envelope
 
     @property

@@ -179,3 +179,13 @@ def test_compact_survives_large_bodies_and_further_fields() -> None:
 
 def test_an_envelope_without_properties_has_none() -> None:
     assert Envelope(FIELDS).properties == {}
+
+
+@pytest.mark.parametrize("correlation_id", ["c1", b"c1", None])
+def test_the_correlation_id_of_what_waits_is_at_hand(correlation_id: str | bytes | None) -> None:
+    fields = ("ID:1", 0, 4, 1, 0, 0, correlation_id, None, None, None, None, 2, b"body")
+    envelope = Envelope(fields)
+    assert envelope.correlation_id == correlation_id
+    envelope.compact()
+    assert envelope.correlation_id == correlation_id
+    assert Envelope.from_packed(envelope.packed).correlation_id == correlation_id
