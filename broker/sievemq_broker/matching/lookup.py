@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 __all__ = ["ValueIndex"]
@@ -47,12 +47,15 @@ class ValueIndex(Generic[E]):
             self._entries[value] = [filed, entry]  # type: ignore[list-item]  # no entry is a list
         return True
 
-    def add_all(self, filed: Iterable[tuple[Any, E]]) -> None:
+    def add_all(self, values: Sequence[Any], filed: Sequence[E]) -> None:
         """As :meth:`add`, of many entries whose values, none of them None, were read already."""
         entries = self._entries
-        count = 0
-        for value, entry in filed:
-            count += 1
+        self._count += len(filed)
+        fresh: dict[Any, E | list[E]] = dict(zip(values, filed, strict=True))
+        if len(fresh) == len(filed) and (not entries or entries.keys().isdisjoint(fresh)):  # as a rule ids are unique
+            entries.update(fresh)
+            return
+        for value, entry in zip(values, filed, strict=True):
             known = entries.get(value)
             if known is None:
                 entries[value] = entry
@@ -60,7 +63,6 @@ class ValueIndex(Generic[E]):
                 known.append(entry)
             else:
                 entries[value] = [known, entry]  # type: ignore[list-item]  # no entry is a list
-        self._count += count
 
     def count(self, values: Iterable[Any]) -> int:
         """How many are filed under these values, at most."""
