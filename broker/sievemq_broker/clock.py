@@ -3,24 +3,52 @@
 Nothing below the server layer reads a clock, so moving time is a matter of this one object. `Clock` follows the
 machine's wall clock, because producers stamp messages with wall times (§3.4.9: expiration is an absolute time).
 `AdjustableClock` is the same with a hand on it, for tests.
+
+A machine's wall clock is set now and then. What is a time of the calendar (expiry, delivery time) goes by the new one.
+What is a length of time (a lease, a redelivery delay) must not: each reading looks whether the wall clock still agrees
+with one that nobody sets, and if not tells `on_jump` by how much they parted, before anybody hears of the new time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import time_ns
+from time import monotonic_ns, time_ns
 
-__all__ = ["AdjustableClock", "Clock"]
+__all__ = ["JUMP_MS", "AdjustableClock", "Clock"]
+
+#: By so much the wall clock may part from the other one before that counts as a jump. A clock that is corrected little
+#: by little comes to it now and then.
+JUMP_MS = 1_000
+
+_JUMP_NS = JUMP_MS * 1_000_000
 
 
 class Clock:
-    """The machine's wall clock."""
+    """The machine's wall clock.
 
-    __slots__ = ()
+    Attributes:
+        on_jump: told by how many ms the clock was set forward, or back.
+    """
+
+    __slots__ = ("_apart", "on_jump")
+
+    def __init__(self) -> None:
+        self._apart = time_ns() - monotonic_ns()
+        self.on_jump: Callable[[int], None] | None = None
 
     def now(self) -> int:
         """Milliseconds since 1970-01-01 UTC."""
-        return time_ns() // 1_000_000
+        wall = time_ns()
+        parted = wall - monotonic_ns() - self._apart
+        if not -_JUMP_NS < parted < _JUMP_NS:
+            self._jumped(parted)
+        return wall // 1_000_000
+
+    def _jumped(self, parted: int) -> None:
+        by = round(parted / 1_000_000)
+        self._apart += by * 1_000_000
+        if self.on_jump is not None:
+            self.on_jump(by)
 
     @property
     def offset(self) -> int:
@@ -39,6 +67,7 @@ class AdjustableClock(Clock):
     __slots__ = ("_frozen_at", "_offset", "drifted")
 
     def __init__(self) -> None:
+        super().__init__()
         self._offset = 0
         self._frozen_at: int | None = None
         #: While frozen, told at each reading by how many ms the offset changed since the last: clients' clocks run on.
@@ -48,7 +77,7 @@ class AdjustableClock(Clock):
         """Milliseconds since 1970-01-01 UTC, as adjusted."""
         frozen_at = self._frozen_at
         if frozen_at is None:
-            return time_ns() // 1_000_000 + self._offset
+            return super().now() + self._offset
         offset = frozen_at - time_ns() // 1_000_000
         if offset != self._offset:
             drift, self._offset = offset - self._offset, offset

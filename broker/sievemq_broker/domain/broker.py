@@ -98,6 +98,14 @@ class Broker:
         """
         return self.deadlines.due(now)
 
+    def clock_jumped(self, by: int) -> None:
+        """The machine's clock was set, by so many ms. Expiry and delivery times go by the new time; redelivery delays
+        and leases last as long as they would have."""
+        self.deadlines.jumped(by)
+        for namespace in self.namespaces.values():
+            for tap in namespace.taps:
+                tap.clock_jumped(by)
+
     def add_work(self, queue: Queue) -> None:
         """A queue has something to do that may take longer than a turn should."""
         if queue not in self._work:

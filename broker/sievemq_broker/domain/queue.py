@@ -266,16 +266,31 @@ class Queue:
             tap.copy(envelope, now)
         self.schedule(entry, envelope.delivery_time)
 
-    def schedule(self, entry: Entry, when: int) -> None:
-        """Let an entry wait for a moment. It expires before if it must (EXP-10)."""
+    def schedule(self, entry: Entry, when: int, *, span: bool = False) -> None:
+        """Let an entry wait for a moment. It expires before if it must (EXP-10).
+
+        Args:
+            entry: in no view.
+            when: ms epoch.
+            span: it is to wait so long, whatever the machine's clock is set to meanwhile.
+        """
         entry.state = DELAYED
         entry.due = when
         envelope = entry.envelope
         envelope.compact()
         self.scheduled[entry.sequence] = entry
         self.bytes += len(envelope.packed)
-        deadline = min(when, envelope.expiration) if envelope.expiration else when
-        self.namespace.broker.deadlines.push(deadline, self, entry)
+        deadlines = self.namespace.broker.deadlines
+        if span:
+            deadlines.push_span(when, self, entry)
+            if envelope.expiration:
+                deadlines.push(envelope.expiration, self, entry)
+        else:
+            deadlines.push(min(when, envelope.expiration) if envelope.expiration else when, self, entry)
+
+    def on_jump(self, entry: Entry, by: int) -> None:
+        """The clock was set while an entry waits for the end of its redelivery delay."""
+        entry.due += by
 
     def on_deadline(self, entry: Entry, when: int, now: int) -> None:
         """The moment of an entry has come: it expires, or stops being delayed."""

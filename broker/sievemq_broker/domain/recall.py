@@ -48,6 +48,9 @@ class Look:
     def __lt__(self, other: object) -> bool:
         return False
 
+    def on_jump(self, entry: object, by: int) -> None:
+        """Nobody knows when that is."""
+
     def on_deadline(self, entry: object, when: int, now: int) -> None:
         """Look again, if it still waits."""
         waiter = self._waiter
@@ -171,7 +174,7 @@ def _ask_others(waiter: Consumer, now: int) -> bool:
     if look and not waiter.looking:
         waiter.looking = True
         deadline = Look(waiter)
-        waiter.queue.namespace.broker.deadlines.push(now + IDLE_MS, deadline, deadline)
+        waiter.queue.namespace.broker.deadlines.push_span(now + IDLE_MS, deadline, deadline)
     return waiter.pending > 0
 
 
@@ -179,7 +182,7 @@ def _is_idle(holder: Consumer, waiter: Consumer, now: int) -> bool:
     """True if the holder made no progress since the waiter began to watch it, IDLE_MS ago or more."""
     progress = (holder.acknowledged, holder.credit + holder.tag)  # the latter: all credit it was ever granted
     watched = waiter.watched.get(holder)
-    if watched is None or watched[1] != progress:
+    if watched is None or watched[1] != progress or now < watched[0]:  # the latter: the clock was set back
         waiter.watched[holder] = (now, progress)
         return False
     return now - watched[0] >= IDLE_MS

@@ -66,7 +66,7 @@ def _mark(queue: Queue, entry: Entry, now: int, suspect: bool) -> bool:
         return False
     delay = policy.redelivery_delay_after(entry.count)
     if delay:
-        queue.schedule(entry, now + delay)
+        queue.schedule(entry, now + delay, span=True)
         return False
     return True
 

@@ -140,7 +140,7 @@ class Stages:
             )
         self._stages[stage_id] = stage
         self.bytes += stage.bytes
-        self._namespace.broker.deadlines.push(now + lease, self, stage)
+        self._namespace.broker.deadlines.push_span(now + lease, self, stage)
         return stage_id
 
     def publish(
@@ -237,6 +237,9 @@ class Stages:
             self._forget(stage)
             self._namespace.broker.deadlines.void()
         return sum(len(stage.sends) for stage in found)
+
+    def on_jump(self, entry: _Stage, by: int) -> None:
+        """A stage does not know when its lease ends."""
 
     def on_deadline(self, entry: _Stage, when: int, now: int) -> None:
         """The lease of a stage is over."""

@@ -257,6 +257,15 @@ class Tap:
             self._lapse(now)
         self._arm()
 
+    def clock_jumped(self, by: int) -> None:
+        """The machine's clock was set, by so many ms: the lease is as long as it would have been."""
+        self.heard += by
+        self._armed = False  # for another moment than that which comes now; one call too many does nothing
+        self._arm()
+
+    def on_jump(self, entry: object, by: int) -> None:
+        """Its moments are not in that heap: one of them may be of the calendar."""
+
     def _lose(self, upto: int) -> None:
         """Drop what the reader is not done with, and remember that."""
         if upto >= self.log.first:

@@ -184,6 +184,7 @@ class Server:
         self.timers = self.turn.timers = Timers(loop, self.clock, self.broker, self.links, self.turn.mark, self._look)
         self._acceptor = await listen(self._sockets["wire"], self._link, self._tls, settings.handshake_seconds)
         self.timers.start()
+        self.clock.on_jump = self._clock_jumped
         self.user_store.watch(loop, self.use_users)
         self.phase = Phase.READY
         self.started_at = time.time()
@@ -280,6 +281,17 @@ class Server:
         self.turn.worked()
 
     # -- the clock --------------------------------------------------------------------------------------------------
+
+    def _clock_jumped(self, by: int) -> None:
+        """The machine's clock was set: see :class:`~sievemq_broker.clock.Clock`. Between two verbs of the domain."""
+        log.warning("clock.jumped", seconds=by / 1000, note="expiry and delivery times go by the new time")
+        self.broker.clock_jumped(by)
+        self.lost.clock_jumped(by)
+        self.slow_consumers.clock_jumped(by)
+        for link in self.links.open:
+            link.connection.clock_jumped(by)
+        self.started_at += by / 1000
+        self.turn.worked()
 
     def clock_moved(self) -> None:
         """The clock was moved: do what became due, now, and tell the clients.

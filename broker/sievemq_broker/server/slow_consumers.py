@@ -105,6 +105,10 @@ class SlowConsumers:
             connection.close(ErrorCode.CLOSED_BY_ADMINISTRATOR, text, now)
             self._forget(consumer)
 
+    def clock_jumped(self, by: int) -> None:
+        """The machine's clock was set, by so many ms: nobody has stood still for longer or shorter because of that."""
+        self._watched = {consumer: (done, since + by) for consumer, (done, since) in self._watched.items()}
+
     def _forget(self, consumer: Consumer) -> None:
         self._watched.pop(consumer, None)
         self.slow.pop(consumer, None)

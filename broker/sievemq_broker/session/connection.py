@@ -291,6 +291,11 @@ class BrokerConnection:
             deadlines.append(self._beat_at)
         return min(deadlines) + offset if deadlines else None
 
+    def clock_jumped(self, by: int) -> None:
+        """The machine's clock was set, by so many ms: deadlines of the peer are where they would have been."""
+        self._check_at += by
+        self._beat_at += by
+
     def announce_shutdown(self, grace: int, text: str) -> None:
         """Tell the client that the broker ends in `grace` milliseconds."""
         if self.wire.state is State.OPEN:

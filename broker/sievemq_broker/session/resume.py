@@ -232,6 +232,11 @@ class LostConnections:
         for connection_id in [i for i, memory in self._by_id.items() if memory.until <= real]:
             self._forget(connection_id, broker)
 
+    def clock_jumped(self, by: int) -> None:
+        """The machine's clock was set, by so many ms: each is remembered for as long as it would have been."""
+        for memory in self._by_id.values():
+            memory.until += by
+
     def _forget(self, connection_id: str, broker: Broker) -> None:
         memory = self._by_id.pop(connection_id)
         self._returned -= _count(memory)

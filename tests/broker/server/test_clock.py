@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sievemq_broker import clock as clock_module
-from sievemq_broker.clock import AdjustableClock, Clock
+from sievemq_broker.clock import JUMP_MS, AdjustableClock, Clock
 
 
 class Machine:
@@ -13,7 +13,10 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1_000_000
+        #: By how much it was set forward, in all.
+        self.set = 0
         monkeypatch.setattr(clock_module, "time_ns", lambda: self.now * 1_000_000 + 999_999)
+        monkeypatch.setattr(clock_module, "monotonic_ns", lambda: (self.now - self.set) * 1_000_000)
 
 
 @pytest.fixture
@@ -87,3 +90,55 @@ def test_frozen_clock_tells_how_far_the_machine_ran_away(machine: Machine) -> No
     clock.now()
     assert drifts == [-30, -12]
     assert clock.offset == 1_000 - 42
+
+
+class TestJumps:
+    """The machine's clock is set."""
+
+    @pytest.fixture(params=[Clock, AdjustableClock])
+    def clock(self, request: pytest.FixtureRequest, machine: Machine) -> Clock:
+        made: Clock = request.param()
+        return made
+
+    @pytest.mark.parametrize("by", [3_600_000, -3_600_000, JUMP_MS, -JUMP_MS])
+    def test_it_is_told_before_the_new_time_is_heard_and_once(self, machine: Machine, clock: Clock, by: int) -> None:
+        told: list[int] = []
+        clock.on_jump = told.append
+        machine.now += 86_400_000  # a day that nobody asked for the time
+        assert clock.now() == machine.now
+        assert told == []
+        machine.now += by
+        machine.set += by
+        assert clock.now() == machine.now
+        assert clock.now() == machine.now
+        assert told == [by]
+        machine.now -= by
+        machine.set -= by
+        clock.now()
+        assert told == [by, -by]
+
+    def test_what_is_corrected_little_by_little_is_told_when_it_is_a_second(
+        self, machine: Machine, clock: Clock
+    ) -> None:
+        told: list[int] = []
+        clock.on_jump = told.append
+        for _ in range(25):
+            machine.now += 100
+            machine.set += 100
+            clock.now()
+        assert told == [JUMP_MS, JUMP_MS]
+
+    def test_nobody_has_to_listen(self, machine: Machine, clock: Clock) -> None:
+        machine.now += 3_600_000
+        machine.set += 3_600_000
+        assert clock.now() == machine.now
+
+    def test_a_test_that_moves_the_clock_makes_it_no_jump(self, machine: Machine) -> None:
+        clock = AdjustableClock()
+        told: list[int] = []
+        clock.on_jump = told.append
+        clock.advance(3_600_000)
+        clock.now()
+        clock.set(5)
+        clock.now()
+        assert told == []
