@@ -95,7 +95,7 @@ def open_tap(
     connection: Connection,
     name: str,
     destination: Destination,
-    mode: Literal["copy", "drain"] = "copy",
+    mode: Literal["copy", "outcomes", "drain"] = "copy",
     *,
     selector: str | None = None,
     start: Literal["earliest", "latest"] = "latest",
@@ -110,8 +110,8 @@ def open_tap(
         connection: over which it is asked.
         name: 1 to 255 characters.
         destination: a queue, a topic, or a dead-letter queue.
-        mode: ``copy`` keeps what arrives; ``drain`` takes what waits in a queue.
-        selector: only messages for which it is true.
+        mode: ``copy`` keeps what arrives; ``outcomes`` what becomes of messages; ``drain`` takes what waits in a queue.
+        selector: only of messages for which it is true.
         start: of a new copy of a queue: ``earliest`` begins with what waits there.
         retain_messages, retain_bytes: that it may hold; the broker's defaults if not given.
         retain_age: ms that a copy is kept; 0 for no limit.

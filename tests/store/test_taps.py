@@ -22,7 +22,7 @@ from sievemq_broker.domain.restore import restore
 from sievemq_broker.store import SqliteStore
 from sievemq_broker.store.salvage import check, export, repair
 from sievemq_broker.store.sqlite import DATABASE
-from sievemq_core.message.envelope import BODY
+from sievemq_core.message.envelope import BODY, MESSAGE_ID
 
 from .support import NOW, DictStore, message, name_of
 
@@ -71,6 +71,24 @@ def test_a_large_batch_outlives_a_broker_that_ends_while_it_is_published(tmp_pat
         assert found[:3_000] == batches[0]
         assert found[3_000:] == batches[1] or (error is not None and found[3_000:] == [])
         assert publish(connection, "query", 0, []) is None
+
+
+def test_outcomes_are_kept_with_what_they_tell_of(tmp_path: Path) -> None:
+    with broker_in(tmp_path) as broker, connect(broker) as connection, connection.create_session() as session:
+        tap, _ = open_tap(connection, "fate", QUEUE, "outcomes")
+        connection.start()
+        consumer = session.create_consumer(QUEUE)
+        send(connection, "a", "b")
+        assert consumer.receive(10_000) is not None
+        consumer.close()
+    with broker_in(tmp_path) as broker, connect(broker) as connection, connection.create_session() as session:
+        found, state = find_tap(connection, "fate", QUEUE)
+        assert (found.id, state.mode, state.last) == (tap.id, "outcomes", 1)
+        connection.start()
+        assert session.create_consumer(QUEUE).receive(10_000) is not None
+        assert found.look(1).upto == 2
+        ids = [str(each) for page in found.pages(0, 2) for each in page.columns[MESSAGE_ID]]
+        assert len(set(ids)) == 2
 
 
 def test_copy_taps_go_on_where_they_were(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.journal import Journal
@@ -16,6 +17,9 @@ from sievemq_broker.domain.room import Overfull, Rooms
 from sievemq_broker.domain.steps import SLICE
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import ErrorCode, RequestError
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.outcome_tap import OutcomeTap
 
 __all__ = ["Broker"]
 
@@ -39,6 +43,8 @@ class Broker:
         self.namespaces: dict[str, Namespace] = {}
         #: Told of each queue and topic before it is deleted, so that what it counted is not lost.
         self.on_deleted: Callable[[Queue | Topic], None] | None = None
+        #: Taps that have observed something and do not know the time yet.
+        self.stamping: list[OutcomeTap] = []
         self._work: deque[Queue] = deque()
         #: Large batches on their way, one of a namespace at most.
         self._publishings: deque[Publishing] = deque()
@@ -96,7 +102,15 @@ class Broker:
         Returns:
             When to call again at the latest (ms epoch, `now` for at once), None if nothing is known to become due.
         """
-        return self.deadlines.due(now)
+        deadline = self.deadlines.due(now)
+        if self.stamping:
+            self._stamp(now)
+        return deadline
+
+    def _stamp(self, now: int) -> None:
+        for tap in self.stamping:
+            tap.stamp(now)
+        self.stamping.clear()
 
     def clock_jumped(self, by: int) -> None:
         """The machine's clock was set, by so many ms. Expiry and delivery times go by the new time; redelivery delays
@@ -146,4 +160,6 @@ class Broker:
             budget -= queue.upkeep.work(queue, min(budget, 1_000), now)
             if queue.upkeep:
                 work.append(queue)
+        if self.stamping:
+            self._stamp(now)
         return bool(work or publishings)

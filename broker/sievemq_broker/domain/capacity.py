@@ -78,6 +78,8 @@ def admit(queue: Queue, envelope: Envelope, now: int) -> bool:
     at_limit = policy.at_limit
     if at_limit == DROP_NEWEST and not fits(queue, 1, len(envelope.packed)):
         queue.dropped_newest += 1
+        if queue.observer is not None:
+            queue.observer.refused(queue, envelope)
         return False
     queue.accept(envelope, now)
     if at_limit == DROP_OLDEST:
@@ -104,6 +106,6 @@ def _drop_oldest(queue: Queue) -> None:
     queue.take_out(entry)
     queue.dropped_oldest += 1
     if queue.observer is not None:
-        queue.observer.removed(queue, entry)
+        queue.observer.removed(queue, entry, "oldest")
     entry.state = GONE
     del entry.envelope

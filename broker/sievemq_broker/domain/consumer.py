@@ -197,7 +197,7 @@ class Consumer:
                 entry = popleft()
                 if entry is not None:
                     acknowledged += 1
-                    queue.observer.acknowledged(queue, entry)
+                    queue.observer.acknowledged(queue, entry, self)
                     entry.state = GONE
                     del entry.envelope
         self.holes -= tag - base - acknowledged

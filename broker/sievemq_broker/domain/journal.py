@@ -16,11 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
-from sievemq_broker.domain.ports import Observer
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.room import NoRoomError, Overfull
 from sievemq_core.errors import ErrorCode, RequestError
-from sievemq_core.message.envelope import DELIVERY_MODE
+from sievemq_core.message.envelope import DELIVERY_MODE, Envelope
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.entry import Entry
@@ -157,7 +156,8 @@ class Store(Saved, Protocol):
 
 
 class Ledger:
-    """What one queue says, into the journal: an :class:`Observer` that costs a few dictionary operations a message.
+    """What one queue says, into the journal: an :class:`~sievemq_broker.domain.ports.Observer` that costs a few
+    dictionary operations a message.
 
     Args:
         journal: where to.
@@ -204,7 +204,7 @@ class Ledger:
             batch.states[entry.stored] = min(entry.count, MAX_COUNT)
             batch.failures[entry.stored] = entry.failed
 
-    def acknowledged(self, queue: Queue, entry: Entry) -> None:
+    def acknowledged(self, queue: Queue, entry: Entry, by: object = None) -> None:
         """It is gone."""
         stored = entry.stored
         if stored:
@@ -216,54 +216,11 @@ class Ledger:
         """It is gone from here; its new place was told before."""
         self.acknowledged(queue, entry)
 
+    def refused(self, queue: Queue, envelope: Envelope) -> None:
+        """It was not kept."""
+
     def unreadable(self, queue: Queue, entry: Entry, error: Exception) -> None:
         """It stays."""
-
-
-class Both:
-    """Two observers of one queue, told in this order."""
-
-    __slots__ = ("_first", "_second")
-
-    def __init__(self, first: Observer, second: Observer) -> None:
-        self._first = first
-        self._second = second
-
-    def accepted(self, queue: Queue, entry: Entry) -> None:
-        self._first.accepted(queue, entry)
-        self._second.accepted(queue, entry)
-
-    def handed(self, queue: Queue, entry: Entry) -> None:
-        self._first.handed(queue, entry)
-        self._second.handed(queue, entry)
-
-    def released(self, queue: Queue, entry: Entry) -> None:
-        self._first.released(queue, entry)
-        self._second.released(queue, entry)
-
-    def acknowledged(self, queue: Queue, entry: Entry) -> None:
-        self._first.acknowledged(queue, entry)
-        self._second.acknowledged(queue, entry)
-
-    def returned(self, queue: Queue, entry: Entry) -> None:
-        self._first.returned(queue, entry)
-        self._second.returned(queue, entry)
-
-    def expired(self, queue: Queue, entry: Entry) -> None:
-        self._first.expired(queue, entry)
-        self._second.expired(queue, entry)
-
-    def dead_lettered(self, queue: Queue, entry: Entry, reason: str) -> None:
-        self._first.dead_lettered(queue, entry, reason)
-        self._second.dead_lettered(queue, entry, reason)
-
-    def removed(self, queue: Queue, entry: Entry) -> None:
-        self._first.removed(queue, entry)
-        self._second.removed(queue, entry)
-
-    def unreadable(self, queue: Queue, entry: Entry, error: Exception) -> None:
-        self._first.unreadable(queue, entry, error)
-        self._second.unreadable(queue, entry, error)
 
 
 class Journal:
@@ -318,8 +275,7 @@ class Journal:
 
     def attach(self, queue: Queue, number: int) -> None:
         """From now on the queue's messages are kept, under this number."""
-        ledger = Ledger(self, number)
-        queue.observe(ledger if queue.observer is None else Both(queue.observer, ledger))
+        queue.observe(Ledger(self, number))
 
     def namespace_made(self, name: str) -> None:
         """A namespace exists."""

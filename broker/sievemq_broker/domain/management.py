@@ -118,7 +118,7 @@ def move(queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
 
     def act(entry: Entry, now: int) -> bool:
         namespace.transfer(target, entry.envelope, now)
-        queue.remove(entry)
+        queue.remove(entry, "moved")
         return True
 
     return _each(queue, choice, act, waits=True)
@@ -153,7 +153,7 @@ def retry(queue: Queue, choice: Choice, allow: Callable[[str], None] = lambda or
                 return False
             capacity.check_moved(subscription.queue, len(envelope.packed))
             capacity.admit(subscription.queue, envelope, now)
-        queue.remove(entry)
+        queue.remove(entry, "retried")
         return True
 
     return _each(queue, choice, act, waits=True)

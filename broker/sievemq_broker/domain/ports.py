@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 from sievemq_core.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from sievemq_broker.domain.consumer import Consumer
     from sievemq_broker.domain.entry import Entry
     from sievemq_broker.domain.queue import Queue
+    from sievemq_core.message.envelope import Envelope
 
 __all__ = ["DeliveryPort", "Observer"]
 
@@ -49,8 +51,8 @@ class Observer(Protocol):
     def released(self, queue: Queue, entry: Entry) -> None:
         """It came back unseen and unmarked."""
 
-    def acknowledged(self, queue: Queue, entry: Entry) -> None:
-        """It was acknowledged and is gone."""
+    def acknowledged(self, queue: Queue, entry: Entry, consumer: Consumer | None) -> None:
+        """It was acknowledged and is gone; by this consumer, if that is still known."""
 
     def returned(self, queue: Queue, entry: Entry) -> None:
         """It came back, marked as redelivered; ``entry.count`` says how often it was handed out."""
@@ -61,8 +63,12 @@ class Observer(Protocol):
     def dead_lettered(self, queue: Queue, entry: Entry, reason: str) -> None:
         """It was moved to a dead-letter queue (D-22)."""
 
-    def removed(self, queue: Queue, entry: Entry) -> None:
-        """An administrator removed or moved it, or its queue was deleted."""
+    def removed(self, queue: Queue, entry: Entry, reason: str) -> None:
+        """It gave way to another at a limit (``oldest``), an administrator removed it (``purged``, ``moved``,
+        ``retried``), or its queue was deleted (``deleted``)."""
+
+    def refused(self, queue: Queue, envelope: Envelope) -> None:
+        """A message was dropped at a limit before it entered the queue."""
 
     def unreadable(self, queue: Queue, entry: Entry, error: Exception) -> None:
         """Its properties cannot be decoded, so no selector was asked: it stays on the queue (D-14)."""

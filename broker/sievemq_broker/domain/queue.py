@@ -17,6 +17,7 @@ from sievemq_broker.domain.choice import choose
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry
 from sievemq_broker.domain.groups import Groups, group_of
+from sievemq_broker.domain.observers import joined, without
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort, Observer
 from sievemq_broker.domain.upkeep import Upkeep
@@ -528,8 +529,13 @@ class Queue:
         self._set_direct()
 
     def observe(self, observer: Observer) -> None:
-        """From now on it is told what becomes of messages."""
-        self.observer = observer
+        """From now on it is told what becomes of messages, behind those that are told already."""
+        self.observer = joined(self.observer, observer)
+        self._set_direct()
+
+    def unobserve(self, observer: Observer) -> None:
+        """It is told nothing any more."""
+        self.observer = without(self.observer, observer)
         self._set_direct()
 
     def _set_direct(self) -> None:
@@ -580,8 +586,11 @@ class Queue:
                 self.serve(view, now)
                 recall.scanned(view, now)
 
-    def clear(self) -> int:
+    def clear(self, reason: str = "purged") -> int:
         """Drop everything that waits or is scheduled; what is in flight stays.
+
+        Args:
+            reason: for observers.
 
         Returns:
             How many messages that were.
@@ -590,7 +599,7 @@ class Queue:
         deadlines = self.namespace.broker.deadlines
         for entry in entries:
             if self.observer is not None:
-                self.observer.removed(self, entry)
+                self.observer.removed(self, entry, reason)
             if entry.state == DELAYED or entry.envelope.expiration:
                 deadlines.void()
             entry.state = GONE
@@ -604,12 +613,12 @@ class Queue:
         self.removed += len(entries)
         return len(entries)
 
-    def remove(self, entry: Entry) -> None:
-        """Take one waiting or scheduled entry out for good."""
+    def remove(self, entry: Entry, reason: str = "purged") -> None:
+        """Take one waiting or scheduled entry out for good; the reason is for observers."""
         self.take_out(entry)
         self.removed += 1
         if self.observer is not None:
-            self.observer.removed(self, entry)
+            self.observer.removed(self, entry, reason)
         entry.state = GONE
         del entry.envelope
 
@@ -620,5 +629,5 @@ class Queue:
             on_deleted(self)
         for consumer in list(self.consumers):
             consumer.stop(code, text)
-        self.clear()
+        self.clear("deleted")
         self.deleted = True

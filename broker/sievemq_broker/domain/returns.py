@@ -38,7 +38,7 @@ def give_back(
         envelope = entry.envelope
         if queue.deleted:
             if queue.observer is not None:
-                queue.observer.removed(queue, entry)
+                queue.observer.removed(queue, entry, "deleted")
             entry.state = GONE
             del entry.envelope
         elif envelope.expiration and envelope.expiration <= now:
@@ -101,6 +101,6 @@ def settle_returned(queue: Queue, entries: list[tuple[Entry, int]]) -> None:
         if entry.count == count and queue.take_out(entry):
             queue.acknowledged += 1
             if queue.observer is not None:
-                queue.observer.acknowledged(queue, entry)
+                queue.observer.acknowledged(queue, entry, None)
             entry.state = GONE
             del entry.envelope

@@ -2,6 +2,7 @@
 
     copy    what arrives is kept here as well; the queue or topic goes on as if there were none. When more is kept than
             may be, the oldest goes, and whoever asks for it is told so.
+    outcomes what becomes of messages is kept here, see outcome_tap.py; otherwise as copy.
     drain   what waits in a queue is taken out of its consumers' reach; acknowledged is gone. When more is taken than
             may be, no more is taken. A reader that is not heard of for the lease loses what it has taken: it goes
             back to the queue, marked as redelivered.
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STEP", "CopyTap", "DrainTap", "Mode", "Tap", "TapTerms"]
 
-Mode: TypeAlias = Literal["copy", "drain"]
+Mode: TypeAlias = Literal["copy", "outcomes", "drain"]
 
 #: Messages that one request makes a tap take or look at: some milliseconds of a loop turn.
 STEP: Final = 5_000
@@ -309,8 +310,14 @@ class CopyTap(Tap):
         journal = destination.namespace.broker.journal
         if journal is not None:
             self.number = journal.take_number()
-        destination.add_tap(self)
+        self._attach()
         self._arm()
+
+    def _attach(self) -> None:
+        self.destination.add_tap(self)
+
+    def _detach(self) -> None:
+        self.destination.remove_tap(self)
 
     def take_backlog(self, envelopes: list[Envelope], now: int) -> None:
         """Begin with what waits already."""
@@ -344,20 +351,26 @@ class CopyTap(Tap):
         else:
             self._judge(envelope, now)
 
+    def _wants(self, envelope: Envelope) -> bool:
+        if self.condition is None:
+            return True
+        try:
+            return is_true(self.condition, envelope)
+        except Exception:
+            return False  # D-14: counted as unreadable where it arrived
+
     def _judge(self, envelope: Envelope, now: int) -> None:
-        if self.condition is not None:
-            try:
-                if not is_true(self.condition, envelope):
-                    return
-            except Exception:
-                return  # D-14: counted as unreadable where it arrived
+        if self.condition is None or self._wants(envelope):
+            self._append(envelope.packed, 1, now)
+
+    def _append(self, packed: bytes, count: int, now: int) -> None:
         log, terms = self.log, self.terms
         stored = 0
         if self.number:  # NON_PERSISTENT ones too: a sequence without holes is worth more than a little room
             batch = self.destination.namespace.broker.journal.batch  # type: ignore[union-attr]  # else no number
             stored = batch.base | len(batch.accepted)
-            batch.accepted.append((self.number, envelope.packed))
-        log.append(envelope.packed, 1, now, stored)
+            batch.accepted.append((self.number, packed))
+        log.append(packed, count, now, stored)
         if len(log) > terms.messages or log.bytes > terms.bytes:
             self._lose(log.over(terms.messages, terms.bytes))
         if terms.age and not self._armed:
@@ -378,7 +391,7 @@ class CopyTap(Tap):
     def close(self, now: int) -> None:
         if self.open:
             self.open = False
-            self.destination.remove_tap(self)
+            self._detach()
 
 
 class DrainTap(Tap):

@@ -68,6 +68,7 @@ def restore(broker: Broker, saved: Saved, journal: Journal, now: int) -> dict[in
     Returns:
         The copy taps by number, still without their messages.
     """
+    from sievemq_broker.domain.outcome_tap import OutcomeTap
     from sievemq_broker.domain.tap import CopyTap, DrainTap, TapTerms  # they record themselves through this module
     from sievemq_broker.domain.tap_log import TapLog
 
@@ -88,7 +89,7 @@ def restore(broker: Broker, saved: Saved, journal: Journal, now: int) -> dict[in
             if behind > max(acknowledged, lost):
                 tap.lost, tap.missed = behind, missed + behind - max(acknowledged, lost)
         else:
-            tap = copies[number] = CopyTap(*arguments)
+            tap = copies[number] = (OutcomeTap if mode == "outcomes" else CopyTap)(*arguments)
             tap.number, tap.log = number, TapLog(behind)
             tap.lost, tap.missed = lost, missed
             journal.numbers_from(number + 1)

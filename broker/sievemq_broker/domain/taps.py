@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from sievemq_broker.domain.outcome_tap import OutcomeTap
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap, DrainTap, TapTerms
 from sievemq_broker.matching.condition import Condition, group_key
@@ -126,10 +127,11 @@ class Taps:
             maker: begins the id of a new tap; with a number behind it nothing else ever has it.
             name: 1 to 255 characters.
             address: of a queue or topic; made if it does not exist.
-            mode: ``copy`` or ``drain``.
+            mode: ``copy``, ``outcomes`` or ``drain``.
             condition: only what matches.
             options: retain_messages, retain_bytes, retain_age, lease (ms); ``start``: ``earliest`` begins with what
-                waits in the queue, ``latest`` (the default) with what comes next. A drain always takes everything.
+                waits in the queue, ``latest`` (the default) with what comes next. A drain always takes everything,
+                outcomes are always those to come.
             now: ms epoch.
             owner: the user, of a new one.
 
@@ -138,8 +140,8 @@ class Taps:
                 selector, or for an option that cannot be; INVALID_DESTINATION for a drain of a topic, or a temporary
                 destination; RESOURCE_ALLOCATION if there are too many.
         """
-        if mode not in ("copy", "drain"):
-            raise RequestError(f"a tap's mode is 'copy' or 'drain', not {mode!r}", ErrorCode.ILLEGAL_STATE)
+        if mode not in ("copy", "outcomes", "drain"):
+            raise RequestError(f"a tap's mode is 'copy', 'outcomes' or 'drain', not {mode!r}", ErrorCode.ILLEGAL_STATE)
         start = options.get("start", "latest")
         if start not in ("earliest", "latest"):
             raise RequestError(f"a tap starts 'earliest' or 'latest', not {start!r}", ErrorCode.ILLEGAL_STATE)
@@ -186,6 +188,8 @@ class Taps:
                     {"destination": destination.label},
                 )
             made = DrainTap(tap_id, name, destination, condition, terms, now)
+        elif mode == "outcomes":
+            made = OutcomeTap(tap_id, name, destination, condition, terms, now)
         else:
             made = CopyTap(tap_id, name, destination, condition, terms, now)
             if start == "earliest" and isinstance(destination, Queue):

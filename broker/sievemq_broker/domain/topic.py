@@ -13,6 +13,7 @@ from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.namespace import Namespace
+    from sievemq_broker.domain.ports import Observer
     from sievemq_broker.domain.tap import CopyTap
 
 __all__ = ["Topic"]
@@ -46,6 +47,7 @@ class Topic:
         "index",
         "label",
         "namespace",
+        "observers",
         "paused",
         "policy",
         "published",
@@ -67,6 +69,8 @@ class Topic:
         self.paused = False
         #: Those that keep a copy of what is published.
         self.taps: tuple[CopyTap, ...] = ()
+        #: Those that are told what becomes of messages in the subscriptions.
+        self.observers: tuple[Observer, ...] = ()
         self._local = 0  # subscriptions with no_local: while there are none, nobody asks who published
 
     def __repr__(self) -> str:
@@ -77,6 +81,8 @@ class Topic:
         self.subscriptions[subscription] = None
         if self.paused:
             subscription.queue.pause()
+        for observer in self.observers:
+            subscription.queue.observe(observer)
         self._local += subscription.no_local
         condition = subscription.condition
         if condition is None:
@@ -111,6 +117,18 @@ class Topic:
     def remove_tap(self, tap: CopyTap) -> None:
         """It is told nothing any more."""
         self.taps = tuple(each for each in self.taps if each is not tap)
+
+    def observe(self, observer: Observer) -> None:
+        """From now on it is told what becomes of messages in each subscription, those to come included."""
+        self.observers = (*self.observers, observer)
+        for subscription in self.subscriptions:
+            subscription.queue.observe(observer)
+
+    def unobserve(self, observer: Observer) -> None:
+        """It is told nothing any more."""
+        self.observers = tuple(each for each in self.observers if each is not observer)
+        for subscription in self.subscriptions:
+            subscription.queue.unobserve(observer)
 
     def pause(self) -> None:
         """Stop deliveries to all consumers, those to come included; publishing goes on."""

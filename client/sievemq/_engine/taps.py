@@ -30,7 +30,7 @@ class TapState:
 
     Attributes:
         id: of the tap; one that was made anew under the same name has another.
-        mode: ``copy`` or ``drain``.
+        mode: ``copy``, ``outcomes`` or ``drain``.
         first: sequence of the oldest message that is there; one more than `last` if there is none.
         last: sequence of the latest message that there ever was.
         acknowledged: up to this sequence its readers are done.

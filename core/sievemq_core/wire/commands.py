@@ -353,7 +353,12 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                 _REQUEST,
                 _TAP,
                 _TAP_DESTINATION,
-                _f("mode", "str", "copy: what arrives is kept for it as well; drain: it takes what waits in a queue"),
+                _f(
+                    "mode",
+                    "str",
+                    "copy: what arrives is kept for it as well; outcomes: what becomes of messages; drain: it takes "
+                    "what waits in a queue",
+                ),
                 _f("selector", "str?", "condition; nil or empty for none"),
                 _f("dialect", "str?", "selector dialect; nil for the broker's default"),
                 _f("options", "map", "start, retain_messages, retain_bytes, retain_age, lease; section 12"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from sievemq_broker.domain import Broker, DestinationPolicy, DomainSettings, Queue
+from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings, Queue
 from sievemq_broker.domain.entry import Entry
+from sievemq_core.message.envelope import Envelope
 
 from .support import NOW, Port, message, name_of, selector
 
@@ -26,7 +27,7 @@ class Notes:
     def released(self, queue: Queue, entry: Entry) -> None:
         self.note("released", queue, entry)
 
-    def acknowledged(self, queue: Queue, entry: Entry) -> None:
+    def acknowledged(self, queue: Queue, entry: Entry, consumer: Consumer | None) -> None:
         self.note("acknowledged", queue, entry)
 
     def returned(self, queue: Queue, entry: Entry) -> None:
@@ -38,8 +39,11 @@ class Notes:
     def dead_lettered(self, queue: Queue, entry: Entry, reason: str) -> None:
         self.note(f"dead_lettered {reason}", queue, entry)
 
-    def removed(self, queue: Queue, entry: Entry) -> None:
-        self.note("removed", queue, entry)
+    def removed(self, queue: Queue, entry: Entry, reason: str) -> None:
+        self.note(f"removed {reason}", queue, entry)
+
+    def refused(self, queue: Queue, envelope: Envelope) -> None:
+        self.events.append(("refused", queue.label, name_of(envelope.packed)))
 
     def unreadable(self, queue: Queue, entry: Entry, error: Exception) -> None:
         self.note("unreadable", queue, entry)
@@ -84,5 +88,5 @@ def test_an_observer_hears_the_life_of_every_message() -> None:
     assert notes.events == [
         ("accepted", "queue:r", "bad"),
         ("unreadable", "queue:r", "bad"),
-        ("removed", "queue:r", "bad"),
+        ("removed purged", "queue:r", "bad"),
     ]

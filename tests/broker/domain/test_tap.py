@@ -367,7 +367,7 @@ def test_a_copy_tap_with_a_lease_ends_when_nobody_asks() -> None:
 @pytest.mark.parametrize(
     ("address", "how", "says"),
     [
-        ("queue:q", {"mode": "take"}, "'copy' or 'drain', not 'take'"),
+        ("queue:q", {"mode": "take"}, "'copy', 'outcomes' or 'drain', not 'take'"),
         ("queue:q", {"start": 5}, "'earliest' or 'latest', not 5"),
         ("queue:q", {"retain_messages": 0}, "retain_messages is a number from 1"),
         ("queue:q", {"retain_bytes": "1"}, "retain_bytes is a number"),

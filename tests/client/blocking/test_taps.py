@@ -21,7 +21,8 @@ from sievemq import (
 from sievemq.staging import discard, publish, stage
 from sievemq.taps import delete_tap, find_tap, open_tap
 from sievemq_broker import EmbeddedBroker
-from sievemq_core.message.envelope import BODY
+from sievemq_core.message.envelope import BODY, PROPERTIES, unpack_properties
+from sievemq_core.message.outcomes import ATTEMPTS, OUTCOME, SELECTOR
 
 QUEUE = Queue("q")
 
@@ -96,6 +97,26 @@ def test_the_lease_of_a_drain(broker: EmbeddedBroker, connection: Connection) ->
     state = tap.look(1)
     assert (state.lost, state.missed, state.upto) == (1, 1, 2)  # it is there again, as number 2
     assert list(tap.fetch(1, 2).counts) == [2]
+
+
+def test_what_became_of_messages(broker: EmbeddedBroker, connection: Connection) -> None:
+    """In the order in which it became known, with the broker's time."""
+    tap, state = open_tap(connection, "fate", QUEUE, "outcomes")
+    assert state.mode == "outcomes"
+    connection.start()
+    with connection.create_session() as session, session.create_consumer(QUEUE, "n = 1") as consumer:
+        send(connection, *"ab")
+        assert consumer.receive(10_000) is not None
+        producer = session.create_producer(QUEUE)
+        producer.send(TextMessage("c"), time_to_live=1_000)
+        broker.clock.advance(seconds=5)
+        taken = tap.look(0)
+        page = tap.fetch(0, taken.upto)
+        said = [unpack_properties((*(None,) * PROPERTIES, *pair)) for pair in zip(*page.columns[9:11], strict=True)]
+    assert [each[OUTCOME] for each in said] == ["acknowledged", "expired"]
+    assert (said[0][SELECTOR], said[0][ATTEMPTS]) == ("n = 1", 1)
+    assert page.times[1] - page.times[0] >= 1_000
+    assert [body for body in page.columns[BODY] if body] == []
 
 
 def test_a_topic_and_a_selector_that_is_wrong(connection: Connection) -> None:

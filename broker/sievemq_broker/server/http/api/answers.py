@@ -225,7 +225,7 @@ class Tap(_Answer, kw_only=True):
     destination: str
     name: str
     id: Annotated[str, Meta(description="No other tap ever has it.")]
-    mode: Literal["copy", "drain"]
+    mode: Literal["copy", "outcomes", "drain"]
     selector: str | None
     dialect: str | None
     owner: Annotated[str | None, Meta(description="The user who made it.")]

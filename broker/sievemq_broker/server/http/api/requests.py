@@ -212,7 +212,11 @@ class MakeTap(_Request, kw_only=True):
     """A tap to be made, or its new terms. What is not said has the broker's default."""
 
     mode: Annotated[
-        Literal["copy", "drain"], Meta(description="copy: keeps what arrives; drain: takes what waits in a queue.")
+        Literal["copy", "outcomes", "drain"],
+        Meta(
+            description="copy: keeps what arrives; outcomes: what becomes of messages; "
+            "drain: takes what waits in a queue."
+        ),
     ] = "copy"
     selector: SelectorText | None = None
     dialect: Dialect | None = None

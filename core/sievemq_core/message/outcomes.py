@@ -1,0 +1,40 @@
+"""What became of a message, as a tap of outcomes tells it: values, and names of the properties of such a record."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "ACKNOWLEDGED",
+    "ATTEMPTS",
+    "DEAD_LETTERED",
+    "DROPPED",
+    "EXPIRED",
+    "OUTCOME",
+    "OUTCOMES",
+    "REASON",
+    "REMOVED",
+    "SELECTOR",
+    "SUBSCRIPTION",
+]
+
+ACKNOWLEDGED: Final = "acknowledged"
+EXPIRED: Final = "expired"
+DEAD_LETTERED: Final = "dead-lettered"
+DROPPED: Final = "dropped"
+"""At a limit of its destination."""
+REMOVED: Final = "removed"
+"""By an administrator, or with its destination."""
+
+OUTCOMES: Final = (ACKNOWLEDGED, EXPIRED, DEAD_LETTERED, DROPPED, REMOVED)
+
+OUTCOME: Final = "JMS_SieveMQ_Outcome"
+REASON: Final = "JMS_SieveMQ_OutcomeReason"
+"""``attempts`` or ``expired`` of a dead letter; ``oldest`` or ``newest`` of what was dropped; ``moved``, ``retried``,
+``purged`` or ``deleted`` of what was removed."""
+SELECTOR: Final = "JMS_SieveMQ_OutcomeSelector"
+"""Of the consumer that acknowledged it, if it has one."""
+SUBSCRIPTION: Final = "JMS_SieveMQ_OutcomeSubscription"
+"""Of a topic: the name of the subscription, if it has one. Each subscription has an outcome of its own."""
+ATTEMPTS: Final = "JMS_SieveMQ_OutcomeAttempts"
+"""Deliveries that were made."""
