@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -149,6 +148,7 @@ def test_sends_that_are_said_again_are_not_doubled(tmp_path: Path) -> None:
     life.options = ("--port", str(port))
     sent: list[str] = []
     failed: list[BaseException] = []
+    told = threading.Condition()
     over = threading.Event()
 
     def produce(name: str) -> None:
@@ -160,15 +160,20 @@ def test_sends_that_are_said_again_are_not_doubled(tmp_path: Path) -> None:
                 while not over.is_set():
                     number += 1
                     producer.send(queue, f"{name}{number}")
-                    sent.append(f"{name}{number}")
+                    with told:
+                        sent.append(f"{name}{number}")
+                        told.notify()
         except BaseException as error:
-            failed.append(error)
+            with told:
+                failed.append(error)
+                told.notify()
 
     threads = [threading.Thread(target=produce, args=(name,)) for name in "abc"]
     for thread in threads:
         thread.start()
     for kill in range(4):
-        wait_for(lambda reached=(kill + 1) * 60: len(sent) >= reached or bool(failed))
+        with told:
+            assert told.wait_for(lambda reached=(kill + 1) * 60: len(sent) >= reached or bool(failed), 60)
         life.kill()
         life.start()
     over.set()
@@ -182,12 +187,3 @@ def test_sends_that_are_said_again_are_not_doubled(tmp_path: Path) -> None:
     for name in "abc":
         own = [text for text in there if text.startswith(name)]
         assert own == [f"{name}{number}" for number in range(1, len(own) + 1)]
-
-
-def wait_for(reached: Callable[[], bool]) -> None:
-    waiting = threading.Event()
-    for _ in range(12_000):
-        if reached():
-            return
-        waiting.wait(0.005)
-    raise AssertionError("that took too long")

@@ -251,20 +251,22 @@ def test_close_while_another_thread_receives_at_full_speed(connect: Connect, que
         consumer = connect().create_session().create_consumer(queue)
         some = threading.Event()
 
-        def drain(consumer: MessageConsumer = consumer, some: threading.Event = some) -> list[str | None]:
+        def drain(
+            consumer: MessageConsumer = consumer, some: threading.Event = some, left: int = count - len(received)
+        ) -> list[str | None]:
             mine: list[str | None] = []
             try:
                 while (message := consumer.receive()) is not None:
                     assert not message.get_jms_redelivered()
                     mine.append(text(message))
-                    if len(mine) >= 30:
+                    if len(mine) >= min(30, left):
                         some.set()
             except IllegalStateException:
                 pass
             return mine
 
         draining = Background(drain)
-        some.wait(0.2)
+        assert some.wait(SOON / 1000)
         consumer.close()
         received += draining.result()
     assert received == [str(number) for number in range(count)]
