@@ -67,6 +67,7 @@ class Consumer:
         "view",
         "waiting",
         "watched",
+        "watchers",
         "window",
     )
 
@@ -104,6 +105,8 @@ class Consumer:
         self.looking = False
         #: per other consumer: since when (ms epoch) it has been seen at this point of its work.
         self.watched: dict[Consumer, tuple[int, tuple[int, int]]] = {}
+        #: the other way round; None while nobody has.
+        self.watchers: set[Consumer] | None = None
 
     def __repr__(self) -> str:
         return f"<Consumer {self.id} of {self.queue.label} credit={self.credit} holds={self.unacknowledged}>"

@@ -128,9 +128,14 @@ def answered(holder: Consumer, tags: Sequence[int] | None, now: int) -> None:
 def left(consumer: Consumer, now: int) -> None:
     """A consumer was closed: who waits for its answer waits no longer."""
     consumer.asked = consumer.waiting = False
+    for holder in consumer.watched:
+        if holder.watchers is not None:
+            holder.watchers.discard(consumer)
     consumer.watched.clear()
-    for other in consumer.queue.consumers:
-        other.watched.pop(consumer, None)
+    if consumer.watchers:
+        for waiter in consumer.watchers:
+            waiter.watched.pop(consumer, None)
+        consumer.watchers = None
     answered(consumer, None, now)
 
 
@@ -184,6 +189,9 @@ def _is_idle(holder: Consumer, waiter: Consumer, now: int) -> bool:
     watched = waiter.watched.get(holder)
     if watched is None or watched[1] != progress or now < watched[0]:  # the latter: the clock was set back
         waiter.watched[holder] = (now, progress)
+        if holder.watchers is None:
+            holder.watchers = set()
+        holder.watchers.add(waiter)
         return False
     return now - watched[0] >= IDLE_MS
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
+import pytest
+
 from sievemq_broker.domain import Consumer
 from sievemq_broker.domain.recall import IDLE_MS
 
@@ -417,3 +422,37 @@ def test_a_recall_in_vain_ends_it_too() -> None:
     holder.release([], world.now)
     assert world.port(poller).settlements == [poller.id]
     assert (poller.credit, poller.waiting) == (2, False)
+
+
+def test_who_leaves_is_watched_by_nobody_and_watches_nobody() -> None:
+    world = World()
+    busy, waiter = shared_out(world)
+    waiter.want(world.now, patient=True)
+    assert list(waiter.watched) == [busy]
+    busy.close(0, world.now)
+    assert not waiter.watched
+    world = World()
+    busy, waiter = shared_out(world)
+    waiter.want(world.now, patient=True)
+    waiter.close(0, world.now)
+    assert not waiter.watched
+    assert not busy.watchers
+
+
+@pytest.mark.parametrize("count", [50, 500])
+def test_that_a_consumer_leaves_costs_the_same_among_many(count: int) -> None:
+    """Counted in what Python calls: who leaves does not look at everybody who stays."""
+    world = World()
+    consumers = [world.consumer("queue:q", credit=1) for _ in range(count)]
+    calls = 0
+
+    def count_call(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count_call)
+    try:
+        consumers[count // 2].close(0, world.now)
+    finally:
+        sys.setprofile(None)
+    assert 0 < calls < 50
