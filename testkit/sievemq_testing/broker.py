@@ -103,7 +103,11 @@ class TestBroker(EmbeddedBroker):
     # -- start, kill, restart -----------------------------------------------------------------------------------------
 
     def kill(self) -> None:
-        """End as a crash does: no word to anybody, connections cut. :meth:`restart` brings it back."""
+        """End as a crash does: no word to anybody, connections cut. :meth:`restart` brings it back.
+
+        A data directory is closed in order all the same, with everything that was confirmed in it: it is in this
+        process, which goes on. What a broker finds that was killed while it wrote is not tried by this.
+        """
 
         def crash(server: Server) -> None:
             if server._acceptor is not None:

@@ -39,10 +39,17 @@ def docker(*arguments: str, check: bool = True, timeout: float = DEADLINE) -> st
     return done.stdout.strip()
 
 
-def pip_setting(name: str) -> str | None:
-    """What pip is configured with here; a build needs the same mirror."""
+def package_index(option: str) -> str | None:
+    """Where pip takes packages from on this machine; a build of the image takes them from there, too.
+
+    Args:
+        option: of pip: ``index-url`` or ``extra-index-url``.
+
+    Returns:
+        None if pip is not configured, or with a folder of this machine, which a build cannot see.
+    """
     value = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "get", f"global.{name}"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "pip", "config", "get", f"global.{option}"], capture_output=True, text=True, check=False
     ).stdout.strip()
     return None if not value or "file:" in value else value
 
@@ -63,8 +70,8 @@ def image() -> str:
     else:
         pytest.skip(f"the engine has no Python base image: none of {named or ', '.join(BASES)}")
     options = ["--network", "host", "--build-arg", f"PYTHON_IMAGE={base}"]
-    for setting, argument in (("index-url", "PIP_INDEX_URL"), ("extra-index-url", "PIP_EXTRA_INDEX_URL")):
-        if (value := pip_setting(setting)) is not None:
+    for option, argument in (("index-url", "PIP_INDEX_URL"), ("extra-index-url", "PIP_EXTRA_INDEX_URL")):
+        if (value := package_index(option)) is not None:
             options += ["--build-arg", f"{argument}={value}"]
     docker("build", *options, "-f", str(ROOT / "docker/Dockerfile"), "-t", IMAGE, str(ROOT), timeout=600)
     return IMAGE
