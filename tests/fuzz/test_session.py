@@ -101,6 +101,7 @@ COMMANDS = [
     command(Number.SEND, session_ids, st.integers(1, 6), addresses, envelopes),
     command(Number.ACKNOWLEDGE, consumer_ids, small, numbers),
     command(Number.ACKNOWLEDGE_ALL, request, session_ids, handed),
+    command(Number.ACKNOWLEDGE_SEVERAL, handed),
     command(Number.CREDIT, consumer_ids, numbers),
     command(Number.WANT, request, consumer_ids),
     command(Number.RELEASE, consumer_ids, st.lists(numbers, max_size=3).map(tuple)),

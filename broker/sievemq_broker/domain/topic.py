@@ -146,9 +146,13 @@ class Topic:
         """The queues of the subscriptions that get a message (SUB-05); selector and no_local decide now (SUB-22)."""
         if self._groups:
             index = self.index
-            queues = self._plain.copy()
-            for group in index.match(envelope):
-                queues += group.queues
+            groups = index.match(envelope)
+            if len(groups) == 1 and not self._plain:
+                queues = groups[0].queues
+            else:
+                queues = self._plain.copy()
+                for group in groups:
+                    queues += group.queues
             if index.error is not None:
                 index.error = None
                 self.unreadable += 1

@@ -47,6 +47,7 @@ from sievemq_core.message.headers import PERSISTENT
 from sievemq_core.wire.commands import Command
 
 if TYPE_CHECKING:
+    from sievemq_broker.domain.consumer import Consumer
     from sievemq_broker.session.connection import BrokerConnection
 
 __all__ = ["HANDLERS", "Handler"]
@@ -374,18 +375,38 @@ def on_acknowledge(connection: BrokerConnection, command: CommandFields, now: in
         connection.check_once_open(consumer_id)
         return
     if tag:
-        if connection.owners[consumer_id].transaction is not None:
-            raise ProtocolError(
-                f"ACKNOWLEDGE for consumer {consumer_id} of a transacted session; only COMMIT acknowledges there",
-                ErrorCode.UNEXPECTED_COMMAND,
-            )
-        consumer.acknowledge(tag, now)
-        if consumer_id in connection.retired and not consumer.unacknowledged:
-            connection.forget_consumers((consumer_id,))
+        _acknowledge(connection, consumer, tag, now)
     if credit:
         if credit > MAX_CREDIT:
             raise too_much_credit(consumer_id, credit)
         consumer.grant(credit, now)
+
+
+def on_acknowledge_several(connection: BrokerConnection, command: CommandFields, now: int) -> None:
+    """The same for several consumers, without credit: a topic's subscribers may be many, with a message each."""
+    numbers = command[1]
+    if len(numbers) & 1:
+        raise ProtocolError(f"ACKNOWLEDGE_SEVERAL lists pairs of consumer and tag, not {len(numbers)} numbers")
+    consumers = connection.consumers
+    flat = iter(numbers)
+    for consumer_id, tag in zip(flat, flat, strict=True):
+        consumer = consumers.get(consumer_id)
+        if consumer is None:
+            connection.check_once_open(consumer_id)
+        elif tag:
+            _acknowledge(connection, consumer, tag, now)
+
+
+def _acknowledge(connection: BrokerConnection, consumer: Consumer, tag: int, now: int) -> None:
+    consumer_id = consumer.id
+    if connection.owners[consumer_id].transaction is not None:
+        raise ProtocolError(
+            f"ACKNOWLEDGE for consumer {consumer_id} of a transacted session; only COMMIT acknowledges there",
+            ErrorCode.UNEXPECTED_COMMAND,
+        )
+    consumer.acknowledge(tag, now)
+    if consumer_id in connection.retired and not consumer.unacknowledged:
+        connection.forget_consumers((consumer_id,))
 
 
 def on_acknowledge_all(connection: BrokerConnection, command: CommandFields, now: int) -> None:
@@ -488,6 +509,7 @@ HANDLERS: dict[int, Handler] = {
     _C.COMMIT: on_commit,
     _C.ROLLBACK: on_rollback,
     _C.CLOCK_SEEN: on_clock_seen,
+    _C.ACKNOWLEDGE_SEVERAL: on_acknowledge_several,
     _C.OPEN_TAP: on_open_tap,
     _C.LOOK_TAP: on_look_tap,
     _C.FETCH_TAP: on_fetch_tap,

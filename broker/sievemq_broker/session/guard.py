@@ -45,6 +45,7 @@ OPEN = frozenset(
         Command.DELETE_TEMPORARY,  # the domain lets only its owner
         Command.ACKNOWLEDGE,
         Command.ACKNOWLEDGE_ALL,
+        Command.ACKNOWLEDGE_SEVERAL,
         Command.CREDIT,
         Command.WANT,
         Command.RELEASE,

@@ -98,6 +98,7 @@ def welcome(connection: BrokerConnection, identity: Identity, command: tuple[Any
             "dialect": settings.dialect,
             "clock_offset": services.clock_offset,
             "resumed": False if memory is None else memory.as_feature(),
+            "acknowledge_several": True,
         },
     )
     connection.welcomed(now)

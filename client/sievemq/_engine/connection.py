@@ -32,6 +32,8 @@ from sievemq_core.wire.connection import State, WireConnection
 
 __all__ = ["ClientConnection"]
 
+#: Numbers in one ACKNOWLEDGE_SEVERAL: consumers and tags in turn. Far below the limit of an array.
+_SEVERAL: Final = 2_000
 #: Decoded commands over which the average size of a delivery is kept.
 _AVERAGE_OVER: Final = 1_024
 
@@ -68,6 +70,7 @@ class ClientConnection:
             waited. Moving it back gives nobody more time.
         blocked: which limit makes the broker hold back confirms; None if it does not.
         broker, incarnation, features: what WELCOME said.
+        acknowledges_several: the broker takes ACKNOWLEDGE_SEVERAL.
         requests: those that wait for an answer.
         opened, goodbye: settled with WELCOME; the number of GOODBYE, once it is said.
         routes: consumers that deliveries are for; not those that wait for the answer to RECOVER or ROLLBACK.
@@ -92,6 +95,7 @@ class ClientConnection:
         self.broker = self.incarnation = ""
         self.peer: tuple[str, int] | None = None
         self.features: dict[str, Any] = {}
+        self.acknowledges_several = False
         self.blocked: str | None = None
         self.shutdown_notice: str | None = None
         self.window_messages, self.window_bytes = WINDOW_MESSAGES, WINDOW_BYTES
@@ -573,15 +577,23 @@ class ClientConnection:
     # -- output ------------------------------------------------------------------------------------------------------
 
     def _pack_acknowledgements(self) -> None:
-        unsettled, append = self.unsettled, self.outbox.append
-        heard = self.failure is None and not self.closing and not self.repairing
+        unsettled = self.unsettled
+        pairs: list[int] = []
         while unsettled:
             consumer = unsettled.popleft()
             if consumer.unsettled:
                 # In this order: whoever settles meanwhile either sees False and comes again, or is covered by `done`.
                 consumer.unsettled = False
-                if heard:
-                    append(pack((25, consumer.id, consumer.done, 0)))  # ACKNOWLEDGE
+                pairs += (consumer.id, consumer.done)
+        if self.failure is not None or self.closing or self.repairing:
+            return
+        append, count = self.outbox.append, len(pairs)
+        if count > 2 and self.acknowledges_several:
+            for start in range(0, count, _SEVERAL):
+                append(pack((34, pairs[start : start + _SEVERAL])))  # ACKNOWLEDGE_SEVERAL
+        else:
+            for at in range(0, count, 2):
+                append(pack((25, pairs[at], pairs[at + 1], 0)))  # ACKNOWLEDGE
 
     def _gather(self) -> None:
         """Move the outbox to the wire, in pieces that fill a frame each: one call per piece, not per message."""

@@ -33,6 +33,7 @@ def _on_welcome(connection: ClientConnection, command: CommandTuple) -> None:
     _, _, connection.broker, connection.incarnation, connection.connection_id, outgoing, limits, features, *_ = command
     connection.id_prefix = f"ID:{connection.connection_id}:"
     connection.features = features
+    connection.acknowledges_several = features.get("acknowledge_several") is True
     connection.window_messages = _positive(limits.get("window_messages"), WINDOW_MESSAGES)
     connection.window_bytes = _positive(limits.get("window_bytes"), WINDOW_BYTES)
     connection.max_body = min(_positive(limits.get("body_bytes"), MAX_BODY_BYTES), MAX_BODY_BYTES)

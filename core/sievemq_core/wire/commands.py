@@ -51,6 +51,7 @@ class Command:
     COMMIT: Final = 31
     ROLLBACK: Final = 32
     CLOCK_SEEN: Final = 33
+    ACKNOWLEDGE_SEVERAL: Final = 34
     # -- client to broker: taps
     OPEN_TAP: Final = 40
     LOOK_TAP: Final = 41
@@ -344,6 +345,13 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             (_f("offset", "any", "milliseconds, as the CLOCK said"),),
         ),
         CommandSpec(
+            Command.ACKNOWLEDGE_SEVERAL,
+            "ACKNOWLEDGE_SEVERAL",
+            "client",
+            "as an ACKNOWLEDGE without credit for each of several consumers; only to a broker whose features name it",
+            (_f("acknowledged", "ids", "pairs consumer, tag"),),
+        ),
+        CommandSpec(
             Command.OPEN_TAP,
             "OPEN_TAP",
             "client",
@@ -460,7 +468,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                 ),
                 _f("heartbeat", "uint", "milliseconds after which the broker wants to hear something; 0 for never"),
                 _f("limits", "map", "frame_bytes, body_bytes, window_messages, window_bytes"),
-                _f("features", "map", "durable, dialect, clock_offset, resumed"),
+                _f("features", "map", "durable, dialect, clock_offset, resumed, acknowledge_several"),
             ),
         ),
         CommandSpec(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from sievemq_core.errors import ErrorCode
@@ -325,5 +327,61 @@ def test_acknowledge_in_a_transacted_session_ends_the_connection(world: World) -
     client.say(Command.ACKNOWLEDGE, consumer.id, 0, 5)  # credit alone is fine
     assert client.fatal is None
     consumer.acknowledge()
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
+
+
+def test_ack_03_acknowledge_several_is_an_acknowledge_of_each(world: World) -> None:
+    client = world.client()
+    places = ["queue:1", "queue:2", "queue:3"]
+    consumers = [
+        client.consumer(client.session(mode), place)
+        for mode, place in zip((AUTO, DUPS_OK, CLIENT), places, strict=True)
+    ]
+    sender = client.session()
+    for consumer, place in zip(consumers, places, strict=True):
+        client.send(sender, "a", "b", "c", to=place)
+        assert consumer.receive(2) == ["a", "b"]
+    one, two, three = consumers
+    client.say(Command.ACKNOWLEDGE_SEVERAL, (one.id, 2, two.id, 1, three.id, 0))
+    assert client.fatal is None
+    client.drop()
+    left = [[text for _, text in world.client().browse(place)] for place in places]
+    assert left == [["c"], ["b", "c"], ["a", "b", "c"]]
+
+
+def test_acknowledge_several_may_name_one_that_is_closed(world: World) -> None:
+    client = world.client()
+    session = client.session(CLIENT)
+    held, gone = client.consumer(session), client.consumer(session, "queue:2")
+    client.send(session, "a")
+    assert held.receive() == ["a"]
+    gone.close()
+    held.close()  # MCO-09: what it was handed stays with the session
+    client.say(Command.ACKNOWLEDGE_SEVERAL, (gone.id, 7, held.id, 1))
+    assert client.fatal is None
+    client.drop()
+    assert world.client().browse() == []
+
+
+@pytest.mark.parametrize("numbers", [lambda own: (own, 1, own), lambda own: (own, 2), lambda own: (own, 1, own + 1, 1)])
+def test_a_wrong_acknowledge_several_ends_the_connection(
+    world: World, numbers: Callable[[int], tuple[int, ...]]
+) -> None:
+    client = world.client()
+    session = client.session(AUTO)
+    consumer = client.consumer(session)
+    client.send(session, "a")
+    assert consumer.receive() == ["a"]
+    client.say(Command.ACKNOWLEDGE_SEVERAL, numbers(consumer.id))
+    assert client.fatal is not None
+
+
+def test_acknowledge_several_in_a_transacted_session_ends_the_connection(world: World) -> None:
+    client = world.client()
+    consumer = client.consumer(client.session(TRANSACTED))
+    client.send(client.session(), "a")
+    assert consumer.all() == ["a"]
+    client.say(Command.ACKNOWLEDGE_SEVERAL, (consumer.id, 1))
     assert client.fatal is not None
     assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND

@@ -229,6 +229,38 @@ def test_a_window_of_large_messages_is_bounded_in_bytes() -> None:
 # -- acknowledgements -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("several", [True, False])
+def test_d_25_acknowledgements_of_several_consumers_leave_as_one_if_the_broker_takes_that(several: bool) -> None:
+    broker = FakeBroker()
+    broker.welcome(**({"acknowledge_several": True} if several else {}))
+    broker.engine.start()
+    session = broker.session()
+    consumers = [broker.consumer(session, Queue(f"q{number}")) for number in range(3)]
+    for consumer in consumers:
+        broker.deliver(consumer, 1, 2)
+        assert take(consumer) == "1"
+    one, two, three = (consumer.id for consumer in consumers)
+    assert take(consumers[1]) == "2"
+    each = [(Command.ACKNOWLEDGE, one, 1, 0), (Command.ACKNOWLEDGE, two, 2, 0), (Command.ACKNOWLEDGE, three, 1, 0)]
+    assert broker.heard() == ([(Command.ACKNOWLEDGE_SEVERAL, (one, 1, two, 2, three, 1))] if several else each)
+    assert take(consumers[0]) == "2"
+    assert broker.heard() == [(Command.ACKNOWLEDGE, one, 2, 0)]
+
+
+def test_acknowledgements_of_thousands_of_consumers_stay_below_the_limit_of_an_array() -> None:
+    broker = FakeBroker()
+    broker.welcome(acknowledge_several=True)
+    broker.engine.start()
+    session = broker.session()
+    consumers = [broker.consumer(session) for _ in range(2_500)]
+    for consumer in consumers:
+        broker.deliver(consumer, 1)
+        take(consumer)
+    said = broker.heard()
+    assert [command[0] for command in said] == [Command.ACKNOWLEDGE_SEVERAL] * 3
+    assert [number for command in said for number in command[1][::2]] == [consumer.id for consumer in consumers]
+
+
 def test_ack_01_d_25_acknowledgements_are_cumulative_and_leave_with_the_next_write(broker: FakeBroker) -> None:
     session = broker.session()
     first, second = broker.consumer(session), broker.consumer(session)

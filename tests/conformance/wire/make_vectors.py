@@ -108,6 +108,7 @@ CLIENT = [
     frame("three sends in one frame", *[(C.SEND, 1, n, "queue:orders", PLAIN) for n in (4, 5, 6)]),
     frame("acknowledge and grant", (C.ACKNOWLEDGE, 1, 17, 8)),
     frame("acknowledge all", (C.ACKNOWLEDGE_ALL, 16, 1, (1, 17, 2, 3))),
+    frame("acknowledge several", (C.ACKNOWLEDGE_SEVERAL, (1, 17, 2, 3))),
     frame("credit", (C.CREDIT, 1, 100)),
     frame("want", (C.WANT, 17, 1)),
     frame("want without an answer", (C.WANT, 0, 1)),
