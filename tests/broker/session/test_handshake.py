@@ -24,7 +24,9 @@ def test_welcome_says_what_the_client_must_know() -> None:
     assert (version, broker, incarnation, connection, heartbeat) == (1, "SieveMQ 9", "i7", "c1", 15_000)
     assert set(limits) == {"frame_bytes", "body_bytes", "window_messages", "window_bytes"}
     assert (limits["body_bytes"], limits["window_messages"]) == (1000, 5)
-    assert features == {"durable": True, "dialect": "jakarta", "clock_offset": 0, "resumed": False}
+    assert features == {
+        "durable": True, "dialect": "jakarta", "clock_offset": 0, "resumed": False, "acknowledge_several": True,
+    }  # fmt: skip
     assert world.services.connections == {"c1": client.broker}
 
 
