@@ -183,8 +183,9 @@ def test_browsing_what_cannot_be(
 
 def test_a_limit_of_0_only_verifies(world: World) -> None:
     client = world.client()
-    client.send(client.session(), "a")
     assert client.ask(Command.BROWSE, "queue:q", None, None, None, 0) == (None,)
+    client.send(client.session(), "a")
+    assert client.ask(Command.BROWSE, "queue:q", None, None, None, 0) == (0,)  # a cursor: the queue is there
     assert client.refused(Command.BROWSE, "topic:t", None, None, None, 0)[0] == ErrorCode.INVALID_DESTINATION
 
 
