@@ -79,13 +79,13 @@ def test_outcomes_are_kept_with_what_they_tell_of(tmp_path: Path) -> None:
         connection.start()
         consumer = session.create_consumer(QUEUE)
         send(connection, "a", "b")
-        assert consumer.receive(10_000) is not None
+        assert consumer.receive(60_000) is not None
         consumer.close()
     with broker_in(tmp_path) as broker, connect(broker) as connection, connection.create_session() as session:
         found, state = find_tap(connection, "fate", QUEUE)
         assert (found.id, state.mode, state.last) == (tap.id, "outcomes", 1)
         connection.start()
-        assert session.create_consumer(QUEUE).receive(10_000) is not None
+        assert session.create_consumer(QUEUE).receive(60_000) is not None
         assert found.look(1).upto == 2
         ids = [str(each) for page in found.pages(0, 2) for each in page.columns[MESSAGE_ID]]
         assert len(set(ids)) == 2

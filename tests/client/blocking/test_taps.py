@@ -106,7 +106,7 @@ def test_what_became_of_messages(broker: EmbeddedBroker, connection: Connection)
     connection.start()
     with connection.create_session() as session, session.create_consumer(QUEUE, "n = 1") as consumer:
         send(connection, *"ab")
-        assert consumer.receive(10_000) is not None
+        assert consumer.receive(60_000) is not None
         producer = session.create_producer(QUEUE)
         producer.send(TextMessage("c"), time_to_live=1_000)
         broker.clock.advance(seconds=5)
