@@ -44,6 +44,8 @@ __all__ = ["Accounts", "Life"]
 
 COMMAND = [sys.executable, "-c", "from sievemq.cli import main; main()"]
 DEADLINE = 60.0
+#: Of the clients, in the longest life of a broker process.
+STEPS = 2_500
 SUBSCRIPTIONS = ("all", "some")
 
 Broken = (OSError, ProtocolError, EOFError)
@@ -152,6 +154,25 @@ class Accounts:
         #: transactions of producers: their names, and whether the commit was answered.
         self.transactions: list[tuple[list[str], bool]] = []
         self.faults: list[str] = []
+        #: what the clients have done so far, and when somebody wants to know
+        self.steps = 0
+        self._wanted = 0
+        self._reached = threading.Event()
+
+    def step(self) -> None:
+        """A client has sent something, or has heard that it is done, or has got messages."""
+        with self.lock:
+            self.steps += 1
+            if self.steps >= self._wanted:
+                self._reached.set()
+
+    def await_steps(self, number: int) -> None:
+        """Return after so many more steps of the clients."""
+        with self.lock:
+            self._wanted = self.steps + number
+            self._reached.clear()
+        if number:
+            assert self._reached.wait(DEADLINE), f"the clients got stuck: {self.faults}"
 
     def saw(self, place: str, name: str, count: int) -> None:
         with self.lock:
@@ -253,8 +274,14 @@ class Life:
 
     # -- who uses it --------------------------------------------------------------------------------------------
 
-    def play(self, kills: int, seconds: float) -> list[str]:
-        """Kill the broker so many times, at random moments of up to `seconds`; returns what is wrong afterwards."""
+    def play(self, kills: int, steps: int) -> list[str]:
+        """Kill the broker so many times; returns what is wrong afterwards.
+
+        Args:
+            kills: how many.
+            steps: of the clients, in the longest life of a broker process. Each life has a number of them by chance,
+                and ends with whatever the broker is doing then: in a commit as well as between two.
+        """
         self.start()
         self.subscribe()
         parts = [
@@ -268,9 +295,10 @@ class Life:
         for thread in threads:
             thread.start()
         for _ in range(kills):
-            time.sleep(self.random.uniform(0.02, seconds))
+            self.accounts.await_steps(self.random.randrange(steps))
             self.kill()
             self.start()
+        self.accounts.await_steps(steps)
         self.over.set()
         for thread in threads:
             thread.join(DEADLINE)
@@ -284,7 +312,7 @@ class Life:
         """Let one client live until it is over, on one connection after the other."""
         state: dict[str, int] = {}
         while not self.over.is_set():
-            if not self.up.wait(0.05):
+            if not self.up.wait(DEADLINE):
                 continue
             client = None
             try:
@@ -319,7 +347,9 @@ class Life:
                 client.send(f"topic:{where}" if where == "t" else f"queue:{where}", f"p{number}-{state['n']}", 200)
                 batch.append((where, f"p{number}-{state['n']}", client.sent % 10))
             client.flush()
+            self.accounts.step()
             client.await_confirm()
+            self.accounts.step()
             with self.accounts.lock:
                 for where, name, n in batch:
                     if where != "t":
@@ -338,8 +368,10 @@ class Life:
                 names.append(f"p{number}-{state['n']}")
                 client.send("queue:plain", names[-1], 50)
             answered = False
+            self.accounts.step()
             try:
                 answered = client.request(Command.COMMIT, 1, ())[0] == Command.OK
+                self.accounts.step()
             finally:
                 with self.accounts.lock:
                     self.accounts.transactions.append((names, answered))
@@ -362,7 +394,9 @@ class Life:
                 self.accounts.saw("in", name, count)
                 state["n"] = state.get("n", 0) + 1
                 client.send("queue:out", f"r{number}.{state['n']}~{name}", 20)
+            self.accounts.step()
             client.request(Command.COMMIT, 1, (1, taken[-1][1]))
+            self.accounts.step()
             client.say(Command.CREDIT, 1, len(taken))
 
     def consume(self, client: Client, state: dict[str, int], where: str, place: str, subscription: str | None) -> None:
@@ -379,6 +413,7 @@ class Life:
             for _, _, count, packed in taken:
                 self.accounts.saw(place, str(Envelope.from_packed(packed).fields[MESSAGE_ID]), count)
             if taken:
+                self.accounts.step()
                 client.say(Command.ACKNOWLEDGE, 1, taken[-1][1], len(taken))
 
     def drain(self) -> None:
@@ -410,7 +445,7 @@ def main() -> int:
     """Run lives of ten kills each until all kills are done."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=0.6, help="longest life of a broker process")
+    parser.add_argument("--steps", type=int, default=STEPS, help="of its clients, in the longest life of a broker")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     arguments = parser.parse_args()
     done = messages = 0
@@ -419,7 +454,7 @@ def main() -> int:
         kills = min(10, arguments.kills - done)
         directory = Path(tempfile.mkdtemp(prefix="sievemq-kill-"))
         life = Life(seed, directory)
-        wrong = life.play(kills, arguments.seconds)
+        wrong = life.play(kills, arguments.steps)
         done += life.kills
         confirmed = sum(map(len, life.accounts.confirmed.values()))
         messages += confirmed

@@ -14,7 +14,7 @@ def run(kills: int, directory: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     life = Life(seed, directory)
-    wrong = life.play(kills, 0.5)
+    wrong = life.play(kills, 1_500)
     assert wrong == []
     assert life.kills == kills
     assert len(life.incarnations) == 1, "the broker keeps its name with its data"
