@@ -93,6 +93,7 @@ class Commits:
         failed: the store cannot be used any more: the broker must end.
 
     Attributes:
+        writes: batches written.
         messages: in them.
         latency: that writing took.
     """
@@ -127,7 +128,7 @@ class Commits:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="sievemq-store", daemon=True)
         self._thread.start()
-        self.messages = 0
+        self.writes = self.messages = 0
         #: From the cut of a batch to when it was on disk.
         self.latency = Histogram(COMMIT_BOUNDS)
 
@@ -228,6 +229,7 @@ class Commits:
         if low and self._journal.refusing is None:
             self._full("the disk of the data directory is full")
         self._busy = False
+        self.writes += 1
         self.messages += len(batch.accepted)
         self.latency.observe(self._loop.time() - self._since)
         flying, self._flying = self._flying, {}
