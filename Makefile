@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -q
 CODE := core client broker testkit pipeline tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help run test venv lint format fast slow soak kills spark spark-slow coverage-map demo bench bench-growth \
+.PHONY: help run test venv lint format fast slow soak kills fuzz spark spark-slow coverage-map demo bench bench-growth \
 	bench-latency bench-peers screenshots clean
 
 help: ## list the targets
@@ -52,6 +52,10 @@ slow: ## the tests that take longer: whole demo, deep queues, containers
 soak: ## clients in many processes, killed at random; every message is accounted for (ARGS="--seconds 600 --seed 7")
 	@.ci/venv dev
 	@exec $(BIN)/python tests/chaos/soak.py $(ARGS)
+
+fuzz: ## hostile bytes for all that reads some: wire, messages, selectors, store, HTTP (ARGS="--seconds 60 --target store")
+	@.ci/venv dev fuzz
+	@exec $(BIN)/python -m tests.fuzz.run $(ARGS)
 
 kills: ## a broker with a data directory, killed two hundred times under load (ARGS="--kills 50 --seed 7")
 	@.ci/venv dev

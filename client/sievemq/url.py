@@ -320,9 +320,13 @@ def _unquote(part: str, text: str) -> str:
         # never the text itself: it may be a password
         raise InvalidURLException(f"the {part} has a '%' that two hexadecimal digits do not follow; write %25 for it")
     try:
-        return unquote(text, errors="strict")
+        found = unquote(text, errors="strict")
+        found.encode()
     except UnicodeDecodeError:
         raise InvalidURLException(f"the {part} is not UTF-8 when its %XX are decoded") from None
+    except UnicodeEncodeError:  # bytes of a command line that are no text
+        raise InvalidURLException(f"the {part} has a character that is half of one; URLs are UTF-8") from None
+    return found
 
 
 def _quote(text: str) -> str:

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from sievemq._engine.ending import end, lose
+from sievemq._engine.ending import end, lose, loss
 from sievemq._engine.heartbeat import Heartbeat
 from sievemq._engine.restore import restore
 from sievemq.exceptions import exception_for
-from sievemq_core.errors import ErrorCode
+from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.limits import MAX_BODY_BYTES
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import Command
@@ -60,7 +60,10 @@ def _restore(connection: ClientConnection, renewed: bool) -> None:
 
 
 def _on_ok(connection: ClientConnection, command: CommandTuple) -> None:
-    connection.requests.succeed(command[1], command[2])
+    try:
+        connection.requests.succeed(command[1], command[2])
+    except ProtocolError as error:
+        lose(connection, loss(connection, error, error.code.name), repairable=False)
 
 
 def _on_error(connection: ClientConnection, command: CommandTuple) -> None:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, Final
 
+from sievemq._engine.answers import check_answer
 from sievemq._engine.completion import Completion
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.codec import CommandTuple, pack
@@ -61,11 +62,18 @@ class Requests:
         return completion, pack(command)
 
     def succeed(self, number: int, result: object) -> None:
-        """OK has come."""
-        entry = self.pending.pop(number, None)
+        """OK has come.
+
+        Raises:
+            ProtocolError: with what is no answer to what was asked; it still waits for one.
+        """
+        entry = self.pending.get(number)
         if entry is not None:
+            completion, said = entry
+            check_answer(said[0], result)
+            del self.pending[number]
             self._repeated.discard(number)
-            entry[0].succeed(result)
+            completion.succeed(result)
 
     def fail(self, number: int, code: int, error: Exception) -> None:
         """ERROR has come."""

@@ -6,6 +6,7 @@ from sievemq_core.selector import plan
 from sievemq_core.selector.analysis import Search
 from sievemq_core.selector.ast import (
     And,
+    Arithmetic,
     Between,
     Compare,
     Identifier,
@@ -51,7 +52,10 @@ def advise(node: Node, test: plan.Test, facts: Facts, dialect: Dialect) -> tuple
                 header = _LOWER_HEADERS[name.lower()]
                 found.append(_warning("header-case", f"{name} is a property; the header field is {header}", part.span))
             case Compare():
-                found += _of_comparison(part)
+                found += _of_comparison(part) or _of_quotes(part)
+            case Arithmetic(op="-", left=Identifier(name=left), right=Identifier(name=right)) if _is_fused(part):
+                message = f"{left} minus {right}: a name has no '-' in it, and a minus has blanks"
+                found.append(_warning("hyphen", message, part.span))
             case Between(operand=Identifier(name=name)) if field_type(name) in (FieldType.TEXT, FieldType.MODE):
                 found.append(_unlike(name, part.span))
             case Between(low=low, high=high) if _is_reversed(_number(low), _number(high)):
@@ -62,6 +66,9 @@ def advise(node: Node, test: plan.Test, facts: Facts, dialect: Dialect) -> tuple
                     found.append(_unlike(name, part.span))
                 if isinstance(operation, In):
                     found += _of_list(operation)
+                elif "*" in str(operation.pattern.value) and not {"%", "_"} & set(str(operation.pattern.value)):
+                    message = "'*' is a plain character in LIKE; '%' stands for any text"
+                    found.append(_warning("plain-star", message, operation.pattern.span))
             case IsNull(operand=Identifier(name=name)) if field_type(name) in (FieldType.NUMBER, FieldType.MODE):
                 found.append(_warning("never-null", f"{name} is never NULL", part.span))
             case _:
@@ -114,8 +121,23 @@ def _of_comparison(node: Compare) -> list[SelectorWarning]:
         if (kind is FieldType.NUMBER and isinstance(value, str | bool)) or (
             kind is FieldType.TEXT and not isinstance(value, str)
         ):
-            return [_unlike(name.name, node.span)]
+            return [_unlike(name.name, node.span, value)]
     return []
+
+
+def _of_quotes(node: Compare) -> list[SelectorWarning]:
+    """A name where a text is meant: one in capitals that is compared with one that is not."""
+    if node.op in ("=", "<>") and isinstance(node.left, Identifier) and isinstance(node.right, Identifier):
+        for name, other in ((node.right.name, node.left.name), (node.left.name, node.right.name)):
+            if len(name) > 1 and name.isupper() and not other.isupper() and name not in HEADERS:
+                span = node.right.span if name == node.right.name else node.left.span
+                return [_warning("unquoted-text", f"{name} is a property; a text stands in quotes: '{name}'", span)]
+    return []
+
+
+def _is_fused(node: Arithmetic) -> bool:
+    """True without a blank beside the operator."""
+    return node.right.span[0] - node.left.span[1] == 1
 
 
 def _of_list(node: In) -> list[SelectorWarning]:
@@ -140,9 +162,13 @@ def _is_reversed(low: int | float | None, high: int | float | None) -> bool:
     return low is not None and high is not None and low > high
 
 
-def _unlike(name: str, span: Span) -> SelectorWarning:
-    kind = "a number" if field_type(name) is FieldType.NUMBER else "text"
-    return _warning("unlike-types", f"{name} is {kind}, so this operation is always false", span)
+def _unlike(name: str, span: Span, constant: object = None) -> SelectorWarning:
+    is_number = field_type(name) is FieldType.NUMBER
+    kind = "a number" if is_number else "text"
+    advice = ""
+    if is_number and isinstance(constant, str) and constant.isdecimal():
+        advice = f"; write {constant[:20]} without quotes"
+    return _warning("unlike-types", f"{name} is {kind}, so this operation is always false{advice}", span)
 
 
 def _warning(code: str, message: str, span: Span) -> SelectorWarning:

@@ -6,6 +6,7 @@ Refused are visible mistakes (D-06, SEL-04), names that no selector may use (D-0
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from enum import Enum
 from typing import NoReturn
@@ -33,6 +34,10 @@ from sievemq_core.selector.names import HEADERS, OTHER_HEADERS
 from sievemq_core.selector.source import SelectorError
 
 __all__ = ["check"]
+
+
+_NUMERIC = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]*)?\s*")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class Kind(Enum):
@@ -97,7 +102,11 @@ class _Checker:
                 pass
             case Literal():
                 kind = "string" if isinstance(node.value, str) else "number"
-                self._fail(f"the {kind} {self._source(node)} is no condition", node, hint="compare it with something")
+                self._fail(
+                    f"the {kind} {self._source(node)} is no condition",
+                    node,
+                    hint=f"each condition names what it compares: a = {self._source(node)}",
+                )
             case Unary() | Arithmetic():
                 self._fail("a computed number is no condition", node, hint="compare it with something")
 
@@ -116,7 +125,7 @@ class _Checker:
                     self._fail(
                         f"{kind.value} has no order, so '{node.op}' cannot compare it",
                         side,
-                        hint="strings and booleans can be compared with = and <> only",
+                        hint=_unordered(node, side),
                     )
         if left is not right and Kind.UNKNOWN not in (left, right):
             self._fail(
@@ -183,8 +192,12 @@ class _Checker:
         kind = self._value(node)
         if kind not in (Kind.NUMBER, Kind.UNKNOWN):
             hint = None
-            if kind is Kind.STRING and operation in ("'-'", "'+'"):
+            if kind is Kind.STRING and _is_numeric(node):
+                hint = "a number stands without quotes"
+            elif kind is Kind.STRING and operation in ("'-'", "'+'"):
                 hint = "strings cannot be joined, and a name has no '-' in it"
+            elif kind is Kind.STRING:
+                hint = "strings have no order; they can be compared with = and <>, IN and LIKE"
             self._fail(f"{operation} works on numbers, not on {kind.value}", node, expected="a number", hint=hint)
 
     def _name(self, node: Identifier) -> None:
@@ -247,6 +260,23 @@ def _described(node: Node) -> str:
             return "a computed number"
         case _:
             return "a condition"
+
+
+def _is_numeric(node: Node) -> bool:
+    """True for a string that looks like a number."""
+    return isinstance(node, Literal) and isinstance(node.value, str) and _NUMERIC.fullmatch(node.value) is not None
+
+
+def _unordered(node: Compare, side: Node) -> str:
+    """What to do where a string or boolean is put in order."""
+    other = node.right if side is node.left else node.left
+    if _is_numeric(side):
+        return "a number stands without quotes"
+    if isinstance(other, Identifier) and other.name == "JMSTimestamp":
+        return "JMSTimestamp is a number, the milliseconds since 1970"
+    if isinstance(side, Literal) and isinstance(side.value, str) and _DATE.match(side.value):
+        return "there are no dates; send a number, such as milliseconds since 1970"
+    return "strings and booleans can be compared with = and <> only"
 
 
 def names_of(node: Node) -> frozenset[str]:

@@ -123,10 +123,11 @@ _FOREIGN: tuple[tuple[str, str, str], ...] = (
     (";", "a selector is one condition without ';'", "leave it out"),
     ("?", "there are no parameters", "write the value"),
     (":", "there are no parameters", "write the value"),
-    ("[", "names are written without brackets", "leave them out"),
-    ("]", "names are written without brackets", "leave them out"),
-    ("{", "there are no braces in a selector", "write parentheses"),
-    ("}", "there are no braces in a selector", "write parentheses"),
+    ("[", "there are no brackets in a selector", "a name has none; a list stands in parentheses: IN ('a', 'b')"),
+    ("]", "there are no brackets in a selector", "a name has none; a list stands in parentheses: IN ('a', 'b')"),
+    ("{", "there are no braces in a selector", "write the value in place of a parameter, and parentheses for a list"),
+    ("}", "there are no braces in a selector", "write the value in place of a parameter, and parentheses for a list"),
+    (".", "'.' means nothing here", "a name has no dots, and a number with one has a digit beside it"),
     ("#", "comments are not supported, and '#' is no letter of a name", "leave it out"),
     ("@", "'@' is no letter of a name", "names have letters, digits, '_' and '$'"),
     ("\\", "there are no backslash escapes", "write a quote in a string twice: 'it''s'"),
@@ -224,6 +225,11 @@ class Lexer:
                 return found, Token(TokenKind.SYMBOL, ")", at - 1, at)
         return None
 
+    @property
+    def text(self) -> str:
+        """The selector."""
+        return self._text
+
     def fail(self, message: str, span: Span, *, expected: str | None = None, hint: str | None = None) -> SelectorError:
         """A SelectorError about a part of this text, for the caller to raise."""
         return SelectorError(message, self._text, span[0], span[1] - span[0], expected=expected, hint=hint)
@@ -274,7 +280,9 @@ class Lexer:
             )
         if c in _QUOTES:
             raise self.fail(
-                f"{c} is not the quote that encloses strings", (start, start + 1), hint="write the plain quote: 'text'"
+                f"{c} is not the quote that encloses strings",
+                (start, start + 1),
+                hint="write the plain quote: 'text'; a name has none",
             )
         if c.isspace() or category(c) in ("Zs", "Cf", "Cc"):
             raise self.fail(

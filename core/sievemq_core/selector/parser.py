@@ -34,6 +34,7 @@ from sievemq_core.selector.ast import (
     Unary,
 )
 from sievemq_core.selector.dialect import Dialect
+from sievemq_core.selector.hints import FUNCTIONS, missing_operand, unexpected_after
 from sievemq_core.selector.lexer import Lexer, Token, TokenKind
 from sievemq_core.selector.source import SelectorError, Span
 
@@ -53,15 +54,6 @@ _POWER = {
 }  # fmt: skip
 
 _PREDICATE_WORDS = ("BETWEEN", "IN", "LIKE")
-
-#: Words of other languages where an operator should stand -> what to write.
-_FOREIGN_OPERATORS = {
-    "EQ": "=", "EQUALS": "=", "NE": "<>", "NEQ": "<>", "LT": "<", "LE": "<=", "LTE": "<=", "GT": ">", "GE": ">=",
-    "GTE": ">=", "CONTAINS": "LIKE '%…%'", "STARTSWITH": "LIKE '…%'", "ENDSWITH": "LIKE '%…'", "MATCHES": "LIKE",
-    "ILIKE": "LIKE; it respects case", "REGEXP": "LIKE", "RLIKE": "LIKE", "GLOB": "LIKE", "SIMILAR": "LIKE",
-    "ISNULL": "IS NULL", "NOTNULL": "IS NOT NULL", "DIV": "/", "XOR": "AND, OR and NOT",
-    "ESCAPE": "it behind a LIKE pattern",
-}  # fmt: skip
 
 _N = TypeVar("_N", bound=Node)
 
@@ -231,7 +223,9 @@ class _Parser:
                     f"{self._described()} cannot follow NOT here",
                     token.span,
                     expected="BETWEEN, IN or LIKE",
-                    hint="to negate a comparison put NOT in front of it: NOT a = 1",
+                    hint="write IS NOT NULL"
+                    if self._is_word("NULL")
+                    else "NOT stands in front of a comparison, and AND between two: NOT a = 1 AND NOT b = 2",
                 )
             self._token = self._next()
         if token.text == "BETWEEN":
@@ -244,7 +238,10 @@ class _Parser:
         low = self._right_side(_SUM)
         if not self._is_word("AND"):
             self._fail(
-                f"BETWEEN needs two bounds, but {self._described()} follows the first", self._token.span, expected="AND"
+                f"BETWEEN needs two bounds, but {self._described()} follows the first",
+                self._token.span,
+                expected="AND",
+                hint="as in a BETWEEN 1 AND 5",
             )
         self._token = self._next()
         high = self._right_side(_SUM)
@@ -254,7 +251,8 @@ class _Parser:
     def _in(self, operand: Node, negated: bool) -> Node:
         opener = self._token
         if not self._is_symbol("("):
-            self._fail(f"{self._described()} cannot follow IN", opener.span, expected="'('", hint="IN ('a', 'b')")
+            what = f"{self._described()} cannot follow IN"
+            self._fail(what, opener.span, expected="'('", hint="as in a IN ('x', 'y')")
         plain = self._lexer.strings(opener.end)
         if plain is not None:
             values, self._token = plain
@@ -268,8 +266,12 @@ class _Parser:
                 what = f"{self._described()} cannot stand in a list"
                 if self._is_symbol(")"):
                     what = "the list of IN is empty" if not items else "a list item is missing"
-                hint = "IN lists strings; for numbers write a = 1 OR a = 2" if token.kind is TokenKind.NUMBER else None
-                if token.kind is TokenKind.WORD and token.text == "NULL":
+                hint = "a list has strings with commas in between: IN ('a', 'b')"
+                if token.kind is TokenKind.NUMBER:
+                    hint = "IN lists strings; for numbers write a = 1 OR a = 2"
+                elif token.kind is TokenKind.NAME:
+                    hint = f"text stands in quotes: '{_short(token.text)}'"
+                elif token.kind is TokenKind.WORD and token.text == "NULL":
                     hint = "a missing value is found with IS NULL"
                 self._fail(what, token.span, expected="a string", hint=hint)
             items.append(Literal(str(token.value), token.span))
@@ -279,7 +281,12 @@ class _Parser:
             if self._token.kind is TokenKind.END:
                 self._fail("this list is never closed", opener.span, expected="')'")
             if not self._is_symbol(","):
-                self._fail(f"{self._described()} cannot follow a list item", self._token.span, expected="',' or ')'")
+                self._fail(
+                    f"{self._described()} cannot follow a list item",
+                    self._token.span,
+                    expected="',' or ')'",
+                    hint="strings are listed with commas, and a quote inside of one is written twice",
+                )
             self._token = self._next()
 
     def _listed(self, operand: Node, negated: bool, items: list[Literal]) -> Node:
@@ -299,7 +306,7 @@ class _Parser:
                 f"{self._described()} cannot be the pattern of LIKE",
                 self._token.span,
                 expected="a string",
-                hint="'%' stands for any text, '_' for one character",
+                hint="in quotes, where '%' stands for any text and '_' for one character: LIKE 'order-%'",
             )
         pattern = self._literal()
         escape: Literal | None = None
@@ -312,6 +319,7 @@ class _Parser:
                     f"{self._described()} cannot be the escape character",
                     token.span,
                     expected="a string of exactly one character",
+                    hint="as in a LIKE '100!%' ESCAPE '!'; a backslash is one character here",
                 )
             escape = self._literal()
         end = (escape or pattern).span[1]
@@ -327,8 +335,9 @@ class _Parser:
             hint = None
             if token.kind is TokenKind.WORD and token.text in ("TRUE", "FALSE"):
                 hint = f"write {'<>' if negated else '='} {token.text}"
-            elif token.kind in (TokenKind.STRING, TokenKind.NUMBER):
-                hint = f"write {'<>' if negated else '='} {_short(token.text)}"
+            elif token.kind in (TokenKind.STRING, TokenKind.NUMBER, TokenKind.NAME):
+                quote = "'" if token.kind is TokenKind.NAME else ""
+                hint = f"write {'<>' if negated else '='} {quote}{_short(token.text)}{quote}"
             self._fail(
                 f"{self._described()} cannot follow IS",
                 token.span,
@@ -345,7 +354,7 @@ class _Parser:
             self._fail(
                 f"there are no functions; '{_short(token.text)}' is followed by '('",
                 (token.start, self._token.end),
-                hint=_FUNCTION_HINTS.get(token.text.upper(), "compare header fields and properties as they are"),
+                hint=FUNCTIONS.get(token.text.upper(), "compare header fields and properties as they are"),
             )
         self._names.add(token.text)
         return self._made(Identifier(token.text, token.span))
@@ -416,60 +425,18 @@ class _Parser:
 
     def _missing_operand(self, power: int) -> NoReturn:
         """Something else stands where a name, a constant or '(' should."""
-        token = self._token
+        hint = missing_operand(self._token, self._lexer.text)
         expected = "a value" if power > _NOT else "a condition"
-        hint = None
-        if token.kind is TokenKind.WORD:
-            if token.text == "NULL":
-                hint = "a missing value is found with IS NULL or IS NOT NULL"
-            else:
-                hint = "a reserved word cannot be a name, in whatever letter case"
-        elif token.text == ")":
-            hint = "the parentheses are empty or close too early"
-        self._fail(f"{self._described()} cannot stand here", token.span, expected=expected, hint=hint)
+        self._fail(f"{self._described()} cannot stand here", self._token.span, expected=expected, hint=hint)
 
     def _unexpected_after(self, node: Node, expected: str = "the end of the selector") -> NoReturn:
         """Something follows a complete expression that cannot go on from there."""
-        token = self._token
-        hint = None
-        if token.kind is TokenKind.SYMBOL and token.text == ")":
-            hint = "there is no '(' for it"
-        elif token.kind is TokenKind.SYMBOL and token.text == ",":
-            hint = "a list stands in parentheses behind IN"
-        elif token.kind is TokenKind.NAME and token.text.upper() in _FOREIGN_OPERATORS:
-            hint = f"write {_FOREIGN_OPERATORS[token.text.upper()]}"
-        elif isinstance(node, Identifier) and node.name.upper() == "XPATH":
-            hint = "XPath is not supported: selectors see header fields and properties, never the body"
-        elif isinstance(node, Identifier) and node.name.upper() in ("SELECT", "WHERE"):
-            hint = "a selector is the condition alone, without SELECT or WHERE"
-        elif token.kind is TokenKind.STRING and isinstance(node, Literal) and isinstance(node.value, str):
-            hint = "a quote inside a string is written twice: 'it''s'"
-        elif token.kind is TokenKind.WORD:
-            hint = "a reserved word cannot be a name"
-            if token.text == "ESCAPE":
-                hint = "ESCAPE belongs behind a LIKE pattern"
         self._fail(
             f"{self._described()} cannot follow here",
-            token.span,
+            self._token.span,
             expected=f"an operator such as = or AND, or {expected}",
-            hint=hint,
+            hint=unexpected_after(self._token, node, self._lexer.text),
         )
-
-
-_FUNCTION_HINTS = {
-    "UPPER": "comparisons respect case; send a normalised property",
-    "LOWER": "comparisons respect case; send a normalised property",
-    "MOD": "there is no remainder operator",
-    "NVL": "test with IS NULL",
-    "COALESCE": "test with IS NULL",
-    "ISNULL": "write name IS NULL",
-    "CONTAINS": "write name LIKE '%…%'",
-    "STARTSWITH": "write name LIKE '…%'",
-    "ENDSWITH": "write name LIKE '%…'",
-    "XPATH": "XPath is not supported: selectors never see the body",
-    "EXISTS": "write name IS NOT NULL",
-    "REGEX": "write name LIKE '…'",
-}
 
 
 def _short(text: str) -> str:

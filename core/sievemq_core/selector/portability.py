@@ -155,7 +155,7 @@ class _Notes:
         key = providers, code, message
         if providers and not (once and key in self._told):
             self._told.add(key)
-            self.notes.append(PortabilityNote(providers, code, message, rewrite, part.span))
+            self.notes.append(PortabilityNote(providers, code, message, rewrite, self._whole(part.span)))
 
     def visit(self, node: Node, place: _Place) -> None:
         """Look at a part and what is below it."""
@@ -387,6 +387,19 @@ class _Notes:
             )
         if value == LONG_MIN and isinstance(value, int):  # in decimal it may be written
             self.note(_RELATED, "D-10", f"{spelling[:40]} is beyond a long without its sign", plain, node)
+
+    def _whole(self, span: Span) -> Span:
+        """The span with the parentheses around its first or last part, such as those of ``NOT (a)``."""
+        start, end = span
+        depth = least = 0
+        for c in _STRINGS.sub("", self._text[start:end]):
+            depth += (c == "(") - (c == ")")
+            least = min(least, depth)
+        for _ in range(-least):
+            start = self._text.rindex("(", 0, start)
+        for _ in range(depth - least):
+            end = self._text.index(")", end) + 1
+        return start, end
 
     def _in_parentheses(self, node: Not) -> bool:
         """True if what stands behind NOT is in parentheses as a whole."""

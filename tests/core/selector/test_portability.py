@@ -260,3 +260,21 @@ def test_a_rewrite_selects_the_same(text: str) -> None:
             for b in VALUES if "b" in text else [None]:
                 properties = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
                 assert same.function(properties, HEADERS) == valid(text).function(properties, HEADERS), properties
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("NOT ((a)) AND b", "NOT ((a))"),
+        ("b AND (a) <> (5)", "(a) <> (5)"),
+        ("(((a)) <> ')' OR b)", "((a)) <> ')'"),
+        ("NOT ( a / 2 = 3)", "a / 2"),
+        ("( (a) + 1) / ( b - (c)) > 5", "( (a) + 1) / ( b - (c))"),
+    ],
+)
+def test_a_span_has_its_parentheses(text: str, part: str) -> None:
+    """So that the rewrite can be put in its place."""
+    assert part in [text[slice(*note.span)] for note in valid(text).portability()]
+    for note in valid(text).portability():
+        if note.rewrite is not None:
+            valid(text[: note.span[0]] + note.rewrite + text[note.span[1] :])

@@ -36,8 +36,14 @@ WHOLE = {
         "the reserved word NULL cannot stand here; expected a value "
         "(a missing value is found with IS NULL or IS NOT NULL)"
     ),
-    "a = 1 AND": "the end of the selector cannot stand here; expected a condition",
-    "a BETWEEN 'x' AND 'z'": "BETWEEN works on numbers, not on a string; expected a number",
+    "a = 1 AND": (
+        "the end of the selector cannot stand here; expected a condition "
+        "(the selector ends too early: something is missing behind 'AND')"
+    ),
+    "a BETWEEN 'x' AND 'z'": (
+        "BETWEEN works on numbers, not on a string; expected a number "
+        "(strings have no order; they can be compared with = and <>, IN and LIKE)"
+    ),
     "TRUE = 0": "a boolean is never comparable with a number (only values of one kind can be compared)",
     "JMSRedelivered = TRUE": (
         "the header field JMSRedelivered cannot be used in a selector (usable are "
