@@ -1,4 +1,4 @@
-"""A broker with a data directory, in a process of its own that can be killed."""
+"""A broker in a process of its own that can be killed."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ class Host:
     """One data directory and the broker that serves it now.
 
     Args:
-        directory: for the data; made if need be.
+        directory: for the data; made if need be. None: in memory.
         destinations: policies by pattern, as in the configuration.
 
     Attributes:
-        url, port: of the broker that serves now; every life of it has others.
+        url, port, pid: of the broker that serves now; every life of it has others.
         crashes: how often it was killed.
     """
 
-    def __init__(self, directory: Path, destinations: dict[str, dict[str, int]]) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path | None, destinations: dict[str, dict[str, int]]) -> None:
+        self._options = [] if directory is None else ["--data-dir", str(directory)]
         self._environ = {name: value for name, value in os.environ.items() if not name.startswith("SIEVEMQ_")}
         self._environ["SIEVEMQ_DESTINATIONS"] = json.dumps(destinations)
         self.crashes = 0
         self.url = ""
-        self.port = 0
+        self.port = self.pid = 0
         self.start()
 
     def start(self) -> None:
         """Start a broker on the directory, and return when it is ready."""
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from sievemq.cli import main; main()", "broker", "--port", "0", "--no-http",
-             "--data-dir", str(self._directory)],
+             *self._options],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=self._environ,
         )  # fmt: skip
+        self.pid = self._process.pid
         said = []
         for line in self._lines():
             said.append(line)

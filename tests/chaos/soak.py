@@ -2,7 +2,8 @@
 
     python tests/chaos/soak.py --seconds 300 --seed 1 [--cut | --crash]
 
-ends with 0 if nothing was lost, doubled or out of order, and prints the seed, what was done, and what was wrong.
+ends with 0 if nothing was lost, doubled or out of order and the broker stayed as it was (memory, open files, latency:
+see steady.py), and prints the seed, what was done, and what was wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from sievemq import ConnectionFactory
-from sievemq_broker import EmbeddedBroker
 
 HERE = Path(__file__).parent
 #: How fast the players' clients repair a loss: faster than applications would, for there are many.
@@ -127,7 +127,7 @@ def drain(url: str) -> dict[str, list[tuple[str, int]]]:
 PATIENT = {name: {"max_attempts": 0} for name in ("queue:work", "queue:solo", "queue:grouped", "topic:news")}
 
 
-def play(seed: int, seconds: float, folder: Path, cut: bool = False) -> tuple[list[str], dict[str, int]]:
+def play(seed: int, seconds: float, folder: Path, cut: bool = False) -> tuple[list[str], dict[str, Any]]:
     """Have it all happen.
 
     Args:
@@ -140,20 +140,33 @@ def play(seed: int, seconds: float, folder: Path, cut: bool = False) -> tuple[li
         what was wrong, and what was done.
     """
     chance = random.Random(seed)
-    with EmbeddedBroker(settings={"destinations": PATIENT}) as broker, relay(broker.port) as network:
-        drain(broker.url)  # makes the durable subscriptions
-        stage = Stage(network.url(broker.url) + RECONNECT if cut else broker.url, folder, seed)
-        ends = time.monotonic() + seconds
-        cuts = 0
-        try:
-            while stage.wait(chance, chance.uniform(0.001, 0.2) if cut else chance.uniform(0.2, 1.5), ends):
-                if cut and chance.random() < 0.97:
-                    cuts += network.cut_one(chance)
-                else:
-                    stage.kill_one(chance)
-        finally:
-            stage.end()
-        return account(stage, folder, broker.url, cut=cuts)
+    steady = _load(HERE / "steady.py")
+    host = _load(HERE / "host.py").Host(None, PATIENT)
+    wrong: list[str] = []
+    try:
+        with relay(host.port) as network:
+            drain(host.url)  # makes the durable subscriptions
+            stage = Stage(network.url(host.url) + RECONNECT if cut else host.url, folder, seed)
+            watch = steady.Steady(host.url, host.pid)
+            ends = time.monotonic() + seconds
+            cuts = 0
+            try:
+                while stage.wait(chance, chance.uniform(0.001, 0.2) if cut else chance.uniform(0.2, 1.5), ends):
+                    if cut and chance.random() < 0.97:
+                        cuts += network.cut_one(chance)
+                    else:
+                        stage.kill_one(chance)
+            finally:
+                samples = watch.stop()
+                stage.end()
+            wrong, figures = account(stage, folder, host.url, cut=cuts)
+        grown, line = steady.judge(samples)
+        wrong += grown
+        if watch.failure is not None:
+            wrong.append(f"the probe failed: {watch.failure}")
+    finally:
+        wrong += host.stop()
+    return wrong, {**figures, "steady": line}
 
 
 def crash(seed: int, seconds: float, folder: Path) -> tuple[list[str], dict[str, int]]:
@@ -225,6 +238,8 @@ def main() -> int:
             wrong, figures = crash(given.seed, given.seconds, folder)
         else:
             wrong, figures = play(given.seed, given.seconds, folder, given.cut)
+    if line := figures.pop("steady", None):
+        print(line)
     print(figures)
     print("\n".join(wrong[:100]) or "every message accounted for")
     return 1 if wrong else 0

@@ -80,3 +80,44 @@ def test_the_checker_sees_it(tmp_path: Path, lines: list[str], left: list[tuple[
     found, _ = load("checker").check([journal], {"solo": left})
     assert [line for line in found if wrong is None or wrong not in line] == []
     assert bool(found) == (wrong is not None)
+
+
+SAMPLE = (50e6, 30, 1.0, 5.0, 0.1, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("place", "times", "wrong"),
+    [
+        (0, 1.2, None),
+        (0, 2.0, "memory"),
+        (1, 1.3, None),
+        (1, 3.0, "open files"),
+        (2, 4.0, None),  # by a few milliseconds
+        (2, 9.0, "latency (ms)"),
+        (3, 10.0, None),
+        (3, 20.0, "p99 of latency"),
+    ],
+)
+def test_a_broker_that_does_not_stay_as_it_is_is_noticed(place: int, times: float, wrong: str | None) -> None:
+    steady = load("steady")
+    grown = list(SAMPLE)
+    grown[place] *= times
+    samples = [steady.Sample(*(SAMPLE if number < 30 else grown)) for number in range(60)]
+    samples[0] = steady.Sample(*(value * 100 for value in SAMPLE))  # the start is left out
+    found, line = steady.judge(samples)
+    assert [text for text in found if wrong is None or not text.startswith(wrong)] == []
+    assert bool(found) == (wrong is not None)
+    assert line.startswith("steady: 54 samples")
+
+
+def test_a_machine_that_becomes_slower_is_not_the_brokers_fault() -> None:
+    steady = load("steady")
+    samples = [steady.Sample(50e6, 30, *(value * (1 + number) for value in SAMPLE[2:])) for number in range(60)]
+    assert steady.judge(samples)[0] == []
+
+
+def test_few_samples_are_not_judged() -> None:
+    steady = load("steady")
+    found, line = steady.judge([steady.Sample(*(value * (1 + number) for value in SAMPLE)) for number in range(20)])
+    assert found == []
+    assert "too few" in line
