@@ -39,7 +39,8 @@ wait, otherwise wait for the completion it returns. For an asynchronous send pas
 callback queues the call of the listener. ``session.sends_settled()`` is what close, commit and rollback wait for.
 
 Both fronts' ``MessageProducer.send`` sorts its arguments with :func:`destination_and_message`; their ``JMSProducer``
-derives from :class:`ProducerState` and adds ``send``.
+derives from :class:`ProducerState` and adds ``send``, as their ``MessageProducer`` does from :class:`ProducerDefaults`.
+What to call of a listener is said by :func:`message_callback` and its sisters.
 
 **Closing.** First ``session.shut_gate()`` or ``consumer.shut_gate()``: nothing more is handed over, whoever waits is
 woken and returns None (CLO-06); a running listener keeps the full service (CLO-08). Once nobody is between ``take`` and
@@ -66,9 +67,16 @@ from sievemq._engine.completion import Completion
 from sievemq._engine.connection import ClientConnection
 from sievemq._engine.consumer import PATIENCE, EngineConsumer
 from sievemq._engine.jms_producer import ProducerState
+from sievemq._engine.listeners import (
+    completion_callbacks,
+    connection_callbacks,
+    exception_callback,
+    message_callback,
+)
 from sievemq._engine.metadata import ConnectionMetaData
 from sievemq._engine.options import EngineOptions, SendConfirm
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
+from sievemq._engine.producer_defaults import ProducerDefaults
 from sievemq._engine.repair import Repair, is_passing
 from sievemq._engine.send_call import destination_and_message
 from sievemq._engine.session import (
@@ -96,10 +104,15 @@ __all__ = [
     "EngineOptions",
     "EngineProducer",
     "EngineSession",
+    "ProducerDefaults",
     "ProducerState",
     "Repair",
     "Scan",
     "SendConfirm",
+    "completion_callbacks",
+    "connection_callbacks",
     "destination_and_message",
+    "exception_callback",
     "is_passing",
+    "message_callback",
 ]

@@ -8,8 +8,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from sievemq._engine import PATIENCE, EngineConsumer
-from sievemq.aio.listeners import MessageListener, message_callback
+from sievemq._engine import PATIENCE, EngineConsumer, message_callback
+from sievemq.aio.listeners import MessageListener
 from sievemq.aio.transport import turn, wake
 from sievemq.destinations import Queue, Topic
 from sievemq.exceptions import IllegalStateException, JMSException

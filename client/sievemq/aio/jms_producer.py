@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from sievemq._engine import EngineProducer, ProducerState
+from sievemq._engine import EngineProducer, ProducerState, completion_callbacks
 from sievemq._engine.jms_producer import NO_HEADERS
-from sievemq.aio.listeners import completion_callbacks
 from sievemq.aio.producer import Listener, make_room, send_message
 from sievemq.aio.session import Session
 from sievemq.aio.transport import GATHER

@@ -3,21 +3,13 @@ there is one method. A method may be a coroutine function; it is awaited before 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Awaitable
+from typing import Protocol, runtime_checkable
 
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
 
-__all__ = [
-    "CompletionListener",
-    "ExceptionListener",
-    "MessageListener",
-    "completion_callbacks",
-    "connection_callbacks",
-    "exception_callback",
-    "message_callback",
-]
+__all__ = ["CompletionListener", "ExceptionListener", "MessageListener"]
 
 
 @runtime_checkable
@@ -54,68 +46,3 @@ class CompletionListener(Protocol):
             message: as it was given to `send`.
             exception: why.
         """
-
-
-MessageCallback: TypeAlias = Callable[[Message], Any]
-
-
-def message_callback(listener: MessageListener | MessageCallback) -> MessageCallback:
-    """What to call with a message.
-
-    Raises:
-        TypeError: the listener is neither an object with `on_message` nor callable.
-    """
-    method = getattr(listener, "on_message", None)
-    if callable(method):
-        return method  # type: ignore[no-any-return]
-    if callable(listener):
-        return listener
-    raise TypeError(f"a message listener has on_message(message) or is callable, unlike {listener!r:.80}")
-
-
-def exception_callback(
-    listener: ExceptionListener | Callable[[JMSException], Any],
-) -> Callable[[JMSException], Any]:
-    """What to call with an exception.
-
-    Raises:
-        TypeError: the listener is neither an object with `on_exception` nor callable.
-    """
-    method = getattr(listener, "on_exception", None)
-    if callable(method):
-        return method  # type: ignore[no-any-return]
-    if callable(listener):
-        return listener
-    raise TypeError(f"an exception listener has on_exception(exception) or is callable, unlike {listener!r:.80}")
-
-
-def connection_callbacks(
-    listener: object,
-) -> tuple[Callable[[JMSException], Any] | None, Callable[[], Any] | None]:
-    """What else an exception listener wants to hear: ``on_connection_lost`` and ``on_connection_restored``."""
-    lost, restored = getattr(listener, "on_connection_lost", None), getattr(listener, "on_connection_restored", None)
-    return lost if callable(lost) else None, restored if callable(restored) else None
-
-
-def completion_callbacks(
-    listener: CompletionListener | tuple[Callable[[Message], Any], Callable[[Message, Exception], Any]],
-) -> tuple[Callable[[Message], Any], Callable[[Message, Exception], Any]]:
-    """What to call when a send has succeeded, and when it has failed.
-
-    Raises:
-        ValueError: the listener is None (PRO-24).
-        TypeError: it is neither an object with both methods nor a pair of callables.
-    """
-    if listener is None:
-        raise ValueError("a completion listener is needed, not None; leave the argument out for a synchronous send")
-    if isinstance(listener, tuple):
-        if len(listener) == 2 and all(map(callable, listener)):
-            return listener
-    else:
-        completed, failed = getattr(listener, "on_completion", None), getattr(listener, "on_exception", None)
-        if callable(completed) and callable(failed):
-            return completed, failed
-    raise TypeError(
-        "a completion listener has on_completion(message) and on_exception(message, exception), or is a pair of "
-        f"callables, unlike {listener!r:.80}"
-    )

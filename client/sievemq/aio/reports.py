@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from sievemq.aio.listeners import ExceptionListener, connection_callbacks, exception_callback
+from sievemq._engine import connection_callbacks, exception_callback
+from sievemq.aio.listeners import ExceptionListener
 from sievemq.exceptions import JMSException
 
 __all__ = ["Reports"]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from sievemq._engine import PATIENCE, EngineConsumer
-from sievemq.blocking.listeners import MessageListener, message_callback
+from sievemq._engine import PATIENCE, EngineConsumer, message_callback
+from sievemq.blocking.listeners import MessageListener
 from sievemq.destinations import Queue, Topic
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq.messages import Message

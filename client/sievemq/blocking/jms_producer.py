@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from sievemq._engine import EngineProducer, ProducerState
+from sievemq._engine import EngineProducer, ProducerState, completion_callbacks
 from sievemq._engine.jms_producer import NO_HEADERS
-from sievemq.blocking.listeners import completion_callbacks
 from sievemq.blocking.producer import Listener, send_message, wait_for_window
 from sievemq.blocking.session import Session
 from sievemq.blocking.transport import GATHER

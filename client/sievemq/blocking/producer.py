@@ -6,8 +6,16 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from sievemq._engine import ABSENT, Absent, AsyncSend, EngineProducer, destination_and_message
-from sievemq.blocking.listeners import CompletionListener, completion_callbacks
+from sievemq._engine import (
+    ABSENT,
+    Absent,
+    AsyncSend,
+    EngineProducer,
+    ProducerDefaults,
+    completion_callbacks,
+    destination_and_message,
+)
+from sievemq.blocking.listeners import CompletionListener
 from sievemq.blocking.transport import GATHER
 from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException
@@ -21,10 +29,10 @@ __all__ = ["MessageProducer", "send_message"]
 Listener = CompletionListener | tuple[Callable[[Message], Any], Callable[[Message, Exception], Any]]
 
 
-class MessageProducer:
+class MessageProducer(ProducerDefaults):
     """Made by a session; sends to one destination, or to the one that each send names."""
 
-    __slots__ = ("_engine", "_session")
+    __slots__ = ("_session",)
 
     def __init__(self, session: Session, engine: EngineProducer) -> None:
         self._session = session
@@ -37,77 +45,6 @@ class MessageProducer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        target = self._engine.destination
-        return f"<MessageProducer {'unidentified' if target is None else target}{', closed' * self._engine.closed}>"
-
-    # -- defaults -----------------------------------------------------------------------------------------------------
-
-    def set_disable_message_id(self, value: bool) -> None:
-        """Send without message ids (PRO-01)."""
-        self._engine.check_open()
-        self._engine.disable_message_id = bool(value)
-
-    def get_disable_message_id(self) -> bool:
-        """What was set; False by default (PRO-01)."""
-        self._engine.check_open()
-        return self._engine.disable_message_id
-
-    def set_disable_message_timestamp(self, value: bool) -> None:
-        """Send without timestamps (PRO-02)."""
-        self._engine.check_open()
-        self._engine.disable_timestamp = bool(value)
-
-    def get_disable_message_timestamp(self) -> bool:
-        """What was set; False by default (PRO-02)."""
-        self._engine.check_open()
-        return self._engine.disable_timestamp
-
-    def set_delivery_mode(self, delivery_mode: int) -> None:
-        """``DeliveryMode.PERSISTENT``, the default, or ``NON_PERSISTENT``; others: JMSException (PRO-03)."""
-        self._engine.check_open()
-        self._engine.set_delivery_mode(delivery_mode)
-
-    def get_delivery_mode(self) -> int:
-        """What was set (PRO-03)."""
-        self._engine.check_open()
-        return self._engine.delivery_mode
-
-    def set_priority(self, priority: int) -> None:
-        """0 to 9, 4 by default; others: JMSException (PRO-04)."""
-        self._engine.check_open()
-        self._engine.set_priority(priority)
-
-    def get_priority(self) -> int:
-        """What was set (PRO-04)."""
-        self._engine.check_open()
-        return self._engine.priority
-
-    def set_time_to_live(self, time_to_live: int) -> None:
-        """Milliseconds, 0 for ever, the default; negative: JMSException (PRO-05)."""
-        self._engine.check_open()
-        self._engine.set_time_to_live(time_to_live)
-
-    def get_time_to_live(self) -> int:
-        """What was set (PRO-05)."""
-        self._engine.check_open()
-        return self._engine.time_to_live
-
-    def set_delivery_delay(self, delivery_delay: int) -> None:
-        """Milliseconds, 0 by default; negative: JMSException (PRO-06)."""
-        self._engine.check_open()
-        self._engine.set_delivery_delay(delivery_delay)
-
-    def get_delivery_delay(self) -> int:
-        """What was set (PRO-06)."""
-        self._engine.check_open()
-        return self._engine.delivery_delay
-
-    def get_destination(self) -> Destination | None:
-        """Where it sends; None for an unidentified producer (PRO-07)."""
-        self._engine.check_open()
-        return self._engine.destination
 
     # -- sending ------------------------------------------------------------------------------------------------------
 

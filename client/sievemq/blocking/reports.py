@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from sievemq.blocking.listeners import ExceptionListener, connection_callbacks, exception_callback
+from sievemq._engine import connection_callbacks, exception_callback
+from sievemq.blocking.listeners import ExceptionListener
 from sievemq.exceptions import JMSException
 
 __all__ = ["Reports"]
