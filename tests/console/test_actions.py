@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from sievemq import BytesMessage, JMSContext, MapMessage, Message, StreamMessage, TextMessage
+from sievemq import (
+    BytesMessage,
+    ConnectionFactory,
+    JMSContext,
+    MapMessage,
+    Message,
+    Queue,
+    StreamMessage,
+    TextMessage,
+    Topic,
+)
+from sievemq.taps import open_tap
 from sievemq_broker import EmbeddedBroker
 
 from .chromium import Page
@@ -218,6 +229,31 @@ def test_a_subscription_is_removed(page: Page, broker: EmbeddedBroker, client: J
     page.click("dialog button", "Remove it")
     page.shows("No subscriptions.")
     assert broker.call(lambda domain: len(domain.namespace("default").subscriptions.durable)) == 0
+
+
+def test_a_tap_with_its_lag_is_deleted(page: Page, broker: EmbeddedBroker, client: JMSContext) -> None:
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        open_tap(connection, "audit", Queue("work"), selector="n > 0", retain_messages=4)
+        open_tap(connection, "other", Topic("prices"))
+        for number in range(7):
+            client.create_producer().set_property("n", number).send(client.create_queue("work"), "x")
+        open_view(page, broker, "#/default/taps")
+        page.shows("connected")
+    (row, other) = page.rows("Taps")
+    assert row[0].splitlines() == ["audit copy nearly full"]
+    assert row[1:4] == ["queue:work", "n > 0", "4"]
+    assert row[5] == "2"  # missed
+    assert row[6].endswith("100 %")
+    assert other[:4] == ["other copy", "topic:prices", "every message", "0"]
+    page.until("document.querySelector('main').innerText.includes('gone')")  # its reader went
+    open_view(page, broker, "#/default/destination/queue%3Awork")
+    assert [row[:3] for row in page.rows("Taps")] == [["audit copy nearly full", "n > 0", "4"]]
+    page.click("section:not([hidden]) td.actions button", "Delete…")
+    page.shows("4 messages that its reader has not seen will be missing there", "dialog")
+    page.click("dialog button[type=submit]")
+    page.shows("The tap audit is deleted.", ".notices")
+    page.until("[...document.querySelectorAll('section[hidden] h2')].some((head) => head.textContent === 'Taps')")
+    assert broker.call(lambda domain: [tap.name for tap in domain.namespace("default").taps]) == ["other"]
 
 
 def test_a_connection_and_a_consumer_are_closed(page: Page, broker: EmbeddedBroker, client: JMSContext) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sievemq import ConnectionFactory
+from sievemq import ConnectionFactory, Queue
+from sievemq.taps import open_tap
 from sievemq_broker import EmbeddedBroker
 
 from .chromium import Chromium, Page
@@ -84,10 +85,95 @@ def test_who_may_only_look_is_told_so(page: Page) -> None:
         assert [row[0] for row in page.rows("Deepest queues")] == ["open"]
         open_view(page, broker, "#/default/destination/queue%3Aopen/messages")
         page.shows("1 message on this page")
-        page.click("button", "Pause")
-        page.shows("must not manage", ".notices")
-        assert broker.call(lambda domain: domain.namespace("default").destinations["queue:open"].paused) is False
         open_view(page, broker, "#/default/workbench?selector=a+%3D+1&destination=queue%3Aopen")
         page.shows("1 of 1 waiting message would match.", ".card:has(.sample)")  # counted by looking
         open_view(page, broker, "#/default/destination/queue%3Asecret")
         page.shows("You may not see this.")
+
+
+GUEST = {
+    "password": "rosebud",
+    "rights": [
+        {"may": ["browse"], "destination": "queue:open"},
+        {"may": ["browse"], "destination": "queue:absent"},
+        {"may": ["send"], "destination": "queue:inbox"},
+        {"may": ["view"], "destination": "topic:*"},
+    ],
+}
+
+#: Why something cannot be pressed: text of each control that is off, with its title.
+REASONS = """Object.fromEntries(Array.from(
+    document.querySelectorAll('main button:disabled[title], [aria-disabled=true]'),
+    (off) => [off.textContent, off.title]))"""
+
+
+@pytest.fixture
+def guarded() -> Iterator[EmbeddedBroker]:
+    """A broker with something that a guest may look at, and somebody who may do everything."""
+    users = {"anna": GUEST, "boss": "rosebud"}
+    with EmbeddedBroker(http=True, settings={"users": users}) as broker:
+        with ConnectionFactory(broker.url, client_id="shop").create_context("boss", "rosebud") as client:
+            for name in ("open", "inbox", "secret"):
+                client.create_producer().set_property("a", 1).send(client.create_queue(name), name)
+            client.create_durable_consumer(client.create_topic("prices"), "watch").close()
+        with ConnectionFactory(broker.url).create_connection("boss", "rosebud") as connection:
+            open_tap(connection, "audit", Queue("open"), start="earliest")
+        yield broker
+
+
+def test_what_one_may_not_do_cannot_be_pressed_and_says_why(page: Page, guarded: EmbeddedBroker) -> None:
+    page.open(f"{guarded.http_url}/")
+    page.until("document.querySelector('#user') !== null")
+    sign_in(page)
+    page.shows("Deepest queues")
+    page.until("document.querySelector('.tile:nth-child(3) b').textContent === '2'")  # ready, in what she may see
+    page.until("document.querySelector('.tile[hidden] .name').textContent === 'Memory'")
+    page.until("document.querySelector('.foot .user [title]')?.title.includes('browse: queue:open in default')")
+    open_view(page, guarded, "#/default/queues")
+    page.until("document.querySelector('main .head button:disabled') !== null")
+    assert page.value(REASONS)["New queue"].startswith("You have no right to manage any queue in default.")
+
+    open_view(page, guarded, "#/default/destination/queue%3Aopen")
+    off = page.value(REASONS)
+    assert {"Pause", "Purge…", "Move messages…", "Delete the queue…", "Send", "Delete…"} <= off.keys()
+    assert off["Pause"] == "You have no right to manage queue:open. An administrator can grant it."
+    assert off["Send"] == "You have no right to send to queue:open. An administrator can grant it."
+    assert off["Delete…"].startswith("The tap is boss's: to delete it")
+    open_view(page, guarded, "#/default/destination/queue%3Aopen/messages")
+    page.shows("1 message on this page")
+    page.click("td.check input")
+    assert {"Move…", "Copy…", "Delete…"} <= page.value(REASONS).keys()
+    page.click("td.main a")
+    page.shows("JMSPriority")
+    assert {"Send like this", "Move…", "Delete…"} <= page.value(REASONS).keys()
+    open_view(page, guarded, "#/default/destination/queue%3Aopen/send")
+    assert page.value(REASONS)["Send"].startswith("You have no right to send to queue:open.")
+
+    open_view(page, guarded, "#/default/destination/queue%3Ainbox")
+    assert page.value(REASONS)["Messages"] == (
+        "You have no right to see messages of queue:inbox. An administrator can grant it."
+    )
+    page.click(".tabs a", "Send")
+    page.until("document.querySelector('form.send button[type=submit]:not(:disabled)') !== null")
+    page.fill("textarea", "hello")
+    page.click("form.send button[type=submit]")
+    page.shows("Sent 1 message to queue:inbox.", ".notices")
+    open_view(page, guarded, "#/default/destination/queue%3Aabsent/send")
+    assert page.value(REASONS)["Send"].startswith("You have no right to send to queue:absent.")
+    open_view(page, guarded, "#/default/subscriptions")
+    page.shows("watch")
+    assert page.value(REASONS)["Remove…"].startswith("You have no right to manage topic:prices.")
+
+
+def test_who_may_do_everything_can_press_everything(page: Page, guarded: EmbeddedBroker) -> None:
+    page.open(f"{guarded.http_url}/")
+    page.until("document.querySelector('#user') !== null")
+    page.fill("#user", "boss")
+    page.fill("#password", "rosebud")
+    page.press("Enter")
+    page.shows("Deepest queues")
+    page.until("document.querySelector('.foot .user [title]')?.title === 'may do everything'")
+    assert page.value("document.querySelector('.tile[hidden]')") is None
+    for view in ("destination/queue%3Aopen", "destination/queue%3Aopen/send", "queues", "subscriptions", "taps"):
+        open_view(page, guarded, f"#/default/{view}")
+        assert page.value(REASONS) == {}

@@ -71,14 +71,17 @@ def _screen(seen: dict[str, Any]) -> RenderableType:
 
     broker = seen["broker"]
     memory, held, rates = broker["memory"], broker["messages"], broker["rates"]
-    share = f" ({memory['bytes'] / memory['limit']:.0%} of {_size(memory['limit'])})" if memory["limit"] else ""
+    used = ""
+    if memory is not None:  # it is said to who may view everything
+        share = f" ({memory['bytes'] / memory['limit']:.0%} of {_size(memory['limit'])})" if memory["limit"] else ""
+        used = f"  memory {_size(memory['bytes'])}{share}"
     uptime = int(broker["uptime_seconds"])
     up = f"{uptime // 3600}:{uptime // 60 % 60:02}:{uptime % 60:02}"
     kept = "durable" if broker["durable"] else "in memory"
     parties = " ".join(f" {name} {broker[name]:,} " for name in ("connections", "consumers", "destinations"))
     lines = [
         f"SieveMQ {broker['version']}  {broker['url']}  {broker['phase']}  up {up}  {kept}",
-        f"in {rates['in_rate']:,.0f}/s  out {rates['out_rate']:,.0f}/s  memory {_size(memory['bytes'])}{share}",
+        f"in {rates['in_rate']:,.0f}/s  out {rates['out_rate']:,.0f}/s{used}",
         f"ready {held['ready']:,}  in flight {held['in_flight']:,}  scheduled {held['scheduled']:,} {parties}".rstrip(),
     ]
     parts: list[RenderableType] = [Text(line) for line in lines]

@@ -103,7 +103,7 @@ def test_a_message_that_is_too_large(api: Api) -> None:
 
 def exchange(api: Api, *chunks: bytes) -> bytes:
     parts = urlsplit(api.broker.http_url)
-    with socket.create_connection((parts.hostname, parts.port), timeout=60) as sock:
+    with socket.create_connection((parts.hostname, parts.port), timeout=180) as sock:
         for chunk in chunks:
             sock.sendall(chunk)
         received = b""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from sievemq import ConnectionFactory
 from sievemq_broker import EmbeddedBroker
 
 from .conftest import Api, at
@@ -123,3 +124,74 @@ def test_a_selector_is_not_tried_on_what_may_not_be_seen(guarded: EmbeddedBroker
     assert anna("POST", "/api/v1/selector/explain", body).error == "SECURITY"
     assert anna("POST", "/api/v1/selector/explain", {**body, "destination": "orders.eu"}).status == 200
     assert anna("POST", "/api/v1/selector/explain", {**body, "namespace": "other"}).error == "SECURITY"
+
+
+def test_what_one_may_do(guarded: EmbeddedBroker) -> None:
+    admin, anna, manager = (as_user(guarded, name) for name in ("admin", "anna", "max"))
+    everything = ["send", "consume", "browse", "manage", "view"]
+    assert admin.get("/api/v1/session") == {
+        "user": "admin",
+        "unlimited": True,
+        "rights": [{"may": sorted(everything), "destination": "*", "namespace": "*"}],
+        "may": everything,
+    }
+    hers = anna.get("/api/v1/session")
+    assert (hers["user"], hers["unlimited"], hers["may"]) == ("anna", False, [])
+    assert hers["rights"] == [
+        {"may": ["browse", "send"], "destination": "queue:orders.*", "namespace": "mine"},
+        {"may": ["view"], "destination": "queue:stock", "namespace": "mine"},
+    ]
+    assert anna.get("/api/v1/session", namespace="other")["rights"] == []
+
+    def may(api: Api, destination: str) -> list[str]:
+        found: list[str] = api.get("/api/v1/session", namespace="mine", destination=destination)["may"]
+        return found
+
+    assert may(anna, "orders.not-there-yet") == ["send", "browse", "view"]
+    assert may(anna, "queue:stock") == ["view"]
+    assert may(anna, "queue:secret") == []
+    assert may(manager, "queue:orders.eu") == ["manage", "view"]
+    assert anna("GET", "/api/v1/session", destination="queue:").status == 422
+
+
+def test_rows_say_what_one_may_do_with_them(guarded: EmbeddedBroker) -> None:
+    anna, eve, admin = (as_user(guarded, name) for name in ("anna", "eve", "admin"))
+    rows = {row["address"]: row["may"] for row in anna.get("destinations")["destinations"]}
+    assert rows == {"queue:orders.eu": ["send", "browse", "view"], "queue:stock": ["view"]} | {
+        address: ["send", "browse", "view"] for address in rows if address == "queue:orders.new"
+    }
+    assert anna.get(at("queue:stock"))["may"] == ["view"]
+    assert eve.get("dead-letters")["queues"] == []
+    assert "manage" in admin.get("dead-letters")["queues"][0]["may"]
+
+
+def test_rows_of_connections_and_subscriptions_say_so_too() -> None:
+    may = ["view", "consume", "send"]
+    users = {
+        "admin": "secret",
+        "tom": {"password": "secret", "rights": [{"may": may, "destination": "*", "namespace": "mine"}]},
+        "eva": {"password": "secret", "rights": [{"may": ["manage"], "destination": "topic:*", "namespace": "mine"}]},
+    }
+    with EmbeddedBroker(http=True, settings={"users": users}) as broker:
+        tom, eva, admin = (as_user(broker, name) for name in ("tom", "eva", "admin"))
+        with (
+            ConnectionFactory(f"{broker.url}/mine", client_id="shop").create_context("tom", "secret") as context,
+            context.create_durable_consumer(context.create_topic("prices"), "watch"),
+        ):
+            for api, verbs in ((tom, ["send", "consume", "view"]), (eva, ["manage", "view"])):
+                (row,) = api.get("subscriptions")["subscriptions"]
+                assert row["may"] == verbs
+            (row,) = tom.get("/api/v1/connections")["connections"]
+            assert row["may"] == ["send", "consume", "view"]
+            assert "manage" in admin.get("/api/v1/connections")["connections"][0]["may"]
+            assert tom("DELETE", f"/api/v1/connections/{row['id']}").error == "SECURITY"
+            assert eva.get("/api/v1/connections")["connections"] == []
+            assert (tom.get("/api/v1/broker")["connections"], eva.get("/api/v1/broker")["connections"]) == (1, 0)
+
+
+def test_memory_is_said_to_who_may_view_everything(guarded: EmbeddedBroker) -> None:
+    anna, admin = as_user(guarded, "anna"), as_user(guarded, "admin")
+    facts = anna.get("/api/v1/broker")
+    assert facts["memory"] is None
+    assert facts["messages"]["bytes"] < admin.get("/api/v1/broker")["messages"]["bytes"]  # of what she may view
+    assert admin.get("/api/v1/broker")["memory"]["bytes"] > 0

@@ -192,6 +192,8 @@ def test_rights() -> None:
             admin.ok("PUT", at(address))
             admin.ok("PUT", tap_at("all", address))
         assert anna.ok("PUT", tap_at("hers"))["owner"] == "anna"
+        assert {row["name"]: row["yours"] for row in anna.get("taps")["taps"]} == {"all": False, "hers": True}
+        assert {row["yours"] for row in manager.get("taps", destination=Q)["taps"]} == {True}
         assert anna("PUT", tap_at("drain"), {"mode": "drain"}).error == "SECURITY"
         assert [row["name"] for row in anna.get("taps")["taps"]] == ["all", "hers"]
         assert anna("GET", tap_at("all", "queue:secret")).error == "SECURITY"

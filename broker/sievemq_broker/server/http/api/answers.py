@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from sievemq_broker.session.rights import Verb
+
 __all__ = [
     "Advice",
     "Body",
@@ -32,8 +34,10 @@ __all__ = [
     "PortabilityNote",
     "Rates",
     "Retention",
+    "Right",
     "Sent",
     "Series",
+    "Session",
     "Subscription",
     "Subscriptions",
     "Tap",
@@ -45,6 +49,9 @@ __all__ = [
 
 class _Answer(msgspec.Struct, kw_only=True):
     """Base of all: every field is always there."""
+
+
+May = Annotated[list[Verb], Meta(description="What the caller may do with it.")]
 
 
 class Error(_Answer, kw_only=True):
@@ -104,7 +111,7 @@ class BrokerInfo(_Answer, kw_only=True):
     uptime_seconds: float
     clock_offset_ms: int
     blocked: Annotated[str | None, Meta(description="Why producers are held back; null while they are not.")]
-    memory: Memory
+    memory: Annotated[Memory | None, Meta(description="null for a caller who may not view everything.")]
     namespaces: int
     destinations: int
     connections: int
@@ -113,6 +120,23 @@ class BrokerInfo(_Answer, kw_only=True):
     totals: Counters
     rates: Rates
     user: Annotated[str | None, Meta(description="Who asks; null where nobody has to say.")]
+
+
+class Right(_Answer, kw_only=True):
+    """Verbs on destinations that a pattern fits, in namespaces that a pattern fits."""
+
+    may: list[Verb]
+    destination: str
+    namespace: str
+
+
+class Session(_Answer, kw_only=True):
+    """Who asks, and what they may do."""
+
+    user: Annotated[str | None, Meta(description="null where nobody has to say.")]
+    unlimited: Annotated[bool, Meta(description="They may do everything.")]
+    rights: Annotated[list[Right], Meta(description="All their rights, or those in the namespace asked about.")]
+    may: Annotated[list[Verb], Meta(description="What they may do with the destination asked about, or with all.")]
 
 
 class Namespace(_Answer, kw_only=True):
@@ -152,6 +176,7 @@ class Destination(_Answer, kw_only=True):
     in_rate: float
     out_rate: float
     counters: Counters
+    may: May
 
 
 class Destinations(_Answer, kw_only=True):
@@ -193,6 +218,7 @@ class Subscription(_Answer, kw_only=True):
     consumers: int
     paused: bool
     counters: Counters
+    may: May
 
 
 class Subscriptions(_Answer, kw_only=True):
@@ -243,6 +269,7 @@ class Tap(_Answer, kw_only=True):
     reader: Annotated[str | None, Meta(description="The connection that read last; null before the first.")]
     connected: Annotated[bool, Meta(description="That connection is still there.")]
     ended: Annotated[str | None, Meta(description="Why it takes nothing more; null while it does.")]
+    yours: Annotated[bool, Meta(description="The caller may read, change and delete it.")]
 
 
 class Taps(_Answer, kw_only=True):
@@ -305,6 +332,7 @@ class Connection(_Answer, kw_only=True):
     temporary_destinations: int
     bytes_in: int
     bytes_out: int
+    may: Annotated[list[Verb], Meta(description="What the caller may do with its namespace as a whole.")]
 
 
 class Connections(_Answer, kw_only=True):
@@ -420,6 +448,7 @@ class DeadLetterQueue(_Answer, kw_only=True):
     depth: int
     examined: Annotated[int, Meta(description="Messages that were looked at for the groups.")]
     groups: list[DeadLetterGroup]
+    may: May
 
 
 class DeadLetters(_Answer, kw_only=True):

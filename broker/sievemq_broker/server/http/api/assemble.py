@@ -17,6 +17,7 @@ from sievemq_broker.server.http.api import (
     selectors,
     subscriptions,
     taps,
+    whoami,
 )
 from sievemq_broker.server.http.api.router import Api
 
@@ -31,6 +32,7 @@ ROUTES = tuple(
     module.routes
     for module in (
         brokers,
+        whoami,
         namespaces,
         destinations,
         messages,

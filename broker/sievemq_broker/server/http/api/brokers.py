@@ -25,7 +25,7 @@ routes = Routes("Broker")
 async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
     """The broker and its totals.
 
-    Totals are those of what the caller may view.
+    Totals are those of what the caller may view; memory is said to who may view everything.
     """
     server = call.server
     identity = caller(call.scope)
@@ -34,17 +34,21 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
     held = answers.Holdings(ready=0, in_flight=0, scheduled=0, bytes=0)
     spaces = [space for space in server.broker.namespaces.values() if identity.rights.enters(space.name)]
     destinations = consumers = 0
+    latest = answers.Rates(in_rate=0.0, out_rate=0.0)
     for space in spaces:
         async for destination in in_slices(list(space.destinations.values())):
             if not everything and not identity.may(Verb.VIEW, space.name, destination.label):
                 continue
             destinations += 1
             consumers += _add(destination, counts, held)
+            in_rate, out_rate = call.api.sampler.rates(destination)
+            latest.in_rate += in_rate
+            latest.out_rate += out_rate
     if everything:
         for ended in list(server.ended.counts.values()):
             for name in Counts.__slots__:
                 setattr(counts, name, getattr(counts, name) + getattr(ended, name))
-    latest = server_rates(call) if everything else answers.Rates(in_rate=0.0, out_rate=0.0)
+        latest = server_rates(call)
     return answers.BrokerInfo(
         version=version(),
         incarnation=server.services.settings.incarnation,
@@ -56,16 +60,17 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         uptime_seconds=round(time.time() - server.started_at, 3) if server.started_at else 0.0,
         clock_offset_ms=server.clock.offset,
         blocked=server.services.blocked,
-        memory=answers.Memory(bytes=server.memory.measure(), limit=server.memory.limit),
+        memory=answers.Memory(bytes=server.memory.measure(), limit=server.memory.limit) if everything else None,
         namespaces=len(spaces),
         destinations=destinations,
         connections=sum(
-            identity.rights.enters(connection.namespace.name) for connection in server.services.connections.values()
+            identity.may(Verb.VIEW, connection.namespace.name, "*")
+            for connection in server.services.connections.values()
         ),
         consumers=consumers,
         messages=held,
         totals=counters_of(counts),
-        rates=latest,
+        rates=answers.Rates(in_rate=round(latest.in_rate, 1), out_rate=round(latest.out_rate, 1)),
         user=identity.user,
     )
 

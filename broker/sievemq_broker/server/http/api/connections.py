@@ -9,7 +9,7 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.errors import not_found
 from sievemq_broker.server.http.api.pages import decode_cursor, page_of
-from sievemq_broker.server.http.api.rights import may, require
+from sievemq_broker.server.http.api.rights import may, require, verbs
 from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.rights import Verb
@@ -77,4 +77,5 @@ def _show(call: Call[Any, Any], connection: BrokerConnection) -> answers.Connect
         temporary_destinations=connection.temporaries,
         bytes_in=0 if link is None else link.bytes_in,
         bytes_out=0 if link is None else link.bytes_out,
+        may=verbs(call, connection.namespace.name, "*"),
     )

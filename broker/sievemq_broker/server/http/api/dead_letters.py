@@ -12,7 +12,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, page_of
-from sievemq_broker.server.http.api.rights import may
+from sievemq_broker.server.http.api.rights import may, verbs
 from sievemq_broker.server.http.api.slices import run
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import SieveError
@@ -38,11 +38,11 @@ async def list_dead_letters(call: Call[requests.ListDeadLetters, Any]) -> answer
         and may(call, Verb.BROWSE, space.name, label)
     ]
     chosen, total, more = await page_of(found, lambda queue: queue.label, decode_cursor(query.cursor, str), query.limit)
-    queues = [await run(call.server, _groups(queue, query.examine)) for queue in chosen]
+    queues = [await run(call.server, _groups(call, queue, query.examine)) for queue in chosen]
     return answers.DeadLetters(queues=queues, total=total, next=more)
 
 
-def _groups(queue: Queue, examine: int) -> Steps[answers.DeadLetterQueue]:
+def _groups(call: Call[Any, Any], queue: Queue, examine: int) -> Steps[answers.DeadLetterQueue]:
     groups: dict[tuple[Any, ...], answers.DeadLetterGroup] = {}
     examined = 0
     yield
@@ -77,7 +77,13 @@ def _groups(queue: Queue, examine: int) -> Steps[answers.DeadLetterQueue]:
                 group.last_failure = max(group.last_failure, int(last))
         yield
     ordered = sorted(groups.values(), key=lambda group: -group.messages)
-    return answers.DeadLetterQueue(address=queue.label, depth=queue.depth, examined=examined, groups=ordered)
+    return answers.DeadLetterQueue(
+        address=queue.label,
+        depth=queue.depth,
+        examined=examined,
+        groups=ordered,
+        may=verbs(call, queue.namespace.name, queue.label),
+    )
 
 
 def _text(value: object) -> str | None:

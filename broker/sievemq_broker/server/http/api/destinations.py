@@ -17,7 +17,7 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.errors import ApiError
 from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
-from sievemq_broker.server.http.api.rights import caller
+from sievemq_broker.server.http.api.rights import caller, verbs
 from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
 from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.session.rights import Verb
@@ -213,6 +213,7 @@ def _facts(call: Call[Any, Any], destination: Queue | Topic) -> dict[str, Any]:
         "in_rate": round(in_rate, 2),
         "out_rate": round(out_rate, 2),
         "counters": counters_of(counts),
+        "may": verbs(call, destination.namespace.name, destination.label),
     }
 
 

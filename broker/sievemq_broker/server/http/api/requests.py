@@ -33,6 +33,7 @@ __all__ = [
     "TryOn",
     "Watch",
     "Whole",
+    "Whose",
 ]
 
 #: Rows of a page unless asked otherwise, and at most.
@@ -189,6 +190,13 @@ class Watch(_Request, kw_only=True):
     """Parameters of the event stream."""
 
     namespace: Annotated[str, Meta(description="Only events of this namespace.")] | None = None
+
+
+class Whose(_Request, kw_only=True):
+    """Parameters of the question what one may do."""
+
+    namespace: Annotated[str, Meta(max_length=600, description="Only rights there; all unless said.")] | None = None
+    destination: Annotated[str, Meta(max_length=600, description="`may` is about this one.")] | None = None
 
 
 class Samples(_Request, kw_only=True):

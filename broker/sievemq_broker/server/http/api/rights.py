@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sievemq_broker.server.http.api.call import Call
     from sievemq_broker.server.http.api.declare import Endpoint
 
-__all__ = ["caller", "check", "may", "require"]
+__all__ = ["caller", "check", "may", "require", "verbs"]
 
 
 def caller(scope: Scope) -> Identity:
@@ -57,6 +57,12 @@ def require(call: Call[Any, Any], verb: Verb, namespace: str, address: str) -> N
         RequestError: SECURITY.
     """
     caller(call.scope).require(verb, namespace, address)
+
+
+def verbs(call: Call[Any, Any], namespace: str, address: str) -> list[Verb]:
+    """What the caller may do with a destination; with all of a namespace, for "*"."""
+    identity = caller(call.scope)
+    return [verb for verb in Verb if identity.may(verb, namespace, address)]
 
 
 def may(call: Call[Any, Any], verb: Verb, namespace: str, address: str) -> bool:

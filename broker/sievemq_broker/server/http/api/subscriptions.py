@@ -14,7 +14,7 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.errors import not_found
 from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
-from sievemq_broker.server.http.api.rights import may, require
+from sievemq_broker.server.http.api.rights import may, require, verbs
 from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.session.rights import Verb
 
@@ -48,7 +48,7 @@ async def list_subscriptions(call: Call[requests.ListSubscriptions, Any]) -> ans
         query.limit,
         lambda row: fits(row[1].name or "") and query.durable in (None, row[1].durable),
     )
-    shown = [_show(found) async for _, found in in_slices(chosen, every=8)]
+    shown = [_show(call, found) async for _, found in in_slices(chosen, every=8)]
     return answers.Subscriptions(subscriptions=shown, total=total, next=more)
 
 
@@ -85,7 +85,7 @@ def _topic(name: str) -> str:
     return name if name.startswith(("topic:", "temporary-topic:")) else f"topic:{name}"
 
 
-def _show(found: Subscription) -> answers.Subscription:
+def _show(call: Call[Any, Any], found: Subscription) -> answers.Subscription:
     queue, condition = found.queue, found.condition
     counts = Counts()
     counts.add(queue)
@@ -107,4 +107,5 @@ def _show(found: Subscription) -> answers.Subscription:
         consumers=len(queue.consumers),
         paused=queue.paused,
         counters=counters_of(counts),
+        may=verbs(call, found.topic.namespace.name, found.topic.label),
     )

@@ -17,6 +17,7 @@ from sievemq_broker.server.http.api.rights import caller, may
 from sievemq_broker.server.http.api.slices import in_slices, run
 from sievemq_broker.session.rights import Verb
 from sievemq_broker.session.taps import allow, allow_open, maker_of
+from sievemq_core.errors import RequestError
 from sievemq_core.message.destination import parse_address
 
 __all__ = ["routes"]
@@ -129,4 +130,13 @@ def _show(call: Call[Any, Any], tap: CopyTap | DrainTap) -> answers.Tap:
         reader=tap.reader,
         connected=tap.reader in call.server.services.connections,
         ended=tap.ended,
+        yours=_is_yours(call, tap),
     )
+
+
+def _is_yours(call: Call[Any, Any], tap: CopyTap | DrainTap) -> bool:
+    try:
+        allow(caller(call.scope), tap)
+    except RequestError:
+        return False
+    return True

@@ -4,6 +4,7 @@ import { go, here, link } from "./address.js";
 import { h, put, say, svg } from "./dom.js";
 import { duration } from "./format.js";
 import { failure } from "./notice.js";
+import { described } from "./rights.js";
 import * as session from "./session.js";
 
 // Name in the URL, name for people, key after "g".
@@ -14,6 +15,7 @@ const PLACES = [
   ["subscriptions", "Subscriptions", "u"],
   ["dead-letters", "Dead letters", "d"],
   ["scheduled", "Scheduled", "s"],
+  ["taps", "Taps", "a"],
   ["connections", "Connections", "c"],
   ["workbench", "Selector workbench", "w"],
 ];
@@ -77,15 +79,15 @@ export function locate(namespace) {
   fold(true);
 }
 
-/** Says what runs, and which namespaces there are. */
-export function describe(broker, namespaces) {
+/** Says what runs, which namespaces there are, and who has which rights. */
+export function describe(broker, namespaces, rights) {
   offer(
     namespaces.map(({ name }) => name),
     spaces.value,
   );
   say(version, `SieveMQ ${broker.version}`);
   say(state, `up ${duration(broker.uptime_seconds * 1000)} · ${broker.durable ? "durable" : "in memory only"}`);
-  put(user, session.node(failure));
+  put(user, session.node(failure, described(rights)));
 }
 
 /** Shows that something is wrong; without words, that it is not any more. */

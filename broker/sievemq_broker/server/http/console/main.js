@@ -16,6 +16,7 @@ import { queues, topics } from "./views/destinations.js";
 import overview from "./views/overview.js";
 import scheduled from "./views/scheduled.js";
 import subscriptions from "./views/subscriptions.js";
+import taps from "./views/taps.js";
 import workbench from "./views/workbench.js";
 
 /**
@@ -36,6 +37,7 @@ const VIEWS = {
   subscriptions,
   "dead-letters": deadLetters,
   scheduled,
+  taps,
   connections,
   workbench,
   destination,
@@ -151,9 +153,13 @@ async function lost() {
 /** Reads what the frame shows. */
 async function readBroker() {
   try {
-    const [broker, list] = await Promise.all([get("/broker"), get("/namespaces", { limit: 1000 })]);
+    const [broker, list, rights] = await Promise.all([
+      get("/broker"),
+      get("/namespaces", { limit: 1000 }),
+      get("/session"),
+    ]);
     setClock(broker.now);
-    frame.describe(broker, list.namespaces);
+    frame.describe(broker, list.namespaces, rights);
   } catch (error) {
     fail(shown, error);
   }

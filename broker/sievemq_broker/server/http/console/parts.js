@@ -17,8 +17,11 @@ export const badge = (text, kind = "") => h("span", { class: `badge ${kind}` }, 
 
 export const button = (text, click, kind = "") => h("button", { type: "button", class: kind || null, click }, text);
 
-/** A link that looks like a button. */
-export const linkButton = (text, href, kind = "") => h("a", { class: `button ${kind}`, href }, text);
+/** A link that looks like a button; where there is a reason against it, a button that cannot be pressed. */
+export const linkButton = (text, href, kind = "", reason = null) =>
+  reason === null
+    ? h("a", { class: `button ${kind}`, href }, text)
+    : h("button", { type: "button", class: kind || null, disabled: true, title: reason }, text);
 
 /** A part of a view with a heading. */
 export function section(title, ...content) {
@@ -50,12 +53,16 @@ export function choice(options, value, change = null) {
   return select;
 }
 
-/** Tabs are links: each has an address of its own. */
+/** Tabs are links: each has an address of its own. One with a reason against it leads nowhere. */
 export function tabs(label, items, current) {
   return h(
     "nav",
     { class: "tabs", "aria-label": label },
-    items.map(([id, text, href]) => h("a", { href, "aria-current": id === current ? "page" : null }, text)),
+    items.map(([id, text, href, reason = null]) =>
+      reason === null || id === current
+        ? h("a", { href, "aria-current": id === current ? "page" : null }, text)
+        : h("span", { title: reason, role: "link", "aria-disabled": "true" }, text),
+    ),
   );
 }
 

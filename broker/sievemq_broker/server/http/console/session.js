@@ -35,12 +35,12 @@ export function signIn() {
   location.assign(`/sign-in?next=${encodeURIComponent(location.pathname + location.hash)}`);
 }
 
-/** Who it is, and the way out. */
-export function node(failed) {
+/** Who it is, with which rights, and the way out. */
+export function node(failed, rights) {
   if (user === null) return null;
   const out =
     csrf !== null && h("button", { type: "button", class: "plain", click: () => signOut().catch(failed) }, "Sign out");
-  return h("span", { class: "user" }, user, " ", out);
+  return h("span", { class: "user" }, h("span", { title: rights }, user), " ", out);
 }
 
 async function signOut() {

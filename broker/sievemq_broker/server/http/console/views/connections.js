@@ -7,6 +7,7 @@ import { h } from "../dom.js";
 import { number } from "../format.js";
 import { notice } from "../notice.js";
 import { Pager, badge, button, head, nothing } from "../parts.js";
+import { allow, refusal } from "../rights.js";
 import { Table } from "../table.js";
 
 const PAGE = 100;
@@ -16,7 +17,7 @@ export default function connections({ query, read: reread }) {
   const table = new Table({
     label: "Connections",
     key: (row) => row.id,
-    empty: nothing("Nobody is connected."),
+    empty: nothing("Nobody is connected.", "Shown are connections to namespaces that you may view as a whole."),
     columns: [
       {
         label: "Client",
@@ -30,7 +31,15 @@ export default function connections({ query, read: reread }) {
       { label: "Sessions", kind: "number", cell: (row) => number(row.sessions) },
       { label: "Consumers", kind: "number", cell: (row) => number(row.consumers) },
       { label: "Unacknowledged", kind: "number", cell: (row) => number(row.unacknowledged) },
-      { label: "Actions", kind: "actions", cell: (row) => button("Close…", () => close(row), "small risky") },
+      {
+        label: "Actions",
+        kind: "actions",
+        cell: (row) =>
+          allow(
+            button("Close…", () => close(row), "small risky"),
+            refusal(row.may, "manage", `all of namespace ${row.namespace}`),
+          ),
+      },
     ],
   });
   const pager = new Pager((cursor) => {

@@ -6,6 +6,7 @@ import { act } from "../actions.js";
 import { h, put } from "../dom.js";
 import { ago, count, number } from "../format.js";
 import { button, destinationLink, head, nothing } from "../parts.js";
+import { allow, refusal } from "../rights.js";
 import { Table } from "../table.js";
 
 const REASONS = { attempts: "failed too often", expired: "expired before anybody took it" };
@@ -49,6 +50,8 @@ export default function deadLetters({ namespace, read: reread }) {
 
   function groups(address) {
     const words = h("span", { class: "dim" });
+    let reason = null; // why the user may do nothing to them
+    const all = button("Retry all…", () => run("retry", {}), "primary");
     const run = async (action, given) => (await act(namespace, address, action, given)) && reread();
     const table = new Table({
       label: `Dead letters in ${address}`,
@@ -78,8 +81,14 @@ export default function deadLetters({ namespace, read: reread }) {
                 },
                 "Browse",
               ),
-              button("Retry…", () => run("retry", { selector: selectorOf(row) }), "small"),
-              button("Delete…", () => run("delete", { selector: selectorOf(row) }), "small risky"),
+              allow(
+                button("Retry…", () => run("retry", { selector: selectorOf(row) }), "small"),
+                reason,
+              ),
+              allow(
+                button("Delete…", () => run("delete", { selector: selectorOf(row) }), "small risky"),
+                reason,
+              ),
             ),
         },
       ],
@@ -87,16 +96,13 @@ export default function deadLetters({ namespace, read: reread }) {
     return {
       node: h(
         "section",
-        h(
-          "div",
-          { class: "section-head" },
-          h("h2", destinationLink(namespace, address), " ", words),
-          button("Retry all…", () => run("retry", {}), "primary"),
-        ),
+        h("div", { class: "section-head" }, h("h2", destinationLink(namespace, address), " ", words), all),
         table.node,
       ),
       update(queue) {
         words.textContent = count(queue.depth, "message");
+        reason = refusal(queue.may, "manage", address);
+        allow(all, reason);
         table.update(queue.groups);
       },
     };

@@ -6,6 +6,7 @@ import { act, pause, removeDestination } from "../actions.js";
 import { h, put } from "../dom.js";
 import { failure } from "../notice.js";
 import { badge, button, tabs } from "../parts.js";
+import { allow, mayWith, refusal } from "../rights.js";
 import message from "./message.js";
 import messages from "./messages.js";
 import { scheduledOf } from "./scheduled.js";
@@ -25,21 +26,29 @@ export default function destination(context) {
   const badges = h("span", { class: "badges" });
   const buttons = h("div", { class: "buttons" });
   const at = (...more) => link([namespace, "destination", address, ...more]);
-  const places = [
-    ["", "Overview", at()],
-    isQueue && ["messages", "Messages", at("messages")],
-    isQueue && ["scheduled", "Scheduled", at("scheduled")],
-    ["send", "Send", at("send")],
-  ].filter(Boolean);
+  const places = h("div");
   const up = h("a", { href: link([namespace, isQueue ? "queues" : "topics"]) }, isQueue ? "Queues" : "Topics");
   const title = h("h1", h("span", { class: "address" }, address), " ", badges);
   const node = h(
     "div",
     h("div", { class: "head" }, h("div", h("p", { class: "lead" }, up), title), buttons),
-    tabs(address, places, part),
+    places,
     below.node,
   );
   let latest = null;
+  drawTabs(null);
+
+  // Until it is known what the user may do, everything is offered.
+  function drawTabs(may) {
+    const browses = may && refusal(may, "browse", address);
+    const items = [
+      ["", "Overview", at()],
+      isQueue && ["messages", "Messages", at("messages"), browses],
+      isQueue && ["scheduled", "Scheduled", at("scheduled"), browses],
+      ["send", "Send", at("send"), may && refusal(may, "send", address)],
+    ];
+    put(places, tabs(address, items.filter(Boolean), part));
+  }
 
   const then = async (promise) => {
     try {
@@ -50,10 +59,12 @@ export default function destination(context) {
     }
   };
 
-  function drawButtons({ paused }) {
+  function drawButtons({ paused, may }) {
     put(badges, paused && badge("paused", "warn"), address.startsWith("temporary-") && badge("temporary"));
-    if (buttons.dataset.paused === String(paused)) return;
-    buttons.dataset.paused = String(paused);
+    const drawn = JSON.stringify([paused, may]);
+    if (buttons.dataset.drawn === drawn) return;
+    buttons.dataset.drawn = drawn;
+    const reason = refusal(may, "manage", address);
     const retry =
       address.startsWith("queue:DLQ.") && button("Retry…", () => then(act(namespace, address, "retry")), "primary");
     const stop = button(
@@ -61,20 +72,23 @@ export default function destination(context) {
       () => then(pause(namespace, address, !paused)),
       paused ? "primary" : "",
     );
-    put(buttons, retry, stop, menu());
+    put(buttons, retry && allow(retry, reason), allow(stop, reason), menu(reason));
   }
 
-  function menu() {
+  function menu(reason) {
     const items = h("div", { class: "menu-list" });
     const list = h("details", { class: "actions" }, h("summary", "More"), items);
     const item = (text, run, kind) =>
-      button(
-        text,
-        () => {
-          list.open = false;
-          then(run());
-        },
-        kind,
+      allow(
+        button(
+          text,
+          () => {
+            list.open = false;
+            then(run());
+          },
+          kind,
+        ),
+        reason,
       );
     if (isQueue) {
       for (const [verb, text] of Object.entries(VERBS)) {
@@ -105,8 +119,12 @@ export default function destination(context) {
       latest = await api.get(api.destination(namespace, address), {}, signal);
     } catch (error) {
       if (part !== "send" || error.status !== 404) throw error;
-      return; // sending makes it
+      const may = await mayWith(namespace, address, signal); // sending makes it
+      drawTabs(may);
+      await below.read?.(signal, ticking, { may });
+      return;
     }
+    drawTabs(latest.may);
     drawButtons(latest);
     await below.read?.(signal, ticking, latest);
   }

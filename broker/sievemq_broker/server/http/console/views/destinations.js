@@ -7,6 +7,7 @@ import { h } from "../dom.js";
 import { bytes, number, rate } from "../format.js";
 import { Pager, badge, button, choice, destinationLink, head, nothing } from "../parts.js";
 import { depths, note } from "../recent.js";
+import { allow, makes } from "../rights.js";
 import { sparkline } from "../sparkline.js";
 import { Table } from "../table.js";
 
@@ -56,7 +57,7 @@ export const queues = (context) =>
 export const topics = (context) =>
   destinations(context, { kind: "topic", title: "Topics", columns: topicColumns(context.namespace) });
 
-function destinations({ namespace, query, read: reread }, { kind, title, columns }) {
+function destinations({ namespace, query, read: reread, signal: gone }, { kind, title, columns }) {
   const order = "address";
   let asked = query;
   const filter = h("input", {
@@ -91,6 +92,10 @@ function destinations({ namespace, query, read: reread }, { kind, title, columns
   const total = h("span", { class: "dim", role: "status" });
   const pager = new Pager((cursor) => change({ cursor }));
   const make = button(`New ${kind}`, () => declare(namespace, kind), "primary");
+  makes(namespace, kind, gone).then(
+    (reason) => allow(make, reason),
+    () => {}, // what is wrong is said by what is read below
+  );
   const node = h(
     "div",
     head(title, { actions: [make] }),

@@ -8,6 +8,7 @@ import { h, put } from "../dom.js";
 import { ago, bytes, count, number, time } from "../format.js";
 import { failure } from "../notice.js";
 import { button, facts, linkButton, section } from "../parts.js";
+import { allow, refusal } from "../rights.js";
 import { subscriptionOf } from "./messages.js";
 
 export default function message({ namespace, address, id, query }) {
@@ -22,18 +23,31 @@ export default function message({ namespace, address, id, query }) {
       failure(error);
     }
   };
-  const buttons = h(
-    "div",
-    { class: "buttons" },
-    linkButton("Send like this", link([namespace, "destination", address, "send"], { like: id })),
-    linkButton("Try a selector", link([namespace, "workbench"], { destination: address, id, ...whose })),
-    address.startsWith("queue:DLQ.") && button("Retry…", () => leave("retry"), "primary"),
-    button("Move…", () => leave("move")),
-    button("Delete…", () => leave("delete"), "risky"),
-  );
+  const buttons = h("div", { class: "buttons" });
   let whole = null;
 
-  async function read(signal) {
+  function drawButtons(may) {
+    const like = link([namespace, "destination", address, "send"], { like: id });
+    const manages = refusal(may, "manage", address);
+    const retry = address.startsWith("queue:DLQ.") && button("Retry…", () => leave("retry"), "primary");
+    put(
+      buttons,
+      linkButton("Send like this", like, "", refusal(may, "send", address)),
+      linkButton("Try a selector", link([namespace, "workbench"], { destination: address, id, ...whose })),
+      retry && allow(retry, manages),
+      allow(
+        button("Move…", () => leave("move")),
+        manages,
+      ),
+      allow(
+        button("Delete…", () => leave("delete"), "risky"),
+        manages,
+      ),
+    );
+  }
+
+  async function read(signal, _, { may }) {
+    drawButtons(may);
     if (whole) return; // a message does not change
     whole = await api.get(api.destination(namespace, address, "messages", id), whose, signal);
     put(title, h("code", whole.message_id ?? id));

@@ -7,6 +7,7 @@ import { h } from "../dom.js";
 import { brokerTime, bytes, clock, count, number, time } from "../format.js";
 import { failure } from "../notice.js";
 import { Pager, badge, button, choice, field, nothing } from "../parts.js";
+import { allow, refusal } from "../rights.js";
 import { SelectorBox } from "../selectorbox.js";
 import { Table } from "../table.js";
 
@@ -42,12 +43,8 @@ export default function messages({ namespace, address, query, read: reread }) {
   const workbench = h("a", { href: link([namespace, "workbench"]) }, "Workbench");
   const words = h("span");
   const verbs = Object.entries(VERBS).filter(([verb]) => verb !== "retry" || address.startsWith("queue:DLQ."));
-  const onChosen = h(
-    "div",
-    { class: "chosen", hidden: true },
-    words,
-    verbs.map(([verb, text]) => button(text, () => acted(verb), verb === "delete" ? "risky" : "")),
-  );
+  const buttons = verbs.map(([verb, text]) => button(text, () => acted(verb), verb === "delete" ? "risky" : ""));
+  const onChosen = h("div", { class: "chosen", hidden: true }, words, buttons);
   const table = new Table({
     label: "Messages",
     key: (row) => row.id,
@@ -105,7 +102,8 @@ export default function messages({ namespace, address, query, read: reread }) {
     reread();
   }
 
-  async function read(signal, ticking) {
+  async function read(signal, ticking, { may }) {
+    for (const each of buttons) allow(each, refusal(may, "manage", address));
     if (ticking) return; // a selector may have a million messages to look at
     workbench.href = link([namespace, "workbench"], { selector: asked.get("selector") ?? "", destination: address });
     const wanted = ["selector", "state", "cursor"].map((name) => [name, asked.get(name)]);

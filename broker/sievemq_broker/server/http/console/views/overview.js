@@ -13,6 +13,7 @@ import { Table } from "../table.js";
 import { queueColumns } from "./destinations.js";
 
 const BUSY = 8;
+const KEEP = 150; // samples, one each reading
 
 const TILES = [
   ["in_rate", "Messages in", rate],
@@ -62,10 +63,14 @@ export default function overview({ namespace, signal: gone }) {
     section("What happened", news),
   );
 
+  let lacks = live.samples.length < 2;
+  let own = null; // samples of what the user may see, where the broker's totals are not for them
+
   function draw() {
-    for (const item of tiles) item.update(live.samples);
-    rates.update(live.samples);
-    depth.update(live.samples);
+    const samples = own ?? live.samples;
+    for (const item of tiles) item.update(samples);
+    rates.update(samples);
+    depth.update(samples);
     put(
       news,
       live.happenings.length
@@ -84,22 +89,36 @@ export default function overview({ namespace, signal: gone }) {
       alarms,
       alarmsOf(broker).map(([kind, text]) => h("li", { class: kind }, text)),
     );
-    const limit = broker.memory.limit;
-    tiles
-      .find((item) => item.key === "memory_bytes")
-      .share(limit ? broker.memory.bytes / limit : null, limit ? `of ${bytes(limit)}` : "no limit");
+    const memory = tiles.find((item) => item.key === "memory_bytes");
+    memory.node.hidden = broker.memory === null;
+    if (broker.memory) {
+      begin();
+      const { bytes: used, limit } = broker.memory;
+      memory.share(limit ? used / limit : null, limit ? `of ${bytes(limit)}` : "no limit");
+    } else {
+      own = [...(own ?? []), sampleOf(broker)].slice(-KEEP);
+      draw();
+    }
     await note(deepest.destinations, signal);
     busiest.update(deepest.destinations);
   }
 
   // Samples from before this page was opened; who may not see all destinations sees totals from now on.
-  if (live.samples.length < 2) {
+  function begin() {
+    if (!lacks) return;
+    lacks = false;
     get("/series", {}, gone)
       .then(live.begin)
       .then(draw, () => {});
   }
+
   draw();
   return { title: "Overview", node, read, heard: draw };
+}
+
+function sampleOf({ now, messages, rates, connections, consumers }) {
+  const { ready, in_flight: inFlight, scheduled } = messages;
+  return { time: now, depth: ready, in_flight: inFlight, scheduled, connections, consumers, ...rates };
 }
 
 function tile(key, name, format) {
@@ -135,7 +154,7 @@ function alarmsOf(broker) {
   const found = [];
   if (broker.phase !== "ready") found.push(["bad", `The broker is ${broker.phase}: new connections are refused.`]);
   if (broker.blocked) found.push(["bad", `Producers are held back: ${broker.blocked}.`]);
-  else if (broker.memory.limit && broker.memory.bytes > 0.8 * broker.memory.limit)
+  else if (broker.memory?.limit && broker.memory.bytes > 0.8 * broker.memory.limit)
     found.push(["warn", "More than 80 % of the memory for messages is in use."]);
   return found;
 }

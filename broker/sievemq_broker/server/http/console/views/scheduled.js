@@ -6,6 +6,7 @@ import { act } from "../actions.js";
 import { h, put } from "../dom.js";
 import { ago, bytes, count, time } from "../format.js";
 import { Pager, button, destinationLink, head, nothing } from "../parts.js";
+import { allow, refusal } from "../rights.js";
 import { Table } from "../table.js";
 
 const PAGE = 50;
@@ -14,7 +15,8 @@ const MOST = 20; // queues that are shown together
 /** Of one queue. */
 export function scheduledOf({ namespace, address, query, read: reread }) {
   let cursor = query.get("cursor") ?? "";
-  const table = scheduledTable(namespace, address, reread);
+  let reason = null; // why the user may not cancel
+  const table = scheduledTable(namespace, address, reread, () => reason);
   const pager = new Pager((to) => {
     cursor = to;
     reread();
@@ -32,7 +34,9 @@ export function scheduledOf({ namespace, address, query, read: reread }) {
     pager.node,
   );
 
-  async function read(signal) {
+  async function read(signal, _, { may }) {
+    reason = refusal(may, "manage", address);
+    allow(all, reason);
     const answer = await api.get(api.destination(namespace, address, "scheduled"), { cursor, limit: PAGE }, signal);
     table.update(answer.messages);
     all.hidden = answer.messages.length === 0;
@@ -50,7 +54,8 @@ export default function scheduled({ namespace, read: reread }) {
 
   async function read(signal) {
     const list = await api.list(namespace, "destinations", { sort: "-scheduled", limit: MOST }, signal);
-    const queues = list.destinations.filter((row) => row.scheduled > 0 && !row.kind.endsWith("topic"));
+    const shown = (row) => row.scheduled > 0 && !row.kind.endsWith("topic") && row.may.includes("browse");
+    const queues = list.destinations.filter(shown);
     const pages = await Promise.all(
       queues.map((row) => api.get(api.destination(namespace, row.address, "scheduled"), { limit: 10 }, signal)),
     );
@@ -69,7 +74,8 @@ export default function scheduled({ namespace, read: reread }) {
   }
 
   function group(address) {
-    const table = scheduledTable(namespace, address, reread);
+    let reason = null;
+    const table = scheduledTable(namespace, address, reread, () => reason);
     const words = h("span", { class: "dim" });
     const all = h("a", { href: link([namespace, "destination", address, "scheduled"]) }, "All of them");
     return {
@@ -80,6 +86,7 @@ export default function scheduled({ namespace, read: reread }) {
       ),
       update(row, rows) {
         words.textContent = count(row.scheduled, "message");
+        reason = refusal(row.may, "manage", address);
         table.update(rows);
       },
     };
@@ -88,7 +95,7 @@ export default function scheduled({ namespace, read: reread }) {
   return { title: "Scheduled", node, read };
 }
 
-function scheduledTable(namespace, address, reread) {
+function scheduledTable(namespace, address, reread, reason) {
   return new Table({
     label: `Scheduled in ${address}`,
     key: (row) => row.id,
@@ -111,10 +118,13 @@ function scheduledTable(namespace, address, reread) {
         label: "Actions",
         kind: "actions",
         cell: (row) =>
-          button(
-            "Cancel",
-            async () => (await act(namespace, address, "cancel", { ids: [row.id] })) && reread(),
-            "small risky",
+          allow(
+            button(
+              "Cancel",
+              async () => (await act(namespace, address, "cancel", { ids: [row.id] })) && reread(),
+              "small risky",
+            ),
+            reason(),
           ),
       },
     ],

@@ -5,6 +5,7 @@ import { h, put } from "../dom.js";
 import { count } from "../format.js";
 import { notice } from "../notice.js";
 import { choice, field } from "../parts.js";
+import { allow, refusal } from "../rights.js";
 import { Rows } from "../rows.js";
 
 const BODIES = [
@@ -38,6 +39,8 @@ export default function send({ namespace, address, query, signal: gone }) {
   const copies = input({ type: "number", min: "1", max: "1000", required: true, value: "1" });
   const trouble = h("p", { class: "mistake", role: "alert" });
   const submit = h("button", { type: "submit", class: "primary" }, "Send");
+  let refused = null; // why the user may not send here
+  let sending = false;
   const node = h(
     "form",
     { class: "send", submit: sent },
@@ -78,7 +81,7 @@ export default function send({ namespace, address, query, signal: gone }) {
   async function sent(event) {
     event.preventDefault();
     put(trouble);
-    submit.disabled = true;
+    submit.disabled = sending = true;
     try {
       const order = message();
       const times = Number(copies.value);
@@ -88,7 +91,8 @@ export default function send({ namespace, address, query, signal: gone }) {
     } catch (error) {
       if (error.name !== "AbortError") put(trouble, error.message);
     } finally {
-      submit.disabled = false;
+      sending = false;
+      allow(submit, refused);
     }
   }
 
@@ -134,10 +138,15 @@ export default function send({ namespace, address, query, signal: gone }) {
     draw();
   }
 
+  async function read(signal, ticking, { may }) {
+    refused = refusal(may, "send", address);
+    if (!sending) allow(submit, refused);
+  }
+
   draw();
   if (query.get("like"))
     begin(query.get("like")).catch((error) => error.name !== "AbortError" && put(trouble, error.message));
-  return { node };
+  return { node, read };
 }
 
 function base64(text) {

@@ -7,6 +7,7 @@ import { h } from "../dom.js";
 import { bytes, count, number } from "../format.js";
 import { notice } from "../notice.js";
 import { Pager, badge, button, destinationLink, head, nothing, selectorLink } from "../parts.js";
+import { allow, refusal } from "../rights.js";
 import { Table } from "../table.js";
 
 const PAGE = 100;
@@ -39,7 +40,12 @@ export function subscriptionColumns(namespace, reread) {
     {
       label: "Actions",
       kind: "actions",
-      cell: (row) => row.durable && button("Remove…", () => removeSubscription(namespace, row, reread), "small risky"),
+      cell: (row) =>
+        row.durable &&
+        allow(
+          button("Remove…", () => removeSubscription(namespace, row, reread), "small risky"),
+          refusal(row.may, "manage", row.topic),
+        ),
     },
   ];
 }

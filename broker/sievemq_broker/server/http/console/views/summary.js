@@ -7,8 +7,10 @@ import { bytes, compact, count, duration, number } from "../format.js";
 import { Pager, badge, button, facts, nothing, section, selectorLink } from "../parts.js";
 import { ask } from "../dialog.js";
 import { notice } from "../notice.js";
+import { allow, refusal } from "../rights.js";
 import { Table } from "../table.js";
 import { subscriptionColumns, subscriptionKey } from "./subscriptions.js";
+import { tapColumns, tapKey } from "./taps.js";
 
 const PAGE = 50;
 
@@ -26,35 +28,49 @@ export default function summary({ namespace, address, isQueue, read: reread }) {
     key: subscriptionKey,
     empty: nothing("Nobody has subscribed.", "What is published here now goes nowhere."),
   });
-  const consumers = consumerTable(namespace, address, isQueue, reread);
+  let reason = null; // why the user may not close consumers
+  const consumers = consumerTable(namespace, address, isQueue, reread, () => reason);
+  const taps = new Table({
+    label: "Taps",
+    columns: tapColumns(namespace, reread).filter(({ label }) => label !== "On"),
+    key: tapKey,
+    empty: "",
+  });
+  const tapped = section("Taps", taps.node);
   let cursor = "";
   const pager = new Pager((to) => {
     cursor = to;
     reread();
   });
   const rules = h("div");
+  tapped.hidden = true;
   const node = h(
     "div",
     figures,
     h("div", { class: "charts" }, depth.node, rates.node),
     !isQueue && section("Subscriptions", subscriptions.node),
     section("Consumers", consumers.node, pager.node),
+    tapped,
     section("Rules", rules),
   );
 
   async function read(signal, _, state) {
+    reason = refusal(state.may, "manage", address);
     put(figures, facts(figuresOf(state, isQueue)));
     put(rules, facts(rulesOf(state)));
-    const [series, list, subscribed] = await Promise.all([
+    const [series, list, subscribed, tapping] = await Promise.all([
       api.get(api.destination(namespace, address, "series"), {}, signal),
       api.get(api.destination(namespace, address, "consumers"), { cursor, limit: PAGE }, signal),
       isQueue ? null : api.list(namespace, "subscriptions", { topic: address, limit: PAGE }, signal),
+      api.list(namespace, "taps", { destination: address, limit: PAGE }, signal),
     ]);
     const samples = samplesOf(series);
     depth.update(samples);
     rates.update(samples);
     consumers.update(list.consumers);
     pager.update(list.next, Boolean(cursor), list.next || cursor ? `${count(list.total, "consumer")} in all` : "");
+    tapped.hidden = tapping.taps.length === 0;
+    taps.update(tapping.taps);
     if (subscribed) subscriptions.update(subscribed.subscriptions);
   }
 
@@ -87,7 +103,7 @@ function figuresOf(state, isQueue) {
   ];
 }
 
-function consumerTable(namespace, address, isQueue, reread) {
+function consumerTable(namespace, address, isQueue, reread, reason) {
   return new Table({
     label: "Consumers",
     key: (row) => row.id,
@@ -115,7 +131,11 @@ function consumerTable(namespace, address, isQueue, reread) {
       {
         label: "Actions",
         kind: "actions",
-        cell: (row) => button("Close…", () => closeConsumer(namespace, address, row, reread), "small risky"),
+        cell: (row) =>
+          allow(
+            button("Close…", () => closeConsumer(namespace, address, row, reread), "small risky"),
+            reason(),
+          ),
       },
     ],
   });

@@ -1,0 +1,36 @@
+"""Who asks, and what they may do: for programs that offer only what will not be refused, such as the console."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sievemq_broker.server.http.api import answers, requests
+from sievemq_broker.server.http.api.call import Call
+from sievemq_broker.server.http.api.declare import Routes
+from sievemq_broker.server.http.api.rights import caller, verbs
+from sievemq_broker.session.rights import EVERYTHING
+from sievemq_core.message.destination import parse_address
+
+__all__ = ["routes"]
+
+routes = Routes("Session")
+
+
+@routes.add("GET", "/session", None, answers.Session, query=requests.Whose)
+async def get_session(call: Call[requests.Whose, Any]) -> answers.Session:
+    """Who asks, and their rights.
+
+    With `destination`, `may` says what they may do with it, whether it is there or not; without, with all of them.
+    """
+    identity, query = caller(call.scope), call.query
+    destination = EVERYTHING if query.destination is None else str(parse_address(query.destination))
+    return answers.Session(
+        user=identity.user,
+        unlimited=identity.rights.unlimited,
+        rights=[
+            answers.Right(may=sorted(grant.may), destination=grant.destination, namespace=grant.namespace)
+            for grant in identity.rights.grants
+            if query.namespace is None or grant.covers_namespace(query.namespace)
+        ],
+        may=verbs(call, EVERYTHING if query.namespace is None else query.namespace, destination),
+    )

@@ -1,0 +1,140 @@
+// Taps: what the broker keeps for archives and queries until they have read it, and how far those are behind.
+
+import { requery } from "../address.js";
+import * as api from "../api.js";
+import { ask } from "../dialog.js";
+import { h } from "../dom.js";
+import { ago, bytes, count, duration, number } from "../format.js";
+import { notice } from "../notice.js";
+import { Pager, badge, button, destinationLink, head, nothing, selectorLink } from "../parts.js";
+import { allow } from "../rights.js";
+import { Table } from "../table.js";
+
+const PAGE = 100;
+const FULL = 0.8; // of what it may hold; then it is said
+
+export const tapKey = (row) => `${row.destination} ${row.id}`;
+
+/** Columns of a table of taps. The second names the destination. */
+export function tapColumns(namespace, reread) {
+  return [
+    { label: "Tap", kind: "main", cell: (row) => [h("span", row.name), " ", badges(row)] },
+    { label: "On", kind: "main", cell: (row) => destinationLink(namespace, row.destination) },
+    { label: "Selector", kind: "code", cell: (row) => selectorLink(namespace, row, row.destination) },
+    { label: "Lag", kind: "number", cell: (row) => number(row.lag) },
+    { label: "Behind", kind: "number", cell: (row) => (row.lag_ms ? duration(row.lag_ms) : "–") },
+    { label: "Missed", kind: "number", cell: missed },
+    { label: "Holds", kind: "number", cell: held },
+    { label: "Reader", kind: "when", cell: reader },
+    {
+      label: "Actions",
+      kind: "actions",
+      cell: (row) =>
+        allow(
+          button("Delete…", () => remove(namespace, row, reread), "small risky"),
+          reason(row),
+        ),
+    },
+  ];
+}
+
+function badges(row) {
+  return [
+    badge(row.mode),
+    " ",
+    row.ended && badge("takes no more", "bad"),
+    !row.ended && share(row) >= FULL && badge("nearly full", "warn"),
+  ];
+}
+
+const share = ({ lag, bytes: size, retention }) =>
+  Math.min(1, Math.max(lag / retention.messages, size / retention.bytes));
+
+const held = (row) => h("span", { title: allowed(row.retention) }, `${bytes(row.bytes)} · ${percent(share(row))}`);
+
+const percent = (part) => `${part > 0 && part < 0.01 ? "<1" : Math.round(100 * part)} %`;
+
+function allowed({ messages, bytes: size, age, lease }) {
+  return [
+    `It may hold ${count(messages, "message")} or ${bytes(size)}`,
+    age ? `, each for ${duration(age)}` : "",
+    lease ? `; without a word from its reader for ${duration(lease)} it ends, or gives back what it holds` : "",
+    ".",
+  ].join("");
+}
+
+function missed(row) {
+  if (!row.missed) return "0";
+  return h("span", { class: "badge warn", title: `Up to number ${number(row.lost)}` }, number(row.missed));
+}
+
+function reader(row) {
+  if (row.reader === null) return h("span", { class: "dim" }, "none so far");
+  const when = h("small", { class: "dim", title: row.reader }, `heard ${ago(row.heard)}`);
+  return [row.connected ? "connected" : badge("gone", "warn"), " ", when];
+}
+
+const reason = (row) =>
+  row.yours
+    ? null
+    : `The tap is ${row.owner ?? "another user"}'s: to delete it takes the right to manage ${row.destination}.`;
+
+async function remove(namespace, row, reread) {
+  const what = count(row.lag, "message");
+  const done = await ask({
+    title: `Delete the tap ${row.name}?`,
+    action: "Delete it",
+    danger: true,
+    body: [
+      h(
+        "p",
+        row.mode === "copy"
+          ? `${what} that its reader has not seen will be missing there; ${row.destination} keeps what it has.`
+          : `${what} that it has taken go back to ${row.destination}, marked as redelivered.`,
+      ),
+      row.connected && h("p", h("b", "Somebody reads it now."), " That will fail."),
+    ],
+    run: () => api.remove(api.destination(namespace, row.destination, "taps", row.name)),
+  });
+  if (!done) return;
+  notice(`The tap ${row.name} is deleted.`);
+  reread();
+}
+
+export default function taps({ namespace, query, read: reread }) {
+  let asked = query;
+  const table = new Table({
+    label: "Taps",
+    columns: tapColumns(namespace, reread),
+    key: tapKey,
+    empty: nothing(
+      "No taps.",
+      "A tap keeps what goes through a destination until an archive or a query has read it. A Spark query with a tap " +
+        "makes one, and so does ",
+      h("code", "sievemq tap create"),
+      ".",
+    ),
+  });
+  const pager = new Pager((cursor) => {
+    requery({ cursor });
+    asked = new URLSearchParams({ cursor });
+    reread();
+  });
+  const node = h("div", head("Taps"), table.node, pager.node);
+
+  async function read(signal) {
+    const given = { cursor: asked.get("cursor"), like: asked.get("like"), limit: PAGE };
+    const answer = await api.list(namespace, "taps", given, signal);
+    table.update(answer.taps);
+    pager.update(answer.next, Boolean(asked.get("cursor")));
+  }
+
+  return {
+    title: "Taps",
+    node,
+    read,
+    query: (fresh) => {
+      asked = fresh;
+    },
+  };
+}
