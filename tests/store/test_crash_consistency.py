@@ -168,7 +168,7 @@ class Program:
         self.space.unsubscribe("id", f"s{number}")
 
     def temporary(self, topic: int, _: int, __: int) -> None:
-        address = self.space.create_temporary("c", topic == 1)
+        address = self.space.temporaries.create("c", topic == 1)
         self.space.send(str(address), message(self.name()), self.now, "c")
 
     def wait(self, _: int, __: int, tenths: int) -> None:

@@ -26,7 +26,7 @@ def cut(broker: Broker) -> Batch:
 def test_only_persistent_messages_where_they_last_are_told() -> None:
     broker = journalled()
     space = broker.namespace("")
-    temporary = str(space.create_temporary("c", topic=False))
+    temporary = str(space.temporaries.create("c", topic=False))
     for address in ("queue:q", temporary, "topic:nobody"):
         space.send(address, message("kept"), NOW)
         space.send(address, message("not kept", mode=1), NOW)
@@ -87,7 +87,7 @@ def test_handed_out_is_told_before_it_leaves_and_released_takes_it_back() -> Non
 def test_while_nothing_can_be_kept_what_would_have_to_be_is_refused() -> None:
     broker = journalled()
     space = broker.namespace("")
-    temporary = str(space.create_temporary("c", topic=False))
+    temporary = str(space.temporaries.create("c", topic=False))
     for address in ("queue:q", "topic:durable", "topic:nobody"):
         space.send(address, message("before"), NOW)
     durable = {"client_id": "id", "subscription": "s", "durable": True}

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sievemq_broker.domain import capacity, dead_letters, pages
+from sievemq_broker.domain.client_ids import ClientIds
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.overrides import overridden
@@ -17,11 +18,11 @@ from sievemq_broker.domain.stages import Stages
 from sievemq_broker.domain.subscription import Subscription
 from sievemq_broker.domain.subscriptions import Subscriptions
 from sievemq_broker.domain.taps import Taps
+from sievemq_broker.domain.temporaries import Temporaries
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.errors import ErrorCode, RequestError
-from sievemq_core.limits import MAX_IDENTIFIER_CHARS
-from sievemq_core.message.destination import Address, Kind, parse_address
+from sievemq_core.message.destination import Address, parse_address
 from sievemq_core.message.envelope import DELIVERY_MODE, Envelope
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Namespace:
     Attributes:
         name: of the namespace.
         destinations: by address in canonical text.
+        temporaries: whose the temporary ones are.
+        client_ids: of the connections that are there.
         subscriptions: those with a name.
         taps: cursors that read what went through, see :mod:`sievemq_broker.domain.tap`.
         policy: its limits, None if it has none.
@@ -53,16 +56,13 @@ class Namespace:
         self.destinations: dict[str, Destination] = {}
         self.policy = broker.settings.policy_for_namespace(name)
         self.over: Overfull | None = None
+        self.temporaries = Temporaries(self)
+        self.client_ids = ClientIds()
         self.subscriptions = Subscriptions()
         self.taps = Taps(self)
         self.stages = Stages(self)
         self.publishing: Publishing | None = None
         self._routes: dict[str | Address, Destination] = {}  # by whatever form senders use, such as a bare name
-        self._owners: dict[str, str] = {}  # temporary destinations: whose
-        self._owned: dict[str, dict[str, None]] = {}  # the other way round
-        self._client_ids: dict[str, str] = {}  # client id -> connection id
-        self._connections: dict[str, str] = {}  # connection id -> client id
-        self._temporaries = 0
 
     def __repr__(self) -> str:
         return f"<Namespace {self.name!r} destinations={len(self.destinations)}>"
@@ -155,120 +155,16 @@ class Namespace:
         else:
             destination.delete(ErrorCode.INVALID_DESTINATION, text)
         del self.destinations[destination.label]
-        if self.broker.journal is not None and destination.label not in self._owners:
+        if self.broker.journal is not None and self.temporaries.owner_of(destination.label) is None:
             self.broker.journal.destination_deleted(destination)
         self.taps.drop_all_on(destination.label)
-        owner = self._owners.pop(destination.label, None)
-        if owner is not None:
-            del self._owned[owner][destination.label]
+        self.temporaries.forget(destination.label)
         known = parse_address(destination.label)
         forms: tuple[str | Address, ...] = (known, destination.label, known.name)
         for form in forms:
             if self._routes.get(form) is destination:
                 del self._routes[form]
         return True
-
-    def create_temporary(self, connection_id: str, topic: bool, again: str | None = None) -> Address:
-        """Make a temporary destination of a connection (TMP-01, TMP-05).
-
-        Args:
-            connection_id: whose.
-            topic: a topic; otherwise a queue.
-            again: the address that it had before this broker forgot it; one of this connection.
-
-        Raises:
-            RequestError: RESOURCE_ALLOCATION if there are too many destinations; INVALID_DESTINATION if `again` is none
-                that could have been this connection's.
-        """
-        kind = Kind.TEMPORARY_TOPIC if topic else Kind.TEMPORARY_QUEUE
-        if again is None:
-            self._temporaries += 1
-            address = Address(kind, f"{connection_id}.{self._temporaries}")
-        else:
-            address = parse_address(again)
-            owner, _, number = address.name.rpartition(".")
-            if address.kind is not kind or owner != connection_id or not number.isdecimal() or len(number) > 18:
-                raise RequestError(
-                    f"{again} was never a temporary {'topic' if topic else 'queue'} of this connection",
-                    ErrorCode.INVALID_DESTINATION,
-                    {"destination": again},
-                )
-            self._temporaries = max(self._temporaries, int(number))
-        self.create(address)
-        text = str(address)
-        self._owners[text] = connection_id
-        self._owned.setdefault(connection_id, {})[text] = None
-        return address
-
-    def delete_temporary(self, address: Address | str, connection_id: str) -> None:
-        """Delete a temporary destination.
-
-        Raises:
-            RequestError: INVALID_DESTINATION if it is not one, or not of this connection, or gone already;
-                ILLEGAL_STATE if it still has consumers (TMP-07).
-        """
-        destination = self.find(address)
-        if destination is None or self._owners.get(destination.label) != connection_id:
-            raise RequestError(
-                f"{address} is not a temporary destination of this connection",
-                ErrorCode.INVALID_DESTINATION,
-                {"destination": str(address)},
-            )
-        consumers = (
-            sum(len(subscription.queue.consumers) for subscription in destination.subscriptions)
-            if isinstance(destination, Topic)
-            else len(destination.consumers)
-        )
-        if consumers:
-            raise RequestError(
-                f"{destination.label} still has {consumers} consumer(s); close them first",
-                ErrorCode.ILLEGAL_STATE,
-                {"destination": destination.label, "consumers": consumers},
-            )
-        self.delete(address, "deleted")
-
-    def delete_temporaries(self, connection_id: str) -> None:
-        """Delete what a connection leaves behind when it ends (TMP-06)."""
-        for text in list(self._owned.get(connection_id, ())):
-            self.delete(text, "deleted with the connection that made it")
-        self._owned.pop(connection_id, None)
-
-    def temporaries_of(self, connection_id: str) -> int:
-        """How many temporary destinations a connection has."""
-        return len(self._owned.get(connection_id, ()))
-
-    # -- client ids ---------------------------------------------------------------------------------------------
-
-    def claim_client_id(self, client_id: str, connection_id: str) -> None:
-        """Give a connection a client id (SUB-30).
-
-        Raises:
-            RequestError: INVALID_CLIENT_ID if it is empty or too long, or a live connection holds it (SUB-31).
-        """
-        if not client_id or len(client_id) > MAX_IDENTIFIER_CHARS:
-            raise RequestError(
-                f"a client id has 1 to {MAX_IDENTIFIER_CHARS} characters, this one has {len(client_id)}",
-                ErrorCode.INVALID_CLIENT_ID,
-            )
-        holder = self._client_ids.get(client_id)
-        if holder is not None and holder != connection_id:
-            raise RequestError(
-                f"client id {client_id!r} is in use by connection {holder}; close that one, or take another id",
-                ErrorCode.INVALID_CLIENT_ID,
-                {"client_id": client_id},
-            )
-        self._client_ids[client_id] = connection_id
-        self._connections[connection_id] = client_id
-
-    def free_client_id(self, client_id: str, connection_id: str) -> None:
-        """A connection ends or takes its id back (CON-11). Without effect if another one holds the id."""
-        if self._client_ids.get(client_id) == connection_id:
-            del self._client_ids[client_id]
-            del self._connections[connection_id]
-
-    def client_id_of(self, connection_id: str) -> str | None:
-        """The client id of a connection, or None."""
-        return self._connections.get(connection_id)
 
     # -- sending ------------------------------------------------------------------------------------------------
 
@@ -486,7 +382,7 @@ class Namespace:
                 SUBSCRIPTION_IN_USE by section 29.
         """
         destination = self.declare(address, connection)
-        owner = self._owners.get(destination.label)
+        owner = self.temporaries.owner_of(destination.label)
         if owner is not None and owner != connection:
             raise RequestError(
                 f"{destination.label} belongs to another connection; only that one may consume from it",

@@ -159,7 +159,7 @@ class Topic:
         else:
             queues = self._plain
         if self._local and connection is not None:
-            client_id = self.namespace.client_id_of(connection)
+            client_id = self.namespace.client_ids.of(connection)
             queues = [
                 queue
                 for queue in queues

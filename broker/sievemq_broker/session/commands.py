@@ -280,15 +280,15 @@ def on_create_temporary(connection: BrokerConnection, command: CommandFields, no
             f"a connection may have {limit} temporary destinations; delete those that are done",
             ErrorCode.RESOURCE_ALLOCATION,
         )
-    address = connection.namespace.create_temporary(connection.id, topic, again)
-    connection.temporaries = connection.namespace.temporaries_of(connection.id)
+    address = connection.namespace.temporaries.create(connection.id, topic, again)
+    connection.temporaries = connection.namespace.temporaries.count(connection.id)
     connection.answer(request, str(address))
 
 
 def on_delete_temporary(connection: BrokerConnection, command: CommandFields, now: int) -> None:
     """Delete a temporary destination of this connection (TMP-07)."""
     _, request, destination = command
-    connection.namespace.delete_temporary(destination, connection.id)
+    connection.namespace.temporaries.delete(destination, connection.id)
     connection.temporaries -= 1
     connection.answer(request)
 

@@ -429,7 +429,7 @@ class BrokerConnection:
             check_identifier("a client id", client_id)
         except RequestError as error:
             raise RequestError(error.text, ErrorCode.INVALID_CLIENT_ID) from None
-        self.namespace.claim_client_id(client_id, self.id)
+        self.namespace.client_ids.claim(client_id, self.id)
         self.client_id = client_id
 
     def check_once_open(self, consumer_id: int) -> None:
@@ -536,9 +536,9 @@ class BrokerConnection:
         if memory is not None:
             services.lost.remember(memory, now - services.clock_offset + self.keep, self.broker)
         else:
-            self._guard("deleting temporary destinations", self.namespace.delete_temporaries, self.id)
+            self._guard("deleting temporary destinations", self.namespace.temporaries.delete_all, self.id)
         if self.client_id is not None:
-            self._guard("freeing the client id", self.namespace.free_client_id, self.client_id, self.id)
+            self._guard("freeing the client id", self.namespace.client_ids.free, self.client_id, self.id)
         for mapping in (self.sessions, self.consumers, self.owners, self.wants):
             mapping.clear()
         self.retired.clear()

@@ -141,7 +141,7 @@ def take_place(connection: BrokerConnection, resume: str, options: dict[str, Any
     if memory is not None:
         memory.settle(handed, done, now)
         connection.before, connection.refused_before = memory.sessions, memory.refused
-        connection.temporaries = namespace.temporaries_of(resume)
+        connection.temporaries = namespace.temporaries.count(resume)
     return memory
 
 

@@ -185,11 +185,11 @@ def test_sub_20_no_local_blocks_the_same_connection() -> None:
 
 def test_sub_21_durable_no_local_blocks_the_client_id_also_after_reconnecting() -> None:
     world = World()
-    world.namespace.claim_client_id("id", "c1")
+    world.namespace.client_ids.claim("id", "c1")
     world.consumer("topic:t", no_local=True, connection="c1", **DURABLE).close(0, world.now)
     world.send("topic:t", "own", connection="c1")
-    world.namespace.free_client_id("id", "c1")
-    world.namespace.claim_client_id("id", "c2")
+    world.namespace.client_ids.free("id", "c1")
+    world.namespace.client_ids.claim("id", "c2")
     world.send("topic:t", "own again", connection="c2")
     world.send("topic:t", "other", connection="c3")
     consumer = world.consumer("topic:t", no_local=True, connection="c2", **DURABLE)
@@ -245,18 +245,18 @@ def test_sub_29_a_name_is_needed(name: str | None) -> None:
 
 def test_sub_31_a_client_id_belongs_to_one_live_connection() -> None:
     namespace = World().namespace
-    namespace.claim_client_id("id", "c1")
-    namespace.claim_client_id("id", "c1")
+    namespace.client_ids.claim("id", "c1")
+    namespace.client_ids.claim("id", "c1")
     with pytest.raises(RequestError) as caught:
-        namespace.claim_client_id("id", "c2")
+        namespace.client_ids.claim("id", "c2")
     assert caught.value.code is ErrorCode.INVALID_CLIENT_ID
-    namespace.free_client_id("id", "c2")  # not its own
-    assert namespace.client_id_of("c1") == "id"
-    namespace.free_client_id("id", "c1")
-    namespace.claim_client_id("id", "c2")
+    namespace.client_ids.free("id", "c2")  # not its own
+    assert namespace.client_ids.of("c1") == "id"
+    namespace.client_ids.free("id", "c1")
+    namespace.client_ids.claim("id", "c2")
     for wrong in ("", "x" * 256):
         with pytest.raises(RequestError):
-            namespace.claim_client_id(wrong, "c3")
+            namespace.client_ids.claim(wrong, "c3")
 
 
 def test_sub_33_what_a_closed_consumer_left_goes_to_another_marked() -> None:

@@ -386,7 +386,7 @@ def test_mistakes(address: str, how: dict[str, Any], says: str) -> None:
 
 def test_temporary_destinations_have_none_and_there_may_be_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     world = Tapped()
-    address = world.namespace.create_temporary("c1", topic=False)
+    address = world.namespace.temporaries.create("c1", topic=False)
     with pytest.raises(RequestError, match="is temporary"):
         world.tap(str(address))
     monkeypatch.setattr("sievemq_broker.domain.taps.MAX_TAPS", 2)

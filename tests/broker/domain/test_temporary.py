@@ -12,7 +12,7 @@ from .support import World
 
 def test_tmp_01_names_are_unique_and_say_whose_they_are() -> None:
     world = World()
-    made = [world.namespace.create_temporary("c1", topic) for topic in (False, False, True)]
+    made = [world.namespace.temporaries.create("c1", topic) for topic in (False, False, True)]
     assert len(set(made)) == 3
     assert [address.kind for address in made] == [Kind.TEMPORARY_QUEUE, Kind.TEMPORARY_QUEUE, Kind.TEMPORARY_TOPIC]
     assert {address.owner for address in made} == {"c1"}
@@ -21,7 +21,7 @@ def test_tmp_01_names_are_unique_and_say_whose_they_are() -> None:
 @pytest.mark.parametrize("topic", [False, True])
 def test_tmp_02_to_04_the_owner_consumes_and_anybody_sends(topic: bool) -> None:
     world = World()
-    address = str(world.namespace.create_temporary("c1", topic))
+    address = str(world.namespace.temporaries.create("c1", topic))
     with pytest.raises(RequestError) as caught:
         world.consumer(address, connection="c2")
     assert caught.value.code is ErrorCode.INVALID_DESTINATION
@@ -34,25 +34,25 @@ def test_tmp_02_to_04_the_owner_consumes_and_anybody_sends(topic: bool) -> None:
 @pytest.mark.parametrize("topic", [False, True])
 def test_tmp_07_delete_is_refused_while_there_are_consumers(topic: bool) -> None:
     world = World()
-    address = world.namespace.create_temporary("c1", topic)
+    address = world.namespace.temporaries.create("c1", topic)
     consumer = world.consumer(str(address), connection="c1")
     with pytest.raises(RequestError) as caught:
-        world.namespace.delete_temporary(address, "c1")
+        world.namespace.temporaries.delete(address, "c1")
     assert caught.value.code is ErrorCode.ILLEGAL_STATE
     consumer.close(0, world.now)
     with pytest.raises(RequestError) as caught:
-        world.namespace.delete_temporary(address, "c2")
+        world.namespace.temporaries.delete(address, "c2")
     assert caught.value.code is ErrorCode.INVALID_DESTINATION
-    world.namespace.delete_temporary(address, "c1")
+    world.namespace.temporaries.delete(address, "c1")
     with pytest.raises(RequestError):
-        world.namespace.delete_temporary(address, "c1")
+        world.namespace.temporaries.delete(address, "c1")
 
 
 def test_tmp_08_a_send_to_a_deleted_one_is_refused() -> None:
     world = World()
-    address = str(world.namespace.create_temporary("c1", False))
+    address = str(world.namespace.temporaries.create("c1", False))
     world.send(address, "a")
-    world.namespace.delete_temporaries("c1")  # TMP-06
+    world.namespace.temporaries.delete_all("c1")  # TMP-06
     for call in (lambda: world.send(address, "b"), lambda: world.namespace.declare(address)):
         with pytest.raises(RequestError) as caught:
             call()
@@ -61,18 +61,18 @@ def test_tmp_08_a_send_to_a_deleted_one_is_refused() -> None:
 
 def test_tmp_06_only_those_of_the_connection_that_ends_are_deleted() -> None:
     world = World()
-    own, other = (str(world.namespace.create_temporary(connection, False)) for connection in ("c1", "c2"))
+    own, other = (str(world.namespace.temporaries.create(connection, False)) for connection in ("c1", "c2"))
     consumer = world.consumer(own, connection="c1")
-    world.namespace.delete_temporaries("c1")
+    world.namespace.temporaries.delete_all("c1")
     assert world.namespace.find(own) is None
-    assert list(world.namespace._owned) == ["c2"]
+    assert list(world.namespace.temporaries._owned) == ["c2"]
     assert world.namespace.find(other) is not None
     assert len(world.port(consumer).closures) == 1
 
 
 def test_tmp_10_no_durable_subscription_to_a_temporary_topic() -> None:
     world = World()
-    address = str(world.namespace.create_temporary("c1", True))
+    address = str(world.namespace.temporaries.create("c1", True))
     with pytest.raises(RequestError) as caught:
         world.consumer(address, subscription="s", durable=True, client_id="id", connection="c1")
     assert caught.value.code is ErrorCode.INVALID_DESTINATION
@@ -86,4 +86,4 @@ def test_ordinary_destinations_cannot_be_deleted_as_temporary() -> None:
     world = World()
     world.send("queue:q", "a")
     with pytest.raises(RequestError):
-        world.namespace.delete_temporary("queue:q", "c1")
+        world.namespace.temporaries.delete("queue:q", "c1")

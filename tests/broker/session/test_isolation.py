@@ -61,14 +61,15 @@ class Fault(Exception):  # noqa: N818
 
 
 class Faulty:
-    """A namespace with a fault in one of its verbs."""
+    """A namespace with a fault in one of its verbs, or in one of a part of it: ``client_ids.claim``."""
 
     def __init__(self, real: Any, verb: str, error: Exception) -> None:
         self._real, self._verb, self._error = real, verb, error
 
     def __getattr__(self, name: str) -> Any:
-        if name == self._verb:
-            return self._fail
+        part, _, verb = self._verb.partition(".")
+        if name == part:
+            return Faulty(getattr(self._real, part), verb, self._error) if verb else self._fail
         return getattr(self._real, name)
 
     def _fail(self, *arguments: Any, **named: Any) -> None:
@@ -83,7 +84,7 @@ class Faulty:
         ("declare", (Command.DECLARE, 7, "queue:q")),
         ("browse", (Command.BROWSE, 7, "queue:q", None, None, None, 1)),
         ("unsubscribe", (Command.UNSUBSCRIBE, 7, "s")),
-        ("claim_client_id", (Command.SET_CLIENT_ID, 7, "me")),
+        ("client_ids.claim", (Command.SET_CLIENT_ID, 7, "me")),
     ],
 )
 def test_a_fault_of_the_broker_ends_only_the_connection_that_met_it(verb: str, command: tuple[Any, ...]) -> None:
@@ -110,7 +111,7 @@ def test_a_fault_while_ending_does_not_stop_the_rest() -> None:
     bad, good = world.client(client_id="me"), world.client()
     consumer = bad.consumer(bad.session())
     bad.send(consumer.session, "a")
-    bad.broker.namespace = Faulty(bad.broker.namespace, "delete_temporaries", Fault("boom"))  # type: ignore[assignment]
+    bad.broker.namespace = Faulty(bad.broker.namespace, "temporaries.delete_all", Fault("boom"))  # type: ignore[assignment]
     bad.drop()
     assert [doing for doing, _ in world.services.reports] == ["deleting temporary destinations"]
     assert good.browse() == [(2, "a")]

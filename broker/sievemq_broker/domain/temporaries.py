@@ -1,0 +1,109 @@
+"""The temporary destinations of a namespace: each belongs to a connection and ends with it (TMP-06)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sievemq_broker.domain.topic import Topic
+from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.message.destination import Address, Kind, parse_address
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.namespace import Namespace
+
+__all__ = ["Temporaries"]
+
+
+class Temporaries:
+    """Whose they are. The destinations themselves are among those of the namespace.
+
+    Args:
+        namespace: where they are.
+    """
+
+    __slots__ = ("_namespace", "_number", "_owned", "_owners")
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self._owners: dict[str, str] = {}  # address -> connection id
+        self._owned: dict[str, dict[str, None]] = {}  # the other way round
+        self._number = 0
+
+    def create(self, connection_id: str, topic: bool, again: str | None = None) -> Address:
+        """Make one (TMP-01, TMP-05).
+
+        Args:
+            connection_id: whose.
+            topic: a topic; otherwise a queue.
+            again: the address that it had before this broker forgot it; one of this connection.
+
+        Raises:
+            RequestError: RESOURCE_ALLOCATION if there are too many destinations; INVALID_DESTINATION if `again` is none
+                that could have been this connection's.
+        """
+        kind = Kind.TEMPORARY_TOPIC if topic else Kind.TEMPORARY_QUEUE
+        if again is None:
+            self._number += 1
+            address = Address(kind, f"{connection_id}.{self._number}")
+        else:
+            address = parse_address(again)
+            owner, _, number = address.name.rpartition(".")
+            if address.kind is not kind or owner != connection_id or not number.isdecimal() or len(number) > 18:
+                raise RequestError(
+                    f"{again} was never a temporary {'topic' if topic else 'queue'} of this connection",
+                    ErrorCode.INVALID_DESTINATION,
+                    {"destination": again},
+                )
+            self._number = max(self._number, int(number))
+        self._namespace.create(address)
+        text = str(address)
+        self._owners[text] = connection_id
+        self._owned.setdefault(connection_id, {})[text] = None
+        return address
+
+    def delete(self, address: Address | str, connection_id: str) -> None:
+        """Delete one.
+
+        Raises:
+            RequestError: INVALID_DESTINATION if it is not one, or not of this connection, or gone already;
+                ILLEGAL_STATE if it still has consumers (TMP-07).
+        """
+        destination = self._namespace.find(address)
+        if destination is None or self._owners.get(destination.label) != connection_id:
+            raise RequestError(
+                f"{address} is not a temporary destination of this connection",
+                ErrorCode.INVALID_DESTINATION,
+                {"destination": str(address)},
+            )
+        consumers = (
+            sum(len(subscription.queue.consumers) for subscription in destination.subscriptions)
+            if isinstance(destination, Topic)
+            else len(destination.consumers)
+        )
+        if consumers:
+            raise RequestError(
+                f"{destination.label} still has {consumers} consumer(s); close them first",
+                ErrorCode.ILLEGAL_STATE,
+                {"destination": destination.label, "consumers": consumers},
+            )
+        self._namespace.delete(address, "deleted")
+
+    def delete_all(self, connection_id: str) -> None:
+        """Delete what a connection leaves behind when it ends (TMP-06)."""
+        for text in list(self._owned.get(connection_id, ())):
+            self._namespace.delete(text, "deleted with the connection that made it")
+        self._owned.pop(connection_id, None)
+
+    def count(self, connection_id: str) -> int:
+        """How many a connection has."""
+        return len(self._owned.get(connection_id, ()))
+
+    def owner_of(self, label: str) -> str | None:
+        """The connection that a destination belongs to; None if it is not a temporary one."""
+        return self._owners.get(label)
+
+    def forget(self, label: str) -> None:
+        """A destination is gone."""
+        owner = self._owners.pop(label, None)
+        if owner is not None:
+            del self._owned[owner][label]
