@@ -13,7 +13,7 @@ from sievemq.exceptions import exception_for
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.limits import MAX_BODY_BYTES
 from sievemq_core.wire.codec import CommandTuple
-from sievemq_core.wire.commands import Command
+from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 
 if TYPE_CHECKING:
     from sievemq._engine.connection import ClientConnection
@@ -29,6 +29,11 @@ _REPAIRABLE: Final = frozenset(code for code in ErrorCode if code.repairable)
 
 
 def _on_welcome(connection: ClientConnection, command: CommandTuple) -> None:
+    if not 1 <= command[1] <= PROTOCOL_VERSION:  # HELLO said what this client speaks
+        text = f"the broker answered in protocol version {command[1]}; this client speaks {PROTOCOL_VERSION}"
+        error = ProtocolError(text, ErrorCode.UNSUPPORTED_VERSION)
+        lose(connection, loss(connection, error, error.code.name), repairable=False)
+        return
     renewed = command[3] != connection.incarnation
     _, _, connection.broker, connection.incarnation, connection.connection_id, outgoing, limits, features, *_ = command
     connection.id_prefix = f"ID:{connection.connection_id}:"

@@ -17,7 +17,9 @@ from sievemq import (
 from sievemq._engine import ClientConnection, Completion, EngineOptions
 from sievemq.url import parse_url
 from sievemq_core.errors import ErrorCode
+from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
+from sievemq_core.wire.framing import pack_frames
 
 from .harness import Clock, FakeBroker, World
 
@@ -89,6 +91,26 @@ def test_fac_02_exc_06_a_refused_hello(code: int, kind: type[Exception]) -> None
     with pytest.raises(kind, match="no"):
         broker.opened.result()
     assert broker.reported == []  # EXL-03: the call that opens reports it
+
+
+@pytest.mark.parametrize("version", [0, PROTOCOL_VERSION + 1])
+def test_a_broker_that_answers_in_a_version_nobody_spoke_of(version: int) -> None:
+    broker = FakeBroker()
+    broker.heard()
+    broker.say(Command.WELCOME, version, "SieveMQ/test", "i", "c1", 0, {}, {})
+    with pytest.raises(JMSException, match=f"protocol version {version}") as caught:
+        broker.opened.result()
+    assert caught.value.get_error_code() == "UNSUPPORTED_VERSION"
+    assert broker.engine.failure is not None
+
+
+def test_a_broker_of_a_later_release_may_say_more_in_welcome() -> None:
+    broker = FakeBroker()
+    broker.heard()
+    welcome = pack((Command.WELCOME, 1, "SieveMQ/9", "i", "c1", 0, {"new": 1}, {"newer": True}, "more", 5))
+    broker.engine.receive_data(b"".join(pack_frames([welcome])))
+    broker.opened.result()
+    assert broker.engine.broker == "SieveMQ/9"
 
 
 def test_a_stream_that_ends_before_welcome() -> None:
