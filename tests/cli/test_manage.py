@@ -336,6 +336,36 @@ def test_credentials(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
         assert sievemq("queue", "ls", "--user", "me").code == 0
 
 
+def test_tls(sievemq: Sievemq, certificates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ca, cert, key = (certificates / name for name in ("ca.pem", "client.pem", "client.key"))
+    settings = {"tls_cert": str(certificates / "server.pem"), "tls_key": str(certificates / "server.key")}
+    with EmbeddedBroker(http=True, settings={**settings, "tls_client_ca": str(ca)}) as broker:
+        for query, code, says in (
+            (f"?tls_ca={ca}&tls_cert={cert}&tls_key={key}", 0, ""),
+            (f"?tls_ca={ca}", 4, "a client certificate is needed here"),
+            ("?tls_verify=false", 4, "a client certificate is needed here"),
+            ("", 1, "CERTIFICATE_VERIFY_FAILED"),
+            ("?tls_ca=nowhere.pem", 2, "TLS cannot be set up with nowhere.pem"),
+            (f"?tls_ca={ca}&tls_cert={ca}", 2, "TLS cannot be set up"),
+            ("?tls_verify=no", 2, "'tls_verify=no' is no option here"),
+            ("?verify=false", 2, "'verify' is no option here"),
+            ("?tls_ca", 2, "are no options"),
+        ):
+            monkeypatch.setenv("SIEVEMQ_HTTP_URL", f"{broker.http_url}{query}")
+            done = sievemq("queue", "ls")
+            assert done.code == code, done.err
+            assert says in done.err
+    clear = sievemq("queue", "ls", "--http", "http://127.0.0.1:1?tls_ca=server.pem")
+    assert (clear.code, "tls_ca is for https" in clear.err) == (2, True)
+
+
+def test_a_password_in_the_url_is_not_repeated(sievemq: Sievemq) -> None:
+    done = sievemq("queue", "ls", "--http", "https://me:rosebud@127.0.0.1:1")
+    assert done.code == 2
+    assert "--user" in done.err
+    assert "rosebud" not in done.err
+
+
 def on_terminal(command: list[str], watch: Callable[[bytes], object] = lambda shown: None) -> tuple[int, bytes]:
     """Run a command on a terminal.
 

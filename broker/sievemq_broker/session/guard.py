@@ -136,7 +136,10 @@ def _declare(connection: BrokerConnection, command: tuple[Any, ...]) -> None:
     # A look at whether it is there; it is also how a client asks where it may send. Any right on it will do, except
     # that who may only look does not have it made.
     text = command[2]
-    _require(connection, Verb.VIEW, text)
+    try:
+        _require(connection, Verb.VIEW, text)
+    except RequestError:  # said as what the client was about to do
+        raise forbidden(connection.identity, Verb.SEND, connection.namespace.name, text) from None
     require_there(connection.identity, connection.namespace, text)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
 from sievemq_broker.session.services import SessionSettings
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
@@ -22,6 +23,15 @@ def test_declare_makes_what_does_not_exist(world: World) -> None:
 )
 def test_declare_of_what_cannot_be(world: World, address: str) -> None:
     assert world.client().refused(Command.DECLARE, address)[0] == ErrorCode.INVALID_DESTINATION
+
+
+def test_declare_without_a_right_is_refused_as_what_a_producer_wants(world: World) -> None:
+    client = world.client()
+    client.broker.identity = Identity("ann", Rights([Grant(frozenset({Verb.SEND}), "queue:mine")]))
+    code, text = client.refused(Command.DECLARE, "queue:other")[:2]
+    assert code == ErrorCode.SECURITY
+    assert "user 'ann' must not send to queue:other" in text
+    assert client.ask(Command.DECLARE, "queue:mine") is None
 
 
 # -- temporary destinations -------------------------------------------------------------------------------------------

@@ -6,11 +6,12 @@ import base64
 import http.client
 import json
 import os
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Final, NamedTuple, NoReturn
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 import typer
 
@@ -27,6 +28,7 @@ DEFAULT_HTTP: Final = "http://127.0.0.1:7680"
 TIMEOUT: Final = 60.0
 #: Messages that one request of a long action may touch: often enough for a bar to move, seldom enough to cost nothing.
 PIECE: Final = 5_000
+_EXAMPLE: Final = "https://mq.example.com:7680?tls_ca=server.pem"
 #: Rows of a page.
 ROWS: Final = 500
 
@@ -48,7 +50,7 @@ class Api:
     """One broker's management API. A request that fails ends the command, with what was wrong and its exit code.
 
     Args:
-        url: of the management port.
+        url: of the management port; for https with ``?tls_ca=``, ``tls_cert=``, ``tls_key=``, as of the wire port.
         user: name; the password comes from SIEVEMQ_PASSWORD. None for a broker without users.
         namespace: that :meth:`place` means.
 
@@ -64,7 +66,10 @@ class Api:
             usable = False
         if not usable:
             _end(f"{url!r} is no URL of a management port; write it as {DEFAULT_HTTP}", USAGE)
-        self.url = url.rstrip("/")
+        if "@" in parts.netloc:  # not repeated: there may be a password in it
+            _end("the URL of a management port names no user; say --user, and the password in SIEVEMQ_PASSWORD", USAGE)
+        self.url = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
+        self._tls = _tls(parts)
         self._headers = {"Accept": "application/json"}
         if user is not None:
             secret = f"{user}:{os.environ.get('SIEVEMQ_PASSWORD', '')}".encode()
@@ -117,7 +122,7 @@ class Api:
             data = json.dumps({name: value for name, value in body.items() if value is not None}).encode()
         request = urllib.request.Request(f"{self.url}/api/v1{path}", data, headers, method=method)  # noqa: S310  # checked
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=timeout, context=self._tls) as answer:  # noqa: S310
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             self.before_failing()
@@ -163,6 +168,32 @@ def address_of(text: str, *, topic: bool = False) -> str:
         return str(parse_destination(f"topic:{text}" if topic and ":" not in text else text))
     except InvalidDestinationException as error:
         _end(str(error), USAGE)
+
+
+def _tls(url: SplitResult) -> ssl.SSLContext | None:
+    """What the files that a URL names say: whom to trust, and who we are. None where TLS is not spoken."""
+    try:
+        given = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=True)) if url.query else {}
+    except ValueError:
+        _end(f"{url.query!r} in the URL of the management port are no options; write {_EXAMPLE}", USAGE)
+    unknown = given.keys() - {"tls_ca", "tls_cert", "tls_key", "tls_verify"}
+    if unknown or given.get("tls_verify", "true") not in ("true", "false"):
+        what = min(unknown) if unknown else f"tls_verify={given['tls_verify']}"
+        _end(f"{what!r} is no option here; there are tls_ca, tls_cert, tls_key and tls_verify=false", USAGE)
+    if url.scheme == "http":
+        if given:
+            _end(f"{min(given)} is for https; write {_EXAMPLE}", USAGE)
+        return None
+    try:
+        context = ssl.create_default_context(cafile=given.get("tls_ca"))
+        if given.get("tls_verify") == "false":
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if "tls_cert" in given:
+            context.load_cert_chain(given["tls_cert"], given.get("tls_key"))
+    except OSError as error:
+        files = ", ".join(value for name, value in given.items() if name != "tls_verify")
+        _end(f"TLS cannot be set up with {files or 'the system certificates'}: {error}", USAGE)
+    return context
 
 
 def _content(error: urllib.error.HTTPError) -> bytes:
