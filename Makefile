@@ -85,9 +85,10 @@ bench-growth: ## the cost of a message as size, queues, consumers, depth, connec
 	@.ci/venv dev spark
 	@exec $(BIN)/python -m benchmarks.growth $(ARGS)
 
-bench-latency: ## send to receipt at 10, 50 and 80 % of what the machine sustains (ARGS="--api aio")
+bench-latency: ## send to receipt at 10, 50 and 80 % of what is sustained (ARGS="--api aio"; beside others: PEERS=…)
 	@.ci/venv broker
-	@exec $(BIN)/python -m benchmarks.latency $(ARGS)
+	@if [ -n "$(PEERS)" ]; then PEERS_SCRIPT=latency.py exec .ci/peers "$(PEERS)" $(ARGS); \
+	else exec $(BIN)/python -m benchmarks.latency $(ARGS); fi
 
 bench-peers: ## SieveMQ beside the brokers installed here: PEERS=/path/to/the/peers/harness
 	@.ci/venv broker

@@ -2,6 +2,7 @@
 
     python -m benchmarks.latency                  blocking SDK, five seconds each
     python -m benchmarks.latency --api aio --seconds 10
+    make bench-latency PEERS=/path/to/peers       beside the brokers that are installed (peers/latency.py)
 
 One producer process, one queue, one consumer process, 256-byte bodies, NON_PERSISTENT, AUTO_ACKNOWLEDGE. The producer
 keeps to a timetable and the time of a message counts from its place in that table, not from when it was sent: who is
@@ -17,13 +18,14 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import calibrate_ms, describe
 from benchmarks.macro.processes import Broker, run_workload
 
-__all__ = ["main"]
+__all__ = ["SHARES", "SIZE", "body", "due_times", "main", "percentiles", "table_row"]
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).parent / "results"
@@ -33,8 +35,28 @@ WARM = 0.2  # of the messages: not counted
 now = time.monotonic_ns
 
 
-def _body(due: int) -> bytes:
+def body(due: int) -> bytes:
+    """A body that says when it was due."""
     return b"%020d" % due + b"x" * (SIZE - 20)
+
+
+def due_times(rate: float, n: int) -> Iterator[int]:
+    """The timetable: nanoseconds on the clock of :data:`now`, beginning in a moment."""
+    start = now() + 200_000_000
+    return (start + int(i * 1e9 / rate) for i in range(n))
+
+
+def percentiles(times: list[int]) -> dict[str, float]:
+    """Of nanoseconds in the order in which they were measured, in microseconds; the first ones are not counted."""
+    counted = sorted(times[int(len(times) * WARM) :])
+    last = len(counted) - 1
+    shown = {f"p{share:g}": round(counted[int(last * share / 100)] / 1e3, 1) for share in (50, 99, 99.9)}
+    return {**shown, "max": round(counted[-1] / 1e3, 1)}
+
+
+def table_row(*first: str, rate: float, found: Mapping[str, float]) -> str:
+    """A line of the table."""
+    return f"| {' | '.join([*first, f'{rate:,.0f}', *(f'{value:,.0f}' for value in found.values())])} |"
 
 
 def send_blocking(url: str, queue: str, rate: float, n: int) -> None:
@@ -44,13 +66,11 @@ def send_blocking(url: str, queue: str, rate: float, n: int) -> None:
     with ConnectionFactory(url).create_context() as context:
         destination = context.create_queue(queue)
         producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
-        start = now() + 200_000_000
-        for i in range(n):
-            due = start + int(i * 1e9 / rate)
+        for due in due_times(rate, n):
             ahead = due - now()
             if ahead > 50_000:
                 time.sleep(ahead / 1e9)
-            producer.send(destination, BytesMessage(_body(due)))
+            producer.send(destination, BytesMessage(body(due)))
 
 
 def receive_blocking(url: str, queue: str, n: int) -> list[int]:
@@ -76,13 +96,11 @@ async def send_aio(url: str, queue: str, rate: float, n: int) -> None:
     async with await ConnectionFactory(url).create_context() as context:
         destination = context.create_queue(queue)
         producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
-        start = now() + 200_000_000
-        for i in range(n):
-            due = start + int(i * 1e9 / rate)
+        for due in due_times(rate, n):
             ahead = due - now()
             if ahead > 50_000:
                 await asyncio.sleep(ahead / 1e9)
-            await producer.send(destination, BytesMessage(_body(due)))
+            await producer.send(destination, BytesMessage(body(due)))
 
 
 async def receive_aio(url: str, queue: str, n: int) -> list[int]:
@@ -118,10 +136,7 @@ def play(part: dict[str, Any]) -> None:
             else:
                 times = runner.run(receive_aio(url, queue, n))
     if times is not None:
-        counted = sorted(times[int(n * WARM) :])
-        last = len(counted) - 1
-        shown = {f"p{share:g}": round(counted[int(last * share / 100)] / 1e3, 1) for share in (50, 99, 99.9)}
-        print("RESULT " + json.dumps({**shown, "max": round(counted[-1] / 1e3, 1)}), flush=True)
+        print("RESULT " + json.dumps(percentiles(times)), flush=True)
 
 
 def measure(broker: Broker, api: str, rate: float, seconds: float) -> dict[str, float]:
@@ -160,8 +175,7 @@ def main() -> None:
             rate = sustained * share
             found = measure(broker, arguments.api, rate, arguments.seconds)
             rows.append({"share": share, "rate": round(rate), **found})
-            figures = " | ".join(f"{value:,.0f}" for value in found.values())
-            print(f"| {share:.0%} | {rate:,.0f} | {figures} |", flush=True)
+            print(table_row(f"{share:.0%}", rate=rate, found=found), flush=True)
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     report = {"machine": describe(), "calib_ms": calibrate_ms(), "api": arguments.api, "w1": sustained, "rows": rows}
     arguments.json.write_text(json.dumps(report, indent=1) + "\n")

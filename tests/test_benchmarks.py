@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from benchmarks import latency
 from benchmarks.growth import SERIES
 from benchmarks.peers import run
 from benchmarks.rig import Rig, envelope
@@ -47,6 +49,17 @@ def test_ratios_are_above_one_where_sievemq_is_ahead() -> None:
     table = run.ratios(rates)
     assert "180 (channels)" in table
     assert len({line.count("|") for line in table.splitlines()}) == 1
+
+
+def test_latency_keeps_to_a_timetable_and_drops_what_warms_up() -> None:
+    due = list(latency.due_times(rate=1_000, n=4))
+    assert [later - earlier for earlier, later in pairwise(due)] == [1_000_000] * 3
+    assert int(latency.body(due[0])[:20]) == due[0]
+    assert len(latency.body(due[0])) == latency.SIZE
+    cold = [9_000_000] * 20
+    assert latency.percentiles([*cold, *range(1_000, 81_000, 1_000)]) == {
+        "p50": 40.0, "p99": 79.0, "p99.9": 79.0, "max": 80.0
+    }  # fmt: skip
 
 
 def test_the_table_takes_the_place_of_the_last_one(tmp_path: Path) -> None:
