@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sievemq_broker.session.guard import CHECKS
 from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
 from sievemq_broker.session.services import SessionSettings
-from sievemq_core.errors import ErrorCode
+from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.wire.commands import Command
 
 from .harness import World
@@ -26,12 +27,13 @@ def test_declare_of_what_cannot_be(world: World, address: str) -> None:
 
 
 def test_declare_without_a_right_is_refused_as_what_a_producer_wants(world: World) -> None:
-    client = world.client()
-    client.broker.identity = Identity("ann", Rights([Grant(frozenset({Verb.SEND}), "queue:mine")]))
-    code, text = client.refused(Command.DECLARE, "queue:other")[:2]
-    assert code == ErrorCode.SECURITY
-    assert "user 'ann' must not send to queue:other" in text
-    assert client.ask(Command.DECLARE, "queue:mine") is None
+    connection = world.client().broker
+    connection.identity = Identity("ann", Rights([Grant(frozenset({Verb.SEND}), "queue:mine")]))
+    declare = CHECKS[Command.DECLARE]
+    with pytest.raises(RequestError, match="user 'ann' must not send to queue:other") as refused:
+        declare(connection, (Command.DECLARE, 1, "queue:other"))
+    assert refused.value.code is ErrorCode.SECURITY
+    declare(connection, (Command.DECLARE, 2, "queue:mine"))
 
 
 # -- temporary destinations -------------------------------------------------------------------------------------------
