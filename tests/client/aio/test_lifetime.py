@@ -194,7 +194,7 @@ async def test_a_peer_that_says_nothing() -> None:
 async def test_a_request_without_an_answer() -> None:
     async with scripted() as broker:
         broker.silent.add(Command.OPEN_SESSION)
-        connection = await ConnectionFactory(broker.url, request_timeout=20).create_connection()
+        connection = await ConnectionFactory(broker.url, request_timeout=500).create_connection()
         with pytest.raises(JMSException, match="request_timeout") as failure:
             await connection.create_session()
         assert failure.value.get_error_code() == "TIMEOUT"
@@ -203,16 +203,14 @@ async def test_a_request_without_an_answer() -> None:
 
 async def test_each_of_many_requests_has_its_own_time() -> None:
     async with scripted() as broker:
-        connection = await ConnectionFactory(broker.url).create_connection()
+        connection = await ConnectionFactory(broker.url, request_timeout=1_500).create_connection()
         session = await connection.create_session()
         broker.silent.add(Command.OPEN_CONSUMER)
-        patience, connection._transport._patience = connection._transport._patience, 20
         asked = [asyncio.create_task(session.create_consumer(Queue(f"q{number}"))) for number in range(3)]
         for outcome in await asyncio.gather(*asked, return_exceptions=True):
             assert isinstance(outcome, JMSException)
             assert outcome.get_error_code() == "TIMEOUT"
         broker.silent.clear()
-        connection._transport._patience = patience
         await session.create_consumer(Queue("q"))  # the time of those before does not end it
         await connection.close()
 
@@ -220,9 +218,8 @@ async def test_each_of_many_requests_has_its_own_time() -> None:
 async def test_a_cancelled_request_is_undone_however_late_its_answer_is() -> None:
     async with scripted() as broker:
         broker.silent.add(Command.OPEN_CONSUMER)
-        connection = await ConnectionFactory(broker.url).create_connection()
+        connection = await ConnectionFactory(broker.url, request_timeout=1_500).create_connection()
         session = await connection.create_session()
-        connection._transport._patience = 20
         task = asyncio.create_task(session.create_consumer(Queue("q")))
         await asyncio.sleep(0)  # it is asked, and no timer can have been looked at
         task.cancel()

@@ -86,7 +86,7 @@ def test_a_request_that_is_under_way_fails(connection: Connection, session: Sess
 
 
 def test_a_request_without_an_answer_in_time(url: str) -> None:
-    with ConnectionFactory(f"{url}&request_timeout=30").create_connection() as connection:
+    with ConnectionFactory(f"{url}&request_timeout=1000").create_connection() as connection:
         with connection._transport.lock:
             completion = connection._engine.ping()
             connection._engine.outbox.clear()
