@@ -109,7 +109,7 @@ def test_a_host_that_says_nothing() -> None:
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         mute.listen()
-        factory = ConnectionFactory(f"sievemq://127.0.0.1:{mute.getsockname()[1]}?connect_timeout=50&reconnect=0")
+        factory = ConnectionFactory(f"sievemq://127.0.0.1:{mute.getsockname()[1]}?connect_timeout=1000&reconnect=0")
         with pytest.raises(JMSException, match="says nothing"):
             factory.create_connection()
 
