@@ -77,7 +77,7 @@ _ONE: Columns = {
     "lag": lambda row: (
         f"{row['lag']:,} messages" + (f", the oldest for {span(row['lag_ms'])}" if row["lag_ms"] else "")
     ),
-    "holds": lambda row: f"{row['first']:,} to {row['last']:,}" if row["lag"] else "nothing",
+    "holds": lambda row: f"{row['first']:,} to {row['last']:,}" if row["first"] <= row["last"] else "nothing",
     "acknowledged": lambda row: f"up to {row['acknowledged']:,}",
     "missed": lambda row: f"{row['missed']:,} messages, up to {row['lost']:,}" if row["missed"] else "",
     "takes no more": lambda row: row["ended"] or "",

@@ -189,6 +189,29 @@ def test_rows_of_connections_and_subscriptions_say_so_too() -> None:
             assert (tom.get("/api/v1/broker")["connections"], eva.get("/api/v1/broker")["connections"]) == (1, 0)
 
 
+def test_figures_are_those_of_what_one_may_view(guarded: EmbeddedBroker) -> None:
+    anna, admin = as_user(guarded, "anna"), as_user(guarded, "admin")
+    (hers,) = anna.get("/api/v1/namespaces")["namespaces"]
+    seen = anna.get("destinations")["destinations"]
+    assert hers["destinations"] == len(seen)
+    assert hers["depth"] == sum(row["depth"] for row in seen)
+    (all_,) = (row for row in admin.get("/api/v1/namespaces")["namespaces"] if row["name"] == "mine")
+    assert all_["destinations"] > hers["destinations"]
+    assert all_["depth"] > hers["depth"]
+
+
+def test_who_may_not_browse_dead_letters_hears_how_many_there_are() -> None:
+    users = {"admin": "secret", "watch": {"password": "secret", "rights": [{"may": ["view"], "namespace": "mine"}]}}
+    with EmbeddedBroker(http=True, settings={"users": users}) as broker:
+        admin, watch = as_user(broker, "admin"), as_user(broker, "watch")
+        admin.ok("POST", "/api/v1/namespaces", {"name": "mine"})
+        admin.ok("POST", f"{at('queue:DLQ.q')}/messages", {"body": "x"})
+        (queue,) = watch.get("dead-letters")["queues"]
+        assert (queue["depth"], queue["examined"], queue["groups"], queue["may"]) == (1, 0, [], ["view"])
+        (queue,) = admin.get("dead-letters")["queues"]
+        assert (queue["examined"], len(queue["groups"])) == (1, 1)
+
+
 def test_memory_is_said_to_who_may_view_everything(guarded: EmbeddedBroker) -> None:
     anna, admin = as_user(guarded, "anna"), as_user(guarded, "admin")
     facts = anna.get("/api/v1/broker")

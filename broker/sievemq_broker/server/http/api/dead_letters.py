@@ -26,7 +26,7 @@ routes = Routes("Dead letters")
 async def list_dead_letters(call: Call[requests.ListDeadLetters, Any]) -> answers.DeadLetters:
     """Dead-letter queues that hold something, their messages grouped by origin and reason.
 
-    Of each queue the first `examine` messages are looked at.
+    Of each queue the first `examine` messages are looked at; of one that the caller may only view, none.
     """
     query, space = call.query, call.namespace()
     found = [
@@ -35,10 +35,13 @@ async def list_dead_letters(call: Call[requests.ListDeadLetters, Any]) -> answer
         if label.startswith(f"queue:{notes.PREFIX}")
         and isinstance(destination, Queue)
         and destination.depth
-        and may(call, Verb.BROWSE, space.name, label)
+        and may(call, Verb.VIEW, space.name, label)
     ]
     chosen, total, more = await page_of(found, lambda queue: queue.label, decode_cursor(query.cursor, str), query.limit)
-    queues = [await run(call.server, _groups(call, queue, query.examine)) for queue in chosen]
+    queues = []
+    for queue in chosen:
+        examine = query.examine if may(call, Verb.BROWSE, space.name, queue.label) else 0
+        queues.append(await run(call.server, _groups(call, queue, examine)))
     return answers.DeadLetters(queues=queues, total=total, next=more)
 
 

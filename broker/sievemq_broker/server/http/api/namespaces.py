@@ -13,7 +13,7 @@ from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.destinations import empty
 from sievemq_broker.server.http.api.errors import ApiError
 from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
-from sievemq_broker.server.http.api.rights import caller, require
+from sievemq_broker.server.http.api.rights import caller, may, require
 from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.session.checks import check_identifier
 from sievemq_broker.session.rights import Verb
@@ -25,7 +25,7 @@ routes = Routes("Namespaces")
 
 @routes.add("GET", "/namespaces", None, answers.Namespaces, query=requests.List)
 async def list_namespaces(call: Call[requests.List, Any]) -> answers.Namespaces:
-    """Namespaces by name."""
+    """Namespaces by name; figures are those of what the caller may view."""
     query = call.query
     rights = caller(call.scope).rights
     fits = asked_for(query.like)
@@ -41,7 +41,7 @@ async def list_namespaces(call: Call[requests.List, Any]) -> answers.Namespaces:
     for name in chosen:
         space = call.server.broker.namespaces.get(name)
         if space is not None:
-            rows.append(await _row(call, space, clients[name]))
+            rows.append(await _row(call, space, clients[name] if may(call, Verb.VIEW, name, "*") else 0))
     return answers.Namespaces(namespaces=rows, total=total, next=more)
 
 
@@ -92,15 +92,12 @@ def _refuse_if_connected(call: Call[Any, Any], space: Namespace) -> None:
 
 
 async def _row(call: Call[Any, Any], space: Namespace, connections: int) -> answers.Namespace:
-    row = answers.Namespace(
-        name=space.name,
-        destinations=len(space.destinations),
-        connections=connections,
-        depth=0,
-        in_flight=0,
-        scheduled=0,
-    )
+    row = answers.Namespace(name=space.name, destinations=0, connections=connections, depth=0, in_flight=0, scheduled=0)
+    everything = may(call, Verb.VIEW, space.name, "*")
     async for destination in in_slices(list(space.destinations.values())):
+        if not everything and not may(call, Verb.VIEW, space.name, destination.label):
+            continue
+        row.destinations += 1
         queues = [s.queue for s in destination.subscriptions] if isinstance(destination, Topic) else [destination]
         for queue in queues:
             row.depth += queue.depth

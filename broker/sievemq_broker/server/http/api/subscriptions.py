@@ -66,7 +66,8 @@ async def delete_subscription(call: Call[requests.DryRun, Any]) -> answers.Touch
         found = durable.get((None, name))
     if found is None or not may(call, Verb.VIEW, space.name, found.topic.label):
         raise not_found(
-            f"namespace {space.name!r} has no durable subscription {name[:200]!r} of client id {client_id[:200]!r}",
+            f"namespace {space.name!r} has no durable subscription {name[:200]!r} "
+            + ("without a client id" if client_id == "-" else f"of client id {client_id[:200]!r}"),
             client_id=client_id[:300],
             name=name[:300],
         )

@@ -102,6 +102,8 @@ export default function deadLetters({ namespace, read: reread }) {
       update(queue) {
         words.textContent = count(queue.depth, "message");
         reason = refusal(queue.may, "manage", address);
+        const unseen = refusal(queue.may, "browse", address);
+        put(table.empty, unseen ? nothing("Not shown.", unseen) : nothing("Empty."));
         allow(all, reason);
         table.update(queue.groups);
       },
