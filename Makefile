@@ -40,9 +40,9 @@ format: ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-fast: ## the tests that take seconds
+fast: ## the tests that take seconds, two at a time (ARGS="-n 0" for one)
 	@.ci/venv dev
-	$(PYTEST) -m "not slow and not docker and not spark" $(ARGS)
+	$(PYTEST) -n 2 --dist worksteal -m "not slow and not docker and not spark" $(ARGS)
 
 slow: ## the tests that take longer: whole demo, deep queues, containers
 	@.ci/venv dev
