@@ -20,6 +20,7 @@ from sievemq_core.selector import CompiledSelector
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sievemq_broker.domain.consumer import Consumer
     from sievemq_broker.domain.queue import Queue
 
 __all__ = ["EVENTS", "Event", "Fate", "Journal", "Recorder", "connection_of", "matches"]
@@ -241,7 +242,7 @@ class Recorder:
     def released(self, queue: Queue, entry: Entry) -> None:
         """It came back unseen: nothing has become of it."""
 
-    def acknowledged(self, queue: Queue, entry: Entry) -> None:
+    def acknowledged(self, queue: Queue, entry: Entry, consumer: Consumer | None) -> None:
         """It was acknowledged and is gone."""
         self._tell(queue, entry, "acknowledged")
 
@@ -259,9 +260,13 @@ class Recorder:
         """It was moved to the dead-letter queue."""
         self._tell(queue, entry, "dead-lettered", f"reason: {reason}, after {entry.count} failed attempts")
 
-    def removed(self, queue: Queue, entry: Entry) -> None:
-        """An administrator removed it, or its queue was deleted."""
-        self._tell(queue, entry, "removed")
+    def removed(self, queue: Queue, entry: Entry, reason: str) -> None:
+        """It is gone without having been consumed: an administrator removed it, or its queue was deleted."""
+        self._tell(queue, entry, "removed", f"reason: {reason}")
+
+    def refused(self, queue: Queue, envelope: Envelope) -> None:
+        """It was dropped at the queue's limit: no fate begins."""
+        self.note(queue.namespace.name, "refused", queue.label, envelope, detail="dropped: the queue is at its limit")
 
     def unreadable(self, queue: Queue, entry: Entry, error: Exception) -> None:
         """Its properties cannot be decoded."""
