@@ -78,14 +78,15 @@ class _Checker:
         """`node` stands where a condition must."""
         if self._dialect.operators_minimal:
             self._only_minimal(node)
+        if isinstance(node, Compare):  # the most by far
+            self._compare(node)
+            return
         match node:
             case And() | Or():
                 for operand in node.operands:
                     self.condition(operand)
             case Not():
                 self.condition(node.operand)
-            case Compare():
-                self._compare(node)
             case Between():
                 for part in (node.operand, node.low, node.high):
                     self._number(part, "BETWEEN")
@@ -112,6 +113,8 @@ class _Checker:
 
     def _compare(self, node: Compare) -> None:
         left, right = self._value(node.left), self._value(node.right)
+        if left is Kind.UNKNOWN and (right is Kind.NUMBER or (right is Kind.STRING and node.op in ("=", "<>"))):
+            return  # the most by far
         for side, kind in ((node.left, left), (node.right, right)):
             if kind is Kind.CONDITION:
                 self._fail(
@@ -166,14 +169,14 @@ class _Checker:
 
     def _value(self, node: Node) -> Kind:
         """What `node` is, standing where a value may."""
+        if isinstance(node, Literal):
+            if isinstance(node.value, str):
+                return Kind.STRING
+            return Kind.BOOLEAN if isinstance(node.value, bool) else Kind.NUMBER
+        if isinstance(node, Identifier):
+            self._name(node)
+            return Kind.UNKNOWN
         match node:
-            case Literal():
-                if isinstance(node.value, str):
-                    return Kind.STRING
-                return Kind.BOOLEAN if isinstance(node.value, bool) else Kind.NUMBER
-            case Identifier():
-                self._name(node)
-                return Kind.UNKNOWN
             case Unary():
                 if self._dialect.operators_minimal and not isinstance(node.operand, Literal):
                     self._fail("this dialect has no arithmetic", node)

@@ -33,8 +33,6 @@ class CompiledSelector:
 
     Attributes:
         text: as it was given.
-        canonical: equal for two selectors only if they have the same meaning; a key for grouping. In a dialect other
-            than jakarta its name stands in front.
         dialect: whose rules apply.
         facts: necessary conditions for an index (facts.py).
         function: ``function(properties, headers) -> bool``, True only if the selector is TRUE. Cannot raise (D-14).
@@ -43,10 +41,10 @@ class CompiledSelector:
     __slots__ = (
         "__weakref__",
         "_ast",
+        "_canonical",
         "_plan",
         "_shape",
         "_warnings",
-        "canonical",
         "dialect",
         "facts",
         "function",
@@ -56,16 +54,16 @@ class CompiledSelector:
     def __init__(
         self,
         text: str,
-        canonical: str,
         dialect: Dialect,
         facts: Facts,
         function: Matcher,
         shape: _Shape | None = None,
+        canonical: str | None = None,
         ast: Node | None = None,
         plan: Test | None = None,
     ) -> None:
         self.text = text
-        self.canonical = canonical
+        self._canonical = canonical
         self.dialect = dialect
         self.facts = facts
         self.function = function
@@ -73,6 +71,16 @@ class CompiledSelector:
         self._ast = ast
         self._plan = plan
         self._warnings: tuple[SelectorWarning, ...] | None = None
+
+    @property
+    def canonical(self) -> str:
+        """Equal for two selectors only if they have the same meaning; a key for grouping. In a dialect other than
+        jakarta its name stands in front."""
+        key = self._canonical
+        if key is None:
+            key = canonical(self.ast)
+            self._canonical = key = key if self.dialect is JAKARTA else f"{self.dialect}: {key}"
+        return key
 
     @property
     def ast(self) -> Node:
@@ -228,16 +236,7 @@ def _pipeline(text: str, dialect: Dialect, taken: Outline | None) -> CompiledSel
             selector._ast, selector._plan = tree, plan
             _shapes.learn(taken, open_to, shape)
             return selector
-    key = canonical(tree)
-    return CompiledSelector(
-        text,
-        key if dialect is JAKARTA else f"{dialect}: {key}",
-        dialect,
-        facts,
-        make_function(plan),
-        ast=tree,
-        plan=plan,
-    )
+    return CompiledSelector(text, dialect, facts, make_function(plan), ast=tree, plan=plan)
 
 
 _PLACES = re.compile("\0([0-9]+)\0")
@@ -300,7 +299,7 @@ class _Shape:
             else:
                 key += ", ".join(sorted([raws[index] for index in indexes]))
             key += piece
-        return CompiledSelector(text, key, JAKARTA, self._facts.fill(values), self._factory(*arguments), self)
+        return CompiledSelector(text, JAKARTA, self._facts.fill(values), self._factory(*arguments), self, key)
 
 
 class _Cache(SelectorCache[Dialect, CompiledSelector | None]):

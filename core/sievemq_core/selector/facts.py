@@ -13,7 +13,7 @@ would do (approximate ones beyond 2^53) simply give no fact.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -107,8 +107,15 @@ class _Need:
 
 @dataclass(slots=True)
 class _Needs:
-    by_name: dict[str, _Need] = field(default_factory=dict)
+    by_name: dict[str, _Need]
     never: bool = False
+
+    def of(self, name: str) -> _Need:
+        """What is needed of a name, to add to it."""
+        need = self.by_name.get(name)
+        if need is None:
+            need = self.by_name[name] = _Need()
+        return need
 
 
 def derive(test: plan.Test, names: Iterable[str]) -> Facts:
@@ -243,51 +250,98 @@ def _facts(needs: _Needs, everything: frozenset[str], *, always: bool = False) -
 
 
 def _needs(test: plan.Test) -> _Needs:
+    """What a test demands."""
+    needs = _Needs({})
+    _demand(test, needs)
+    if not needs.never:
+        for need in needs.by_name.values():
+            if need.impossible:
+                needs.never = True
+                break
+    return needs
+
+
+def _demand(test: plan.Test, needs: _Needs) -> None:
+    """Add what a test demands to what others do; two demands on one name narrow each other."""
     kind = type(test)  # a chain of patterns would take twice as long
     if kind is plan.Relation:
-        return _of_relation(test)  # type: ignore[arg-type]
-    if kind is plan.All or kind is plan.Any:
-        parts = [_needs(part) for part in test.tests]  # type: ignore[union-attr]
-        return _every(parts) if kind is plan.All else _some(parts)
+        _of_relation(test, needs)  # type: ignore[arg-type]
+    elif kind is plan.All:
+        for part in test.tests:  # type: ignore[union-attr]
+            _demand(part, needs)
+    elif kind is plan.Any:
+        _also(needs, _some([_needs(part) for part in test.tests]))  # type: ignore[union-attr]
+    elif kind is plan.OneOf:
+        _of_list(test, needs)  # type: ignore[arg-type]
+    elif kind is plan.Matches:
+        _of_pattern(test, needs)  # type: ignore[arg-type]
+    else:
+        _of_rest(test, needs)
+
+
+def _of_list(test: plan.OneOf, needs: _Needs) -> None:
+    need = needs.of(test.field.name)
+    need.present = True
+    if test.holds and not test.negated:
+        need.keys = test.values if need.keys is None else need.keys & test.values
+        needs.never = needs.never or not test.values
+
+
+def _of_pattern(test: plan.Matches, needs: _Needs) -> None:
+    need = needs.of(test.field.name)
+    need.present = True
+    if test.holds and not test.negated:
+        pattern = test.pattern
+        if pattern.exact is not None:
+            keys = frozenset({pattern.exact})
+            need.keys = keys if need.keys is None else need.keys & keys
+        elif pattern.prefix:
+            need.prefixes = need.prefixes or frozenset({pattern.prefix})  # either is necessary
+
+
+def _of_rest(test: plan.Test, needs: _Needs) -> None:
     match test:
         case plan.Always():
-            return _Needs(never=not test.value)
-        case plan.OneOf(field=subject, values=values, negated=False, holds=True):
-            return _Needs({subject.name: _Need(keys=frozenset(values), present=True)}, never=not values)
-        case plan.Matches(field=subject, pattern=pattern, negated=False, holds=True):
-            need = _Need(present=True)
-            if pattern.exact is not None:
-                need.keys = frozenset({pattern.exact})
-            elif pattern.prefix:
-                need.prefixes = frozenset({pattern.prefix})
-            return _Needs({subject.name: need})
-        case plan.OneOf(field=subject) | plan.Matches(field=subject):
-            return _Needs({subject.name: _Need(present=True)})
+            needs.never = needs.never or not test.value
         case plan.Truth(field=subject, holds=holds):
-            return _Needs({subject.name: _Need(keys=frozenset({bucket_key(holds)}), present=True)})
+            need = needs.of(subject.name)
+            keys = frozenset({bucket_key(holds)})
+            need.present, need.keys = True, keys if need.keys is None else need.keys & keys
         case plan.Missing(value=plan.Field(name=name), holds=holds):
-            return _Needs({name: _Need(present=not holds, absent=holds)})
+            need = needs.of(name)
+            need.present, need.absent = need.present or not holds, need.absent or holds
         case plan.IsNumber(value=plan.Field(name=name)):
-            return _Needs({name: _Need(present=True)})
-    return _Needs()
+            needs.of(name).present = True
+        case _:
+            pass
 
 
-def _of_relation(test: plan.Relation) -> _Needs:
+def _of_relation(test: plan.Relation, needs: _Needs) -> None:
     """Both sides must be there, whether TRUE or FALSE is asked; a constant on the right says more."""
-    if not isinstance(test.left, plan.Field) or not isinstance(test.right, plan.Constant):
-        return _Needs({part.name: _Need(present=True) for part in plan.fields_of(test)})
-    need = _Need(present=True)
-    needs = _Needs({test.left.name: need})
+    left, right = test.left, test.right
+    if not isinstance(left, plan.Field) or not isinstance(right, plan.Constant):
+        for part in plan.fields_of(test):
+            needs.of(part.name).present = True
+        return
+    need = needs.of(left.name)
+    need.present = True
     if not test.holds:
-        return needs
-    constant: Any = test.right.value
-    if test.op == "=":
-        need.keys = _keys(constant)
-    if isinstance(constant, int | float) and not isinstance(constant, bool) and test.op != "<>":
+        return
+    constant: Any = right.value
+    op = test.op
+    if op == "=":
+        keys = _keys(constant)
+        if keys is not None:
+            need.keys = keys if need.keys is None else need.keys & keys
+    if op != "<>" and isinstance(constant, int | float) and not isinstance(constant, bool):
         low, high = _outwards(constant)
-        need.range = Range(low if test.op in ("=", ">", ">=") else -inf, high if test.op in ("=", "<", "<=") else inf)
-        needs.never = constant != constant
-    return needs
+        if op in ("<", "<="):
+            low = -inf
+        elif op != "=":
+            high = inf
+        known = need.range
+        need.range = Range(low, high) if known is None else Range(max(known.low, low), min(known.high, high))
+        needs.never = needs.never or constant != constant
 
 
 def _keys(constant: str | bool | int | float) -> frozenset[Key] | None:
@@ -314,22 +368,19 @@ def _outwards(constant: int | float) -> tuple[float, float]:
     return middle - slack, middle + slack
 
 
-def _every(parts: list[_Needs]) -> _Needs:
-    """All of them: what one demands, all demand; two demands on one name narrow each other."""
-    merged = _Needs(never=any(part.never for part in parts))
-    for part in parts:
-        for name, need in part.by_name.items():
-            known = merged.by_name.get(name)
-            if known is None:
-                merged.by_name[name] = need
-                continue
-            known.keys = _narrowed(known.keys, need.keys)
-            known.range = _overlap(known.range, need.range)
-            known.prefixes = known.prefixes or need.prefixes  # either is necessary
-            known.present = known.present or need.present
-            known.absent = known.absent or need.absent
-    merged.never = merged.never or any(need.impossible for need in merged.by_name.values())
-    return merged
+def _also(needs: _Needs, others: _Needs) -> None:
+    """All of these as well."""
+    needs.never = needs.never or others.never
+    for name, need in others.by_name.items():
+        known = needs.by_name.get(name)
+        if known is None:
+            needs.by_name[name] = need
+            continue
+        known.keys = _narrowed(known.keys, need.keys)
+        known.range = _overlap(known.range, need.range)
+        known.prefixes = known.prefixes or need.prefixes  # either is necessary
+        known.present = known.present or need.present
+        known.absent = known.absent or need.absent
 
 
 def _narrowed(one: frozenset[Key] | None, other: frozenset[Key] | None) -> frozenset[Key] | None:
@@ -348,8 +399,8 @@ def _some(parts: list[_Needs]) -> _Needs:
     """At least one of them: only what every possible branch demands of a name, and the widest of it."""
     possible = [part for part in parts if not part.never]
     if not possible:
-        return _Needs(never=True)
-    merged = _Needs()
+        return _Needs({}, never=True)
+    merged = _Needs({})
     shared = set(possible[0].by_name)
     for part in possible[1:]:
         shared &= part.by_name.keys()

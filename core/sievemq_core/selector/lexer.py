@@ -67,6 +67,20 @@ _PLAIN = re.compile(
     r"|((?:0|[1-9][0-9]{0,8})(?![0-9A-Za-z_.$\x80-\U0010ffff]))"
     r"|((?:<>|<=|>=|[=<>])(?![=<>~])|[(),+]))"
 )
+_INTEGER_ALONE = r"(?:0|[1-9][0-9]{0,8})(?![0-9A-Za-z_.$\x80-\U0010ffff])"
+#: What stands behind the name in a plain condition, the most frequent by far, if nothing behind it belongs to it:
+#: a comparison with a string or integer, BETWEEN two integers, LIKE, IS NULL.
+_CONDITION = re.compile(
+    rf"[{WHITE_SPACE}]*(?:"
+    rf"(<>|<=|>=|[=<>])[{WHITE_SPACE}]*(?:('[^']*+')|({_INTEGER_ALONE}))"
+    rf"|(not[{WHITE_SPACE}]+)?+(?:like[{WHITE_SPACE}]*('[^']*+')"
+    rf"|between[{WHITE_SPACE}]+({_INTEGER_ALONE})[{WHITE_SPACE}]+and[{WHITE_SPACE}]+({_INTEGER_ALONE}))"
+    rf"|is[{WHITE_SPACE}]+(not[{WHITE_SPACE}]+)?+null"
+    rf")(?=[{WHITE_SPACE}]*(?:\)|\Z|(?:and|or)(?![0-9A-Za-z_$\x80-\U0010ffff])))",
+    re.IGNORECASE | re.ASCII,
+)
+#: The beginning of a list behind a name.
+_LIST = re.compile(rf"[{WHITE_SPACE}]+(not[{WHITE_SPACE}]+)?+in[{WHITE_SPACE}]*\(", re.IGNORECASE | re.ASCII)
 #: An item of a list and what follows it.
 _ITEM = re.compile(rf"[{WHITE_SPACE}]*('[^']*+(?:''[^']*+)*+')[{WHITE_SPACE}]*([,)])")
 _BLANKS = re.compile(f"[{WHITE_SPACE}]*")
@@ -206,6 +220,22 @@ class Lexer:
                 token = self._symbol(start)
         self._at = token.end
         return token
+
+    def condition(self, start: int) -> re.Match[str] | None:
+        """The rest of a plain condition, taken whole; its groups are those of the expression above. None, and nothing
+        is taken, if there is something else.
+
+        Args:
+            start: behind the name with which it begins.
+        """
+        match = _CONDITION.match(self._text, start)
+        if match is not None:
+            self._at = match.end()
+        return match
+
+    def list_begins(self, start: int) -> re.Match[str] | None:
+        """``[NOT] IN (`` at that place, with the NOT as its group; nothing is taken."""
+        return _LIST.match(self._text, start)
 
     def strings(self, start: int) -> tuple[list[tuple[str, Span]], Token] | None:
         """The strings of a list, all at once, and its closing parenthesis, which becomes the latest token; None if

@@ -186,19 +186,20 @@ class LikePattern:
     Attributes:
         segments: at least one; between two of them stands a ``%``.
         minimum: characters that a match has at least.
+        wildcards: how many ``%`` and ``_`` count: ``%%`` is one, and so is a row of ``_``. Where a text is searched for
+            what stands between two ``%``, each row beyond the first few counts for eight there, and so does long text
+            beside it for several: they are looked at again at every place that may be right.
     """
 
     segments: tuple[Segment, ...]
     minimum: int = field(init=False)
+    wildcards: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "minimum", sum(segment.length for segment in self.segments))
+        object.__setattr__(self, "wildcards", self._weight())
 
-    @property
-    def wildcards(self) -> int:
-        """How many ``%`` and ``_`` count: ``%%`` is one, and so is a row of ``_``. Where a text is searched for what
-        stands between two ``%``, each row beyond the first few counts for eight there, and so does long text beside
-        it for several: they are looked at again at every place that may be right."""
+    def _weight(self) -> int:
         searched = [part for part in self.segments[1:-1] if part.plain is None]
         pieces = sum(len(run) // _PIECE for part in searched for _, run in part.runs)
         again = sum(7 * max(0, part.rows - _ROWS) for part in searched)

@@ -14,6 +14,7 @@ enforces the limits on nodes and depth (limits.py), so that no later pass meets 
 
 from __future__ import annotations
 
+import re
 from typing import NoReturn, TypeVar
 
 from sievemq_core.limits import MAX_SELECTOR_CHARS, MAX_SELECTOR_DEPTH, MAX_SELECTOR_NODES, MAX_SELECTOR_STRINGS
@@ -113,25 +114,47 @@ class _Parser:
                 left = self._chain(left, token.text, binds)
             elif binds == _PREDICATE:
                 left = self._predicate(left)
-                follows = self._token
-                chained = follows.kind is not _NAME and _POWER.get(follows.text) == _PREDICATE
-                if chained and follows.text != "NOT":
-                    self._fail(
-                        "comparisons cannot be chained",
-                        follows.span,
-                        hint="join two conditions with AND: a < b AND b < c",
-                    )
+                self._not_chained()
             else:
                 self._token = self._next()
                 right = self._right_side(binds + 1)
                 span = (left.span[0], right.span[1])
                 left = self._made(Arithmetic(token.text, left, right, span), left, right)
 
+    def _not_chained(self) -> None:
+        """A condition is complete: no operator may follow that compares it."""
+        follows = self._token
+        chained = follows.kind is not _NAME and _POWER.get(follows.text) == _PREDICATE
+        if chained and follows.text != "NOT":
+            self._fail(
+                "comparisons cannot be chained",
+                follows.span,
+                hint="join two conditions with AND: a < b AND b < c",
+            )
+
     def _operand(self, power: int) -> Node:
         token = self._token
         kind, text = token.kind, token.text
         if kind is _NAME:
-            return self._name()
+            if power <= _NOT:  # where a condition is wanted
+                if (rest := self._lexer.condition(token.end)) is not None:
+                    return self._condition(token, rest)
+                if (rest := self._lexer.list_begins(token.end)) is not None:
+                    plain = self._lexer.strings(rest.end())
+                    if plain is not None:
+                        self._nodes += 1
+                        self._names.add(text)
+                        values, self._token = plain
+                        items = [Literal(value, span) for value, span in values]
+                        node = self._listed(Identifier(text, (token.start, token.end)), rest[1] is not None, items)
+                        self._not_chained()
+                        return node
+            follows = self._token = self._next()
+            if follows.text == "(" and follows.kind is _SYMBOL:
+                self._called(token)
+            self._names.add(text)
+            self._nodes += 1  # an operator follows, or the end: the limit is looked at there
+            return Identifier(text, (token.start, token.end))
         if kind is _STRING or kind is _NUMBER:
             return self._literal()
         if kind is _SYMBOL:
@@ -183,6 +206,8 @@ class _Parser:
             self._token = self._next()
             operand = self._right_side(power + 1)
             end = operand.span[1]
+            if self._nodes > MAX_SELECTOR_NODES:  # before the last of thousands
+                self._too_many(operand.span)
             if isinstance(operand, kind):
                 operands.extend(operand.operands)
             else:
@@ -347,17 +372,41 @@ class _Parser:
         self._token = self._next()
         return self._made(IsNull(operand, negated, (operand.span[0], token.end)), operand)
 
-    def _name(self) -> Node:
-        token = self._token
+    def _condition(self, name: Token, rest: re.Match[str]) -> Node:
+        """A condition that the lexer took whole."""
+        start, end = name.start, rest.end()
         self._token = self._next()
-        if self._is_symbol("("):
-            self._fail(
-                f"there are no functions; '{_short(token.text)}' is followed by '('",
-                (token.start, self._token.end),
-                hint=FUNCTIONS.get(token.text.upper(), "compare header fields and properties as they are"),
-            )
-        self._names.add(token.text)
-        return self._made(Identifier(token.text, token.span))
+        self._names.add(name.text)
+        subject = Identifier(name.text, (start, name.end))
+        node: Node
+        if rest[1]:
+            text = rest[2]
+            constant = Literal(int(rest[3]), rest.span(3)) if text is None else Literal(text[1:-1], rest.span(2))
+            self._nodes += 3
+            node = Compare(rest[1], subject, constant, (start, end))
+        elif rest[5]:
+            self._nodes += 3
+            pattern = Literal(rest[5][1:-1], rest.span(5))
+            node = Like(subject, pattern, None, rest[4] is not None, (start, end))
+        elif rest[6]:
+            self._nodes += 4
+            low, high = Literal(int(rest[6]), rest.span(6)), Literal(int(rest[7]), rest.span(7))
+            node = Between(subject, low, high, rest[4] is not None, (start, end))
+        else:
+            self._nodes += 2
+            node = IsNull(subject, rest[8] is not None, (start, end))
+        if self._nodes > MAX_SELECTOR_NODES:
+            self._too_many(node.span)
+        self._heights[id(node)] = 2
+        return node
+
+    def _called(self, name: Token) -> NoReturn:
+        """A name is followed by a parenthesis."""
+        self._fail(
+            f"there are no functions; '{_short(name.text)}' is followed by '('",
+            (name.start, self._token.end),
+            hint=FUNCTIONS.get(name.text.upper(), "compare header fields and properties as they are"),
+        )
 
     def _literal(self) -> Literal:
         token = self._token
@@ -366,7 +415,8 @@ class _Parser:
         if type(value) is int and value > LONG_MAX:
             raise self._lexer.out_of_range(token.text, token.span)
         self._token = self._next()
-        return self._made(Literal(value, token.span))
+        self._nodes += 1
+        return Literal(value, (token.start, token.end))
 
     # -- limits -------------------------------------------------------------------------------------------------
 
@@ -374,11 +424,7 @@ class _Parser:
         """Count the node and refuse it if the tree gets too large or too high."""
         self._nodes += 1
         if self._nodes > MAX_SELECTOR_NODES:
-            self._fail(
-                f"the selector is too large: more than {MAX_SELECTOR_NODES:,} operators, names and constants",
-                node.span,
-                hint="a long list of alternatives is shorter with IN",
-            )
+            self._too_many(node.span)
         if below:
             height = 1
             for child in below:
@@ -388,6 +434,13 @@ class _Parser:
                 self._too_deep(node.span)
             self._heights[id(node)] = height
         return node
+
+    def _too_many(self, span: Span) -> NoReturn:
+        self._fail(
+            f"the selector is too large: more than {MAX_SELECTOR_NODES:,} operators, names and constants",
+            span,
+            hint="a long list of alternatives is shorter with IN",
+        )
 
     def _too_deep(self, span: Span) -> NoReturn:
         self._fail(f"the selector is nested deeper than {MAX_SELECTOR_DEPTH} levels", span)

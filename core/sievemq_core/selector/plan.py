@@ -65,15 +65,17 @@ __all__ = [
 # -- values -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@dataclass(slots=True, eq=False)
 class Constant:
     """A value known before any message; None is NULL (such as ``1 / 0``, D-02)."""
 
-    value: PropertyValue = field(compare=False)
-    key: str = field(init=False, repr=False)
+    value: PropertyValue
 
-    def __post_init__(self) -> None:
-        self.key = type_key(self.value)
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and type_key(self.value) == type_key(other.value)
+
+    def __hash__(self) -> int:
+        return hash(type_key(self.value))
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -213,40 +215,49 @@ class _Planner:
 
     def test(self, node: Node, holds: bool) -> Test:
         """`node` is TRUE if `holds`, else it is FALSE."""
-        match node:
-            case And() | Or():
-                tests = [self.test(operand, holds) for operand in node.operands]
-                return _all(tests) if isinstance(node, And) is holds else _any(tests)
-            case Not():
-                return self.test(node.operand, not holds)
-            case Compare():
-                if self._dialect.zero_id_matches_any and zero_id(node):
-                    return Always(holds)
-                return self._relation(node.op, value(node.left), value(node.right), holds)
-            case Between():
-                return self._between(node, holds)
-            case In():
-                values = frozenset(str(item.value) for item in node.items)
-                return _one_of(_field(node.operand), values, node.negated, holds)
-            case Like():
-                escape = None if node.escape is None else str(node.escape.value)
-                pattern = parse_pattern(str(node.pattern.value), escape)
-                subject = _field(node.operand)
-                if subject.type is FieldType.MODE:
-                    return _one_of(subject, frozenset(filter(pattern.matches, MODES.values())), node.negated, holds)
-                if subject.type is FieldType.NUMBER:
-                    return Always(not holds)
-                if node.negated and pattern.matches_all:  # FALSE on every text and, by D-04, on everything else
-                    return Always(False) if holds else _missing(subject, False)
-                return Matches(subject, pattern, node.negated, holds)
-            case IsNull():
-                return _missing(_field(node.operand), holds is not node.negated)
-            case Identifier():
-                subject = _field(node)
-                return Truth(subject, holds) if subject.type is FieldType.PROPERTY else Always(False)
-            case Literal():
-                return Always(node.value is holds)
-        raise AssertionError(node)  # the checker lets no value stand for a condition
+        return _TESTS[type(node)](self, node, holds)  # the checker lets no value stand for a condition
+
+    def _and(self, node: And, holds: bool) -> Test:
+        tests = [self.test(operand, holds) for operand in node.operands]
+        return _all(tests) if holds else _any(tests)
+
+    def _or(self, node: Or, holds: bool) -> Test:
+        tests = [self.test(operand, holds) for operand in node.operands]
+        return _any(tests) if holds else _all(tests)
+
+    def _not(self, node: Not, holds: bool) -> Test:
+        return self.test(node.operand, not holds)
+
+    def _compare(self, node: Compare, holds: bool) -> Test:
+        if self._dialect.zero_id_matches_any and zero_id(node):
+            return Always(holds)
+        return self._relation(node.op, value(node.left), value(node.right), holds)
+
+    def _in(self, node: In, holds: bool) -> Test:
+        values = frozenset([str(item.value) for item in node.items])
+        return _one_of(_field(node.operand), values, node.negated, holds)
+
+    def _like(self, node: Like, holds: bool) -> Test:
+        escape = None if node.escape is None else str(node.escape.value)
+        pattern = parse_pattern(str(node.pattern.value), escape)
+        subject = _field(node.operand)
+        if subject.type is FieldType.MODE:
+            return _one_of(subject, frozenset(filter(pattern.matches, MODES.values())), node.negated, holds)
+        if subject.type is FieldType.NUMBER:
+            return Always(not holds)
+        if node.negated and pattern.matches_all:  # FALSE on every text and, by D-04, on everything else
+            return Always(False) if holds else _missing(subject, False)
+        return Matches(subject, pattern, node.negated, holds)
+
+    def _null(self, node: IsNull, holds: bool) -> Test:
+        return _missing(_field(node.operand), holds is not node.negated)
+
+    def _name(self, node: Identifier, holds: bool) -> Test:
+        subject = _field(node)
+        return Truth(subject, holds) if subject.type is FieldType.PROPERTY else Always(False)
+
+    def _literal(self, node: Literal, holds: bool) -> Test:
+        return Always(node.value is holds)
 
     def _between(self, node: Between, holds: bool) -> Test:
         operand, low, high = value(node.operand), value(node.low), value(node.high)
@@ -320,6 +331,21 @@ class _Planner:
         return [guard for guard in found if guard != Always(True)]
 
 
+#: By the type of the node; a chain of patterns would take twice as long.
+_TESTS: dict[type, Callable[..., Test]] = {
+    And: _Planner._and,
+    Or: _Planner._or,
+    Not: _Planner._not,
+    Compare: _Planner._compare,
+    Between: _Planner._between,
+    In: _Planner._in,
+    Like: _Planner._like,
+    IsNull: _Planner._null,
+    Identifier: _Planner._name,
+    Literal: _Planner._literal,
+}
+
+
 def fields_of(test: Test) -> tuple[Field, ...]:
     """Every field of the plan once, in the order of the text."""
     found: dict[Field, None] = {}
@@ -349,11 +375,11 @@ def fields_of(test: Test) -> tuple[Field, ...]:
 
 def value(node: Node) -> Value:
     """A value of the tree, folded where no field is in it."""
+    if type(node) is Identifier:  # by far the most
+        return Field(node.name, field_type(node.name))
     match node:
         case Literal():
             return Constant(node.value)
-        case Identifier():
-            return _field(node)
         case Unary():
             operand = value(node.operand)
             if isinstance(operand, Constant):
@@ -439,6 +465,8 @@ def _numbers(node: Node) -> list[Test]:
 
 
 _T = TypeVar("_T", All, Any)
+#: What a chain of tests takes up or leaves out.
+_JOINING = frozenset({Always, All, Any})
 
 
 def _all(tests: list[Test]) -> Test:
@@ -451,6 +479,10 @@ def _any(tests: list[Test]) -> Test:
 
 def _joined(tests: list[Test], kind: Callable[[tuple[Test, ...]], _T], absorbing: bool) -> Test:
     """Flatten, drop repetitions and what changes nothing; stop where one test decides."""
+    if len(tests) == 2:
+        one, other = tests
+        if type(one) not in _JOINING and type(other) not in _JOINING and one != other:
+            return kind((one, other))
     flat: dict[object, Test] = {}  # chains by identity: hashing them again at every level would cost their size
     for test in tests:
         parts = test.tests if isinstance(test, All | Any) and type(test) is kind else (test,)
