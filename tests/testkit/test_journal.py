@@ -51,6 +51,19 @@ def test_expired_and_removed_messages_are_lost(
         sievemq_namespace.assert_nothing_lost(allow_expired=True)
 
 
+@pytest.mark.parametrize(
+    ("at_limit", "kind", "detail"),
+    [("drop-oldest", "removed", "reason: oldest"), ("drop-newest", "refused", "dropped: the queue is at its limit")],
+)
+def test_what_is_dropped_at_a_limit_is_told(
+    sievemq_namespace: TestNamespace, sievemq: JMSContext, at_limit: str, kind: str, detail: str
+) -> None:
+    sievemq_namespace.queue("orders").configure(max_messages=1, at_limit=at_limit)
+    sievemq.create_producer().send(ORDERS, "x").send(ORDERS, "y")
+    (event,) = [event for event in sievemq_namespace.journal if event.kind == kind]
+    assert (event.where, event.detail) == ("queue:orders", detail)
+
+
 def test_nothing_lost_waits_for_acknowledgements(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
     sievemq.create_producer().send(ORDERS, "x")
     assert sievemq.create_consumer(ORDERS).receive(60_000) is not None
