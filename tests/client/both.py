@@ -50,7 +50,7 @@ from sievemq import JMSException, Message, Queue, Topic
 from sievemq_broker import EmbeddedBroker
 
 from .bridge import Bridge, engine_of
-from .heard import LIMIT, Completions, Listener, Signal, outline, text
+from .heard import LIMIT, Completions, Listener, Reports, Signal, outline, text
 
 __all__ = ["LIMIT", "SOON", "Api", "Completions", "Listener", "Signal", "api", "both_broker", "outline", "text"]
 
@@ -176,6 +176,9 @@ class Api:
 
     def completions(self, act: Callable[[Message, Exception | None], Any] | None = None) -> Completions:
         return Completions(self, act)
+
+    def reports(self) -> Reports:
+        return Reports(self)
 
     def task(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """A second thread of control: a task, and in the blocking world a thread."""

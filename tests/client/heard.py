@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sievemq import Message, TextMessage
+from sievemq import JMSException, Message, TextMessage
 
 if TYPE_CHECKING:
     from .both import Api
@@ -120,6 +120,23 @@ class Listener(_Collector):
     @property
     def texts(self) -> list[str | None]:
         return [text(message) for message in self.messages]
+
+
+class Reports(_Collector):
+    """An exception listener that keeps what it is told."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        self.errors: list[JMSException] = []
+
+    def on_exception(self, error: JMSException) -> None:
+        self.errors.append(error)
+        self._arrived()
+
+    async def arrived(self, number: int = 1) -> list[JMSException]:
+        """What was told, once it is so many."""
+        await self._wait(number)
+        return list(self.errors)
 
 
 class Completions(_Collector):

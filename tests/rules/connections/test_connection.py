@@ -40,15 +40,9 @@ async def test_met_06_every_listed_property_is_carried_or_set(api: Api) -> None:
 
 async def test_exl_03_what_a_call_raises_is_not_reported_again(api: Api) -> None:
     broker = api.start_broker()
-    heard: list[JMSException] = []
-    lost = api.signal()
-
-    def on_exception(error: JMSException) -> None:
-        heard.append(error)
-        lost.set()
-
+    reports = api.reports()
     connection = await api.connect(reconnect=0)
-    connection.set_exception_listener(on_exception)
+    connection.set_exception_listener(reports)
     session = await connection.create_session()
     gone = await session.create_temporary_queue()
     await gone.delete()
@@ -60,7 +54,7 @@ async def test_exl_03_what_a_call_raises_is_not_reported_again(api: Api) -> None
         await session.unsubscribe("nobody")
     assert await (await session.create_consumer(api.queue())).receive_no_wait() is None  # the broker has said it all
     broker.drop_connections()
-    await lost.wait()
+    heard = await reports.arrived()
     # Reports come one after the other, so the loss would have been preceded by what was raised.
     assert len(heard) == 1
     assert not isinstance(heard[0], InvalidDestinationException)
@@ -68,18 +62,12 @@ async def test_exl_03_what_a_call_raises_is_not_reported_again(api: Api) -> None
 
 async def test_exl_06_a_contexts_listener_gets_the_checked_class(api: Api) -> None:
     broker = api.start_broker()
-    heard: list[JMSException] = []
-    lost = api.signal()
-
-    def on_exception(error: JMSException) -> None:
-        heard.append(error)
-        lost.set()
-
+    reports = api.reports()
     context = await api.context(reconnect=0)
-    context.set_exception_listener(on_exception)
+    context.set_exception_listener(reports)
     assert context.get_exception_listener() is not None
     broker.drop_connections()
-    await lost.wait()
+    heard = await reports.arrived()
     assert isinstance(heard[0], JMSException)
     assert not isinstance(heard[0], JMSRuntimeException)
 
