@@ -49,6 +49,11 @@ export function begin({ times, depth, in_rate: incoming, out_rate: outgoing }) {
   samples.splice(0, Math.max(0, samples.length - KEEP));
 }
 
+/** Takes totals that were asked for, until the first ones are told. */
+export function note(totals) {
+  if (state.connected === null) samples.push(totals);
+}
+
 /** Begins to listen to the broker, and never gives up. */
 export function connect() {
   clearTimeout(retry);

@@ -92,6 +92,7 @@ export default function overview({ namespace, signal: gone }) {
     const memory = tiles.find((item) => item.key === "memory_bytes");
     memory.node.hidden = broker.memory === null;
     if (broker.memory) {
+      live.note({ ...sampleOf(broker), memory_bytes: broker.memory.bytes });
       begin();
       const { bytes: used, limit } = broker.memory;
       memory.share(limit ? used / limit : null, limit ? `of ${bytes(limit)}` : "no limit");

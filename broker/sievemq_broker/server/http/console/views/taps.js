@@ -50,13 +50,12 @@ function badges(row) {
 const share = ({ lag, bytes: size, retention }) =>
   Math.min(1, Math.max(lag / retention.messages, size / retention.bytes));
 
-const held = (row) => h("span", { title: allowed(row.retention) }, `${bytes(row.bytes)} · ${percent(share(row))}`);
+const held = (row) => h("span", { title: allowed(row) }, bytes(row.bytes));
 
-const percent = (part) => `${part > 0 && part < 0.01 ? "<1" : Math.round(100 * part)} %`;
-
-function allowed({ messages, bytes: size, age, lease }) {
+function allowed(row) {
+  const { messages, bytes: size, age, lease } = row.retention;
   return [
-    `It may hold ${count(messages, "message")} or ${bytes(size)}`,
+    `${Math.round(100 * share(row))} % full: it may hold ${count(messages, "message")} or ${bytes(size)}`,
     age ? `, each for ${duration(age)}` : "",
     lease ? `; without a word from its reader for ${duration(lease)} it ends, or gives back what it holds` : "",
     ".",
@@ -70,8 +69,9 @@ function missed(row) {
 
 function reader(row) {
   if (row.reader === null) return h("span", { class: "dim" }, "none so far");
-  const when = h("small", { class: "dim", title: row.reader }, `heard ${ago(row.heard)}`);
-  return [row.connected ? "connected" : badge("gone", "warn"), " ", when];
+  const title = `${row.reader}, heard ${ago(row.heard)}`;
+  if (row.connected) return h("span", { title }, "connected");
+  return [badge("gone", "warn"), " ", h("small", { class: "dim", title }, ago(row.heard))];
 }
 
 const reason = (row) =>
