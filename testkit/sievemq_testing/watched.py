@@ -205,13 +205,13 @@ class WatchedConnection(BrokerConnection):
         self.refused += 1
         super().refuse_send(session, sequence, error)
 
-    def end(self, now: int, handed: Mapping[int, int] | None) -> None:
+    def end(self, now: int, handed: Mapping[int, int] | None, request: int | None = None) -> None:
         """See BrokerConnection; the journal hears of it."""
         if not self._gone:
             how = "lost" if handed is None else "closed"
             held = sum(consumer.unacknowledged for consumer in self.consumers.values())
             self.note("disconnected", detail=f"{how}, with {held} messages unacknowledged" if held else how)
-        super().end(now, handed)
+        super().end(now, handed, request)
 
 
 # Without these a connection could not begin, stay or end.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.deadlines import Deadlines
@@ -14,7 +15,7 @@ from sievemq_broker.domain.ports import Observer
 from sievemq_broker.domain.publishing import Publishing
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.room import Overfull, Rooms
-from sievemq_broker.domain.steps import SLICE
+from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import ErrorCode, RequestError
 
@@ -48,6 +49,8 @@ class Broker:
         self._work: deque[Queue] = deque()
         #: Large batches on their way, one of a namespace at most.
         self._publishings: deque[Publishing] = deque()
+        #: Connections that are over and have not given back all that they held.
+        self._leaving: dict[str, Steps[None]] = {}
 
     def namespace(self, name: str) -> Namespace:
         """The namespace of that name; an empty name means ``default``.
@@ -134,6 +137,28 @@ class Broker:
         while self._publishings:
             self._publishings.popleft().finish(now)
 
+    def begin_leaving(self, connection_id: str, steps: Steps[None]) -> None:
+        """A connection gives back what it has: the first slice at once, the others with :meth:`work`."""
+        for _ in steps:
+            self._leaving[connection_id] = steps
+            break
+
+    def finish_leaving(self, now: int, connection_id: str | None = None) -> None:
+        """What a connection, or any, has begun to give back is given back when this returns."""
+        for name in tuple(self._leaving) if connection_id is None else (connection_id,):
+            steps = self._leaving.pop(name, None)
+            if steps is not None:
+                with suppress(StopIteration):
+                    while True:
+                        steps.send(now)
+
+    def _go_on_leaving(self, now: int) -> None:
+        connection_id = next(iter(self._leaving))
+        steps = self._leaving.pop(connection_id)
+        with suppress(StopIteration):
+            steps.send(now)
+            self._leaving[connection_id] = steps  # behind the others
+
     def work(self, now: int, budget: int = 2_000) -> bool:
         """Do pending work, such as looking through a backlog for a new selector; and let senders go on that have room.
 
@@ -162,4 +187,6 @@ class Broker:
                 work.append(queue)
         if self.stamping:
             self._stamp(now)
-        return bool(work or publishings)
+        if self._leaving:
+            self._go_on_leaving(now)
+        return bool(work or publishings or self._leaving)

@@ -44,6 +44,10 @@ class ClientIds:
             del self._connections[client_id]
             del self._ids[connection_id]
 
+    def holder(self, client_id: str) -> str | None:
+        """The connection that has a client id, or None."""
+        return self._connections.get(client_id)
+
     def of(self, connection_id: str) -> str | None:
         """The client id of a connection, or None."""
         return self._ids.get(connection_id)

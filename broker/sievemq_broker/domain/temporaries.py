@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sievemq_broker.domain.steps import Steps
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import Address, Kind, parse_address
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.namespace import Namespace
 
 __all__ = ["Temporaries"]
+
+#: Destinations that are deleted in one slice, at 10 to 20 microseconds each.
+AT_ONCE = 200
 
 
 class Temporaries:
@@ -88,10 +92,12 @@ class Temporaries:
             )
         self._namespace.delete(address, "deleted")
 
-    def delete_all(self, connection_id: str) -> None:
-        """Delete what a connection leaves behind when it ends (TMP-06)."""
-        for text in list(self._owned.get(connection_id, ())):
+    def delete_all(self, connection_id: str) -> Steps[None]:
+        """Delete what a connection leaves behind when it ends (TMP-06), in slices."""
+        for number, text in enumerate(tuple(self._owned.get(connection_id, ())), 1):
             self._namespace.delete(text, "deleted with the connection that made it")
+            if not number % AT_ONCE:
+                yield
         self._owned.pop(connection_id, None)
 
     def count(self, connection_id: str) -> int:

@@ -341,6 +341,7 @@ class Server:
             await self._close_links(FAREWELL_SECONDS if drain_seconds > 0 else SHORT_FAREWELL_SECONDS)
             self.timers.stop()
             self.broker.finish_publishings(self.clock.now())
+            self.broker.finish_leaving(self.clock.now())
         if self._http is not None:
             await self._http.stop()
         self._close_sockets()

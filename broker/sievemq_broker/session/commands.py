@@ -84,9 +84,7 @@ def on_set_client_id(connection: BrokerConnection, command: CommandFields, now: 
 def on_goodbye(connection: BrokerConnection, command: CommandFields, now: int) -> None:
     """Close everything in order, answer, end (CLO-02)."""
     _, request, handed = command
-    connection.end(now, pairs(handed))
-    connection.answer(request)
-    connection.closing = True
+    connection.end(now, pairs(handed), request)
 
 
 def on_ping(connection: BrokerConnection, command: CommandFields, now: int) -> None:

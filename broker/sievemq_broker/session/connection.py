@@ -7,7 +7,7 @@ rim <── data_to_send() ──────────── wire <── Out
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from sievemq_broker.domain.broker import Broker
@@ -17,6 +17,7 @@ from sievemq_broker.session.checks import check_identifier, unknown
 from sievemq_broker.session.commands import HANDLERS, Handler
 from sievemq_broker.session.guard import guarded, is_own
 from sievemq_broker.session.handshake import welcome
+from sievemq_broker.session.leaving import leaving
 from sievemq_broker.session.outbox import Outbox
 from sievemq_broker.session.resume import Memory, Refusal
 from sievemq_broker.session.rights import Identity, Verb, forbidden
@@ -429,6 +430,9 @@ class BrokerConnection:
             check_identifier("a client id", client_id)
         except RequestError as error:
             raise RequestError(error.text, ErrorCode.INVALID_CLIENT_ID) from None
+        holder = self.namespace.client_ids.holder(client_id)
+        if holder is not None:
+            self.broker.finish_leaving(self.services.now(), holder)
         self.namespace.client_ids.claim(client_id, self.id)
         self.client_id = client_id
 
@@ -504,12 +508,13 @@ class BrokerConnection:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def end(self, now: int, handed: Mapping[int, int] | None) -> None:
-        """Give everything back that this connection holds. Idempotent.
+    def end(self, now: int, handed: Mapping[int, int] | None, request: int | None = None) -> None:
+        """Give everything back that this connection holds, in slices if that is much. Idempotent.
 
         Args:
             now: milliseconds since 1970.
             handed: what the application has seen, by consumer; None if nobody can say (ACK-18).
+            request: a GOODBYE, answered when all is given back.
         """
         if self._gone:
             return
@@ -527,28 +532,16 @@ class BrokerConnection:
         for stall in tuple(self.stalls.values()):
             stall.end()
         memory = Memory.of(self) if handed is None and self.keep else None
-        for session in self.sessions.values():
-            if handed is None:
-                self._guard("giving back messages", session.abandon, now, self.handed)
-            else:
-                self._guard("giving back messages", session.close, handed, now)
+        if handed is not None:
+            for session in self.sessions.values():
                 self.confirm(session, session.sent)
+        self.broker.begin_leaving(self.id, leaving(self, now, handed, memory is not None, request))
         if memory is not None:
             services.lost.remember(memory, now - services.clock_offset + self.keep, self.broker)
-        else:
-            self._guard("deleting temporary destinations", self.namespace.temporaries.delete_all, self.id)
-        if self.client_id is not None:
-            self._guard("freeing the client id", self.namespace.client_ids.free, self.client_id, self.id)
         for mapping in (self.sessions, self.consumers, self.owners, self.wants):
             mapping.clear()
         self.retired.clear()
         self.unconfirmed.clear()
-
-    def _guard(self, doing: str, act: Callable[..., object], *arguments: Any) -> None:
-        try:
-            act(*arguments)
-        except Exception as error:  # the remaining steps must still be done
-            self.services.report(self, doing, error)
 
     def _resume_consumers(self, now: int) -> None:
         outbox = self.outbox

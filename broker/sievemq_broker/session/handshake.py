@@ -128,6 +128,7 @@ def take_place(connection: BrokerConnection, resume: str, options: dict[str, Any
         lost.handed = handed
         lost.keep = max(lost.keep, 1)
         lost.close(ErrorCode.HEARTBEAT_MISSED, "its client has come back on another connection", now)
+    connection.broker.finish_leaving(now, resume)
     memory = services.lost.take(resume, user, namespace.name)
     if memory is not None or _may_be_kept(connection, resume):
         connection.id = resume

@@ -242,7 +242,7 @@ class LostConnections:
         self._returned -= _count(memory)
         namespace = broker.namespaces.get(memory.namespace)
         if namespace is not None:
-            namespace.temporaries.delete_all(connection_id)
+            broker.begin_leaving(connection_id, namespace.temporaries.delete_all(connection_id))
 
 
 def _count(memory: Memory) -> int:

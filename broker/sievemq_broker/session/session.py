@@ -8,6 +8,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.steps import Steps, finish
+from sievemq_broker.session.leaving import Meter
 from sievemq_broker.session.transaction import StagedBytes, Transaction
 
 if TYPE_CHECKING:
@@ -73,8 +75,28 @@ class Session:
 
     def close(self, handed: Mapping[int, int], now: int) -> None:
         """Close all consumers; what they hold goes back (ACK-15), and with a transaction open that is its rollback."""
+        finish(self.leave(handed, {}, now, Meter()), now)
+
+    def leave(self, handed: Mapping[int, int] | None, known: Mapping[int, int], now: int, meter: Meter) -> Steps[int]:
+        """Close all consumers, in slices.
+
+        Args:
+            handed: what the application has seen, by consumer: it goes back marked, the rest unmarked (ACK-15). None if
+                the connection is lost: then all goes back marked, since it may have been seen (ACK-18).
+            known: if so, the last tag that may have been seen, for those consumers of which that is known (D-32).
+            now: ms since 1970.
+            meter: says when a slice is full.
+
+        Returns:
+            The time by now.
+        """
         self.halt()
         for consumer_id, consumer in tuple(self.consumers.items()):
+            if meter.spent(1 + consumer.unacknowledged):
+                now = yield
+            if handed is None:
+                consumer.abandon(now, known.get(consumer_id))
+                continue
             tag = handed.get(consumer_id, 0)
             # In this order: all goes back at once, so that the next consumer gets it in its old order.
             consumer.recover(tag, now)
@@ -82,20 +104,7 @@ class Session:
         self.consumers.clear()
         if self.transaction is not None:
             self.transaction.clear()
-
-    def abandon(self, now: int, handed: Mapping[int, int]) -> None:
-        """The connection is gone: all that was delivered goes back, marked, since it may have been seen (ACK-18).
-
-        Args:
-            now: ms since 1970.
-            handed: consumer -> last tag that may have been seen, where that is known (D-32).
-        """
-        self.halt()
-        for consumer_id, consumer in tuple(self.consumers.items()):
-            consumer.abandon(now, handed.get(consumer_id))
-        self.consumers.clear()
-        if self.transaction is not None:
-            self.transaction.clear()
+        return now
 
     def halt(self) -> None:
         """Take the credit of all consumers."""

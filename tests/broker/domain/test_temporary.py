@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sievemq_broker.domain.steps import finish
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import Kind
 
@@ -52,7 +53,7 @@ def test_tmp_08_a_send_to_a_deleted_one_is_refused() -> None:
     world = World()
     address = str(world.namespace.temporaries.create("c1", False))
     world.send(address, "a")
-    world.namespace.temporaries.delete_all("c1")  # TMP-06
+    finish(world.namespace.temporaries.delete_all("c1"), world.now)  # TMP-06
     for call in (lambda: world.send(address, "b"), lambda: world.namespace.declare(address)):
         with pytest.raises(RequestError) as caught:
             call()
@@ -63,7 +64,7 @@ def test_tmp_06_only_those_of_the_connection_that_ends_are_deleted() -> None:
     world = World()
     own, other = (str(world.namespace.temporaries.create(connection, False)) for connection in ("c1", "c2"))
     consumer = world.consumer(own, connection="c1")
-    world.namespace.temporaries.delete_all("c1")
+    finish(world.namespace.temporaries.delete_all("c1"), world.now)
     assert world.namespace.find(own) is None
     assert list(world.namespace.temporaries._owned) == ["c2"]
     assert world.namespace.find(other) is not None

@@ -1,0 +1,134 @@
+"""A connection that ends and holds very much gives it back in slices: nobody waits for it, and nothing is missed."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from sievemq_broker.session.leaving import AT_ONCE
+from sievemq_core.errors import ErrorCode
+from sievemq_core.wire.commands import Command
+
+from .harness import AUTO, Client, World
+
+MANY = 4 * AT_ONCE
+
+
+def with_many_consumers(world: World, **hello: object) -> tuple[Client, list[str]]:
+    """A client whose consumers hold a message each, and those messages."""
+    client = world.client(**hello)
+    session = client.session()
+    consumers = [client.consumer(session, credit=1) for _ in range(MANY)]
+    texts = [str(number) for number in range(MANY)]
+    other = world.client()
+    other.send(other.session(), *texts)
+    assert sum(len(consumer.deliveries) for consumer in consumers) == MANY
+    return client, texts
+
+
+def depths(world: World) -> list[int]:
+    """How many messages wait after each slice."""
+    queue = world.broker.namespace("").queue("queue:q")
+    found = [queue.depth]
+    while world.broker.work(world.now):
+        found.append(queue.depth)
+    found.append(queue.depth)
+    return found
+
+
+def test_a_lost_connection_gives_back_in_slices() -> None:
+    world = World()
+    client, texts = with_many_consumers(world)
+    client.drop()
+    assert list(world.services.connections) == [world.clients[1].broker.id]
+    found = depths(world)
+    assert max(later - earlier for earlier, later in pairwise(found)) <= AT_ONCE // 2 + 1
+    assert len(found) > 6
+    browsed = world.clients[1].browse()
+    assert sorted(browsed, key=lambda found: int(found[1])) == [(2, text) for text in texts]
+    assert not world.broker.namespace("").queue("queue:q").consumers
+    assert not world.services.reports
+
+
+def test_goodbye_is_answered_when_all_is_given_back() -> None:
+    world = World()
+    client, _ = with_many_consumers(world)
+    request = client.request(Command.GOODBYE, ())
+    assert client.answer_to(request) is None
+    assert client.transport_open
+    depths(world)
+    world.settle()
+    assert client.answer_to(request) == (Command.OK, request, None)
+    assert not client.transport_open
+    assert len(world.clients[1].browse()) == MANY
+    assert not world.services.reports
+
+
+def test_a_transport_that_ends_meanwhile_changes_nothing() -> None:
+    world = World()
+    client, _ = with_many_consumers(world)
+    client.request(Command.GOODBYE, ())
+    client.drop()
+    depths(world)
+    assert len(world.clients[1].browse()) == MANY
+    assert not world.services.reports
+
+
+def test_who_wants_its_client_id_has_it_at_once() -> None:
+    world = World()
+    client, _ = with_many_consumers(world, client_id="me")
+    client.drop()
+    again = world.client(client_id="me")
+    assert again.broker.client_id == "me"
+    assert world.broker.namespace("").queue("queue:q").depth == MANY
+
+
+def test_its_own_client_that_comes_back_finds_everything_given_back() -> None:
+    world = World()
+    client, texts = with_many_consumers(world, keep=5_000)
+    client.drop()
+    new = Client(world)
+    new.hello(resume=client.broker.id, keep=5_000, handed=())
+    assert new.take(Command.WELCOME)[0][7]["resumed"]
+    new.ask(Command.OPEN_SESSION, 1, AUTO, 0)
+    assert len(new.browse()) == len(texts)
+
+
+def test_a_queue_that_is_deleted_meanwhile() -> None:
+    world = World()
+    client, _ = with_many_consumers(world)
+    client.drop()
+    world.broker.namespace("").delete("queue:q")
+    while world.broker.work(world.now):
+        pass
+    assert world.clients[1].browse("queue:q") == []
+    assert not world.services.reports
+
+
+@pytest.mark.parametrize("keep", [0, 5_000])
+def test_temporary_destinations_end_in_slices(keep: int) -> None:
+    world = World()
+    client = world.client(keep=keep)
+    for _ in range(1_000):
+        client.request(Command.CREATE_TEMPORARY, False)
+    space = world.broker.namespace("")
+    client.drop()
+    if keep:
+        assert len(space.destinations) == 1_000
+        world.services.lost.expire(world.broker, world.services.real + keep)
+    left = [len(space.destinations)]
+    while world.broker.work(world.now):
+        left.append(len(space.destinations))
+    assert left[0] == 800
+    assert (left[-1], len(space.destinations)) == (0, 0)
+    assert len(left) >= 4
+
+
+def test_a_broker_that_stops_has_all_given_back() -> None:
+    world = World()
+    client, _ = with_many_consumers(world)
+    client.broker.close(ErrorCode.SHUTTING_DOWN, "bye", world.now)
+    world.broker.finish_leaving(world.now)
+    assert world.broker.namespace("").queue("queue:q").depth == MANY
+    assert not world.broker.work(world.now)
