@@ -337,8 +337,10 @@ class CopyTap(Tap):
     def empty(self) -> Steps[None]:
         """Drop what it holds, a slice at a time: a tap that is deleted drops the rest at once."""
         yield
+        missed = self.missed
         while len(self.log) > SLICE:
             self._lose(self.log.first + SLICE)
+            self.missed = missed  # nobody wants them any more
             yield
 
     def copy(self, envelope: Envelope, now: int) -> None:

@@ -167,6 +167,7 @@ def test_a_large_copy_is_dropped_in_slices(api: Api, context: JMSContext, monkey
     with longest_turn(api.broker) as turns:
         assert api.ok("DELETE", tap_at("large"))["touched"] == count
     assert turns.count > count / 500 - 2
+    assert api.broker.call(lambda b: b.namespace(api.namespace).taps.missed) == 0
     assert api.get("taps")["taps"] == []
 
 
