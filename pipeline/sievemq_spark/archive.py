@@ -1,14 +1,20 @@
-"""The archive: messages as Parquet, partitioned by namespace, destination and day."""
+"""The archive: messages as Parquet, partitioned by namespace, destination and day.
+
+namespace=…/destination=…/date=…/part-….parquet              messages
+_outcomes/namespace=…/destination=…/date=…/part-….parquet    what became of them; by the day of the message
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Final
 
 from sievemq_spark.errors import NoArchiveError, PipelineError
 from sievemq_spark.files import Files
-from sievemq_spark.schema import COLUMNS, ddl
+from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS, ddl
 from sievemq_spark.times import day_of
 
 if TYPE_CHECKING:
@@ -17,8 +23,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Archived",
     "archive",
+    "archive_outcomes",
     "archive_stream",
+    "outcomes_of",
     "read_archive",
+    "read_outcomes",
     "read_queues",
     "require_archive",
     "require_messages",
@@ -28,6 +37,10 @@ __all__ = [
 DEFAULT_NAMESPACE: Final = "(default)"
 PARTITIONS: Final = ("namespace", "destination", "date")
 KEY: Final = ("broker", "namespace", "destination", "message_id")
+OUTCOMES: Final = "_outcomes"
+"""Folder of the outcomes in that of the messages; Spark reads nothing in folders that begin with _."""
+#: A message has one outcome in each subscription; or several, if an administrator brings it back.
+OUTCOME_KEY: Final = (*KEY, "subscription", "outcome", "time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +50,12 @@ class Archived:
     Attributes:
         seen: messages in the queues.
         added: those that the archive did not have.
+        outcomes: that were added.
     """
 
     seen: int
     added: int
+    outcomes: int = 0
 
 
 def read_queues(
@@ -90,24 +105,31 @@ def archive(spark: SparkSession, messages: DataFrame, path: str) -> Archived:
         messages: rows as of :func:`read_queues`.
         path: the archive's folder, made if it is not there; anything that Spark can write to.
     """
+    require_messages(messages)
+    return _add(spark, messages, path, COLUMNS, KEY)
+
+
+def _add(
+    spark: SparkSession, messages: DataFrame, path: str, columns: Mapping[str, str], keys: Sequence[str]
+) -> Archived:
     from pyspark.sql import functions as f
 
     from sievemq_spark.compaction import finish
 
-    require_messages(messages)
     rows = messages.withColumn("namespace", f.coalesce(f.nullif("namespace", f.lit("")), f.lit(DEFAULT_NAMESPACE)))
     rows = rows.withColumn("date", day_of(f.col("timestamp"))).cache()
     try:
         seen, with_id = rows.agg(f.count(f.lit(1)), f.count("message_id")).collect()[0]
         new = rows
         # only messages with an id can be told apart; taking doubles out moves every row, so it is done if there are any
-        if rows.filter("message_id IS NOT NULL").select(*KEY).distinct().count() < with_id:
-            new = rows.filter("message_id IS NOT NULL").dropDuplicates(list(KEY))
+        if rows.filter("message_id IS NOT NULL").select(*keys).distinct().count() < with_id:
+            new = rows.filter("message_id IS NOT NULL").dropDuplicates(list(keys))
             new = new.unionByName(rows.filter("message_id IS NULL"))
         finish(spark, path)
         if _exists(spark, path):
-            known = _raw(spark, path).select(*KEY).filter("message_id IS NOT NULL")
-            new = new.join(known, list(KEY), "left_anti").select(*rows.columns)
+            known = _raw(spark, path, columns).select(*keys).filter("message_id IS NOT NULL").alias("known")
+            same = reduce(and_, (f.col(f"new.{name}").eqNullSafe(f.col(f"known.{name}")) for name in keys))
+            new = new.alias("new").join(known, same, "left_anti").select(*rows.columns)
         added = seen if new is rows else new.count()
         if added:
             ordered = new.repartition(*(f.col(name) for name in PARTITIONS)).sortWithinPartitions(*PARTITIONS, "seq")
@@ -129,6 +151,7 @@ def archive_stream(
     password: str | None = None,
     selector: str | None = None,
     dialect: str = "jakarta",
+    outcomes: bool = False,
 ) -> Archived:
     """Add what has gone through destinations since the last call, consumed or not; from a scheduler, again and again.
 
@@ -145,6 +168,8 @@ def archive_stream(
         checkpoint: where Spark notes how far it is; in the archive's folder if not given.
         user, password: credentials.
         selector, dialect: only messages for which it is true.
+        outcomes: add what became of the messages, too, with taps of their own, named as `tap` with ``.outcomes``
+            behind.
 
     Raises:
         PipelineError, InvalidSelectorException, InvalidURLException: an argument is wrong.
@@ -157,18 +182,53 @@ def archive_stream(
         name: value for name, value in (("user", user), ("password", password), ("selector", selector)) if value
     }
     ReadOptions.read({name.lower(): value for name, value in options.items()})
+    place = checkpoint or f"{path.rstrip('/')}/_checkpoint"  # what begins with _ is no part of the archive
+    fates = Archived(0, 0)
+    if outcomes:  # first: what becomes of a message is known from the moment its tap is made, and that is made now
+        more = {**options, "tap": f"{tap}.outcomes", "mode": "outcomes"}
+        fates = _add_stream(
+            spark, more, f"{place}_outcomes", lambda session, rows: archive_outcomes(session, rows, path)
+        )
+    done = _add_stream(spark, options, place, lambda session, rows: archive(session, rows, path))
+    return Archived(done.seen, done.added, fates.added)
+
+
+def _add_stream(
+    spark: SparkSession, options: dict[str, str], checkpoint: str, add: Callable[[SparkSession, DataFrame], Archived]
+) -> Archived:
     counts = [0, 0]
 
-    def add(batch: DataFrame, _: int) -> None:
-        done = archive(batch.sparkSession, batch, path)
+    def add_batch(batch: DataFrame, _: int) -> None:
+        done = add(batch.sparkSession, batch)
         counts[0] += done.seen
         counts[1] += done.added
 
+    from sievemq_spark.runs import run_to_end
+
     stream = spark.readStream.format("sievemq").options(**options).load()
-    place = checkpoint or f"{path.rstrip('/')}/_checkpoint"  # what begins with _ is no part of the archive
-    writer = stream.writeStream.option("checkpointLocation", place).trigger(availableNow=True)
-    writer.foreachBatch(add).start().awaitTermination()
+    writer = stream.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    run_to_end(writer.foreachBatch(add_batch).start)
     return Archived(*counts)
+
+
+def archive_outcomes(spark: SparkSession, outcomes: DataFrame, path: str) -> Archived:
+    """Add what became of messages to an archive, each outcome once, under the day of its message.
+
+    Args:
+        spark: the session.
+        outcomes: rows of a source with mode ``outcomes``.
+        path: the archive's folder.
+
+    Raises:
+        PipelineError: these are no outcomes; names the columns that are missing.
+    """
+    _require(outcomes, OUTCOME_COLUMNS, "outcomes")
+    return _add(spark, outcomes, outcomes_of(path), OUTCOME_COLUMNS, OUTCOME_KEY)
+
+
+def outcomes_of(path: str) -> str:
+    """The folder of an archive's outcomes."""
+    return f"{path.rstrip('/')}/{OUTCOMES}"
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
@@ -177,20 +237,32 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
     Raises:
         NoArchiveError: there is none.
     """
+    return _read(spark, path, COLUMNS)
+
+
+def read_outcomes(spark: SparkSession, path: str) -> DataFrame:
+    """What became of the messages of an archive, columns as in schema.py and ``date``, the message's, behind them.
+
+    Raises:
+        NoArchiveError: there are none; archive with ``outcomes=True``.
+    """
+    return _read(spark, outcomes_of(path), OUTCOME_COLUMNS)
+
+
+def _read(spark: SparkSession, path: str, columns: Mapping[str, str]) -> DataFrame:
     from pyspark.sql import functions as f
 
     from sievemq_spark.compaction import finish
 
     finish(spark, path)
     require_archive(spark, path)
-    frame = _raw(spark, path)
     default = f.when(f.col("namespace") == DEFAULT_NAMESPACE, "").otherwise(f.col("namespace"))
-    return frame.withColumn("namespace", default).select(*COLUMNS, "date")
+    return _raw(spark, path, columns).withColumn("namespace", default).select(*columns, "date")
 
 
-def _raw(spark: SparkSession, path: str) -> DataFrame:
+def _raw(spark: SparkSession, path: str, columns: Mapping[str, str]) -> DataFrame:
     # With a schema Spark takes no folder's name for a number or a date.
-    return spark.read.schema(f"{ddl()}, `date` string").parquet(path)
+    return spark.read.schema(f"{ddl(columns=columns)}, `date` string").parquet(path)
 
 
 def _exists(spark: SparkSession, path: str) -> bool:
@@ -213,6 +285,10 @@ def require_messages(frame: DataFrame) -> None:
     Raises:
         PipelineError: some are missing; names them.
     """
-    missing = [name for name in COLUMNS if name not in frame.columns]
+    _require(frame, COLUMNS, "messages")
+
+
+def _require(frame: DataFrame, columns: Mapping[str, str], what: str) -> None:
+    missing = [name for name in columns if name not in frame.columns]
     if missing:
-        raise PipelineError(f"these are no messages: the columns {', '.join(missing)} are missing")
+        raise PipelineError(f"these are no {what}: the columns {', '.join(missing)} are missing")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sievemq_core.selector import CompiledSelector
 from sievemq_core.selector.checker import names_of
@@ -62,6 +62,11 @@ class Backtest:
     sample_second: list[str | None] = field(default_factory=list)
 
 
+#: Selectors that are asked in one go. Of more expressions than about a hundred Spark makes no Java program and
+#: interprets them, which takes more than twice as long.
+AT_ONCE: Final = 50
+
+
 def _compiled(selectors: Sequence[str], dialect: str) -> list[CompiledSelector]:
     if not selectors:
         raise PipelineError("at least one selector is needed")
@@ -86,11 +91,21 @@ def backtest(messages: DataFrame, selectors: Sequence[str], *, dialect: str = "j
     Raises:
         InvalidSelectorException: with a caret under the mistake.
         PipelineError: no selectors, or rows that are no messages.
-    """
-    from pyspark.sql import functions as f
 
+    More than :data:`AT_ONCE` selectors are asked in groups, each of which reads the messages anew.
+    """
     compiled = _compiled(selectors, dialect)
     require_messages(messages)
+    if len(compiled) <= AT_ONCE:
+        return _backtest(messages, compiled, sample, len(compiled) == 2)
+    groups = [compiled[first : first + AT_ONCE] for first in range(0, len(compiled), AT_ONCE)]
+    parts = [_backtest(messages, group, sample, False) for group in groups]
+    return Backtest(parts[0].messages, [line for part in parts for line in part.results])
+
+
+def _backtest(messages: DataFrame, compiled: Sequence[CompiledSelector], sample: int, compare: bool) -> Backtest:
+    from pyspark.sql import functions as f
+
     names = [f"_selector{number}" for number in range(len(compiled))]
     truths = [selector_column(selector).alias(name) for selector, name in zip(compiled, names, strict=True)]
     hour = hour_of(f.col("timestamp")).alias("_hour")
@@ -100,7 +115,7 @@ def backtest(messages: DataFrame, selectors: Sequence[str], *, dialect: str = "j
         counts: list[Any] = [f.count(f.lit(1)).alias("_all")]
         for name in names:
             counts += [f.count_if(f.col(name)).alias(f"{name}t"), f.count_if(~f.col(name)).alias(f"{name}f")]
-        if len(names) == 2:
+        if compare:
             first, second = (f.coalesce(f.col(name), f.lit(False)) for name in names)
             counts += [f.count_if(first & ~second).alias("_first"), f.count_if(second & ~first).alias("_second")]
         hours = frame.groupBy("_hour").agg(*counts).orderBy("_hour").collect()
@@ -120,7 +135,7 @@ def backtest(messages: DataFrame, selectors: Sequence[str], *, dialect: str = "j
                     _sample(frame, name, sample),
                 )
             )
-        if len(names) != 2:
+        if not compare:
             return Backtest(total, results)
         a, b = names
         return Backtest(

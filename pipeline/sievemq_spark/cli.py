@@ -101,12 +101,17 @@ def _spark(
 def _messages(
     spark: SparkSession, path: str, first: str | None, last: str | None, destination: str | None
 ) -> DataFrame:
+    from sievemq_spark.archive import read_archive
+
+    return _chosen(read_archive(spark, path), first, last, destination)
+
+
+def _chosen(frame: DataFrame, first: str | None, last: str | None, destination: str | None) -> DataFrame:
+    """Those of some days, of a destination."""
     from pyspark.sql import functions as f
 
     from sievemq.destinations import parse_destination
-    from sievemq_spark.archive import read_archive
 
-    frame = read_archive(spark, path)
     if first is not None:
         frame = frame.filter(f.col("date") >= _day(first))
     if last is not None:
@@ -185,6 +190,9 @@ def archive(
     tap: Annotated[
         str | None, typer.Option("--tap", help="Name of taps: add all that has gone through since the last run.")
     ] = None,
+    outcomes: Annotated[
+        bool, typer.Option("--outcomes", help="With --tap: what became of the messages as well.")
+    ] = False,
     selector: SelectorOption = None,
     dialect: DialectOption = "jakarta",
     url: UrlOption = DEFAULT_URL,
@@ -199,6 +207,8 @@ def archive(
     """
     from sievemq_spark import archive as job
 
+    if outcomes and tap is None:
+        raise typer.BadParameter("--outcomes needs --tap: what is only looked at has no outcome")
     with _spark(master, [selector], dialect, url, user) as spark:
         secret = _password(user)
         with progress(spark, "archive"):
@@ -218,11 +228,13 @@ def archive(
                     password=secret,
                     selector=selector,
                     dialect=dialect,
+                    outcomes=outcomes,
                 )
         if as_json:
             _print(done, as_json=True)
         else:
-            typer.echo(f"{done.seen:,} messages seen, {done.added:,} added to {to}")
+            fates = f", and {done.outcomes:,} outcomes" if outcomes else ""
+            typer.echo(f"{done.seen:,} messages seen, {done.added:,} added to {to}{fates}")
 
 
 @pipeline.command()
@@ -286,6 +298,27 @@ def profile(
         with progress(spark, "profile"):
             result = job(_messages(spark, archive, first, last, destination))
         _print(result, as_json, html, "Profile", _about(archive, first, last, destination))
+
+
+@pipeline.command()
+def outcomes(
+    archive: ArchiveArgument,
+    first: FromOption = None,
+    last: ToOption = None,
+    destination: DestinationOption = None,
+    master: MasterOption = LOCAL,
+    as_json: JsonOption = False,
+    html: HtmlOption = None,
+) -> None:
+    """What became of the messages: acknowledged, expired, dead-lettered, dropped; when, and how long it took."""
+    from sievemq_spark.archive import read_outcomes
+    from sievemq_spark.outcomes import outcomes as job
+
+    with _spark(master, [], "jakarta") as spark:
+        with progress(spark, "outcomes"):
+            fates = _chosen(read_outcomes(spark, archive), first, last, destination)
+            result = job(_messages(spark, archive, first, last, destination), fates)
+        _print(result, as_json, html, "Outcomes", _about(archive, first, last, destination))
 
 
 @pipeline.command()

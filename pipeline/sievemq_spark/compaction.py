@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 import uuid
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sievemq_spark.archive import PARTITIONS, require_archive
+from sievemq_spark.archive import PARTITIONS, outcomes_of, require_archive
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.files import Files
-from sievemq_spark.schema import COLUMNS
+from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,13 +39,21 @@ class Compacted:
     Attributes:
         folders: that had enough files.
         before, after: files in them.
-        messages: rows that were written anew.
+        messages: rows that were written anew, outcomes included.
     """
 
     folders: int
     before: int
     after: int
     messages: int
+
+    def __add__(self, other: Compacted) -> Compacted:
+        return Compacted(
+            self.folders + other.folders,
+            self.before + other.before,
+            self.after + other.after,
+            self.messages + other.messages,
+        )
 
 
 def compact(spark: SparkSession, path: str, *, files: int = 4) -> Compacted:
@@ -64,6 +73,11 @@ def compact(spark: SparkSession, path: str, *, files: int = 4) -> Compacted:
     if files < 2:
         raise PipelineError("files are 2 or more: one file cannot become fewer")
     require_archive(spark, path)
+    done = _compact(spark, path, files, COLUMNS)
+    return done + _compact(spark, outcomes_of(path), files, OUTCOME_COLUMNS)
+
+
+def _compact(spark: SparkSession, path: str, files: int, columns: Mapping[str, str]) -> Compacted:
     finish(spark, path)
     place = Files(spark, path)
     place.delete(WORK)  # what a job left that was killed before it had decided anything
@@ -76,7 +90,7 @@ def compact(spark: SparkSession, path: str, *, files: int = 4) -> Compacted:
     messages = 0
     for folder, found in sorted(crowded.items()):
         staged = f"{WORK}/{job}/{folder}"
-        messages += _rewrite(spark, place, [name for name, _ in found], sum(size for _, size in found), staged)
+        messages += _rewrite(spark, place, [name for name, _ in found], sum(size for _, size in found), staged, columns)
         new = [name for name in place.names(staged) if name.endswith(".parquet")]
         moves.append({"folder": folder, "staged": staged, "new": new, "old": [name for name, _ in found]})
     if moves:
@@ -88,8 +102,10 @@ def compact(spark: SparkSession, path: str, *, files: int = 4) -> Compacted:
     )
 
 
-def _rewrite(spark: SparkSession, place: Files, names: list[str], size: int, staged: str) -> int:
-    fields = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items() if name not in PARTITIONS)
+def _rewrite(
+    spark: SparkSession, place: Files, names: list[str], size: int, staged: str, columns: Mapping[str, str]
+) -> int:
+    fields = ", ".join(f"`{name}` {kind}" for name, kind in columns.items() if name not in PARTITIONS)
     frame = spark.read.schema(fields).parquet(*(place.at(name) for name in names))
     pieces = max(1, -(-size // TARGET_BYTES))
     spread = frame.repartitionByRange(pieces, "timestamp", "seq") if pieces > 1 else frame.coalesce(1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from sievemq_spark.runs import SLOW_WORKER
+
 __all__ = ["explain_failure"]
 
 #: How the SDK's and the pipeline's own errors begin in the traceback of a Python worker.
@@ -29,6 +31,11 @@ def explain_failure(error: BaseException) -> str:
         path = _PARQUET.search(text)
         where = f": {path['path']}" if path else ""
         return f"a Parquet file cannot be read, it is damaged or none{where}. Restore or remove it"
+    if SLOW_WORKER in text:
+        return (
+            "Spark waits ten seconds for a Python process to start, and this machine is too busy for that. "
+            "Nothing was done; start it again"
+        )
     unresolved = _UNRESOLVED.search(text)
     if unresolved:
         return f"there is no column {unresolved['name']!r} in these rows"

@@ -16,7 +16,7 @@ from sievemq.url import BrokerURL, parse_url
 from sievemq_core.selector.dialect import DIALECTS
 from sievemq_spark.columns import parse_columns
 from sievemq_spark.errors import PipelineError
-from sievemq_spark.schema import COLUMN_NAMES
+from sievemq_spark.schema import COLUMN_NAMES, COLUMNS, OUTCOME_COLUMNS
 from sievemq_spark.selector_column import checked
 
 __all__ = ["ReadOptions", "WriteOptions"]
@@ -102,7 +102,8 @@ class ReadOptions(_Options):
             before those in it.
         destination: ``queue:orders``, or several with commas between them.
         mode: ``browse``: what waits in the queues, which stays there; only for a batch. ``tap``: what goes through the
-            destinations, copied by taps; the default if `tap` is given. ``drain``: what waits, taken by taps.
+            destinations, copied by taps; the default if `tap` is given. ``outcomes``: what becomes of
+            messages there, told by taps. ``drain``: what waits, taken by taps.
         selector: only messages for which it is true; the broker judges.
         dialect: of the selector.
         columns: properties that get a column of their own: ``region STRING, price DOUBLE``.
@@ -149,8 +150,8 @@ class ReadOptions(_Options):
             InvalidSelectorException: the selector, with a caret under the mistake.
         """
         result = cls._read(options, _READERS)
-        if result.mode not in ("", "browse", "tap", "drain"):
-            raise PipelineError(f"there is no mode {result.mode!r}; there are 'browse', 'tap' and 'drain'")
+        if result.mode not in ("", "browse", "tap", "outcomes", "drain"):
+            raise PipelineError(f"there is no mode {result.mode!r}; there are 'browse', 'tap', 'outcomes' and 'drain'")
         if result.dialect not in DIALECTS:
             raise PipelineError(f"there is no selector dialect {result.dialect!r}; there are {', '.join(DIALECTS)}")
         if result.starting_offsets not in ("earliest", "latest"):
@@ -164,6 +165,8 @@ class ReadOptions(_Options):
             _ = result.queues
         else:
             _ = result.tap_name
+        if result.mode == "outcomes" and result.promoted:
+            raise PipelineError("outcomes have no properties: leave the option 'columns' out")
         if result.mode == "drain":
             result.no_topics("it keeps nothing that could be drained; read it with mode 'tap'")
         checked(result.selector, result.dialect)
@@ -203,6 +206,11 @@ class ReadOptions(_Options):
         if not self.tap:
             raise PipelineError("the option 'tap' is missing: a name for the cursors that only this query reads")
         return self.tap
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """The columns of a row, name -> Spark type."""
+        return OUTCOME_COLUMNS if self.mode == "outcomes" else {**COLUMNS, **self.promoted}
 
     @property
     def promoted(self) -> dict[str, str]:

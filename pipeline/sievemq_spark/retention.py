@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Final
 
-from sievemq_spark.archive import require_archive
+from sievemq_spark.archive import OUTCOMES, outcomes_of, require_archive
 from sievemq_spark.compaction import finish
 from sievemq_spark.files import Files
 
@@ -25,7 +25,7 @@ class Expired:
     """What :func:`expire` removed, or would.
 
     Attributes:
-        days: folders, ``namespace=…/destination=…/date=…``.
+        days: folders, ``namespace=…/destination=…/date=…``; those of the outcomes begin with ``_outcomes/``.
         files, size: Parquet files and their bytes.
     """
 
@@ -52,10 +52,13 @@ def expire(
     from urllib.parse import unquote
 
     require_archive(spark, path)
-    finish(spark, path)
     place = Files(spark, path)
+    found: list[tuple[str, int]] = []
+    for root, prefix in ((path, ""), (outcomes_of(path), f"{OUTCOMES}/")):
+        finish(spark, root)
+        found += [(prefix + name, size) for name, size in Files(spark, root).parquet()]
     folders: dict[str, list[int]] = defaultdict(list)
-    for name, size in place.parquet():
+    for name, size in found:
         folder = name.rpartition("/")[0]
         values = dict(part.partition("=")[::2] for part in folder.split("/"))
         try:

@@ -24,6 +24,16 @@
     size                BIGINT    bytes of body and packed properties
     properties          MAP       name -> struct<t STRING, b BOOLEAN, l BIGINT, d DOUBLE, s STRING>
 
+Outcomes have rows of their own: where the message was, some of its headers, and
+
+    seq                 BIGINT    the record's sequence in its tap
+    subscription        STRING    of a topic, if it has a name
+    outcome             STRING    acknowledged, expired, dead-lettered, dropped, removed
+    reason              STRING    why, where there is more than one
+    attempts            INT       deliveries that were made
+    selector            STRING    of the consumer that acknowledged it
+    time                BIGINT    when that was: ms since 1970-01-01 UTC
+
 A property's `t` is the letter of its JMS type (z b h i l f d s); exactly one other field holds the value: b a boolean,
 l any integer, d a float (widened) or double, s a String; none for a null String. So no type is lost, and every
 value can be compared as what it is.
@@ -54,6 +64,7 @@ __all__ = [
     "COLUMNS",
     "COLUMN_NAMES",
     "KINDS",
+    "OUTCOME_COLUMNS",
     "PROPERTY_TYPE",
     "Row",
     "Typed",
@@ -97,6 +108,24 @@ COLUMNS: Final[dict[str, str]] = {
 }
 COLUMN_NAMES: Final = frozenset(COLUMNS)
 
+#: What became of a message: column -> Spark type, in order.
+OUTCOME_COLUMNS: Final[dict[str, str]] = {
+    "broker": "string",
+    "namespace": "string",
+    "destination": "string",
+    "seq": "bigint",
+    "message_id": "string",
+    "correlation_id": "string",
+    "type": "string",
+    "timestamp": "bigint",
+    "subscription": "string",
+    "outcome": "string",
+    "reason": "string",
+    "attempts": "int",
+    "selector": "string",
+    "time": "bigint",
+}
+
 Row: TypeAlias = tuple[Any, ...]
 """Values in the order of COLUMNS, then those of promoted columns."""
 
@@ -111,9 +140,9 @@ class Typed(NamedTuple):
     s: str | None
 
 
-def ddl(columns: Mapping[str, str] | None = None) -> str:
-    """The row's schema in DDL, with promoted columns behind."""
-    names = [*COLUMNS.items(), *(columns or {}).items()]
+def ddl(promoted: Mapping[str, str] | None = None, columns: Mapping[str, str] = COLUMNS) -> str:
+    """The schema of rows in DDL, with promoted columns behind."""
+    names = [*columns.items(), *(promoted or {}).items()]
     return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in names)
 
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.options import ReadOptions, WriteOptions
 from sievemq_spark.reader import BrowseReader
-from sievemq_spark.schema import COLUMNS, ddl
+from sievemq_spark.schema import ddl
 from sievemq_spark.stream_reader import TapStreamReader
 from sievemq_spark.stream_writer import MessageStreamWriter
 from sievemq_spark.tap_reader import TapReader
@@ -37,7 +37,7 @@ class SieveMQDataSource(DataSource):
         Raises:
             PipelineError, InvalidSelectorException, InvalidURLException: see :meth:`ReadOptions.read`.
         """
-        return ddl(ReadOptions.read(self.options).promoted)
+        return ddl(columns=ReadOptions.read(self.options).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader."""
@@ -69,5 +69,5 @@ class SieveMQDataSource(DataSource):
 
 def _own_schema(schema: StructType, options: ReadOptions) -> None:
     given = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-    if given != list({**COLUMNS, **options.promoted}.items()):
+    if given != list(options.schema.items()):
         raise PipelineError("a schema cannot be given: leave .schema(…) out and name properties in 'columns'")

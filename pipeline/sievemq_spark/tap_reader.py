@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -20,12 +20,20 @@ from sievemq_spark.errors import DataLossError, PipelineError
 from sievemq_spark.links import Link
 from sievemq_spark.offsets import Place
 from sievemq_spark.options import ReadOptions, broker_name
+from sievemq_spark.outcome_rows import outcome_batches
 from sievemq_spark.tap_rows import record_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Source", "TapRange", "TapReader", "pieces", "read_range", "sources", "taken"]
+
+#: Mode of a read -> mode of its taps.
+_MODES: Final[dict[str, Literal["copy", "outcomes", "drain"]]] = {
+    "tap": "copy",
+    "outcomes": "outcomes",
+    "drain": "drain",
+}
 
 #: Messages that are worth a task of their own.
 WORTH: Final = 5_000
@@ -66,7 +74,7 @@ class Source:
             connection,
             self.name,
             parse_destination(self.destination),
-            "drain" if options.mode == "drain" else "copy",
+            _MODES[options.mode],
             selector=options.selector,
             start="latest" if options.starting_offsets == "latest" else "earliest",
             retain_messages=options.retain_messages,
@@ -141,7 +149,10 @@ def read_range(options: ReadOptions, schema: pa.Schema, part: TapRange) -> Itera
             _missing(options, lost_text(source, after, min(page.first - 1, part.upto)))
         if not len(page):
             return
-        yield from record_batches(page, origin, promoted, schema, options.batch_size)
+        if options.mode == "outcomes":
+            yield from outcome_batches(page, origin, schema, options.batch_size)
+        else:
+            yield from record_batches(page, origin, promoted, schema, options.batch_size)
         after = page.first + len(page) - 1
 
 

@@ -12,7 +12,7 @@ import pytest
 from sievemq import ConnectionFactory, Queue
 from sievemq_broker import EmbeddedBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_600)]
 
 
 @pytest.mark.parametrize("master", ["local-cluster[2,1,1024]", "local[2]"])
@@ -25,7 +25,7 @@ def test_the_same_on_any_master(master: str, tmp_path: Path) -> None:
             [sys.executable, Path(__file__).with_name("cluster_program.py"), master, broker.url, tmp_path / "archive"],
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=1_500,
             check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]

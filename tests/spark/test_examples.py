@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sievemq_broker import EmbeddedBroker
+from sievemq_spark.runs import SLOW_WORKER
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,11 +33,14 @@ PRINTS = {
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("name", PRINTS)
 def test_the_examples_run(name: str) -> None:
     program = ROOT / "examples" / "pipeline" / name
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=280, check=False)
+    for _ in range(10):
+        done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=900, check=False)
+        if SLOW_WORKER not in done.stderr:  # else the machine is too busy for Spark, not for the example
+            break
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == PRINTS[name]
 

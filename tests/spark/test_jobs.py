@@ -119,6 +119,18 @@ def test_backtest_of_two_selectors(spark: Any, station: Station) -> None:
     referee.close()
 
 
+def test_many_selectors_are_asked_in_groups(spark: Any, station: Station, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last group may have two: they are not compared, as they are not the only ones."""
+    frame = read_archive(spark, station.archive).filter("seq <= 200")
+    selectors = ["carrier = 'UA'", "dep_delay > 0", "carrier = 'AA'", "distance > 1000"]
+    monkeypatch.setattr("sievemq_spark.backtest.AT_ONCE", 2)
+    result = backtest(frame, selectors, sample=0)
+    assert [line.selector for line in result.results] == selectors
+    assert (result.messages, result.only_first) == (200, None)
+    alone = backtest(frame, [selectors[3]], sample=0)
+    assert alone.results == result.results[3:]
+
+
 def test_coverage(spark: Any, station: Station) -> None:
     referee = Referee(station.flights)
     texts = ["carrier = 'UA'", "carrier IN ('UA', 'AA')", "dep_delay > 60", "carrier = 'nobody'"]

@@ -100,8 +100,15 @@ def test_java_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_java_too_old(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     pytest.importorskip("pyspark", reason="PySpark is not installed")
     monkeypatch.setattr(spark_module, "_java_version", lambda: 11)
-    monkeypatch.setattr(spark_module.shutil, "which", lambda name: name)
+    monkeypatch.setattr("shutil.which", lambda name: name)
     with pytest.raises(MissingSparkError, match="is 11"):
+        spark_module.require_spark()
+
+
+def test_pyspark_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed")
+    monkeypatch.setattr(pyspark, "__version__", "4.1.2")
+    with pytest.raises(MissingSparkError, match=r"PySpark 4\.1\.2 is too old"):
         spark_module.require_spark()
 
 
@@ -123,6 +130,7 @@ def test_pyspark_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("file:/a/b.parquet is not a Parquet file. Expected magic number", "a Parquet file cannot be read"),
         ("[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `regin` cannot", "there is no column 'regin'"),
+        ("[STREAM_FAILED] Query terminated: Python worker failed to connect back. SQLSTATE", "Spark waits ten seconds"),
         ("anything else\nmore", "anything else"),
         ("", "RuntimeError"),
     ],

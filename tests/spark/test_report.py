@@ -17,6 +17,7 @@ pytest.importorskip("matplotlib", reason="needs the extra `spark`")
 
 from sievemq_spark.backtest import Backtest, Coverage, SelectorResult
 from sievemq_spark.deadletters import DeadLetters, Lift
+from sievemq_spark.outcomes import Fate, Outcomes
 from sievemq_spark.profile import Profile, PropertyProfile
 from sievemq_spark.progress import progress, tasks_of
 from sievemq_spark.report import Chart, Table, parts_of, write_html
@@ -47,6 +48,17 @@ RESULTS = [
         {"2026-01-01T05": 2},
         {50: 10, 100: 20},
         [Lift("a", "String", "<b>", 2, 0, 1.0, 0.0, None), Lift("c", None, None, 1, 5, 0.5, 0.5, 1.0)],
+    ),
+    Outcomes(
+        4,
+        1,
+        [
+            Fate("acknowledged", None, 2, 2 / 3, 1.5, {50: 10, 90: 20, 99: 20, 100: 20}),
+            Fate("dead-lettered", "<b>", 1, 1 / 3, 6, {}),
+        ],
+        {("queue:<o>", "acknowledged"): 2},
+        {None: 1, HOSTILE: 1},
+        {"acknowledged": {"2026-01-01T05": 2}, "dead-lettered": {"2026-01-01T06": 1}},
     ),
 ]
 

@@ -161,7 +161,7 @@ def test_old_files_stay_when_the_new_ones_are_missing(spark: Any, crowded: str) 
     old = [str(file.relative_to(crowded)) for file in Path(crowded).rglob("*.parquet")]
     move = {"folder": "namespace=x", "staged": f"{compaction.WORK}/gone", "new": ["part-0.parquet"], "old": old}
     (work / "gone.json").write_text(json.dumps([move]))
-    with pytest.raises(PipelineError, match="gone/part-0.parquet takes the place of 6 files, but it is not there"):
+    with pytest.raises(PipelineError, match=r"gone/part-0\.parquet takes the place of 6 files, but it is not there"):
         read_archive(spark, crowded)
     (work / "gone.json").unlink()
     assert contents(spark, crowded) == list(range(53))

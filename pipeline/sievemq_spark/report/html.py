@@ -26,7 +26,7 @@ _PAGE = """<!doctype html>
 <style>
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; } h2::first-letter { text-transform: uppercase; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; }
 th, td { text-align: right; padding: .25rem .75rem; border-bottom: 1px solid #8884; }
@@ -119,10 +119,15 @@ def _plot(axes: Axes, chart: Chart) -> None:
             axes.plot(places, figures, label=name, linewidth=1.5, marker="." if len(places) < 50 else None)
     step = max(1, -(-len(places) // _MOST_LABELS))
     # A `$` in a label is a `$`, not the beginning of a formula.
-    axes.set_xticks(places[::step], list(chart.labels)[::step], rotation=20 if step > 1 else 0, parse_math=False)
+    slanted: dict[str, Any] = {"rotation": 20, "ha": "right", "rotation_mode": "anchor"} if step > 1 else {}
+    axes.set_xticks(places[::step], list(chart.labels)[::step], parse_math=False, **slanted)
+    axes.margins(x=0.01)
+    axes.set_axisbelow(True)
     axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.3)
     if many > 1:
-        for text in axes.legend(frameon=False, ncols=min(many, 8)).get_texts():
+        # Above the axes, where it covers nothing.
+        above = axes.legend(frameon=False, ncols=min(many, 8), loc="lower left", bbox_to_anchor=(0, 1))
+        for text in above.get_texts():
             text.set_parse_math(False)

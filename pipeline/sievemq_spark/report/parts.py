@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from sievemq_spark.backtest import Backtest, Coverage
 from sievemq_spark.deadletters import DeadLetters
+from sievemq_spark.outcomes import SHARES, Outcomes
 from sievemq_spark.profile import Profile
 
 __all__ = ["Chart", "Part", "Table", "parts_of"]
@@ -129,6 +130,33 @@ def _(result: Profile) -> list[Part]:
         parts.append(
             Chart("messages by hour (UTC)", list(result.hours), {"messages": list(result.hours.values())}, bars=False)
         )
+    return parts
+
+
+@parts_of.register
+def _(result: Outcomes) -> list[Part]:
+    columns = ("outcome", "messages", "share", "deliveries each", *(f"{share} % within" for share in SHARES))
+    rows = [
+        (
+            fate.outcome + (f" ({fate.reason})" if fate.reason else ""),
+            f"{fate.messages:,}",
+            f"{fate.share:.1%}",
+            f"{fate.attempts:,.1f}",
+            *(f"{fate.took[share]:,} ms" if share in fate.took else "" for share in SHARES),
+        )
+        for fate in result.fates
+    ]
+    rows.append(("not known", f"{result.open:,}", *[""] * (len(columns) - 2)))
+    parts: list[Part] = [Table(f"{result.messages:,} messages, and what became of them", columns, rows)]
+    hours = sorted({hour for counts in result.hours.values() for hour in counts})
+    if hours:
+        series = {outcome: [counts.get(hour, 0) for hour in hours] for outcome, counts in result.hours.items()}
+        parts.append(Chart("outcomes by hour (UTC)", hours, series))
+    if result.selectors:
+        taken = [(text or "without a selector", f"{rows:,}") for text, rows in result.selectors.items()]
+        parts.append(Table("acknowledged by consumers with", ("selector", "messages"), taken))
+    places = [(f"{where}: {outcome}", f"{rows:,}") for (where, outcome), rows in result.destinations.items()]
+    parts.append(Table("by destination", ("destination and outcome", "messages"), places))
     return parts
 
 

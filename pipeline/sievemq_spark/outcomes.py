@@ -1,0 +1,112 @@
+"""What became of messages, when, and how long it took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from sievemq_spark.archive import KEY, require_messages
+from sievemq_spark.times import hour_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Fate", "Outcomes", "outcomes"]
+
+#: Percent of the messages.
+SHARES: Final = (50, 90, 99, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """One outcome.
+
+    Attributes:
+        outcome, reason: what became of them; the reason is None where there is only one.
+        messages: how many; one of a topic counts once for each subscription.
+        share: of all outcomes.
+        attempts: deliveries of each on average.
+        took: ms from the send to the outcome, at 50, 90, 99 and 100 percent; empty if no producer set a timestamp.
+    """
+
+    outcome: str
+    reason: str | None
+    messages: int
+    share: float
+    attempts: float
+    took: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Messages of an archive by what became of them.
+
+    Attributes:
+        messages: how many there are.
+        open: those of which no outcome is known: they wait, or nobody watched; those without an id are left out.
+        fates: by outcome and reason, the most frequent first.
+        destinations: (destination, outcome) -> messages.
+        selectors: of the consumers that acknowledged, None for those without -> messages.
+        hours: outcome -> by hour, ``2026-11-21T05`` (UTC).
+    """
+
+    messages: int
+    open: int
+    fates: list[Fate]
+    destinations: dict[tuple[str, str], int]
+    selectors: dict[str | None, int]
+    hours: dict[str, dict[str, int]]
+
+
+def outcomes(messages: DataFrame, fates: DataFrame) -> Outcomes:
+    """Ask what became of messages.
+
+    Args:
+        messages: rows as in schema.py.
+        fates: their outcomes, see :func:`sievemq_spark.archive.read_outcomes`; those of other messages count as well.
+
+    Raises:
+        PipelineError: rows that are no messages.
+    """
+    from pyspark.sql import functions as f
+
+    require_messages(messages)
+    # Clocks of senders may be ahead of the broker's.
+    took = f.when(f.col("timestamp") > 0, f.greatest(f.col("time") - f.col("timestamp"), f.lit(0)))
+    rows = fates.withColumn("took", took).withColumn("hour", hour_of(f.col("time"))).cache()
+    try:
+        grouped = (
+            rows.groupBy("outcome", "reason")
+            .agg(
+                f.count(f.lit(1)).alias("rows"),
+                f.avg("attempts").alias("attempts"),
+                f.percentile_approx("took", [share / 100 for share in SHARES]).alias("took"),
+            )
+            .collect()
+        )
+        total = sum(row["rows"] for row in grouped)
+        known = messages.filter("message_id IS NOT NULL").select(*KEY)
+        lost = known.join(rows.select(*KEY).distinct(), list(KEY), "left_anti").count()
+        hours: dict[str, dict[str, int]] = {}
+        for (outcome, hour), count in sorted(_counted(rows, "outcome", "hour").items()):
+            hours.setdefault(outcome, {})[hour] = count
+        acknowledged = _counted(rows.filter("outcome = 'acknowledged'"), "selector")
+        return Outcomes(
+            messages.count(),
+            lost,
+            sorted((_fate(row, total) for row in grouped), key=lambda fate: (-fate.messages, fate.outcome)),
+            dict(sorted(_counted(rows, "destination", "outcome").items())),
+            {key[0]: count for key, count in sorted(acknowledged.items(), key=lambda item: -item[1])},
+            hours,
+        )
+    finally:
+        rows.unpersist()
+
+
+def _fate(row: Any, total: int) -> Fate:
+    took = dict(zip(SHARES, row["took"], strict=True)) if row["took"] else {}
+    return Fate(row["outcome"], row["reason"], row["rows"], row["rows"] / total, float(row["attempts"]), took)
+
+
+def _counted(rows: DataFrame, *names: str) -> dict[tuple[Any, ...], int]:
+    return {tuple(row[name] for name in names): row["count"] for row in rows.groupBy(*names).count().collect()}
