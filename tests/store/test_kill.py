@@ -10,11 +10,11 @@ import pytest
 from .kill import Life
 
 
-def run(kills: int, directory: Path) -> None:
+def run(kills: int, steps: int, directory: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     life = Life(seed, directory)
-    wrong = life.play(kills, 1_500)
+    wrong = life.play(kills, steps)
     assert wrong == []
     assert life.kills == kills
     assert len(life.incarnations) == 1, "the broker keeps its name with its data"
@@ -24,9 +24,9 @@ def run(kills: int, directory: Path) -> None:
 
 
 def test_a_broker_that_is_killed_three_times_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    run(3, tmp_path)
+    run(3, 600, tmp_path)
 
 
 @pytest.mark.slow
 def test_a_broker_that_is_killed_twenty_five_times_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    run(25, tmp_path)
+    run(25, 1_500, tmp_path)
