@@ -63,11 +63,11 @@ kills: ## a broker with a data directory, killed two hundred times under load (A
 
 spark: ## the tests of the Spark pipeline, where there are any and Java can be had
 	@if [ -d tests/spark ] && .ci/java; then \
-		.ci/venv dev spark && $(PYTEST) -m "spark and not slow" $(ARGS); \
+		.ci/venv dev spark && $(PYTEST) tests/spark -m "spark and not slow" $(ARGS); \
 	fi
 
 spark-slow: ## the Spark tests that take minutes: all flights, ten thousand random pairs
-	@.ci/java && .ci/venv dev spark && $(PYTEST) -m "spark and slow" $(ARGS)
+	@.ci/java && .ci/venv dev spark && $(PYTEST) tests/spark -m "spark and slow" $(ARGS)
 
 coverage-map: ## which test covers which rule of the API; fails on a rule without one
 	@.ci/venv dev
