@@ -1,4 +1,5 @@
-"""The form of an answer that says more than that something is done (docs/protocol.md, BROWSE and CREATE_TEMPORARY)."""
+"""The form of an answer that says more than that something is done (docs/protocol.md: BROWSE, CREATE_TEMPORARY, and
+what WELCOME says of a connection that comes back)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from sievemq_core.errors import ProtocolError
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.form import check_envelope
 
-__all__ = ["check_answer"]
+__all__ = ["check_answer", "check_resumed"]
 
 
 def check_answer(kind: int, result: object) -> None:
@@ -25,6 +26,27 @@ def check_answer(kind: int, result: object) -> None:
     check = _FORMS.get(kind)
     if check is not None:
         check(result)
+
+
+def check_resumed(memory: Mapping[str, object]) -> None:
+    """See that what a broker remembers of a lost connection has the form that its readers take for granted.
+
+    Args:
+        memory: `features.resumed` of its WELCOME.
+
+    Raises:
+        ProtocolError: it has not.
+    """
+    for key, kinds in _REMEMBERED.items():
+        rows = memory.get(key, ())
+        if type(rows) is not tuple or not all(
+            type(row) is tuple and len(row) >= len(kinds) and all(map(isinstance, row, kinds)) for row in rows
+        ):
+            raise ProtocolError(f"WELCOME says of the lost connection's {key} what is not in form")
+
+
+#: What `resumed` holds: arrays, and the kinds of their members.
+_REMEMBERED: Final[Mapping[str, tuple[type, ...]]] = {"sessions": (int, int, int), "refused": (int, int, int, str)}
 
 
 def _check_page(result: object) -> None:

@@ -47,7 +47,10 @@ def _on_welcome(connection: ClientConnection, command: CommandTuple) -> None:
     connection.heartbeat = Heartbeat(connection.options.heartbeat, outgoing)
     connection.wire.set_heartbeat(connection.options.heartbeat, outgoing)
     if connection.repairing:
-        _restore(connection, renewed)
+        try:
+            _restore(connection, renewed)
+        except ProtocolError as error:
+            lose(connection, loss(connection, error, error.code.name), repairable=False)
     else:
         connection.welcomed = True
         connection.opened.succeed(None)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from sievemq._engine.answers import check_resumed
 from sievemq._engine.completion import Completion
 from sievemq.exceptions import JMSException, TransactionRolledBackException
 from sievemq_core.wire.commands import Command
@@ -51,10 +52,14 @@ def restore(connection: ClientConnection, resumed: object, renewed: bool) -> Non
         connection: WELCOME has just arrived.
         resumed: what it says under that name: False, or what the broker remembers.
         renewed: it is another incarnation than the one that was lost.
+
+    Raises:
+        ProtocolError: what it remembers is not in form; nothing has been said.
     """
     memory: Mapping[str, Any] = resumed if isinstance(resumed, dict) else {}
-    known: Progress = {number: (sent, settled) for number, sent, settled in memory.get("sessions", ())}
-    for number, sequence, code, text in memory.get("refused", ()):
+    check_resumed(memory)
+    known: Progress = {number: (sent, settled) for number, sent, settled, *_ in memory.get("sessions", ())}
+    for number, sequence, code, text, *_ in memory.get("refused", ()):
         session = connection.sessions.get(number)
         if session is not None and sequence > session.confirmed:
             session.send_failed(sequence, code, text)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from sievemq import JMSException, Queue
-from sievemq._engine import EngineBrowser
+from sievemq._engine import EngineBrowser, EngineOptions
 from sievemq_core.wire.commands import Command
+from sievemq_core.wire.connection import WireConnection
 
 from .harness import FakeBroker, envelope
 
@@ -46,6 +47,23 @@ def test_a_page() -> None:
     broker.grant((None, (1, envelope("x"))))
     assert browser.missing
     assert broker.engine.failure is None
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [{"sessions": (1, 2)}, {"sessions": ((1, "x", 0),)}, {"sessions": {"a": 1}}, {"refused": ((1, 1, 5),)},
+     {"refused": ((1, 1, 5, None),)}, {"refused": "text"}],
+)  # fmt: skip
+def test_a_memory_of_a_lost_connection_that_is_none(memory: Any) -> None:
+    broker = FakeBroker(EngineOptions(heartbeat=0, reconnect=1_000))
+    broker.welcome()
+    broker.session()
+    broker.engine.lost(None)
+    broker.engine.reopen()
+    broker.wire = WireConnection("broker")
+    broker.welcome(resumed=memory)
+    assert broker.engine.failure is not None
+    assert "not in form" in str(broker.engine.failure)
 
 
 def test_an_answer_to_nothing() -> None:
