@@ -39,7 +39,7 @@ def traffic(broker: EmbeddedBroker) -> None:
         ]
         producer.set_property("name", "price").send(Topic("prices"), "x")
         for each in subscriptions:
-            message = each.receive(10_000)
+            message = each.receive(60_000)
             assert message is not None
             message.acknowledge()
         for name in ("chosen", "taken", "bad", "stays"):
