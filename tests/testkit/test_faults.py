@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -28,11 +27,6 @@ ORDERS = Queue("orders")
 
 
 @pytest.fixture
-def namespace(sievemq_namespace: TestNamespace) -> TestNamespace:
-    return sievemq_namespace
-
-
-@pytest.fixture
 def faults(sievemq_faults: Faults) -> Faults:
     return sievemq_faults
 
@@ -40,11 +34,6 @@ def faults(sievemq_faults: Faults) -> Faults:
 @pytest.fixture
 def factory(namespace: TestNamespace) -> ConnectionFactory:
     return ConnectionFactory(namespace.url)
-
-
-@pytest.fixture
-def context(sievemq: JMSContext) -> Iterator[JMSContext]:
-    return sievemq  # type: ignore[return-value]
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -26,16 +25,6 @@ ORDERS = Queue("orders")
 @pytest.fixture
 def broker(sievemq_broker: TestBroker) -> TestBroker:
     return sievemq_broker
-
-
-@pytest.fixture
-def namespace(sievemq_namespace: TestNamespace) -> TestNamespace:
-    return sievemq_namespace
-
-
-@pytest.fixture
-def context(sievemq: JMSContext) -> Iterator[JMSContext]:
-    return sievemq  # type: ignore[return-value]
 
 
 def send(context: JMSContext, text: str, destination: Queue | Topic = ORDERS, **properties: object) -> None:
