@@ -15,7 +15,7 @@ from tests.cli.conftest import Sievemq
 
 from sievemq import ConnectionFactory, JMSContext, Queue, Topic
 from sievemq.cli.manage import access
-from sievemq.cli.manage.tap import span
+from sievemq.cli.manage.output import span
 from sievemq_broker import EmbeddedBroker
 
 
@@ -220,6 +220,17 @@ def test_parties(sievemq: Sievemq, broker: EmbeddedBroker, context: JMSContext) 
     assert "tests" in sievemq("namespace", "ls").out
     assert sievemq("namespace", "delete", "tests", "--yes").out == "tests deleted with 0 messages\n"
     assert sievemq("namespace", "delete", "tests", "--yes").code == 3
+
+
+def test_how_long_a_message_waits(sievemq: Sievemq, broker: EmbeddedBroker, context: JMSContext) -> None:
+    fill(context, 1)
+    broker.clock.advance(seconds=7_205)
+    assert "oldest waits for" in sievemq("queue", "info", "orders").out
+    shown = json.loads(sievemq("queue", "info", "orders", "--json").out)
+    assert 7_205_000 <= shown["oldest_ms"] < 9_000_000
+    assert bodies(context, "orders") == ["0"]
+    sievemq("queue", "purge", "orders", "--yes")
+    assert json.loads(sievemq("queue", "info", "orders", "--json").out)["oldest_ms"] == 0
 
 
 def test_taps(sievemq: Sievemq, broker: EmbeddedBroker, context: JMSContext) -> None:

@@ -10,7 +10,7 @@ from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import MostOption, Place, QueueArgument, address_of
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, LimitOption, act, remove
-from sievemq.cli.manage.output import Columns, number, print_one, print_rows, rate
+from sievemq.cli.manage.output import Columns, number, print_one, print_rows, rate, span
 
 __all__ = ["queue", "topic"]
 
@@ -66,6 +66,7 @@ def _details(row: dict[str, Any]) -> Columns:
         "address": lambda row: row["address"],
         "namespace": lambda row: row["namespace"],
         "ready": number("depth"),
+        "oldest waits for": lambda row: span(row["oldest_ms"]),
         "in flight": number("in_flight"),
         "scheduled": number("scheduled"),
         "bytes": number("bytes"),

@@ -12,7 +12,7 @@ import typer
 
 from sievemq.cli.show import harmless
 
-__all__ = ["Columns", "moment", "number", "print_one", "print_rows", "rate"]
+__all__ = ["Columns", "moment", "number", "print_one", "print_rows", "rate", "span"]
 
 #: Heading -> how a row's cell is made.
 Columns: TypeAlias = dict[str, Callable[[dict[str, Any]], str]]
@@ -77,6 +77,19 @@ def moment(milliseconds: int) -> str:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, ValueError, OSError):
         return f"{milliseconds} ms"
+
+
+def span(milliseconds: int) -> str:
+    """A length of time in its two largest units; nothing for 0."""
+    if not milliseconds:
+        return ""
+    left = max(1, milliseconds // 1000)
+    parts: list[str] = []
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, seconds)
+        if count and len(parts) < 2:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts)
 
 
 def rate(name: str) -> Callable[[dict[str, Any]], str]:

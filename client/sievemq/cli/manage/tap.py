@@ -12,7 +12,7 @@ from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place, address_of
 from sievemq.cli.manage.actions import Care, JsonOption, remove
-from sievemq.cli.manage.output import Columns, moment, number, print_one, print_rows
+from sievemq.cli.manage.output import Columns, moment, number, print_one, print_rows, span
 from sievemq.cli.values import parse_duration
 
 __all__ = ["tap"]
@@ -37,19 +37,6 @@ class Start(StrEnum):
 
     EARLIEST = "earliest"
     LATEST = "latest"
-
-
-def span(milliseconds: int) -> str:
-    """A length of time in its two largest units; nothing for 0."""
-    if not milliseconds:
-        return ""
-    left = max(1, milliseconds // 1000)
-    parts: list[str] = []
-    for unit, seconds in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
-        count, left = divmod(left, seconds)
-        if count and len(parts) < 2:
-            parts.append(f"{count}{unit}")
-    return " ".join(parts)
 
 
 def _reader(row: dict[str, Any]) -> str:

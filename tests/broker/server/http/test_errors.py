@@ -33,6 +33,9 @@ def test_parameters_that_are_not_known_are_named(api: Api) -> None:
         ("cursor=abcd", "cursor"),
         ("cursor=WzEsMl0", "cursor"),
         ("limit=1&limit=2", "limit"),
+        ("limit=null", "limit"),
+        ("kind=null", "kind"),
+        ("sort=Null", "sort"),
     ],
 )
 def test_parameters_that_make_no_sense(api: Api, query: str, parameter: str) -> None:

@@ -190,6 +190,10 @@ class Destinations(_Answer, kw_only=True):
 class DestinationDetails(Destination, kw_only=True):
     """A destination with its rules."""
 
+    oldest_ms: Annotated[
+        int,
+        Meta(description="How long what has waited longest has waited, since it was sent or due; 0 if nothing does."),
+    ]
     policy: Annotated[dict[str, Any], Meta(description="The rules that the administrator set for it.")]
     dead_letters: Annotated[str | None, Meta(description="Where its dead letters go.")]
     owner: Annotated[str | None, Meta(description="The connection of a temporary destination.")]

@@ -20,6 +20,7 @@ from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_
 from sievemq_broker.server.http.api.rights import caller, verbs
 from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
 from sievemq_broker.server.http.api.slices import in_slices, run
+from sievemq_broker.server.totals import waits_since
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.destination import Kind, parse_address
 
@@ -223,8 +224,10 @@ def _row(call: Call[Any, Any], destination: Queue | Topic) -> answers.Destinatio
 
 def _details(call: Call[Any, Any], destination: Queue | Topic) -> answers.DestinationDetails:
     index = destination.index
+    since = min(filter(None, map(waits_since, _queues(destination))), default=0)
     return answers.DestinationDetails(
         **_facts(call, destination),
+        oldest_ms=max(0, call.now - since) if since else 0,
         policy={name: getattr(destination.policy, name) for name in _RULES},
         dead_letters=dead_letter_address(destination.label),
         owner=parse_address(destination.label).owner,

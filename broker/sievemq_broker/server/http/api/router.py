@@ -179,12 +179,20 @@ def _query(endpoint: Endpoint, raw: bytes) -> Any:
         if name in given:
             raise bad_request(f"the parameter {name!r} is given twice", parameter=name)
         given[name] = value
+    # "null" is a word like any other in a URL; msgspec would take it for nothing given.
+    words = {name: value for name, value in given.items() if value.lower() == "null"}
+    name = ""
     try:
-        return msgspec.convert(given, kind, strict=False)
+        query = msgspec.convert({name: given[name] for name in given.keys() - words.keys()}, kind, strict=False)
+        for field in msgspec.structs.fields(kind):
+            name = field.encode_name
+            if name in words:
+                setattr(query, field.name, msgspec.convert(words[name], field.type))
     except msgspec.ValidationError as error:
         text, _, place = str(error).partition(" - at `$.")
-        name = place.rstrip("`")
+        name = place.rstrip("`") or name
         raise bad_request(f"the parameter {name}: {text}" if name else text, parameter=name) from None
+    return query
 
 
 async def _body(endpoint: Endpoint, scope: Scope, receive: Receive) -> Any:

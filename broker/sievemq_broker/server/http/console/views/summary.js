@@ -89,6 +89,7 @@ function figuresOf(state, isQueue) {
   const { counters } = state;
   return [
     [isQueue ? "Ready" : "Waiting", number(state.depth)],
+    ["Oldest waits", state.oldest_ms ? duration(state.oldest_ms) : "–"],
     ["In flight", number(state.in_flight)],
     ["Scheduled", number(state.scheduled)],
     ["Size", bytes(state.bytes)],
