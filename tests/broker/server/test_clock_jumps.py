@@ -35,7 +35,7 @@ def jump(monkeypatch: pytest.MonkeyPatch) -> Jump:
 
 @pytest.fixture
 def broker() -> Iterator[EmbeddedBroker]:
-    settings = {"destinations": {"queue:again": {"redelivery_delay": 1_500}}, "heartbeat_seconds": 0.5}
+    settings = {"destinations": {"queue:again": {"redelivery_delay": 2_500}}, "heartbeat_seconds": 1}
     with EmbeddedBroker(http=True, settings=settings) as broker:
         yield broker
 
@@ -51,7 +51,7 @@ def test_messages_flow_redeliveries_come_and_no_connection_ends(broker: Embedded
         other.create_producer().send(queue, "before")
         first = consumer.receive(60_000)
         assert first is not None
-        context.recover()  # it waits a second and a half
+        context.recover()  # it waits longer than two heartbeats
         jump(by)
         second = consumer.receive(60_000)
         assert second is not None
