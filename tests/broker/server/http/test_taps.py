@@ -32,7 +32,7 @@ def connected(api: Api) -> Iterator[Connection]:
 
 def test_a_reader_that_is_behind(api: Api, context: JMSContext) -> None:
     with connected(api) as connection:
-        tap, _ = open_tap(connection, "audit", Queue("q"), selector="n > 0", lease=60_000)
+        tap, _ = open_tap(connection, "audit", Queue("q"), selector="n > 0", lease=3_600_000)
         send(context, Q, *range(6))
         tap.acknowledge(2)
         row = api.get(tap_at("audit"))
@@ -41,8 +41,8 @@ def test_a_reader_that_is_behind(api: Api, context: JMSContext) -> None:
         assert (row["first"], row["last"], row["acknowledged"], row["lag"]) == (3, 5, 2, 3)
         assert row["bytes"] > 3 * 160
         assert row["lag_ms"] >= 0
-        assert row["retention"] == {"messages": 1_000_000, "bytes": 256 * 1024 * 1024, "age": 0, "lease": 60_000}
-        assert row["lease_ends"] == row["heard"] + 60_000
+        assert row["retention"] == {"messages": 1_000_000, "bytes": 256 * 1024 * 1024, "age": 0, "lease": 3_600_000}
+        assert row["lease_ends"] == row["heard"] + 3_600_000
         (mine,) = (each["id"] for each in api.get("/api/v1/connections", namespace=api.namespace)["connections"]
                    if each["id"] == row["reader"])  # fmt: skip
         assert (mine, row["connected"], row["id"]) == (row["reader"], True, tap.id)
@@ -63,14 +63,14 @@ def test_a_drain_whose_lease_ended_and_one_whose_consumer_was_closed(context: JM
     with EmbeddedBroker(http=True) as broker:
         api = Api(broker)
         with connected(api) as connection, ConnectionFactory(broker.url).create_context() as sender:
-            tap, _ = open_tap(connection, "d", Queue("q"), "drain", lease=60_000)
+            tap, _ = open_tap(connection, "d", Queue("q"), "drain", lease=3_600_000)
             assert api.get(tap_at("d"))["lease_ends"] == 0  # it holds nothing
             send(sender, Q, 1, 2, 3)
             tap.look(0, messages=2)
             row = api.get(tap_at("d"))
-            assert (row["lag"], row["lease_ends"] - row["heard"]) == (2, 60_000)
+            assert (row["lag"], row["lease_ends"] - row["heard"]) == (2, 3_600_000)
             assert api.get(at(Q))["in_flight"] == 2
-            broker.clock.advance(seconds=61)
+            broker.clock.advance(seconds=3_601)
             row = api.get(tap_at("d"))
             assert (row["lag"], row["lost"], row["missed"]) == (0, 2, 2)
             assert api.get(at(Q))["depth"] == 3
