@@ -74,8 +74,15 @@ class Rig:
         self.store = Store()
         self.failures: list[Exception] = []
         self.refusals: asyncio.Queue[str | None] = asyncio.Queue()
+        self.stands: list[str | None] = []
         self.commits = Commits(
-            asyncio.get_running_loop(), Clock(), self.journal, self.store, self.refuse, self.failures.append
+            asyncio.get_running_loop(),
+            Clock(),
+            self.journal,
+            self.store,
+            self.refuse,
+            self.failures.append,
+            self.stands.append,
         )  # type: ignore[arg-type]
         self.links = [Link(), Link()]
 
@@ -207,9 +214,13 @@ async def test_a_write_that_fails_is_tried_again_and_nothing_leaves_before_it_su
     assert await rig.store.began.get() is first
     assert rig.left == [[], []]
     assert rig.store.calls == ["reopen"]
+    rig.store.answers.put(StoreError("I/O error again"))
+    assert await rig.store.began.get() is first
+    assert rig.stands == ["I/O error"]  # told once
     rig.store.answers.put(None)
     await rig.links[0].something.wait()
     assert rig.left == [[b"a"], []]
+    assert rig.stands == ["I/O error", None]
 
 
 @pytest.mark.parametrize("error", [StoreError("I/O error"), DamagedError("damaged"), RuntimeError("a fault")])

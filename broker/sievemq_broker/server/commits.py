@@ -10,8 +10,8 @@ would come again as new after a crash. One sync serves all links of all turns th
 was under way. Where only acknowledgements have come and nobody waits for an answer, they wait for company.
 
 A full disk: the store gives up its reserve, so that this batch and what follows from consumers can be written, and
-PERSISTENT messages are refused until there is room again. Any other error is tried again for RETRY_SECONDS; then the
-broker ends without having said anything that is not on disk.
+PERSISTENT messages are not taken until there is room again. Any other error is tried again for RETRY_SECONDS; clients
+are told why nothing is answered. Then the broker ends, and has said nothing that is not on disk.
 """
 
 from __future__ import annotations
@@ -91,6 +91,7 @@ class Commits:
         store: keeps them.
         refuse: makes the broker refuse PERSISTENT messages for a reason, or with None take them again.
         failed: the store cannot be used any more: the broker must end.
+        stands: tells clients for which reason nothing is answered, past what is held; with None that it goes on.
 
     Attributes:
         writes: batches written.
@@ -106,6 +107,7 @@ class Commits:
         store: DurableStore,
         refuse: Callable[[str | None], None],
         failed: Callable[[Exception], None],
+        stands: Callable[[str | None], None] = lambda reason: None,
     ) -> None:
         self._loop = loop
         self._clock = clock
@@ -113,6 +115,8 @@ class Commits:
         self._store = store
         self._refuse = refuse
         self._failed = failed
+        self._stands = stands
+        self._standing = False
         self._held: dict[Holder, list[bytes]] = {}
         self._flying: dict[Holder, list[bytes]] = {}
         self._asked: list[asyncio.Future[None]] = []
@@ -228,6 +232,10 @@ class Commits:
             return
         if low and self._journal.refusing is None:
             self._full("the disk of the data directory is full")
+        if self._standing:
+            self._standing = False
+            log.info("store.works", note="what was held back goes out")
+            self._stands(None)
         self._busy = False
         self.writes += 1
         self.messages += len(batch.accepted)
@@ -263,6 +271,9 @@ class Commits:
         else:
             log.warning("store.write_failed", reason=str(error), note="trying again")
             self._jobs.put(self._reopen)
+        if not self._standing:
+            self._standing = True
+            self._stands(str(error))
         self._later = self._loop.call_later(PAUSE_SECONDS, self._submit, batch, now)
 
     def _reopen(self) -> None:
@@ -287,7 +298,7 @@ class Commits:
         self._full(reason)
 
     def _full(self, reason: str) -> None:
-        log.error("store.full", reason=reason, note="PERSISTENT messages are refused until there is room")
+        log.error("store.full", reason=reason, note="PERSISTENT messages are not taken until there is room")
         self._refuse(reason)
         self._loop.call_later(LOOK_SECONDS, self._look)
 

@@ -15,6 +15,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from sievemq_broker import logs
+from sievemq_core.wire.codec import pack
+from sievemq_core.wire.commands import Command
+from sievemq_core.wire.connection import State
+from sievemq_core.wire.framing import pack_frames
 
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
@@ -251,6 +255,19 @@ class Link(asyncio.Protocol):
                 transport.pause_reading()
         if connection.closing and not self.held:
             self._close()
+
+    def say_blocked(self, text: str) -> None:
+        """Say FLOW past what waits for the disk: it tells of nothing that must be there first.
+
+        Args:
+            text: why nothing is answered, for people.
+        """
+        if self._closing or self.bytes_out == self.held or self.connection.wire.state is not State.OPEN:
+            return  # WELCOME is the first that a client hears
+        data = b"".join(pack_frames([pack((int(Command.FLOW), True, text))]))
+        self.bytes_out += len(data)
+        self._links.bytes_out += len(data)
+        self.transport.write(data)
 
     def release(self, data: bytes) -> None:
         """Output that was held back for the disk goes out."""

@@ -213,6 +213,7 @@ class Server:
             opened.store,
             self.broker.refuse_persistent,
             self._store_failed,
+            self._store_stands,
         )
         if not opened.store.has_reserve:
             self.turn.commits.start_refusing(f"the disk of {directory} is full")
@@ -234,6 +235,15 @@ class Server:
         self.failure = error
         self.links.abort_all()  # nobody is told anything that is not on disk
         self.on_failure()
+
+    def _store_stands(self, reason: str | None) -> None:
+        """The store cannot be written, and nothing leaves; or it can again."""
+        if reason is not None:
+            for link in self.links.open:
+                link.say_blocked(reason)
+            return
+        for connection in tuple(self.services.connections.values()):
+            connection.flow_changed()
 
     async def synced(self) -> None:
         """Returns when all that has happened so far is on disk; at once in memory."""
