@@ -18,7 +18,9 @@ from sievemq import (
     Session,
     StreamMessage,
     TextMessage,
+    Topic,
 )
+from sievemq.taps import open_tap
 from sievemq_broker import EmbeddedBroker
 
 __all__ = ["SETTINGS", "Shop"]
@@ -93,8 +95,15 @@ class Shop:
             reminder.set_jms_type("reminder")
             producer.send(office.create_queue("emails"), reminder)
         self._fail()
+        self._tap()
         self._subscribe(producer)
         self._consume()
+
+    def _tap(self) -> None:
+        """What an archive has still to read, and one that nobody reads."""
+        with ConnectionFactory(self._broker.url).create_connection() as connection:
+            open_tap(connection, "archive", Topic("prices"), selector="currency = 'EUR'", retain_age=86_400_000)
+            open_tap(connection, "last-year", Topic("prices"), retain_messages=2)
 
     def _bodies(self) -> list[Message]:
         stock = MapMessage()

@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from sievemq import ConnectionFactory, JMSContext, MapMessage, TextMessage
+from sievemq import ConnectionFactory, JMSContext, MapMessage, Queue, TextMessage
+from sievemq.taps import open_tap
 from sievemq_broker import EmbeddedBroker
 
 from .chromium import Chromium, Page
@@ -27,6 +28,7 @@ VIEWS = [
     "dead-letters",
     "scheduled",
     "connections",
+    "taps",
     f"destination/{quote('queue:' + HOSTILE, safe='')}",
     f"destination/{quote('queue:' + HOSTILE, safe='')}/messages",
     f"destination/{quote('queue:' + HOSTILE, safe='')}/send",
@@ -42,7 +44,9 @@ def broker() -> Iterator[EmbeddedBroker]:
     with (
         EmbeddedBroker(http=True, namespace=quote(HOSTILE, safe=""), settings=settings) as broker,
         ConnectionFactory(broker.url).create_context() as client,
+        ConnectionFactory(broker.url).create_connection() as connection,
     ):
+        open_tap(connection, HOSTILE, Queue(HOSTILE), selector=SELECTOR)
         fill(client)
         client.create_consumer(client.create_queue(HOSTILE), SELECTOR + " AND JMSPriority = 9")
         yield broker
