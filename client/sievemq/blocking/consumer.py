@@ -198,14 +198,19 @@ class MessageConsumer:
                         patient = patient and engine.flowing and not engine.expect() and not engine.lone
                         if not patient:
                             engine.want()
-                        engine.waker = woken.release
+                        engine.waker = self._wake
                         session._blocked = True
                         transport.write_urgent()
+                        poll = transport.lead.begin()
                 if message is not None:
                     self._after_take()
                     return message
                 # A limit far beyond what the platform can wait for is as good as none.
-                woken.acquire(timeout=PATIENCE if patient else min(left, 1e6))
+                seconds = PATIENCE if patient else min(left, 1e6)
+                if poll is None:
+                    woken.acquire(timeout=seconds)
+                else:
+                    transport.lead.wait(poll, woken, seconds)
                 patient = False
                 with transport.lock:
                     self._stop_waiting()
@@ -215,9 +220,15 @@ class MessageConsumer:
                     self._stop_waiting()
             session._current = None
 
+    def _wake(self) -> None:
+        """Called by the engine, once, with its lock held."""
+        self._woken.release()
+        self._transport.lead.rouse()
+
     def _stop_waiting(self) -> None:
         """Nobody waits any more. The engine lock is held, so from here on nobody is woken either."""
         self._session._blocked = False
+        self._transport.lead.end()
         if self._engine.waker is None:
             self._woken.acquire(False)  # woken, noticed or not
         self._engine.waker = None

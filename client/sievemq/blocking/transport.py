@@ -1,7 +1,7 @@
 """The socket of a connection, its I/O thread, and when bytes are written.
 
-One lock guards the engine and the order of writes. The I/O thread reads; whoever has something to say writes, unless
-more is likely to follow at once:
+One lock guards the engine, reading, and the order of writes. The I/O thread reads, or whoever waits for a message
+(lead.py); whoever has something to say writes, unless more is likely to follow at once:
 
 - whoever waits for the broker writes before it waits;
 - a send is written by its caller if the last write was in another millisecond, or if 64 KiB have gathered: sparse
@@ -30,6 +30,7 @@ from typing import Final, TypeVar
 from weakref import WeakSet
 
 from sievemq._engine import ClientConnection, Completion, Repair
+from sievemq.blocking.lead import CAN_LEAD, Lead
 from sievemq.blocking.repair import Attempt, Reach
 from sievemq.exceptions import JMSException
 
@@ -66,7 +67,8 @@ class Transport:
         connect_timeout: milliseconds for reaching a host, and for being welcomed there.
 
     Attributes:
-        lock: guards the engine, and the order of writes.
+        lock: guards the engine, reading, and the order of writes.
+        lead: a waiting thread that reads in place of the I/O thread.
         asleep: True while the I/O thread would not notice by itself that there is something to write.
         written_at: millisecond of the last write, on the wall clock, as the engine's `sent_at`.
     """
@@ -92,10 +94,11 @@ class Transport:
         "_tls",
         "_wake_in",
         "_wake_out",
-        "_watching_writes",
+        "_watched",
         "_welcome_by",
         "_wrote",
         "asleep",
+        "lead",
         "lock",
         "written_at",
     )
@@ -132,12 +135,13 @@ class Transport:
         self._taken: list[int] = []  # bytes of the backlog's first piece that the socket has and that are still there
         self._more = False  # TLS has decrypted more than was read; the selector does not see that
         self._stopping = False
-        self._watching_writes = False
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
+        self.lead = Lead(self)
         self._selector = selectors.DefaultSelector()
         self._selector.register(sock, selectors.EVENT_READ)
+        self._watched = selectors.EVENT_READ
         self._selector.register(self._wake_in, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._run, name="sievemq-io", daemon=True)
 
@@ -169,6 +173,7 @@ class Transport:
             settled = allocate_lock()
             settled.acquire()
             with self.lock:
+                self.lead.give_up()
                 completion.add_callback(lambda _: settled.release())
                 self.write()
             check_alive()
@@ -297,10 +302,7 @@ class Transport:
         engine = self._engine
         with self.lock:
             beat = engine.tick(int(time.monotonic() * 1000.0))
-            if bool(self._backlog) != self._watching_writes:
-                self._watching_writes = not self._watching_writes
-                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._watching_writes else 0)
-                self._selector.modify(self._socket, events)
+            self.watch()
             if engine.repairing and time.monotonic() > self._welcome_by:
                 engine.lost(TimeoutError("the broker accepts connections but says nothing"))
             if self._stopping or self._more or engine.down:
@@ -319,33 +321,31 @@ class Transport:
         return None if beat is None else beat / 1000.0
 
     def _receive(self) -> None:
-        engine = self._engine
         self._more = False
         for _ in range(8):  # then others have a turn: heartbeats, writes
-            try:
-                if self._tls:  # OpenSSL does not read and write one connection at once
-                    with self.lock:
-                        data = self._socket.recv(_READ)
-                else:
-                    data = self._socket.recv(_READ)
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return
-            except OSError as error:
-                with self.lock:
-                    engine.lost(error)
-                return
             with self.lock:
-                if data:
-                    engine.receive_data(data)
-                else:
-                    engine.receive_eof()
-                if engine.urgent:
-                    self.write()
-                if engine.down or engine.closed:
+                if self.lead.thread is not None or not self._read():
                     return
-            if len(data) < _READ and not self._tls:
-                return
         self._more = self._tls
+
+    def _read(self) -> bool:
+        """Read once, and carry out what that says; False if there is nothing more. The lock is held: so that bytes are
+        carried out in the order in which they were read, and OpenSSL does not read and write one connection at once."""
+        engine = self._engine
+        try:
+            data = self._socket.recv(_READ)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return False
+        except OSError as error:
+            engine.lost(error)
+            return False
+        if data:
+            engine.receive_data(data)
+        else:
+            engine.receive_eof()
+        if engine.urgent:
+            self.write()
+        return not (engine.down or engine.closed) and (len(data) == _READ or self._tls)
 
     def _write_what_waited(self) -> None:
         engine = self._engine
@@ -363,6 +363,48 @@ class Transport:
             self._wake_in.recv(4096)
         except BlockingIOError:
             pass
+
+    # -- a leader (lead.py) -------------------------------------------------------------------------------------------
+
+    @property
+    def can_be_led(self) -> bool:
+        """A waiting thread may read. Not with TLS: what is decrypted already cannot be waited for."""
+        engine = self._engine
+        return CAN_LEAD and not (self._tls or self._stopping or engine.repairing or engine.down or engine.closed)
+
+    def fileno(self) -> int:
+        """Of the socket."""
+        return self._socket.fileno()
+
+    def watch(self) -> None:
+        """Have the I/O thread woken for what it has to do. The lock is held."""
+        reads = 0 if self.lead.thread is not None else selectors.EVENT_READ
+        events = reads | (selectors.EVENT_WRITE if self._backlog else 0)
+        watched = self._watched
+        if events == watched or self._socket.fileno() < 0:
+            return
+        self._watched = events
+        if not watched:
+            self._selector.register(self._socket, events)
+        elif not events:
+            self._selector.unregister(self._socket)
+        else:
+            self._selector.modify(self._socket, events)
+
+    def read_for_leader(self) -> None:
+        """Read in the leader's thread. The lock is held."""
+        engine = self._engine
+        try:
+            self._read()
+        except BaseException as error:
+            # KeyboardInterrupt, most likely: nobody knows what has been carried out. As when it comes while writing.
+            engine.lost(InterruptedError(f"{type(error).__name__} came while its input was carried out"))
+            self.lead.evict()
+            self.wake()
+            raise
+        if engine.down or engine.closed:
+            self.lead.evict()
+            self.wake()  # to see to that
 
     # -- another socket -----------------------------------------------------------------------------------------------
 
@@ -400,17 +442,20 @@ class Transport:
 
     def _drop_socket(self) -> None:
         with self.lock:
-            self._selector.unregister(self._socket)
+            self.lead.evict()
+            if self._watched:
+                self._selector.unregister(self._socket)
+            self._watched = 0
             self._socket.close()
             self._backlog.clear()
             self._taken.clear()
-            self._more = self._watching_writes = False
+            self._more = False
 
     def _take_socket(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         with self.lock:
             self._socket = sock
-            self._selector.register(sock, selectors.EVENT_READ)
+            self.watch()
             self._opened = _milliseconds()
             self._welcome_by = time.monotonic() + self._connect_timeout
             if self._engine.repairing:
@@ -444,6 +489,7 @@ class Transport:
         with self.lock:
             self._engine.leave()
             self._engine.lost(None)  # nothing is heard any more; no effect after an orderly close
+            self.lead.close()
             self._selector.close()
             for sock in (self._socket, self._wake_in, self._wake_out):
                 sock.close()
@@ -485,7 +531,7 @@ def _leave_to_the_parent() -> None:
     be written here nor the parent's socket be shut down; every use raises instead of waiting for ever."""
     for transport in tuple(_running):
         transport.lock = threading.Lock()  # an I/O thread may have held it, which is not here to release it
-        for sock in (transport._socket, transport._wake_in, transport._wake_out):
+        for sock in (transport._socket, transport._wake_in, transport._wake_out, *transport.lead.forget()):
             if sock.fileno() >= 0:
                 os.close(sock.detach())
         transport._selector.close()

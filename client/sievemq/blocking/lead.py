@@ -1,0 +1,142 @@
+"""A thread that waits for a message reads the socket itself: nobody need wake it for what it waits for (decision 0020).
+
+While one leads, the I/O thread does not watch for bytes to read; it does all else. Others that wait meanwhile are woken
+by what the leader reads. The leader stops as soon as it has what it waits for, or somebody wants something of it:
+
+- who wakes it from another thread (:meth:`Lead.rouse`): its consumer was closed, the connection is lost;
+- the I/O thread that takes the socket away (:meth:`Lead.evict`);
+- a signal handler that waits for the broker in the leader's own thread (:meth:`Lead.give_up`).
+
+Everything but :meth:`Lead.wait` needs the transport's lock.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from _thread import LockType, get_ident
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from sievemq.blocking.transport import Transport
+
+__all__ = ["CAN_LEAD", "Lead"]
+
+#: The I/O thread waits in an epoll, which another thread may change while it does.
+CAN_LEAD: Final = hasattr(select, "epoll") and hasattr(select, "poll")
+
+
+class Lead:
+    """Who reads the socket of a transport in place of its I/O thread.
+
+    Args:
+        transport: whose.
+
+    Attributes:
+        thread: the leader's; None if the I/O thread reads.
+    """
+
+    __slots__ = ("_evicted", "_over", "_rouse_in", "_rouse_out", "_roused", "_transport", "thread")
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.thread: int | None = None
+        self._evicted = self._roused = self._over = False
+        self._rouse_in: socket.socket | None = None
+        self._rouse_out: socket.socket | None = None
+
+    def begin(self) -> select.poll | None:
+        """Lead, if nobody does and the socket is of use; what to wait with, or None."""
+        self.give_up()
+        transport = self._transport
+        if self.thread is not None or self._over or not transport.can_be_led:
+            return None
+        if self._rouse_in is None or self._rouse_out is None:
+            self._rouse_in, self._rouse_out = socket.socketpair()
+            self._rouse_in.setblocking(False)
+            self._rouse_out.setblocking(False)
+        poll = select.poll()
+        poll.register(transport.fileno(), select.POLLIN)
+        poll.register(self._rouse_in.fileno(), select.POLLIN)
+        self._evicted = False
+        self.thread = get_ident()
+        transport.watch()
+        return poll
+
+    def wait(self, poll: select.poll, woken: LockType, seconds: float) -> None:
+        """Read until woken, or until the time is over. Without the transport's lock.
+
+        Args:
+            poll: what :meth:`begin` gave.
+            woken: released by whoever wakes this thread.
+            seconds: at most; negative for no limit.
+        """
+        end = None if seconds < 0 else time.monotonic() + seconds
+        while not woken.acquire(False):
+            left = -1.0 if end is None else end - time.monotonic()
+            if end is not None and left <= 0.0:
+                return
+            if self._evicted or self.thread != get_ident():  # the I/O thread has to read, or does
+                with self._transport.lock:
+                    self.end()
+                woken.acquire(timeout=left)
+                return
+            poll.poll(None if end is None else ceil(left * 1000.0))
+            with self._transport.lock:
+                if self._roused:
+                    self._drain()
+                if self.thread == get_ident() and not self._evicted:
+                    self._transport.read_for_leader()
+
+    def end(self) -> None:
+        """The I/O thread reads again, if this thread was the leader."""
+        if self.thread == get_ident():
+            self.thread = None
+            if self._roused:
+                self._drain()
+            self._transport.watch()
+            if self._over:
+                self.close()
+
+    def give_up(self) -> None:
+        """This thread is going to wait for something else: a signal handler does, in the middle of a wait."""
+        if self.thread == get_ident():
+            self._evicted = True
+            self.end()
+
+    def rouse(self) -> None:
+        """Have the leader look whether it is woken; nothing to do in its own thread."""
+        if self.thread is not None and self.thread != get_ident() and not self._roused and self._rouse_out is not None:
+            self._roused = True
+            self._rouse_out.send(b"\0")
+
+    def evict(self) -> None:
+        """The socket is of no use any more."""
+        if self.thread is not None:
+            self._evicted = True
+            self.rouse()
+
+    def close(self) -> None:
+        """Nobody leads any more; who still does ends it."""
+        self._over = True
+        if self.thread is not None:
+            self.evict()
+            return
+        for end in (self._rouse_in, self._rouse_out):
+            if end is not None:
+                end.close()
+
+    def forget(self) -> list[socket.socket]:
+        """In a child made by fork: there is no leader. Returns sockets that are the parent's."""
+        self.thread, self._over = None, True
+        return [end for end in (self._rouse_in, self._rouse_out) if end is not None]
+
+    def _drain(self) -> None:
+        self._roused = False
+        try:
+            if self._rouse_in is not None:
+                self._rouse_in.recv(64)
+        except BlockingIOError:
+            pass

@@ -1,0 +1,172 @@
+"""A thread that waits for a message reads the socket itself (decision 0020): nobody is left waiting for that."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sievemq import Connection, ConnectionFactory, JMSContext, Queue, Session
+from sievemq.blocking.lead import CAN_LEAD
+from sievemq.blocking.transport import Transport
+
+from .conftest import Connect
+from .helpers import SOON, Background, Collector, receive_text, wait_until_receiving
+from .test_interruptions import run
+
+pytestmark = pytest.mark.skipif(not CAN_LEAD, reason="no epoll on this platform")
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + SOON / 1000
+    while not condition():
+        assert time.monotonic() < end, "it does not come about"
+        threading.Event().wait(0.001)
+
+
+def leading(connection: Connection) -> bool:
+    return connection._transport.lead.thread is not None
+
+
+def send(connect: Connect, *texts: str, to: str = "q") -> None:
+    session = connect().create_session()
+    producer = session.create_producer(Queue(to))
+    for text in texts:
+        producer.send(session.create_text_message(text))
+
+
+def test_who_waits_leads_and_the_io_thread_reads_when_nobody_does(connection: Connection, connect: Connect) -> None:
+    consumer = connection.create_session().create_consumer(Queue("q"))
+    for number in range(5):
+        waiting = Background(lambda: receive_text(consumer))
+        wait_for(lambda: leading(connection))
+        send(connect, f"m{number}")
+        assert waiting.result() == f"m{number}"
+        assert not leading(connection)
+        connection._transport.ask(connection._engine.ping)  # the I/O thread reads its answer
+
+
+def test_one_leads_and_others_get_theirs_too(connection: Connection, connect: Connect) -> None:
+    consumers = [connection.create_session().create_consumer(Queue(f"q{number}")) for number in range(4)]
+    for _ in range(3):  # so that each is once the last one
+        waiting = [Background(lambda consumer=consumer: receive_text(consumer)) for consumer in consumers]
+        for consumer in consumers:
+            wait_until_receiving(consumer)
+        for number in (3, 0, 2, 1):
+            send(connect, str(number), to=f"q{number}")
+            assert waiting[number].result() == str(number)
+
+
+def test_a_listener_hears_while_another_session_leads(connection: Connection, connect: Connect) -> None:
+    collector = Collector()
+    connection.create_session().create_consumer(Queue("heard")).set_message_listener(collector)
+    consumer = connection.create_session().create_consumer(Queue("q"))
+    waiting = Background(lambda: receive_text(consumer))
+    wait_for(lambda: leading(connection))
+    send(connect, "one", "two", to="heard")
+    collector.wait(2)
+    wait_for(lambda: leading(connection))  # between two waits of one receive, nobody does for a moment
+    send(connect, "done")
+    assert waiting.result() == "done"
+
+
+@pytest.mark.parametrize("close", ["consumer", "session", "connection"])
+def test_who_leads_is_told_when_it_is_closed(connect: Connect, close: str) -> None:
+    connection = connect()
+    session = connection.create_session()
+    consumer = session.create_consumer(Queue("q"))
+    waiting = Background(consumer.receive)
+    wait_for(lambda: leading(connection))
+    {"consumer": consumer, "session": session, "connection": connection}[close].close()
+    assert waiting.result() is None
+
+
+def test_who_leads_waits_on_while_the_connection_is_repaired(connection: Connection, connect: Connect) -> None:
+    consumer = connection.create_session().create_consumer(Queue("q"))
+    waiting = Background(lambda: receive_text(consumer))
+    wait_for(lambda: leading(connection))
+    transport = connection._transport
+    with transport.lock:  # as a heartbeat that is missed
+        connection._engine.lost(TimeoutError("the test says so"))
+        transport.wake()
+    wait_for(lambda: connection._engine.outages == 1 and not connection._engine.repairing)
+    send(connect, "one")
+    assert waiting.result() == "one"
+    connection._transport.ask(connection._engine.ping)
+
+
+def test_a_timeout_is_kept_by_who_leads(session: Session, connection: Connection) -> None:
+    consumer = session.create_consumer(Queue("q"))
+    start = time.monotonic()
+    assert consumer.receive(50) is None
+    assert time.monotonic() - start >= 0.05
+    assert not leading(connection)
+
+
+def test_input_that_was_interrupted_half_way_comes_again_on_another_connection(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ConnectionFactory(url).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
+        consumer = context.create_consumer(context.create_queue("q"))
+        transport = context._session._transport
+        interrupted: list[int] = []
+        read = Transport._read
+
+        def interrupting(self: Transport) -> bool:
+            more = read(self)
+            if self is transport and self.lead.thread is not None and not interrupted:
+                interrupted.append(1)
+                raise KeyboardInterrupt
+            return more
+
+        monkeypatch.setattr(Transport, "_read", interrupting)
+        waiting: Any = Background(consumer.receive)
+        wait_for(lambda: transport.lead.thread is not None)
+        with ConnectionFactory(url).create_context() as other:
+            other.create_producer().send(other.create_queue("q"), "one")
+        with pytest.raises(KeyboardInterrupt):
+            waiting.result()
+        assert receive_text(consumer) == "one"
+        assert context._session._engine.connection.outages == 1
+
+
+HANDLER = """
+import os, signal, sys, threading
+from sievemq import ConnectionFactory
+
+context = ConnectionFactory(sys.argv[1]).create_context()
+other = context.create_context(1)
+queue, reply = context.create_queue("q"), context.create_queue("reply")
+consumer, own = context.create_consumer(queue), other.create_consumer(reply)
+lead = context._session._transport.lead
+calls = []
+
+def handler(*_):
+    calls.append(1)
+    other.create_producer().send(reply, "from the handler")  # PERSISTENT: waits for its confirm
+    print(own.receive_body(str, 60_000), flush=True)
+    other.create_producer().send(queue, "go on")
+
+signal.signal(signal.SIGUSR1, handler)
+
+def interrupt():
+    while lead.thread != threading.main_thread().ident:
+        threading.Event().wait(0.001)
+    # in the middle of a wait: nothing is on its way, so that no lock is held
+    threading.Event().wait(0.2)
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+threading.Thread(target=interrupt, daemon=True).start()
+print(consumer.receive_body(str, 60_000), calls, flush=True)
+context.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no such signals on this platform")
+def test_a_signal_handler_may_use_the_connection_that_its_thread_leads(url: str) -> None:
+    said, _ = run(HANDLER, url)
+    assert said.splitlines() == ["from the handler", "go on [1]"]
