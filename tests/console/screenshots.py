@@ -74,6 +74,7 @@ PICTURES: list[tuple[str, str, int, Callable[[Page], None] | None]] = [
     ("move", ORDERS, 640, move),
     ("send", f"{ORDERS}/send", 700, filled),
     ("dead-letters", "#/default/dead-letters", 420, None),
+    ("taps", "#/default/taps", 420, None),
     ("workbench", f"{BENCH}&message={quote(TRIAL)}", 920, explained),
     ("mistake", "#/default/workbench?selector=region+%3D+%27EU%27+ANDD+amount+%3E+10", 360, mistaken),
 ]
