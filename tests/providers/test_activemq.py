@@ -38,7 +38,7 @@ JARS = find_jars()
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not JARS, reason="needs ActiveMQ Classic's libraries and a Java compiler; see tests/providers"),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1_200),
 ]
 
 
@@ -112,7 +112,7 @@ def test_the_data_of_the_language(activemq: ActiveMQ) -> None:
     assert tried > 1_000
 
 
-@settings(max_examples=2_000)
+@settings(max_examples=1_000)
 @given(tree=conditions, batch=st.lists(messages, min_size=1, max_size=4))
 def test_random_selectors(activemq: ActiveMQ, tree: Node, batch: list[Any]) -> None:
     """Without a note there is no difference."""
@@ -141,7 +141,7 @@ few_messages = st.tuples(
 )
 
 
-@settings(max_examples=2_000)
+@settings(max_examples=1_000)
 @given(tree=short_conditions, batch=st.lists(few_messages, min_size=1, max_size=8))
 def test_single_conditions(activemq: ActiveMQ, tree: Node, batch: list[Any]) -> None:
     """Most of these have no note, so a missing one shows."""
