@@ -332,6 +332,8 @@ class Transport:
         """Read once, and carry out what that says; False if there is nothing more. The lock is held: so that bytes are
         carried out in the order in which they were read, and OpenSSL does not read and write one connection at once."""
         engine = self._engine
+        if engine.down or engine.closed:  # what the old socket still has is not for the connection to come
+            return False
         try:
             data = self._socket.recv(_READ)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import threading
 import time
@@ -97,6 +98,20 @@ def test_who_leads_waits_on_while_the_connection_is_repaired(connection: Connect
     send(connect, "one")
     assert waiting.result() == "one"
     connection._transport.ask(connection._engine.ping)
+
+
+def test_what_a_lost_socket_still_has_is_not_read_by_who_leads(connection: Connection, connect: Connect) -> None:
+    consumer = connection.create_session().create_consumer(Queue("q"))
+    waiting = Background(lambda: receive_text(consumer))
+    wait_for(lambda: leading(connection))
+    transport = connection._transport
+    with transport.lock:
+        connection._engine.lost(OSError("the test says so"))  # as in a thread that writes
+        send(connect, "one")
+        assert select.select([transport], [], [], SOON / 1000)[0]  # the broker has delivered it before it knew
+    transport.wake()
+    assert waiting.result() == "one"
+    assert connection._engine.outages == 1
 
 
 def test_a_timeout_is_kept_by_who_leads(session: Session, connection: Connection) -> None:
