@@ -419,6 +419,17 @@ class TestRunway:
         assert self.size(tmp_path) == before
         store.close()
 
+    def test_large_batches_do_without(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sqlite, "_RUNWAY_BYTES", 64 * 1024)
+        store = opened(tmp_path)
+        for number in range(20):
+            add(store, *(f"{number}.{place}" for place in range(100)), size=256)
+        grown = self.size(tmp_path)
+        add(store, "one", size=256)
+        assert 0 <= self.size(tmp_path) - grown - 64 * 1024 < 20_000  # from here on it is worth it
+        assert len(names(store)) == 2_001
+        store.close()
+
     def test_a_log_that_was_cut_off_in_its_zeros_or_has_none_opens_all_the_same(self, tmp_path: Path) -> None:
         store = opened(tmp_path / "live")
         add(store, "a", "b")

@@ -46,6 +46,9 @@ _CHECKPOINT_PAGES: Final = 8_192
 #: Bytes by which the log is made longer ahead of its writes: some two hundred messages that are sent one at a time.
 _RUNWAY_BYTES: Final = 1024 * 1024
 
+#: Messages of a batch for which that is done: with more a sync takes long enough, and writing the zeros would, too.
+_FEW: Final = 16
+
 #: Of a frame of the log, before its page.
 _FRAME_HEADER: Final = 24
 
@@ -360,7 +363,8 @@ class SqliteStore:
             self._forget(begun)
             raise self._translated(error, "be written") from error
         self._witness.write(self._sequence)
-        self._runway.advance()
+        if len(batch.accepted) <= _FEW:
+            self._runway.advance()
 
     def _check_owner(self) -> None:
         row = self._execute(_READ_HEAD).fetchone()
