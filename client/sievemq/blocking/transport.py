@@ -382,16 +382,9 @@ class Transport:
         """Have the I/O thread woken for what it has to do. The lock is held."""
         reads = 0 if self.lead.thread is not None else selectors.EVENT_READ
         events = reads | (selectors.EVENT_WRITE if self._backlog else 0)
-        watched = self._watched
-        if events == watched or self._socket.fileno() < 0:
-            return
-        self._watched = events
-        if not watched:
-            self._selector.register(self._socket, events)
-        elif not events:
-            self._selector.unregister(self._socket)
-        else:
-            self._selector.modify(self._socket, events)
+        if events != self._watched and self._socket.fileno() >= 0:
+            self._watched = events
+            self._selector.modify(self._socket, events)  # none at all only where it is an epoll, which takes that
 
     def read_for_leader(self) -> None:
         """Read in the leader's thread. The lock is held."""
@@ -445,9 +438,7 @@ class Transport:
     def _drop_socket(self) -> None:
         with self.lock:
             self.lead.evict()
-            if self._watched:
-                self._selector.unregister(self._socket)
-            self._watched = 0
+            self._selector.unregister(self._socket)
             self._socket.close()
             self._backlog.clear()
             self._taken.clear()
@@ -457,6 +448,8 @@ class Transport:
         sock.setblocking(False)
         with self.lock:
             self._socket = sock
+            self._selector.register(sock, selectors.EVENT_READ)
+            self._watched = selectors.EVENT_READ
             self.watch()
             self._opened = _milliseconds()
             self._welcome_by = time.monotonic() + self._connect_timeout
