@@ -148,6 +148,12 @@ class ClientOptions:
         _milliseconds(1, _DAY_MS, "no limit"),
         "for the broker's answer to a request; a broker that answers at all does so in milliseconds",
     )
+    send_timeout: int = _option(
+        0,
+        _milliseconds(1, _DAY_MS, "for ever"),
+        "that a send or a commit may wait for room where an administrator's limit makes senders wait; then it is "
+        "withdrawn. By default it waits, as it would for a slow broker",
+    )
     tls_ca: str | None = _option(
         None, _text(4096), "file with the certificates to trust; the system's by default; sievemqs only"
     )

@@ -276,7 +276,7 @@ class Faults:
 
     @contextmanager
     def memory_full(self, text: str = "memory limit (by the test)") -> Iterator[None]:
-        """Block producers: confirms are held back, as at the broker's memory limit. All namespaces are concerned."""
+        """Block producers: nothing is taken, as at the broker's memory limit. All namespaces are concerned."""
         self._broker.on_server(lambda server: server.services.flow(text))
         try:
             yield

@@ -251,3 +251,15 @@ def test_any_text_is_printed_whole(broker: EmbeddedBroker, sievemq: Sievemq, for
         assert json.loads(done.out)["body"] == text
     else:
         assert "half \\ud83d, \x1b[31mred\x1b[0m\n" in done.out
+
+
+def test_send_says_that_it_waits_for_room(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = {"full": {"max_messages": 1, "at_limit": "block"}}
+    with EmbeddedBroker(settings={"destinations": rules}) as broker:
+        monkeypatch.setenv("SIEVEMQ_URL", f"{broker.url}?send_timeout=1")
+        assert sievemq("send", "full", "a").code == 0
+        outcome = sievemq("send", "full", "b")
+        assert outcome.code == 1
+        assert "waiting for room: queue:full is full; it may hold 1 messages" in outcome.err
+        assert "rolled back" in outcome.err
+        assert sievemq("receive", "full", "-w", "0", "-n", "2").lines == ["a"]

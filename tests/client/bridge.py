@@ -148,7 +148,15 @@ class _Acknowledge:
         return self._bridge.call(self._real or (lambda: None), "acknowledge")
 
 
-_METHODS = ("on_message", "on_completion", "on_exception", "on_connection_lost", "on_connection_restored")
+_METHODS = (
+    "on_message",
+    "on_completion",
+    "on_exception",
+    "on_connection_lost",
+    "on_connection_restored",
+    "on_blocked",
+    "on_unblocked",
+)
 
 
 class _Foreign:

@@ -37,6 +37,10 @@ ADDED = {
     ("MapMessage", "from_xml"),
     ("StreamMessage", "to_xml"),
     ("StreamMessage", "from_xml"),
+    ("MessageProducer", "set_send_timeout"),
+    ("MessageProducer", "get_send_timeout"),
+    ("JMSProducer", "set_send_timeout"),
+    ("JMSProducer", "get_send_timeout"),
 }
 
 _ACRONYMS = {"jms": "JMS", "jmsx": "JMSX", "id": "ID", "utf": "UTF"}

@@ -85,6 +85,11 @@ OURS = {
     ("ConnectionMetaData", "broker"),
     ("Destination", "name"),
     ("Destination", "address"),
+    ("Connection", "blocked"),
+    ("ProducerDefaults", "set_send_timeout"),
+    ("ProducerDefaults", "get_send_timeout"),
+    ("ProducerState", "set_send_timeout"),
+    ("ProducerState", "get_send_timeout"),
 }
 SOURCE = re.compile(r"§ ?\d|\b[A-Z]{3}-\d\d|\bD-\d\d|\b[Ss]ections? \d\d?|:(meth|func|class):`|\bPY-\d\d")
 

@@ -187,3 +187,21 @@ def test_sends_that_are_said_again_are_not_doubled(tmp_path: Path) -> None:
     for name in "abc":
         own = [text for text in there if text.startswith(name)]
         assert own == [f"{name}{number}" for number in range(1, len(own) + 1)]
+
+
+def test_a_queue_that_drops_the_oldest_is_there_again_with_exactly_what_it_had(tmp_path: Path) -> None:
+    rules = {"ring": {"max_messages": 3, "at_limit": "drop-oldest"}}
+    broker = EmbeddedBroker(data_dir=tmp_path / "data", settings={"destinations": rules})
+    with broker, ConnectionFactory(broker.url).create_context() as context:
+        for number in range(10):
+            context.create_producer().set_priority(9 if number == 4 else 4).send(
+                context.create_queue("ring"), f"m{number}"
+            )
+        before = texts(context, "ring")
+        assert before == [("m4", False), ("m8", False), ("m9", False)]
+    for number in (10, 11):
+        with broker, ConnectionFactory(broker.url).create_context() as context:
+            assert texts(context, "ring") == before
+            context.create_producer().send(context.create_queue("ring"), f"m{number}")  # and it goes on dropping
+            before = [before[0], before[2], (f"m{number}", False)]
+            assert texts(context, "ring") == before

@@ -41,6 +41,8 @@ class Broker:
         self.deadlines = Deadlines()
         #: Senders that wait at a limit.
         self.rooms = Rooms()
+        #: There while all messages together are at the broker's limit.
+        self.over: Overfull | None = None
         self.namespaces: dict[str, Namespace] = {}
         #: Told of each queue and topic before it is deleted, so that what it counted is not lost.
         self.on_deleted: Callable[[Queue | Topic], None] | None = None
@@ -95,6 +97,18 @@ class Broker:
             journal.refusing = None if reason is None else Overfull(reason, self.settings.on_full_disk == FAIL)
             for namespace in self.namespaces.values():
                 namespace.forget_routes()
+
+    def set_over(self, text: str | None) -> None:
+        """Senders wait from now on, wherever they send; or, with None, go on.
+
+        Args:
+            text: which limit is reached, for people.
+        """
+        if self.over is not None:
+            self.over.has_room = True
+        self.over = None if text is None else Overfull(text, refuses=False)
+        for namespace in self.namespaces.values():
+            namespace.forget_routes()
 
     def due(self, now: int) -> int | None:
         """Let time pass: expire, end delays.

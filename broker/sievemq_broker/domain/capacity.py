@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.entry import GONE
-from sievemq_broker.domain.policy import BLOCK, DROP_NEWEST, DROP_OLDEST, FAIL
+from sievemq_broker.domain.policy import DROP_NEWEST, DROP_OLDEST, FAIL
 from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.queue import Queue
     from sievemq_core.message.envelope import Envelope
 
-__all__ = ["admit", "check", "check_moved", "check_sent", "fits"]
+__all__ = ["admit", "check", "check_moved", "check_sent", "fits", "must_wait"]
 
 
 def check(queue: Queue, messages: int, size: int) -> None:
@@ -68,24 +68,33 @@ def check_moved(queue: Queue, size: int) -> None:
         check(queue, 1, size)
 
 
-def admit(queue: Queue, envelope: Envelope, now: int) -> bool:
-    """Add a message to a queue with limits, once one of the checks has passed, and do what the rule says.
+def must_wait(queue: Queue, messages: int, size: int, waited: bool) -> bool:
+    """True if so many messages of so many bytes in all must wait for room here, by the rule BLOCK.
 
-    Returns:
-        True if the sender is to wait for room.
+    More than the limit in one transaction has room where nothing is.
+
+    Args:
+        queue: with that rule.
+        messages, size: that are to be added together.
+        waited: their sender waits for this already; otherwise it stands behind those that do.
     """
-    policy = queue.policy
-    at_limit = policy.at_limit
+    if not waited and queue in queue.namespace.broker.rooms.waiting:
+        return True
+    return not fits(queue, messages, size) and bool(queue.depth or queue.scheduled)
+
+
+def admit(queue: Queue, envelope: Envelope, now: int) -> None:
+    """Add a message to a queue with limits, once one of the checks has passed, and do what the rule says."""
+    at_limit = queue.policy.at_limit
     if at_limit == DROP_NEWEST and not fits(queue, 1, len(envelope.packed)):
         queue.dropped_newest += 1
         if queue.observer is not None:
             queue.observer.refused(queue, envelope)
-        return False
+        return
     queue.accept(envelope, now)
     if at_limit == DROP_OLDEST:
         while not fits(queue, 0, 0):
             _drop_oldest(queue)
-    return at_limit == BLOCK and not fits(queue, 0, 0)
 
 
 def fits(queue: Queue, messages: int, size: int) -> bool:

@@ -97,8 +97,8 @@ class Namespace:
             self._check_missing(address)
             destination = self.create(address)
         journal = self.broker.journal
-        if (journal is None or journal.refusing is None) and self.over is None:  # else every send comes by here
-            self._routes[given] = destination
+        if (journal is None or journal.refusing is None) and self.over is None and self.broker.over is None:
+            self._routes[given] = destination  # else every send comes by here
         return destination
 
     def _check_missing(self, address: Address) -> None:
@@ -169,7 +169,13 @@ class Namespace:
     # -- sending ------------------------------------------------------------------------------------------------
 
     def send(
-        self, address: Address | str, envelope: Envelope, now: int, connection: str | None = None
+        self,
+        address: Address | str,
+        envelope: Envelope,
+        now: int,
+        connection: str | None = None,
+        *,
+        waited: bool = False,
     ) -> list[Limited] | None:
         """Send a message; a topic's subscriptions all get it or none does, but for those that drop it at their limit.
 
@@ -178,23 +184,30 @@ class Namespace:
             envelope: the message.
             now: ms epoch.
             connection: id of the sender's connection, for no_local.
+            waited: the message has waited for room, and is the next.
 
         Returns:
-            None; or where the message has passed a limit and its sender is to wait for room, see :attr:`Broker.rooms`.
+            None; or where it has to wait for room, see :attr:`Broker.rooms`: it was not taken then, anywhere.
 
         Raises:
             AddressError, RequestError: as :meth:`declare`; RESOURCE_ALLOCATION if a limit would be passed.
         """
         destination = self._routes.get(address)
         if destination is None:
-            destination = self._look_up(address, envelope, connection)
-            if self.over is not None:
-                return self._send_over(self.over, destination, envelope, now, connection)
+            try:
+                destination = self._look_up(address, envelope, connection)
+            except NoRoomError as error:
+                return [error.place]
+            over = self.over or self.broker.over
+            if over is not None:
+                if over.refuses:
+                    self.check_over()
+                return [over]
         policy = destination.policy
         if policy.special:
             envelope = overridden(policy, envelope, now)
             if policy.limited:
-                return self._send_within(destination, envelope, now, connection)
+                return self._send_within(destination, envelope, now, connection, waited)
         if isinstance(destination, Queue):
             destination.accept(envelope, now)
         else:
@@ -212,7 +225,7 @@ class Namespace:
         if destination is None:
             destination = self._look_up(address, envelope, None)
         if destination.policy.limited:
-            self._send_within(destination, overridden(destination.policy, envelope, now), now, None, moved=True)
+            self._move_within(destination, overridden(destination.policy, envelope, now), now)
             return
         envelope = overridden(destination.policy, envelope, now)
         if isinstance(destination, Queue):
@@ -232,36 +245,29 @@ class Namespace:
         if self.over is not None:
             raise RequestError(self.over.limit_text, ErrorCode.RESOURCE_ALLOCATION, {"namespace": self.name})
 
-    def _send_over(
-        self, over: Overfull, destination: Destination, envelope: Envelope, now: int, connection: str | None
-    ) -> list[Limited]:
-        """Send although the namespace is at its limit."""
-        if over.refuses:
-            self.check_over()
-        policy = destination.policy
-        envelope = overridden(policy, envelope, now)
-        full: list[Limited] = [over]
-        if policy.limited:
-            full += self._send_within(destination, envelope, now, connection) or ()
-        elif isinstance(destination, Queue):
-            destination.accept(envelope, now)
-        else:
-            destination.publish(envelope, now, connection)
-        return full
-
     @staticmethod
     def _send_within(
-        destination: Destination, envelope: Envelope, now: int, connection: str | None, *, moved: bool = False
+        destination: Destination, envelope: Envelope, now: int, connection: str | None, waited: bool
     ) -> list[Limited] | None:
         """Send to where there are limits."""
         size = len(envelope.packed)
         queues = destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
         for queue in queues:
-            if moved:
-                capacity.check_moved(queue, size)
-            else:
-                capacity.check_sent(queue, size)
-        return _admit(destination, queues, envelope, now)
+            capacity.check_sent(queue, size)
+        if destination.policy.at_limit == BLOCK:
+            full: list[Limited] = [queue for queue in queues if capacity.must_wait(queue, 1, size, waited)]
+            if full:
+                return full
+        _admit(destination, queues, envelope, now)
+        return None
+
+    @staticmethod
+    def _move_within(destination: Destination, envelope: Envelope, now: int) -> None:
+        """Move a message to where there are limits."""
+        queues = destination.matching(envelope, None) if isinstance(destination, Topic) else [destination]
+        for queue in queues:
+            capacity.check_moved(queue, len(envelope.packed))
+        _admit(destination, queues, envelope, now)
 
     def commit(
         self,
@@ -270,6 +276,7 @@ class Namespace:
         connection: str | None = None,
         *,
         patient: bool = False,
+        waited: bool = False,
     ) -> list[Limited] | None:
         """Send several messages, all or none (TXN-10), in order (TXN-12).
 
@@ -278,6 +285,7 @@ class Namespace:
             now: ms epoch.
             connection: id of the sender's connection, for no_local.
             patient: the sender can wait where that is the rule; otherwise it is refused there.
+            waited: it has waited for room, and is the next.
 
         Returns:
             None; or, for a patient sender, what must have room before this can be done. Nothing has been sent then.
@@ -315,7 +323,7 @@ class Namespace:
             at_limit = queue.policy.at_limit
             if at_limit == FAIL or (at_limit == BLOCK and not patient):
                 capacity.check(queue, messages, size)
-            elif at_limit == BLOCK and not queue.has_room:
+            elif at_limit == BLOCK and capacity.must_wait(queue, messages, size, waited):
                 full.append(queue)
         if full:
             return full
@@ -500,11 +508,12 @@ class Namespace:
         return dead_letters.bury(self, queue, entry, reason, now)
 
 
-def _admit(destination: Destination, queues: list[Queue], envelope: Envelope, now: int) -> list[Limited] | None:
-    """Add a message that may be sent to each of these queues; which of them its sender is to wait for."""
+def _admit(destination: Destination, queues: list[Queue], envelope: Envelope, now: int) -> None:
+    """Add a message that may be sent to each of these queues."""
     if isinstance(destination, Topic):
         destination.take(envelope, now)
-    return [queue for queue in queues if capacity.admit(queue, envelope, now)] or None
+    for queue in queues:
+        capacity.admit(queue, envelope, now)
 
 
 def _keeps(destination: Destination) -> bool:

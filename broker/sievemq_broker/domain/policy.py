@@ -21,7 +21,7 @@ __all__ = [
 FAIL = "fail"
 """A send that would pass a limit is refused with RESOURCE_ALLOCATION."""
 BLOCK = "block"
-"""It is taken; who sent it hears so, and may go on, when there is room."""
+"""It is not taken before there is room; who sent it waits."""
 DROP_OLDEST = "drop-oldest"
 """It is taken, and the oldest of the lowest priority that wait make room for it."""
 DROP_NEWEST = "drop-newest"

@@ -164,12 +164,12 @@ class Queue:
 
     @property
     def has_room(self) -> bool:
-        """True if senders that waited may go on: a sixteenth below the limits, not to stop again at once."""
+        """True if senders that wait may go on: a sixteenth below the limits, not to stop again at once."""
         policy = self.policy
         messages, size = policy.max_messages, policy.max_bytes
         return self.deleted or not (
-            (messages and self.depth + len(self.scheduled) > messages - messages // 16)
-            or (size and self.bytes > size - size // 16)
+            (messages and self.depth + len(self.scheduled) >= messages - messages // 16)
+            or (size and self.bytes >= size - size // 16)
         )
 
     @property

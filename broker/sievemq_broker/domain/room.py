@@ -1,7 +1,7 @@
-"""Senders that wait for room: at a limit whose rule says "block", a sender hears of its sends when there is room again.
+"""Senders that wait: at a limit whose rule says "block" a message is not taken before there is room for it.
 
-Whoever sends keeps what it has sent until it is confirmed, and no more than its window of that, so a confirm that comes
-late is all it takes to make it wait.
+Who waits for a place is asked in the order in which they came, one message each, and who comes while somebody waits
+stands behind them: so nobody starves, however many send.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["GO_ON", "Limited", "NoRoomError", "Overfull", "Rooms", "Waiter"]
 #: Full places that one look asks. More of them take turns, so that a turn stays short.
 LOOK_AT = 64
 
-#: Sends that may be carried out in one look for those whose sends were not taken.
+#: Senders that are asked in one look.
 GO_ON = 500
 
 
@@ -33,7 +33,7 @@ class Limited(Protocol):
 
 
 class Overfull:
-    """A namespace that is at its limit, or a disk that is full, as long as it is.
+    """A namespace, or the broker, that is at its limit, or a disk that is full, as long as it is.
 
     Attributes:
         limit_text: which limit, for people.
@@ -66,8 +66,12 @@ class NoRoomError(RequestError):
 class Waiter(Protocol):
     """A sender that waits."""
 
-    def room(self, place: Limited, now: int) -> int:
-        """`place` has room again. Returns how many sends were carried out now."""
+    def room(self, place: Limited, now: int) -> bool:
+        """`place` has room again, as far as is known: try once more.
+
+        Returns:
+            False if it has none for this one, who then waits on and is the next to be asked.
+        """
 
 
 class Rooms:
@@ -75,15 +79,17 @@ class Rooms:
 
     Attributes:
         waiting: by place, in the order in which they came.
+        bytes: of the messages that wait outside their queues, one for each sender.
     """
 
-    __slots__ = ("waiting",)
+    __slots__ = ("bytes", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[Limited, dict[Waiter, None]] = {}
+        self.bytes = 0
 
     def wait(self, place: Limited, waiter: Waiter) -> None:
-        """`waiter` is told once `place` has room."""
+        """`waiter` is asked once `place` has room, behind those who wait already."""
         self.waiting.setdefault(place, {})[waiter] = None
 
     def leave(self, place: Limited, waiter: Waiter) -> None:
@@ -95,16 +101,17 @@ class Rooms:
                 del self.waiting[place]
 
     def look(self, now: int) -> None:
-        """Tell those whose place has room, a few at a time where that is work."""
+        """Ask those whose place has room, a few at a time: to take what they have is work."""
         waiting = self.waiting
         many = len(waiting) > LOOK_AT
-        done = 0
+        asked = 0
         for place in tuple(islice(waiting, LOOK_AT)):
             if place.has_room:
-                for waiter in tuple(waiting[place]):
-                    self.leave(place, waiter)
-                    done += waiter.room(place, now)
-                    if done >= GO_ON:
+                for waiter in tuple(waiting.get(place, ())):
+                    asked += 1
+                    if asked > GO_ON:
                         return
-            elif many:
+                    if not waiter.room(place, now):
+                        break
+            if many and place in waiting:
                 waiting[place] = waiting.pop(place)  # behind the others

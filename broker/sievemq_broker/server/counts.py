@@ -90,5 +90,5 @@ def queues_in(space: Namespace) -> Iterator[Queue]:
 
 
 def held_bytes(broker: Broker) -> int:
-    """What the broker holds beside its queues: taps, and sends that are staged for a publisher."""
-    return sum(space.taps.held_bytes + space.stages.bytes for space in broker.namespaces.values())
+    """What the broker holds beside its queues: taps, what is staged for a publisher, sends that wait for room."""
+    return broker.rooms.bytes + sum(space.taps.held_bytes + space.stages.bytes for space in broker.namespaces.values())

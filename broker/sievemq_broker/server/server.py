@@ -161,11 +161,13 @@ class Server:
             durable=self.opened is not None,
             dialect=settings.dialect,
             body_bytes=settings.max_body_bytes,
+            max_connections=settings.max_connections,
             heartbeat_ms=int(settings.heartbeat_seconds * 1000),
             handshake_ms=int(settings.handshake_seconds * 1000),
         )
         self.services = ServerServices(session_settings, self.clock, self.authenticator, self.links, self.turn)
         self.services.lost = self.lost
+        self.services.broker = self.broker
         if self.opened is not None:
             self._remember_connections(self.opened)
         # A clock that was moved before: the first client must learn it, too.

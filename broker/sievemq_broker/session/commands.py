@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sievemq_broker.domain.room import NoRoomError
 from sievemq_broker.session.checks import (
     check_identifier,
     check_message,
@@ -48,6 +47,7 @@ from sievemq_core.wire.commands import Command
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.consumer import Consumer
+    from sievemq_broker.domain.room import Limited
     from sievemq_broker.session.connection import BrokerConnection
 
 __all__ = ["HANDLERS", "Handler"]
@@ -325,14 +325,15 @@ def on_send(connection: BrokerConnection, command: CommandFields, now: int) -> N
     if session is None:
         connection.send_to_closed(session_id, sequence)
         return
-    if sequence != session.sent + 1:
-        if session.stall is not None and session.stall.follow(command):
-            return
+    if sequence != session.sent + 1 or session.stall is not None:
         if connection.resumed and sequence <= session.sent:
             return  # said on the lost connection or on its way to this one twice: it has been carried out
-        raise ProtocolError(
-            f"SEND {sequence} in session {session_id} where {session.sent + 1} is due", ErrorCode.UNEXPECTED_COMMAND
-        )
+        if session.passes_over(sequence):
+            return  # its client says it again
+        if sequence != session.sent + 1:
+            raise ProtocolError(
+                f"SEND {sequence} in session {session_id} where {session.sent + 1} is due", ErrorCode.UNEXPECTED_COMMAND
+            )
     session.sent = sequence
     full = None
     try:
@@ -348,9 +349,6 @@ def on_send(connection: BrokerConnection, command: CommandFields, now: int) -> N
         elif transaction.doom is None:
             connection.namespace.declare(text, connection.id)
             transaction.stage(text, envelope)
-    except NoRoomError as error:
-        session.sent = sequence - 1
-        Stall.hold(connection, session, error.place, command)
     except SieveError as error:
         connection.refuse_send(session, sequence, error)
     else:
@@ -360,9 +358,37 @@ def on_send(connection: BrokerConnection, command: CommandFields, now: int) -> N
         if fields[DELIVERY_MODE] == PERSISTENT:
             connection.hurry = True
         if full is not None:
-            if session.stall is None:
-                connection.confirm(session, sequence - 1)
-            Stall.begin(connection, session, full)
+            session.sent = sequence - 1
+            connection.confirm(session, session.sent)
+            Stall.hold_send(connection, session, full, text, envelope)
+
+
+def on_withdraw(connection: BrokerConnection, command: CommandFields, now: int) -> None:
+    """Take back what waits for room. Answered when it is known: a send has been confirmed by then, or is not taken any
+    more, whenever it is said again."""
+    _, request, session_id, sequence = command
+    session = connection.sessions.get(session_id)
+    if session is None:
+        if session_id > connection.highest_session:
+            raise unknown("session", session_id)
+    elif not sequence:
+        if session.stall is not None:
+            session.stall.withdraw_commit(now)
+    elif sequence == session.sent + 1:
+        error = RequestError("its sender has withdrawn it", ErrorCode.RESOURCE_ALLOCATION)
+        if session.stall is not None and session.stall.envelope is not None:
+            session.stall.go_on(error)
+        else:
+            session.sent = sequence
+            connection.refuse_send(session, sequence, error)
+    elif sequence <= session.sent:
+        connection.confirm(session, session.sent)
+    elif not session.passes_over(sequence):
+        raise ProtocolError(
+            f"WITHDRAW {sequence} in session {session_id} where {session.sent + 1} is due", ErrorCode.UNEXPECTED_COMMAND
+        )
+    if request:
+        connection.answer(request)
 
 
 def on_acknowledge(connection: BrokerConnection, command: CommandFields, now: int) -> None:
@@ -443,12 +469,20 @@ def on_commit(connection: BrokerConnection, command: CommandFields, now: int) ->
     doom = transaction.doom
     if doom is None:
         try:
-            full = connection.namespace.commit(transaction.staged, now, connection.id, patient=True)
+            waited = session.stall is not None
+            full: list[Limited] | None
+            over = connection.broker.over
+            if over is not None and transaction.staged and not any(seen.values()):
+                full = [over]  # one that acknowledges something makes room as well
+            else:
+                full = connection.namespace.commit(transaction.staged, now, connection.id, patient=True, waited=waited)
             if full is not None:
-                Stall.begin(connection, session, full, command)
+                Stall.hold_commit(connection, session, full, command)
                 return
         except SieveError as error:  # nothing was published
             doom = error
+    if session.stall is not None:
+        session.stall.committed()
     transaction.clear()
     if doom is not None:
         session.recover(seen, now)  # the effect of a failed commit is a rollback (TXN-09)
@@ -508,6 +542,7 @@ HANDLERS: dict[int, Handler] = {
     _C.ROLLBACK: on_rollback,
     _C.CLOCK_SEEN: on_clock_seen,
     _C.ACKNOWLEDGE_SEVERAL: on_acknowledge_several,
+    _C.WITHDRAW: on_withdraw,
     _C.OPEN_TAP: on_open_tap,
     _C.LOOK_TAP: on_look_tap,
     _C.FETCH_TAP: on_fetch_tap,

@@ -7,7 +7,7 @@ rim <── data_to_send() ──────────── wire <── Out
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from sievemq_broker.domain.broker import Broker
@@ -352,10 +352,8 @@ class BrokerConnection:
         return not timestamp or timestamp - self.clock_seen > self.services.moved_at
 
     def flow_changed(self) -> None:
-        """Confirms are held back from now on, of all connections or some sessions of this one; or go on."""
+        """The broker is at its limit from now on, or not any more."""
         blocked = self.services.blocked
-        if blocked is None and self.stalls:
-            blocked = next(iter(self.stalls.values())).text
         self.outbox.send(Command.FLOW, blocked is not None, blocked or "")
         self.flush_confirms()
 
@@ -379,23 +377,36 @@ class BrokerConnection:
         else:
             self.forget_consumers((consumer_id,))
 
-    def carry_out(self, command: tuple[Any, ...], now: int) -> None:
-        """Carry out a command that had to wait. Never raises, as receive_data."""
+    def carry_out_late(self, command: tuple[Any, ...], now: int) -> None:
+        """Carry out a command that had to wait; whether it may be was looked at when it came. Never raises."""
         try:
-            self._table[command[0]](self, command, now)
-        except ProtocolError as error:
-            self._fail(error, now)
+            HANDLERS[command[0]](self, command, now)
         except SieveError as error:
             self._refuse(command, error, now)
         except Exception as error:  # the broker's own fault: it must not take other connections along
             self.crash(command, error, now)
+        self.nudge()
+
+    def guarded(self, number: int, act: Callable[[int], None], now: int) -> None:
+        """Do what belongs to a command that came before. Never raises, as receive_data.
+
+        Args:
+            number: of the command.
+            act: what is done, with the time.
+            now: milliseconds since 1970.
+        """
+        try:
+            act(now)
+        except Exception as error:  # the broker's own fault: it must not take other connections along
+            self.crash((number,), error, now)
+            self.nudge()
 
     def wait_for_publishing(self, command: tuple[Any, ...]) -> bool:
         """True if a large batch is on its way, of which nobody may see a part: the command is carried out behind it."""
         publishing = self.namespace.publishing
         if publishing is None:
             return False
-        publishing.then(lambda now: None if self.closing else self.carry_out(command, now))
+        publishing.then(lambda now: None if self.closing else self.carry_out_late(command, now))
         return True
 
     # -- what handlers call -------------------------------------------------------------------------------------------
@@ -461,19 +472,16 @@ class BrokerConnection:
     # -- sends --------------------------------------------------------------------------------------------------------
 
     def flush_confirms(self) -> None:
-        """Confirm what arrived, once per session, unless the broker holds confirms back.
+        """Confirm what was taken, once per session.
 
         That is at the end of each turn for PERSISTENT messages, whose senders wait. Sends of NON_PERSISTENT ones return
         at once (D-24), so a confirm alone is not worth a write at both ends: it goes with what else is written, or once
         some have gathered, or is asked for (PING), or with the next tick.
         """
-        if self.services.blocked is not None:
-            return
         self.hurry = False
         for session in self.unconfirmed:
             session.unconfirmed = False
-            if session.stall is None:
-                self.confirm(session, session.sent)
+            self.confirm(session, session.sent)
         self.unconfirmed.clear()
 
     def _many_unconfirmed(self) -> bool:

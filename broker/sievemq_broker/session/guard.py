@@ -53,6 +53,7 @@ OPEN = frozenset(
         Command.COMMIT,  # what is staged was checked when it was sent
         Command.ROLLBACK,
         Command.CLOCK_SEEN,
+        Command.WITHDRAW,
         # Which right a tap needs depends on its mode: session/taps.py asks.
         Command.OPEN_TAP,
         Command.LOOK_TAP,
@@ -108,7 +109,7 @@ def _send_behind(handler: Handler) -> Handler:
                 _require(connection, Verb.SEND, text)
             except RequestError as error:
                 session = connection.sessions.get(command[1])
-                if session is not None and command[2] == session.sent + 1:
+                if session is not None and command[2] == session.sent + 1 and session.stall is None:
                     session.sent = command[2]
                     connection.refuse_send(session, command[2], error)
                     return

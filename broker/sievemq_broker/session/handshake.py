@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sievemq_broker.session.checks import check_identifier, pairs
 from sievemq_broker.session.services import AuthenticationError
 from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
-from sievemq_core.limits import MIN_HEARTBEAT_MS
+from sievemq_core.limits import MAX_PROPERTIES_BYTES, MIN_HEARTBEAT_MS
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 
 if TYPE_CHECKING:
@@ -92,6 +92,13 @@ def welcome(connection: BrokerConnection, identity: Identity, command: tuple[Any
             "body_bytes": settings.body_bytes,
             "window_messages": settings.window_messages,
             "window_bytes": settings.window_bytes,
+            "properties_bytes": MAX_PROPERTIES_BYTES,
+            "sessions": settings.max_sessions,
+            "consumers": settings.max_consumers,
+            "temporaries": settings.max_temporaries,
+            "staged_bytes": settings.staged_bytes,
+            "subscriptions": connection.broker.settings.max_subscriptions,
+            "connections": settings.max_connections,
         },
         {
             "durable": settings.durable,

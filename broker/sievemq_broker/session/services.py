@@ -19,6 +19,7 @@ from sievemq_core.limits import (
 )
 
 if TYPE_CHECKING:
+    from sievemq_broker.domain.broker import Broker
     from sievemq_broker.session.connection import BrokerConnection
     from sievemq_core.selector import CompiledSelector
 
@@ -46,6 +47,7 @@ class SessionSettings:
         window_bytes: the same in bytes.
         heartbeat_ms: after which the broker wants to hear something; 0 for never.
         handshake_ms: a peer may take for its HELLO.
+        max_connections: of the broker; the rim keeps it.
         max_sessions: sessions of one connection.
         max_consumers: consumers of one session.
         max_temporaries: temporary destinations of one connection.
@@ -65,6 +67,7 @@ class SessionSettings:
     window_bytes: int = 32 * 1024 * 1024
     heartbeat_ms: int = HEARTBEAT_MS
     handshake_ms: int = HANDSHAKE_TIMEOUT_MS
+    max_connections: int = 10_000
     max_sessions: int = MAX_SESSIONS
     max_consumers: int = MAX_CONSUMERS
     max_temporaries: int = 10_000
@@ -91,8 +94,10 @@ class Services(ABC):
         self.clock_offset = 0
         #: When that was, on the machine's clock: milliseconds since 1970 without the offset.
         self.moved_at = 0
-        #: Which limit makes the broker hold back confirms; None while there is none. Change it with :meth:`flow`.
+        #: Which limit keeps the broker from taking sends; None while there is none. Change it with :meth:`flow`.
         self.blocked: str | None = None
+        #: Where senders wait then; set by whoever makes both.
+        self.broker: Broker | None = None
 
     @abstractmethod
     def connection_id(self) -> str:
@@ -156,7 +161,7 @@ class Services(ABC):
             connection.clock_moved()
 
     def flow(self, blocked: str | None) -> None:
-        """Hold back confirms everywhere, or go on.
+        """Take no sends anywhere, or go on.
 
         Args:
             blocked: for people, which limit is reached; None to go on.
@@ -164,5 +169,7 @@ class Services(ABC):
         if blocked == self.blocked:
             return
         self.blocked = blocked
+        if self.broker is not None:
+            self.broker.set_over(blocked)
         for connection in tuple(self.connections.values()):
             connection.flow_changed()

@@ -37,7 +37,8 @@ class Session:
     """
 
     __slots__ = (
-        "confirmed", "consumers", "id", "mode", "refused", "sent", "settled", "stall", "transaction", "unconfirmed"
+        "again", "confirmed", "consumers", "id", "mode", "refused", "sent", "settled", "stall", "transaction",
+        "unconfirmed",
     )  # fmt: skip
 
     def __init__(self, session_id: int, mode: SessionMode, staged: StagedBytes) -> None:
@@ -53,9 +54,18 @@ class Session:
         self.refused: deque[tuple[int, int, str]] | None = None
         #: True while it waits in its connection's list to be confirmed.
         self.unconfirmed = False
-        #: There while it waits for room where it has sent to.
+        #: There while it waits for room where it has sent to; and the send from which its client was told to say again
+        #: what was passed over in the meantime, 0 if it never was.
         self.stall: Stall | None = None
+        self.again = 0
         self.transaction = Transaction(staged) if mode is SessionMode.TRANSACTED else None
+
+    def passes_over(self, sequence: int) -> bool:
+        """True if a send is not looked at: it is the one that waits for room or comes behind it; or it comes out of
+        turn in a session that has waited, whose client says some of them twice."""
+        if self.stall is not None and self.stall.envelope is not None:
+            return True
+        return self.again > 0 and sequence != self.sent + 1
 
     def acknowledge(self, handed: Mapping[int, int], now: int) -> None:
         """Everything the application has seen of every consumer is consumed (ACK-05)."""

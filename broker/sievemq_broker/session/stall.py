@@ -1,21 +1,18 @@
-"""A session that has sent past a limit where senders wait: it hears of its sends, and commits, when there is room.
+"""A session that waits for room: its next send, or its COMMIT, is kept here and not carried out before there is some.
+
+What the session sends behind a message that waits is passed over: its client has kept it, and says it again when it is
+told to (FLOW). So a limit is never passed, and all that waits in the broker is one message a session.
 
 Only this session waits. Others of its connection, those that consume included, go on: the room may come from them.
-
-Where a message cannot even be taken (a full disk) it waits here, with all that the session sends behind it, and
-:attr:`Session.sent` stays at the last that was carried out. Whoever asks what has become of the others (a connection
-that was lost, a session that is closed) finds them not to have come; the client keeps them, and says them again.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from sievemq_broker.domain.room import GO_ON, Limited
-from sievemq_core.errors import ErrorCode, ProtocolError, RequestError
-from sievemq_core.message.envelope import BODY, PROPERTIES
+from sievemq_broker.domain.room import Limited
+from sievemq_core.errors import ErrorCode, RequestError, SieveError
+from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
 
 if TYPE_CHECKING:
@@ -24,173 +21,156 @@ if TYPE_CHECKING:
 
 __all__ = ["Stall"]
 
-_SEQUENCE = 2
-_FIELDS = 4
-
-
-def _bytes_of(command: tuple[Any, ...]) -> int:
-    """Of the properties and the body of a SEND; the rest is small."""
-    fields = command[_FIELDS]
-    return len(fields[PROPERTIES] or b"") + len(fields[BODY] or b"")
-
 
 class Stall:
-    """Why a session waits, and what it waits for.
+    """What a session waits with, and for what.
 
     Args:
         connection: the session's.
         session: that waits; its :attr:`~Session.stall` is this as long as it does.
+        full: where there is no room.
+        destination: that it sends to, for people; None for several.
+
+    Attributes:
+        envelope: the message that waits; None where that is a COMMIT.
     """
 
-    __slots__ = ("_commit", "_connection", "_last_text", "_parked", "_parked_bytes", "_places", "_session")
+    __slots__ = ("_address", "_commit", "_connection", "_places", "_session", "envelope")
 
-    def __init__(self, connection: BrokerConnection, session: Session) -> None:
+    def __init__(
+        self, connection: BrokerConnection, session: Session, full: list[Limited], destination: str | None
+    ) -> None:
         self._connection = connection
         self._session = session
         self._places: dict[Limited, None] = {}
         self._commit: tuple[Any, ...] | None = None
-        #: SENDs that were not taken, in order, and about how many bytes they are.
-        self._parked: deque[tuple[Any, ...]] = deque()
-        self._parked_bytes = 0
-        self._last_text = ""
+        self._address = ""
+        self.envelope: Envelope | None = None
         session.stall = self
         connection.stalls[session.id] = self
+        self._wait_in(full)
+        sequence = session.sent + 1 if session.transaction is None else 0
+        connection.outbox.send(Command.FLOW, True, self.text, session.id, sequence, destination)
 
     @classmethod
-    def begin(
-        cls,
-        connection: BrokerConnection,
-        session: Session,
-        places: Iterable[Limited],
-        commit: tuple[Any, ...] | None = None,
+    def hold_send(
+        cls, connection: BrokerConnection, session: Session, full: list[Limited], address: str, envelope: Envelope
     ) -> None:
-        """The session waits for room in all of `places`, or for more room than it did.
+        """The send that comes after the session's last one waits.
 
         Args:
             connection: its connection.
-            session: that has sent there.
-            places: where it passed a limit.
-            commit: the COMMIT that is to be carried out then.
+            session: that has sent it.
+            full: where there is no room for it.
+            address: where it goes.
+            envelope: the message.
         """
-        first = not connection.stalls
-        stall = session.stall or cls(connection, session)
-        if commit is not None:
-            stall._commit = commit
-        rooms = connection.broker.rooms
-        for place in places:
-            stall._places[place] = None
-            rooms.wait(place, stall)
-        if first:
-            connection.flow_changed()
+        stall = cls(connection, session, full, address)
+        stall._address, stall.envelope = address, envelope
+        connection.broker.rooms.bytes += len(envelope.packed)
 
     @classmethod
-    def hold(cls, connection: BrokerConnection, session: Session, place: Limited, command: tuple[Any, ...]) -> None:
-        """A SEND was not taken: it waits, and the session with it, for room in `place`.
+    def hold_commit(
+        cls, connection: BrokerConnection, session: Session, full: list[Limited], command: tuple[Any, ...]
+    ) -> None:
+        """The session's COMMIT waits, or goes on waiting; with it all that it has staged.
 
         Args:
             connection: its connection.
-            session: that has sent it; all that it sent before was carried out.
-            place: that has no room.
-            command: the SEND.
+            session: the transacted one.
+            full: where there is no room for what it has sent.
+            command: the COMMIT.
         """
-        if session.stall is None:
-            connection.confirm(session, session.sent)
-        cls.begin(connection, session, (place,))
-        assert session.stall is not None
-        session.stall._park(command, first=True)
-
-    def follow(self, command: tuple[Any, ...]) -> bool:
-        """A SEND came: it waits behind those that do. False if none does, or it is not the next one.
-
-        Raises:
-            ProtocolError: the client has more sends unconfirmed than it may.
-        """
-        parked = self._parked
-        if not parked or command[_SEQUENCE] != parked[-1][_SEQUENCE] + 1:
-            return False
-        settings = self._connection.settings
-        # Twice, since what a message takes is counted in another way here.
-        if len(parked) >= settings.window_messages or self._parked_bytes > 2 * settings.window_bytes:
-            raise ProtocolError(
-                f"session {self._session.id} has more sends unconfirmed than {settings.window_messages}, or more bytes "
-                f"than {settings.window_bytes}",
-                ErrorCode.UNEXPECTED_COMMAND,
-            )
-        self._park(command)
-        return True
-
-    def _park(self, command: tuple[Any, ...], *, first: bool = False) -> None:
-        if first:
-            self._parked.appendleft(command)
+        stall = session.stall
+        if stall is not None:
+            stall._wait_in(full)
         else:
-            self._parked.append(command)
-        self._parked_bytes += _bytes_of(command)
+            destination = getattr(full[0], "label", None) if len(full) == 1 else None
+            cls(connection, session, full, destination)._commit = command
 
     @property
     def text(self) -> str:
-        """Which limit it waits at, or has waited at, for people."""
-        for place in self._places:
-            self._last_text = place.limit_text
-            break
-        return self._last_text
+        """Which limit it waits at, for people."""
+        return next(iter(self._places)).limit_text
 
-    def room(self, place: Limited, now: int) -> int:
-        """One of the places has room again. Returns how many sends were carried out now."""
-        self._last_text = place.limit_text
-        self._places.pop(place, None)
-        if self._places:
-            return 0
-        done = self._go_on(place, now)
-        if self._places or self._connection.closing:
-            return done
-        connection, session, commit = self._connection, self._session, self._commit
-        self._forget()
-        if session.sent > session.confirmed and not session.unconfirmed:
-            session.unconfirmed = True
-            connection.unconfirmed.append(session)
-        connection.flow_changed()
-        if commit is not None:
-            connection.carry_out(commit, now)
+    def room(self, place: Limited, now: int) -> bool:
+        """One of the places has room again: see :class:`~sievemq_broker.domain.room.Waiter`."""
+        if self._commit is not None:
+            self._connection.carry_out_late(self._commit, now)
+        else:
+            self._connection.guarded(Command.SEND, self._try_send, now)
+        return place not in self._places
+
+    def _try_send(self, now: int) -> None:
+        connection, envelope = self._connection, self.envelope
+        assert envelope is not None
+        try:
+            full = connection.namespace.send(self._address, envelope, now, connection.id, waited=True)
+            if full is not None:
+                self._wait_in(full)
+                return
+        except SieveError as error:
+            self.go_on(error)
+        else:
+            self.go_on(None)
+
+    def go_on(self, error: SieveError | None) -> None:
+        """The send that waited is done with: the client hears how, and where to go on.
+
+        Args:
+            error: it is refused, or was withdrawn; None if it was taken.
+        """
+        connection, session = self._connection, self._session
+        self.finish()
+        session.sent += 1
+        session.again = session.sent + 1
+        if error is not None:
+            connection.refuse_send(session, session.sent, error)
+        else:
+            connection.confirm(session, session.sent)
+        connection.outbox.send(Command.FLOW, False, "", session.id, session.again, None)
         connection.nudge()
-        return done
 
-    def _go_on(self, place: Limited, now: int) -> int:
-        """Carry out some of the SENDs that wait; if there are more, wait on, though `place` has room."""
-        connection, session, parked = self._connection, self._session, self._parked
-        done = 0
-        while parked and done < GO_ON and not connection.closing:
-            command = parked.popleft()
-            self._parked_bytes -= _bytes_of(command)
-            connection.carry_out(command, now)
-            if session.sent < command[_SEQUENCE]:  # there is no room after all, and it waits again
-                break
-            done += 1
-        if parked and not self._places and not connection.closing:
-            self._places[place] = None
-            connection.broker.rooms.wait(place, self)
-            if connection.services.blocked is None:
-                connection.confirm(session, session.sent)
-            connection.nudge()
-        return done
+    def committed(self) -> None:
+        """The COMMIT that waited has been carried out, or refused: the client need not be told but by the answer."""
+        self.finish()
+        self._connection.outbox.send(Command.FLOW, False, "", self._session.id, 0, None)
+        self._connection.nudge()
+
+    def withdraw_commit(self, now: int) -> None:
+        """The client does not want to wait any longer with its COMMIT, if it is that: it ends as a rollback."""
+        if self._commit is None:
+            return
+        assert self._session.transaction is not None
+        self._session.transaction.fail(RequestError(f"waited for room: {self.text}", ErrorCode.RESOURCE_ALLOCATION))
+        self._connection.carry_out_late(self._commit, now)
 
     def end(self) -> None:
-        """The session is about to be closed or rolled back: a COMMIT that waits is not carried out, nor is a SEND."""
-        rooms = self._connection.broker.rooms
-        for place in self._places:
-            rooms.leave(place, self)
-        self._forget()
-        if self._connection.closing:
+        """The session is about to be closed or rolled back: what waits is not carried out."""
+        text, commit = self.text, self._commit
+        self.finish()
+        if self._connection.closing or commit is None:
             return
-        for command in self._parked:
-            self._session.sent = command[_SEQUENCE]
-            error = RequestError(f"the session was closed before: {self.text}", ErrorCode.RESOURCE_ALLOCATION)
-            self._connection.refuse_send(self._session, command[_SEQUENCE], error)
-        if self._commit is not None:
-            text = f"this was rolled back while its commit waited for room: {self.text}"
-            code = int(ErrorCode.TRANSACTION_ROLLED_BACK)
-            self._connection.outbox.send(Command.ERROR, self._commit[1], code, text, {})
-        self._connection.flow_changed()
+        text = f"this was rolled back while its commit waited for room: {text}"
+        self._connection.outbox.send(Command.ERROR, commit[1], int(ErrorCode.TRANSACTION_ROLLED_BACK), text, {})
+        self._connection.outbox.send(Command.FLOW, False, "", self._session.id, 0, None)
 
-    def _forget(self) -> None:
+    def finish(self) -> None:
+        """The session waits no longer."""
+        self._wait_in([])
         self._session.stall = None
         del self._connection.stalls[self._session.id]
+        if self.envelope is not None:
+            self._connection.broker.rooms.bytes -= len(self.envelope.packed)
+
+    def _wait_in(self, full: list[Limited]) -> None:
+        """Wait in these places and no others; where it waits already it keeps its turn."""
+        rooms = self._connection.broker.rooms
+        for place in tuple(self._places):
+            if place not in full:
+                del self._places[place]
+                rooms.leave(place, self)
+        for place in full:
+            if place not in self._places:
+                self._places[place] = None
+                rooms.wait(place, self)

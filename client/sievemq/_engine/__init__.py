@@ -42,6 +42,9 @@ Both fronts' ``MessageProducer.send`` sorts its arguments with :func:`destinatio
 derives from :class:`ProducerState` and adds ``send``, as their ``MessageProducer`` does from :class:`ProducerDefaults`.
 What to call of a listener is said by :func:`message_callback` and its sisters.
 
+A send, a window and a commit that may take only so long: ``engine.expect(session, completion, monotonic_ms, timeout,
+sequence)``, and ``tick`` when that is over. What waits for room is then taken back.
+
 **Closing.** First ``session.shut_gate()`` or ``consumer.shut_gate()``: nothing more is handed over, whoever waits is
 woken and returns None (CLO-06); a running listener keeps the full service (CLO-08). Once nobody is between ``take`` and
 ``settle`` any more and ``session.sends_settled()``, wait for ``close()``. ``engine.close()`` closes the lot.
@@ -66,11 +69,13 @@ from sievemq._engine.browser import EngineBrowser, Scan
 from sievemq._engine.completion import Completion
 from sievemq._engine.connection import ClientConnection
 from sievemq._engine.consumer import PATIENCE, EngineConsumer
+from sievemq._engine.hold import Blocked
 from sievemq._engine.jms_producer import ProducerState
 from sievemq._engine.listeners import (
     completion_callbacks,
     connection_callbacks,
     exception_callback,
+    flow_callbacks,
     message_callback,
 )
 from sievemq._engine.metadata import ConnectionMetaData
@@ -96,6 +101,7 @@ __all__ = [
     "SESSION_TRANSACTED",
     "Absent",
     "AsyncSend",
+    "Blocked",
     "ClientConnection",
     "Completion",
     "ConnectionMetaData",
@@ -113,6 +119,7 @@ __all__ = [
     "connection_callbacks",
     "destination_and_message",
     "exception_callback",
+    "flow_callbacks",
     "is_passing",
     "message_callback",
 ]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
 from sievemq._engine.completion import Completion
 from sievemq._engine.consumer import EngineConsumer
+from sievemq._engine.deadlines import Deadlines
 from sievemq._engine.ending import end, fail, lose, loss
 from sievemq._engine.heartbeat import Heartbeat
+from sievemq._engine.hold import Blocked
 from sievemq._engine.incoming import HANDLERS, WINDOW_BYTES, WINDOW_MESSAGES
 from sievemq._engine.options import EngineOptions
 from sievemq._engine.requests import Requests
@@ -23,7 +26,12 @@ from sievemq._engine.session import (
     SESSION_TRANSACTED,
     EngineSession,
 )
-from sievemq.exceptions import IllegalStateException, InvalidClientIDException, JMSException
+from sievemq.exceptions import (
+    IllegalStateException,
+    InvalidClientIDException,
+    JMSException,
+    ResourceAllocationException,
+)
 from sievemq_core.errors import ProtocolError
 from sievemq_core.limits import GATHER_BYTES, MAX_BODY_BYTES
 from sievemq_core.wire.codec import CommandTuple, pack
@@ -34,8 +42,12 @@ __all__ = ["ClientConnection"]
 
 #: Numbers in one ACKNOWLEDGE_SEVERAL: consumers and tags in turn. Far below the limit of an array.
 _SEVERAL: Final = 2_000
+_log = logging.getLogger("sievemq")
+
 #: Decoded commands over which the average size of a delivery is kept.
 _AVERAGE_OVER: Final = 1_024
+#: Milliseconds between two lines of the log that say that sends wait.
+_LOG_AGAIN: Final = 10_000
 
 _MODES: Final = frozenset({SESSION_TRANSACTED, AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE})
 
@@ -68,8 +80,10 @@ class ClientConnection:
         clock_offset: milliseconds to add to the clock: the broker's clock was moved (test clocks only).
         skipped: seconds that the broker's clock was moved forward by, in all: they count as time that a receive has
             waited. Moving it back gives nobody more time.
-        blocked: which limit makes the broker hold back confirms; None if it does not.
-        broker, incarnation, features: what WELCOME said.
+        on_blocked, on_unblocked: called with what sends wait for, and when they do not any more; as `on_exception`.
+        broker_blocked: which limit keeps the broker from taking any sends; None if it takes them.
+        deadlines: what may wait only for so long.
+        broker, incarnation, features, limits: what WELCOME said.
         acknowledges_several: the broker takes ACKNOWLEDGE_SEVERAL.
         requests: those that wait for an answer.
         opened, goodbye: settled with WELCOME; the number of GOODBYE, once it is said.
@@ -85,6 +99,8 @@ class ClientConnection:
         self.on_exception: Callable[[Exception], None] | None = None
         self.on_lost: Callable[[JMSException], None] | None = None
         self.on_restored: Callable[[], None] | None = None
+        self.on_blocked: Callable[[Blocked], None] | None = None
+        self.on_unblocked: Callable[[Blocked], None] | None = None
         self.repairing = self.reopened = self.leaving = False
         self.outages = 0
         self.cause: JMSException | None = None
@@ -96,10 +112,14 @@ class ClientConnection:
         self.peer: tuple[str, int] | None = None
         self.features: dict[str, Any] = {}
         self.acknowledges_several = False
-        self.blocked: str | None = None
+        self.broker_blocked: str | None = None
+        self._told: dict[str | None, Blocked] = {}  # that it is blocked, by destination
+        self._logged_at = 0
+        self.deadlines = Deadlines()
         self.shutdown_notice: str | None = None
         self.window_messages, self.window_bytes = WINDOW_MESSAGES, WINDOW_BYTES
         self.max_body = MAX_BODY_BYTES
+        self.limits: dict[str, Any] = {}
         self.outbox: deque[bytes] = deque()
         self.outbox_bytes = self.sent_at = 0
         self.hurried = False
@@ -209,7 +229,7 @@ class ClientConnection:
         """There is a new transport: say HELLO on it, in the place of the lost connection. With WELCOME everything goes
         on; if the transport is lost before, :attr:`reopened` is False again."""
         self.wire = WireConnection("client")
-        self.shutdown_notice = self.blocked = None
+        self.shutdown_notice = None
         self.reopened = True
         self._say_hello(self.connection_id, resume_options(self))
 
@@ -291,7 +311,55 @@ class ClientConnection:
         if wait == 0:
             self.lost(TimeoutError(f"the broker was silent for {2 * self.heartbeat.incoming} ms"))
             return None
+        deadlines = self.deadlines
+        if deadlines.next is not None:
+            now += int(self.skipped * 1000.0)
+            deadlines.due(now)
+            if deadlines.next is not None and (wait is None or deadlines.next - now < wait):
+                return max(1, deadlines.next - now)
         return wait
+
+    def expect(
+        self, session: EngineSession, completion: Completion[Any], now: int, timeout: int, sequence: int = 0
+    ) -> None:
+        """Something may take so long and no longer; call :meth:`tick` when that is over.
+
+        Args:
+            session: whose send or commit it is.
+            completion: settled with its fate.
+            now: as of :meth:`tick`.
+            timeout: ms.
+            sequence: of the send; 0 for a commit, and for a window to open.
+        """
+        self.deadlines.expect(session, completion, now + int(self.skipped * 1000.0), timeout, sequence)
+
+    # -- limits at which senders wait --------------------------------------------------------------------------------
+
+    @property
+    def blocked(self) -> tuple[Blocked, ...]:
+        """What sends wait for now, each destination once."""
+        return tuple(self._told.values())
+
+    def flow_changed(self) -> None:
+        """Tell what sends wait for, as far as it is not known yet."""
+        found: dict[str | None, Blocked] = {}
+        if self.broker_blocked is not None:
+            found[None] = Blocked(None, self.broker_blocked)
+        for session in tuple(self.sessions.values()):
+            if session.blocked is not None:
+                found.setdefault(session.blocked.destination, session.blocked)
+        told, self._told = self._told, found
+        for destination, blocked in told.items():
+            if destination not in found and self.on_unblocked is not None:
+                self.on_unblocked(blocked)
+        for destination, blocked in found.items():
+            if destination not in told:
+                now = self.clock()
+                if abs(now - self._logged_at) >= _LOG_AGAIN:  # it may come and go many times a second
+                    self._logged_at = now
+                    _log.warning("sends wait: %s", blocked.reason)
+                if self.on_blocked is not None:
+                    self.on_blocked(blocked)
 
     # -- the connection's own verbs ----------------------------------------------------------------------------------
 
@@ -365,8 +433,10 @@ class ClientConnection:
         Raises:
             JMSException: another mode (CON-02).
             IllegalStateException: the connection is closed.
+            ResourceAllocationException: it has as many sessions as the broker allows.
         """
         self.check_open()
+        self.check_limit("sessions", len(self.sessions), "the connection")
         if type(mode) is not int or mode not in _MODES:
             raise JMSException(
                 f"{mode!r} is not a session mode; use SESSION_TRANSACTED, AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE or "
@@ -386,9 +456,28 @@ class ClientConnection:
         session.opened.add_callback(opened)
         return session
 
+    def check_limit(self, limit: str, there: int, where: str) -> None:
+        """Raise unless there may be one more. The broker looks as well; this saves the way there.
+
+        Args:
+            limit: its name in WELCOME; what is counted.
+            there: how many there are.
+            where: whose limit it is, for people.
+
+        Raises:
+            ResourceAllocationException: there are as many as the broker allows.
+        """
+        most = self.limits.get(limit)
+        if type(most) is int and 0 < most <= there:
+            raise ResourceAllocationException(
+                f"{where} has {there} {limit}, and may have {most} (the broker's limit); close those that are done",
+                "RESOURCE_ALLOCATION",
+            )
+
     def create_temporary(self, topic: bool) -> Completion[Any]:
         """Make a temporary destination; the value is its address in text (TMP-01)."""
         self.check_open()
+        self.check_limit("temporaries", len(self.temporaries), "the connection")
         completion = self.request(Command.CREATE_TEMPORARY, topic, None)
 
         def keep(answer: Completion[Any]) -> None:
@@ -448,6 +537,9 @@ class ClientConnection:
         self.closing = True
 
         def ended(_: Completion[Any]) -> None:
+            if not self.closed:  # the answer has come: what is not confirmed was not taken
+                for session in tuple(self.sessions.values()):
+                    session.give_up_sends()
             end(self)
 
         done.add_callback(ended)
@@ -550,6 +642,8 @@ class ClientConnection:
     def forget_session(self, session: EngineSession) -> None:
         """The session is closed at both ends."""
         self.sessions.pop(session.id, None)
+        if session.blocked is not None:
+            self.flow_changed()
 
     def ignore_deliveries(self, consumer: EngineConsumer) -> None:
         """Drop what arrives for a consumer until :meth:`heed_deliveries`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from sievemq._engine.ending import end, lose, loss
 from sievemq._engine.heartbeat import Heartbeat
+from sievemq._engine.hold import Blocked
 from sievemq._engine.restore import restore
 from sievemq.exceptions import exception_for
 from sievemq_core.errors import ErrorCode, ProtocolError
@@ -42,6 +43,7 @@ def _on_welcome(connection: ClientConnection, command: CommandTuple) -> None:
     connection.window_messages = _positive(limits.get("window_messages"), WINDOW_MESSAGES)
     connection.window_bytes = _positive(limits.get("window_bytes"), WINDOW_BYTES)
     connection.max_body = min(_positive(limits.get("body_bytes"), MAX_BODY_BYTES), MAX_BODY_BYTES)
+    connection.limits = limits
     offset = features.get("clock_offset")
     _move_clock(connection, offset if type(offset) is int else 0)
     connection.heartbeat = Heartbeat(connection.options.heartbeat, outgoing)
@@ -114,7 +116,18 @@ def _on_consumer_closed(connection: ClientConnection, command: CommandTuple) -> 
 
 
 def _on_flow(connection: ClientConnection, command: CommandTuple) -> None:
-    connection.blocked = command[2] if command[1] else None
+    _, blocked, text, number, sequence, destination, *_ = command
+    if not number:
+        connection.broker_blocked = text if blocked else None
+    else:
+        session = connection.sessions.get(number)
+        if session is None:
+            return
+        if blocked:
+            session.wait_for_room(Blocked(destination, text), sequence)
+        else:
+            session.go_on(sequence)
+    connection.flow_changed()
 
 
 def _on_clock(connection: ClientConnection, command: CommandTuple) -> None:

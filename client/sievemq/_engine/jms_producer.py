@@ -105,6 +105,18 @@ class ProducerState:
         """What was set; 0 by default (JPR-09)."""
         return self._engine.delivery_delay
 
+    def set_send_timeout(self, milliseconds: int) -> Self:
+        """How long a send may wait for room, in ms; 0 for ever; negative: JMSRuntimeException. An extension."""
+        try:
+            self._engine.set_send_timeout(milliseconds)
+        except JMSException as error:
+            raise runtime_twin(error) from None
+        return self
+
+    def get_send_timeout(self) -> int:
+        """What was set; that of the option ``send_timeout`` by default. An extension."""
+        return self._engine.send_timeout
+
     # -- properties ---------------------------------------------------------------------------------------------------
 
     def set_property(self, name: str, value: object) -> Self:

@@ -8,7 +8,7 @@ from typing import Any
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
 
-__all__ = ["completion_callbacks", "connection_callbacks", "exception_callback", "message_callback"]
+__all__ = ["completion_callbacks", "connection_callbacks", "exception_callback", "flow_callbacks", "message_callback"]
 
 
 def message_callback(listener: object) -> Callable[[Message], Any]:
@@ -45,6 +45,14 @@ def connection_callbacks(
     """What else an exception listener wants to hear: ``on_connection_lost`` and ``on_connection_restored``."""
     lost, restored = getattr(listener, "on_connection_lost", None), getattr(listener, "on_connection_restored", None)
     return lost if callable(lost) else None, restored if callable(restored) else None
+
+
+def flow_callbacks(
+    listener: object,
+) -> tuple[Callable[[str | None, str], Any] | None, Callable[[str | None], Any] | None]:
+    """What an exception listener wants to hear of limits: ``on_blocked`` and ``on_unblocked``."""
+    blocked, unblocked = getattr(listener, "on_blocked", None), getattr(listener, "on_unblocked", None)
+    return blocked if callable(blocked) else None, unblocked if callable(unblocked) else None
 
 
 def completion_callbacks(

@@ -29,6 +29,8 @@ class EngineOptions:
         send_confirm: which sends wait for the broker's confirm (D-24).
         dialect: selector dialect of consumers and browsers; None for the broker's default.
         reconnect: milliseconds for which a lost connection is tried to be repaired (D-32); 0 for not at all.
+        send_timeout: milliseconds that a send or commit may wait for room; 0 for ever.
+        request_timeout: milliseconds that the answer to a request may take; 0 for no limit.
     """
 
     namespace: str = ""
@@ -41,6 +43,8 @@ class EngineOptions:
     send_confirm: SendConfirm = "auto"
     dialect: str | None = None
     reconnect: int = 0
+    send_timeout: int = 0
+    request_timeout: int = 60_000
 
     @classmethod
     def from_url(cls, url: BrokerURL, user: str | None, password: str | None, agent: str) -> Self:
@@ -65,4 +69,6 @@ class EngineOptions:
             send_confirm=chosen.send_confirm,
             dialect=chosen.selector_dialect,
             reconnect=chosen.reconnect,
+            send_timeout=chosen.send_timeout,
+            request_timeout=chosen.request_timeout,
         )

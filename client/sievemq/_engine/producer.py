@@ -54,6 +54,7 @@ class EngineProducer:
     Attributes:
         delivery_mode, priority, time_to_live, delivery_delay, disable_message_id, disable_timestamp: defaults of its
             sends (PRO-01 … PRO-06); set them through the ``set_…`` methods, which check.
+        send_timeout: ms that a send may wait for room, 0 for ever.
     """
 
     __slots__ = (
@@ -64,6 +65,7 @@ class EngineProducer:
         "disable_message_id",
         "disable_timestamp",
         "priority",
+        "send_timeout",
         "session",
         "time_to_live",
     )
@@ -76,6 +78,7 @@ class EngineProducer:
         self.time_to_live: int = DEFAULT_TIME_TO_LIVE
         self.delivery_delay: int = DEFAULT_DELIVERY_DELAY
         self.disable_message_id = self.disable_timestamp = False
+        self.send_timeout = session.connection.options.send_timeout
         self.closed = False
 
     # -- defaults ----------------------------------------------------------------------------------------------------
@@ -101,6 +104,10 @@ class EngineProducer:
     def set_delivery_delay(self, delivery_delay: int) -> None:
         """Delivery delay in ms; negative: JMSException (PRO-06)."""
         self.delivery_delay = _duration("delivery delay", delivery_delay)
+
+    def set_send_timeout(self, milliseconds: int) -> None:
+        """How long a send may wait for room, in ms, 0 for ever; negative: JMSException."""
+        self.send_timeout = _duration("send timeout", milliseconds)
 
     # -- sending -----------------------------------------------------------------------------------------------------
 

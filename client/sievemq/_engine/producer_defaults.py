@@ -79,6 +79,16 @@ class ProducerDefaults:
         self._engine.check_open()
         return self._engine.delivery_delay
 
+    def set_send_timeout(self, milliseconds: int) -> None:
+        """How long a send may wait for room, in ms; 0 for ever; negative: JMSException. An extension."""
+        self._engine.check_open()
+        self._engine.set_send_timeout(milliseconds)
+
+    def get_send_timeout(self) -> int:
+        """What was set; that of the option ``send_timeout`` by default. An extension."""
+        self._engine.check_open()
+        return self._engine.send_timeout
+
     def get_destination(self) -> Destination | None:
         """Where it sends; None for an unidentified producer (PRO-07)."""
         self._engine.check_open()

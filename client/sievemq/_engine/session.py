@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sievemq._engine.completion import Completion
 from sievemq._engine.consumer import EngineConsumer
+from sievemq._engine.hold import Blocked, Hold
 from sievemq.exceptions import (
     IllegalStateException,
     JMSException,
+    ResourceAllocationException,
     TransactionRolledBackException,
     exception_for,
 )
+from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
 
 if TYPE_CHECKING:
@@ -50,7 +53,10 @@ class EngineSession:
         opened: settled when the broker has opened or refused it.
         acknowledge_hook: what ``message.acknowledge()`` of a message received here calls; set by the front.
         waits: by delivery mode, whether a synchronous send waits for the broker's confirm (D-24).
-        unconfirmed: packed SENDs that are not settled, in order; said again if the connection is lost.
+        unconfirmed: packed SENDs that are not settled, in order; said again if the connection is lost, or where the
+            broker did not take them.
+        hold: there while it does not, and until they have been said again.
+        blocked: for what its sends, or its commit, wait now; `last_blocked` for what they did last.
         waiting: sends whose fate somebody waits for: (sequence, completion), in order.
     """
 
@@ -61,13 +67,16 @@ class EngineSession:
         "_returned",
         "acknowledge_hook",
         "acknowledges_itself",
+        "blocked",
         "byte_limit",
         "closed",
         "confirmed",
         "confirmed_bytes",
         "connection",
         "consumers",
+        "hold",
         "id",
+        "last_blocked",
         "mode",
         "opened",
         "sent_bytes",
@@ -79,6 +88,7 @@ class EngineSession:
         "waiting",
         "waits",
         "window_waiters",
+        "withdrawn",
     )
 
     def __init__(self, connection: ClientConnection, number: int, mode: int) -> None:
@@ -107,6 +117,11 @@ class EngineSession:
         self.waiting: deque[tuple[int, Completion[None]]] = deque()
         self._barriers: deque[tuple[int, Completion[None]]] = deque()
         self.window_waiters: list[Completion[None]] = []
+        self.hold: Hold | None = None
+        self.blocked: Blocked | None = None
+        self.last_blocked: Blocked | None = None
+        #: What whoever waits for a send is told that was withdrawn, by sequence.
+        self.withdrawn: dict[int, Exception] = {}
         self.sequence_limit = connection.window_messages
         self.byte_limit = connection.window_bytes
 
@@ -150,9 +165,11 @@ class EngineSession:
             InvalidSelectorException: with the place of the mistake (SEL-02).
             IllegalStateException: the session is closed, or an unshared durable consumer without a client id (SUB-10).
             JMSException: a subscription without a name (SUB-29).
+            ResourceAllocationException: the session has as many consumers as the broker allows.
         """
         self.check_open()
         connection = self.connection
+        connection.check_limit("consumers", len(self.consumers), "the session")
         selector = connection.check_selector(selector)
         if durable or shared:
             if not subscription:
@@ -370,6 +387,11 @@ class EngineSession:
             self.connection.hurried = True
         return completion
 
+    @property
+    def leaves_sends(self) -> bool:
+        """Sends for which nobody waits may not be taken yet; what a transaction has sent ends with it (TXN-05)."""
+        return len(self.unconfirmed) > len(self.waiting) and not self.transacted
+
     def sends_settled(self) -> Completion[None]:
         """Settled once every send made so far is confirmed or has failed (CPL-09, CPL-10)."""
         completion: Completion[None] = Completion()
@@ -391,27 +413,41 @@ class EngineSession:
         self.confirmed_bytes += done
         self.sequence_limit = sequence + self.connection.window_messages
         self.byte_limit = self.confirmed_bytes + self.connection.window_bytes
+        if self.hold is not None:
+            self.hold.advance(count)
         waiting = self.waiting
         while waiting and waiting[0][0] <= sequence:
             waiting.popleft()[1].succeed(None)
         while self._barriers and self._barriers[0][0] <= sequence:
             self._barriers.popleft()[1].succeed(None)
         if self.window_waiters and not self.window_is_full:
-            waiters, self.window_waiters = self.window_waiters, []
-            for waiter in waiters:
-                waiter.succeed(None)
+            self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        waiters, self.window_waiters = self.window_waiters, []
+        for waiter in waiters:
+            waiter.succeed(None)
+
+    def open_window(self) -> None:
+        """Nothing keeps senders any more but what is unconfirmed."""
+        self.sequence_limit = self.confirmed + self.connection.window_messages
+        if self.window_waiters and not self.window_is_full:
+            self._wake_waiters()
 
     def send_failed(self, sequence: int, code: int, text: str) -> None:
         """SEND_FAILED: one send was refused; all before it are settled."""
         self.confirm(sequence - 1)
-        error = exception_for(code, text)
+        withdrawn = self.withdrawn.pop(sequence, None)
+        error = withdrawn or exception_for(code, text)
         waiting = self.waiting
         known = False
         while waiting and waiting[0][0] <= sequence:
             known = True
             waiting.popleft()[1].fail(error)
         self.confirm(sequence)
-        if not known and not self.transacted:  # D-24: nobody waits for it; in a transaction the commit tells
+        if (
+            not known and not self.transacted and withdrawn is None
+        ):  # D-24: nobody waits for it; in a transaction the commit tells
             self.connection.report(error)
 
     def fail_sends(self, error: Exception) -> None:
@@ -427,6 +463,65 @@ class EngineSession:
         waiters, self.window_waiters = self.window_waiters, []
         for waiter in waiters:
             waiter.fail(error)
+
+    # -- sends that wait for room ------------------------------------------------------------------------------------
+
+    def wait_for_room(self, blocked: Blocked, sequence: int) -> None:
+        """FLOW: from this send on nothing is taken; or with 0 the session's commit waits."""
+        self.blocked = self.last_blocked = blocked
+        if sequence:
+            if self.hold is None:
+                self.hold = Hold(self)
+            else:
+                self.hold.wait()
+
+    def go_on(self, sequence: int) -> None:
+        """FLOW: there is room again, from this send on."""
+        self.blocked = None
+        if sequence and self.hold is not None:
+            self.hold.go_on(sequence)
+
+    def withdraw(self, sequence: int, completion: Completion[Any], error: Exception) -> None:
+        """Take a send back that waits for room. Whoever waits for it gets `error`, unless the broker has taken it; that
+        it says before it answers.
+
+        Args:
+            sequence: of the send.
+            completion: settled with its fate.
+            error: that tells why.
+        """
+        index = sequence - self.confirmed - 1
+        instead = pack((Command.WITHDRAW, 0, self.id, sequence))  # where it is to be said again: its number stays
+        self.confirmed_bytes += len(self.unconfirmed[index]) - len(instead)
+        self.unconfirmed[index] = instead
+        self.withdrawn[sequence] = error
+
+        def heard(answer: Completion[Any]) -> None:
+            if answer.error is None:
+                if sequence <= self.confirmed:
+                    self.withdrawn.pop(sequence, None)
+                completion.fail(error)
+
+        self.connection.request(Command.WITHDRAW, self.id, sequence).add_callback(heard)
+
+    def withdraw_commit(self) -> None:
+        """If the commit that is under way waits for room, it becomes a rollback, which is its answer."""
+        self.connection.request(Command.WITHDRAW, self.id, 0)
+
+    def give_up_sends(self) -> None:
+        """The session is closed, and the broker has not taken all that was sent: who waits learns it."""
+        lost = len(self.unconfirmed)
+        if not lost:
+            return
+        why = f": {self.last_blocked.reason}" if self.last_blocked is not None else ""
+        error = ResourceAllocationException(
+            f"{lost} messages were not taken by the broker before their session was closed, and are lost{why}",
+            "SEND_TIMEOUT",
+        )
+        waited = len(self.waiting) + len(self.withdrawn)
+        self.fail_sends(error)
+        if lost > waited:
+            self.connection.report(error)
 
     # -- a lost connection -------------------------------------------------------------------------------------------
 
@@ -459,6 +554,10 @@ class EngineSession:
                 or (self.transacted and self.sequence > self._began)
             )
         self._consumed.clear()
+        self.blocked = None
+        if self.hold is not None:  # all that is not confirmed is said again
+            self.hold = None
+            self.open_window()
         if self.transacted:
             self._drop_unconfirmed()
         return handed
@@ -507,7 +606,13 @@ class EngineSession:
         for consumer in tuple(self.consumers.values()):
             connection.forget_consumer(consumer)
         self.consumers.clear()
-        completion.add_callback(lambda _: connection.forget_session(self))
+
+        def closed(answer: Completion[Any]) -> None:
+            if answer.error is None:
+                self.give_up_sends()
+            connection.forget_session(self)
+
+        completion.add_callback(closed)
         return completion
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
-from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, ClientConnection, ConnectionMetaData
+from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, Blocked, ClientConnection, ConnectionMetaData
 from sievemq.aio.listeners import ExceptionListener
 from sievemq.aio.reports import Reports
 from sievemq.aio.session import Session
@@ -36,6 +36,8 @@ class Connection:
         engine.on_exception = self._reports.add
         engine.on_lost = self._reports.lost
         engine.on_restored = self._reports.restored
+        engine.on_blocked = self._reports.blocked
+        engine.on_unblocked = self._reports.unblocked
 
     async def __aenter__(self) -> Self:
         return self
@@ -124,12 +126,19 @@ class Connection:
         Args:
             listener: an object with ``on_exception(exception)``, or a callable; may be coroutine functions.
                 A lost connection is told only when it could not be repaired (EXL-04). An object that also has
-                ``on_connection_lost(exception)`` or ``on_connection_restored()`` is told of that.
+                ``on_connection_lost(exception)`` or ``on_connection_restored()`` is told of that; one with
+                ``on_blocked(destination, reason)`` or ``on_unblocked(destination)`` of sends that wait for room.
         """
         self._engine.check_open()
         self._reports.listen(listener)
         self._listener = listener
         self._engine.mark_used()
+
+    @property
+    def blocked(self) -> tuple[Blocked, ...]:
+        """For what sends wait now, since a limit is reached: destinations, each with the reason. An extension."""
+        self._engine.check_open()
+        return self._engine.blocked
 
     # -- start, stop, close -------------------------------------------------------------------------------------------
 
@@ -181,12 +190,19 @@ class Connection:
         for session in sessions:
             session._engine.shut_gate()
         try:
+            until = self._patience()
             for session in sessions:
-                await session._leave()
+                await session._leave(until)
             await self._transport.ask(self._engine.close)
         finally:
             self._sessions.clear()
             await self._transport.close()
+
+    def _patience(self) -> float | None:
+        """Until when, by the loop's clock, closing may wait for what was sent to be taken; None for ever."""
+        options = self._engine.options
+        timeout = options.send_timeout or options.request_timeout
+        return self._transport.loop.time() + timeout / 1000.0 if timeout else None
 
 
 def session_mode_of(transacted: object, acknowledge_mode: object, session_mode: object = None) -> Any:

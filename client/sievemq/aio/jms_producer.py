@@ -41,6 +41,7 @@ class JMSProducer(ProducerState):
 
         Raises:
             InvalidDestinationRuntimeException: the destination is None, or was deleted.
+            ResourceAllocationRuntimeException: as ResourceAllocationException at :meth:`MessageProducer.send`.
             MessageFormatRuntimeException: None, or a body that no message holds.
             MessageNotWriteableRuntimeException: the producer has properties, the message's are read-only (JPR-13).
         """
@@ -67,6 +68,8 @@ class JMSProducer(ProducerState):
                 return self
             completion = engine.send(message, to)
             if completion is not None:
+                if engine.send_timeout:
+                    transport.expect(state, completion, engine.send_timeout, state.sequence)
                 await transport.wait(completion)
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__

@@ -117,6 +117,8 @@ class MessageProducer(ProducerDefaults):
             InvalidDestinationException: the destination is None, or was deleted.
             MessageFormatException: no message (PRO-17).
             JMSException: a bad mode, priority or time to live (PRO-19); the connection is lost.
+            ResourceAllocationException: a limit is reached; or where that makes senders wait, the message has waited as
+                long as it may (``send_timeout``), and was not sent.
             ValueError: the completion listener is None (PRO-24).
         """
         engine = self._engine
@@ -143,6 +145,8 @@ class MessageProducer(ProducerDefaults):
             return
         completion = engine.send(message, to, delivery_mode, priority, time_to_live)
         if completion is not None:
+            if engine.send_timeout:
+                transport.expect(state, completion, engine.send_timeout, state.sequence)
             await transport.wait(completion)
 
     # -- closing ------------------------------------------------------------------------------------------------------
@@ -170,7 +174,10 @@ async def make_room(engine: EngineProducer, session: Session) -> None:
     while True:
         engine.check_open()
         if state.window_is_full:
-            await transport.wait(state.window_opens())
+            opened = state.window_opens()
+            if engine.send_timeout:
+                transport.expect(state, opened, engine.send_timeout)
+            await transport.wait(opened)
         elif transport.paused or state.connection.repairing:
             await transport.drained()
         elif state.connection.outbox_bytes >= GATHER:
@@ -196,6 +203,8 @@ def send_message(
     try:
         fate = AsyncSend(calls, callbacks, message)
         engine.send(message, destination, delivery_mode, priority, time_to_live, fate)
+        if engine.send_timeout:
+            session._transport.expect(engine.session, fate, engine.send_timeout, engine.session.sequence)
     except BaseException:
         calls.cancel()  # CPL-03
         raise

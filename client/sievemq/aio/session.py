@@ -138,9 +138,19 @@ class Session:
 
         Raises:
             IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
-            TransactionRolledBackException: it ended as a rollback (TXN-09).
+            TransactionRolledBackException: it ended as a rollback (TXN-09), such as one that has waited for room as
+                long as it may (``send_timeout``).
         """
-        await self._end_transaction("commit", self._engine.commit)
+        await self._end_transaction("commit", self._commit)
+
+    async def _commit(self) -> None:
+        transport, engine = self._transport, self._engine
+        transport.check_loop()
+        completion = engine.commit()
+        timeout = engine.connection.options.send_timeout
+        if timeout:
+            transport.expect(engine, completion, timeout)
+        await transport.wait(completion)  # at a limit where senders wait
 
     async def rollback(self) -> None:
         """Forget what was sent; what was received comes again, marked (TXN-04).
@@ -148,7 +158,7 @@ class Session:
         Raises:
             IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
         """
-        await self._end_transaction("rollback", self._engine.rollback)
+        await self._end_transaction("rollback", lambda: self._transport.ask(self._engine.rollback))
 
     async def recover(self) -> None:
         """Have what was received and not acknowledged come again, marked (ACK-08).
@@ -175,14 +185,14 @@ class Session:
         self._transport.flush_soon()
         return _Acknowledgement(self._transport, completion)
 
-    async def _end_transaction(self, verb: str, request: Callable[[], Completion[Any]]) -> None:
+    async def _end_transaction(self, verb: str, act: Callable[[], Awaitable[Any]]) -> None:
         self._engine.check_open()
         if self._calls.mine:
             raise IllegalStateException(f"{verb}() is not allowed in a completion callback of the session (CPL-11)")
         if not self._engine.transacted:
             raise IllegalStateException(f"{verb}() is for transacted sessions")
         await self._settle_sends()
-        await self._exclusively(lambda: self._transport.ask(request))
+        await self._exclusively(act)
 
     # -- destinations -------------------------------------------------------------------------------------------------
 
@@ -433,7 +443,7 @@ class Session:
     async def _close(self) -> None:
         self._engine.shut_gate()
         try:
-            await self._leave()
+            await self._leave(self._connection._patience())
             await self._transport.ask(self._engine.close)
         except JMSException:
             if self._engine.connection.failure is None:  # else it is closed by the connection's end
@@ -441,10 +451,17 @@ class Session:
         finally:
             self._connection._forget(self)
 
-    async def _leave(self) -> None:
-        """The gate is shut: wait for everybody inside, then end the delivery task."""
+    async def _leave(self, until: float | None) -> None:
+        """The gate is shut: wait for everybody inside, then end the delivery task.
+
+        Args:
+            until: by the loop's clock, how long what was sent may wait for room (D-26); None for ever.
+        """
         await self._delivery.left()
-        await self._settle_sends()
+        engine = self._engine
+        if engine.leaves_sends:
+            await self._transport.wait_until(engine.sends_settled(), until)
+        await self._calls.wait()
         self._delivery.stop()
 
     def _check_may_close(self, what: str) -> None:

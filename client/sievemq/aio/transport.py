@@ -19,7 +19,7 @@ from functools import partial
 from types import coroutine
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from sievemq._engine import ClientConnection, Completion, Repair
+from sievemq._engine import ClientConnection, Completion, EngineSession, Repair
 from sievemq.exceptions import IllegalStateException, JMSException
 
 __all__ = ["GATHER", "Reach", "Transport", "release", "turn", "wake", "wall_clock"]
@@ -147,7 +147,7 @@ class Transport(asyncio.Protocol):
         self._limits: deque[_Limit] = deque()
         self._limiting: asyncio.TimerHandle | None = None
         self._acknowledging = False
-        self._beat: asyncio.TimerHandle | None = None
+        self._beat: asyncio.Handle | None = None
         self._drained: list[asyncio.Future[bool]] = []
         self._transport: asyncio.Transport | None = None
 
@@ -160,8 +160,10 @@ class Transport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the broker. The write is queued behind the tasks they wake: what these say goes with it."""
-        engine = self.engine
+        engine, skipped = self.engine, self.engine.skipped
         engine.receive_data(data)
+        if engine.skipped != skipped and engine.deadlines.next is not None:
+            self._beat_again()
         if engine.down:
             self.abort()
         elif self._lost is not None and not engine.repairing:
@@ -332,6 +334,17 @@ class Transport(asyncio.Protocol):
         finally:
             timer.cancel()
 
+    async def wait_until(self, completion: Completion[T], until: float | None) -> None:
+        """Write, and wait for a completion, at most until that time by the loop's clock; None for no limit."""
+        expired: Completion[Any] = Completion()
+        completion.add_callback(lambda _: expired.succeed(None))
+        timer = None if until is None else self.loop.call_at(until, expired.succeed, None)
+        try:
+            await self.wait(expired)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
     def _undo(self, undo: Callable[[T], object], completion: Completion[T]) -> None:
         if completion.error is None and self.engine.failure is None and not self.engine.closing:
             undo(completion.result())
@@ -348,6 +361,13 @@ class Transport(asyncio.Protocol):
         waiters.append(future)
         await future
 
+    def expect(self, session: EngineSession, completion: Completion[Any], timeout: int, sequence: int = 0) -> None:
+        """Something may wait for room so long and no longer: arguments as of :meth:`ClientConnection.expect`."""
+        engine, before = self.engine, self.engine.deadlines.next
+        engine.expect(session, completion, int(self.loop.time() * 1000.0), timeout, sequence)
+        if engine.deadlines.next != before:  # it is the first
+            self._beat_again()
+
     # -- heartbeats, the end ------------------------------------------------------------------------------------------
 
     def keep_alive(self) -> None:
@@ -359,6 +379,12 @@ class Transport(asyncio.Protocol):
         if self.engine.has_output:
             self.write()
         self._beat = None if wait is None else self.loop.call_later(wait / 1000.0, self.keep_alive)
+
+    def _beat_again(self) -> None:
+        """When :meth:`keep_alive` is due has changed."""
+        if self._beat is not None:
+            self._beat.cancel()
+        self._beat = self.loop.call_soon(self.keep_alive)
 
     def abort(self) -> None:
         """Close the socket at once."""

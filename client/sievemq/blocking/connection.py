@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, ClientConnection, ConnectionMetaData
+from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, Blocked, ClientConnection, ConnectionMetaData
 from sievemq.blocking.connect import connect
 from sievemq.blocking.listeners import ExceptionListener
 from sievemq.blocking.repair import Reach
@@ -137,6 +138,8 @@ class Connection:
         engine.on_exception = self._reports.add
         engine.on_lost = self._reports.lost
         engine.on_restored = self._reports.restored
+        engine.on_blocked = self._reports.blocked
+        engine.on_unblocked = self._reports.unblocked
 
     def __enter__(self) -> Self:
         return self
@@ -227,12 +230,20 @@ class Connection:
         Args:
             listener: an object with ``on_exception(exception)``, or a callable.
                 A lost connection is told only when it could not be repaired (EXL-04). An object that also has
-                ``on_connection_lost(exception)`` or ``on_connection_restored()`` is told of that.
+                ``on_connection_lost(exception)`` or ``on_connection_restored()`` is told of that; one with
+                ``on_blocked(destination, reason)`` or ``on_unblocked(destination)`` of sends that wait for room.
         """
         self._engine.check_open()
         self._reports.listen(listener)
         self._listener = listener
         self._engine.mark_used()
+
+    @property
+    def blocked(self) -> tuple[Blocked, ...]:
+        """For what sends wait now, since a limit is reached: destinations, each with the reason. An extension."""
+        self._engine.check_open()
+        with self._transport.lock:
+            return self._engine.blocked
 
     # -- start, stop, close -------------------------------------------------------------------------------------------
 
@@ -276,14 +287,21 @@ class Connection:
                     for session in self._sessions:
                         session._engine.shut_gate()
             if not closed:
+                until = self._patience()
                 for session in self._all():
-                    session._leave()
+                    session._leave(until)
                 try:
                     self._transport.ask(self._engine.close)
                 finally:
                     with self._transport.lock:
                         self._sessions.clear()
                     self._transport.close()
+
+    def _patience(self) -> float | None:
+        """Until when, by the monotonic clock, closing may wait for what was sent to be taken; None for ever."""
+        options = self._engine.options
+        timeout = options.send_timeout or options.request_timeout
+        return time.monotonic() + timeout / 1000.0 if timeout else None
 
     def _all(self) -> tuple[Session, ...]:
         with self._transport.lock:

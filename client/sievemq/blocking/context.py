@@ -12,6 +12,7 @@ from sievemq._engine import (
     CLIENT_ACKNOWLEDGE,
     DUPS_OK_ACKNOWLEDGE,
     SESSION_TRANSACTED,
+    Blocked,
     ConnectionMetaData,
     EngineProducer,
 )
@@ -117,6 +118,13 @@ class JMSContext:
         """Hear of the connection's problems (CTX-04, EXL-06)."""
         self._session._engine.check_open()
         self._connection.set_exception_listener(listener)
+
+    @property
+    @_runtime
+    def blocked(self) -> tuple[Blocked, ...]:
+        """As :meth:`Connection.blocked`."""
+        self._session._engine.check_open()
+        return self._connection.blocked
 
     @_runtime
     def start(self) -> None:

@@ -38,6 +38,7 @@ class JMSProducer(ProducerState):
 
         Raises:
             InvalidDestinationRuntimeException: the destination is None, or was deleted.
+            ResourceAllocationRuntimeException: as ResourceAllocationException at :meth:`MessageProducer.send`.
             MessageFormatRuntimeException: None, or a body that no message holds.
             MessageNotWriteableRuntimeException: the producer has properties, the message's are read-only (JPR-13).
         """
@@ -55,8 +56,10 @@ class JMSProducer(ProducerState):
                 return self
             with session._sending:
                 if state.sequence >= state.sequence_limit or state.sent_bytes >= state.byte_limit:
-                    wait_for_window(session)
+                    wait_for_window(session, engine.send_timeout)
                 completion = engine.send(message, to)
+                if completion is not None and engine.send_timeout:
+                    session._transport.expect(state, completion, engine.send_timeout, state.sequence)
             transport = session._transport
             if completion is not None:
                 transport.wait_without_limit(completion)

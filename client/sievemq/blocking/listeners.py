@@ -24,7 +24,9 @@ class ExceptionListener(Protocol):
     """Hears of a connection's serious problems (section 7).
 
     It may have two methods more: ``on_connection_lost(exception)`` is called when a loss is going to be repaired,
-    ``on_connection_restored()`` when it is repaired (docs/reconnection.md).
+    ``on_connection_restored()`` when it is repaired (docs/reconnection.md). And two for limits at which senders wait
+    (docs/operating.md): ``on_blocked(destination, reason)`` when sends to a destination begin to wait for room, where a
+    destination of None means the whole broker, ``on_unblocked(destination)`` when they do not any more.
     """
 
     def on_exception(self, exception: JMSException) -> None:

@@ -113,6 +113,8 @@ class MessageProducer(ProducerDefaults):
             InvalidDestinationException: the destination is None, or was deleted.
             MessageFormatException: no message (PRO-17).
             JMSException: a bad mode, priority or time to live (PRO-19); the connection is lost.
+            ResourceAllocationException: a limit is reached; or where that makes senders wait, the message has waited as
+                long as it may (``send_timeout``), and was not sent.
             ValueError: the completion listener is None (PRO-24).
         """
         engine = self._engine
@@ -129,8 +131,10 @@ class MessageProducer(ProducerDefaults):
         session, state = self._session, engine.session
         with session._sending:
             if state.sequence >= state.sequence_limit or state.sent_bytes >= state.byte_limit:
-                wait_for_window(session)
+                wait_for_window(session, engine.send_timeout)
             completion = engine.send(message, to, delivery_mode, priority, time_to_live)
+            if completion is not None and engine.send_timeout:
+                session._transport.expect(state, completion, engine.send_timeout, state.sequence)
         transport = session._transport
         if completion is not None:
             transport.wait_without_limit(completion)
@@ -158,11 +162,18 @@ class MessageProducer(ProducerDefaults):
         self._engine.closed = True
 
 
-def wait_for_window(session: Session) -> None:
-    """Wait until the broker has confirmed enough of what the session sent."""
+def wait_for_window(session: Session, timeout: int) -> None:
+    """Wait until the broker has taken enough of what the session sent.
+
+    Args:
+        session: whose window is full.
+        timeout: how long, in ms; 0 for ever.
+    """
     transport = session._transport
     with transport.lock:
         completion = session._engine.window_opens()
+    if timeout:
+        transport.expect(session._engine, completion, timeout)
     transport.wait_without_limit(completion)
 
 
@@ -183,8 +194,10 @@ def send_message(
         calls.begin()
         try:
             if state.sequence >= state.sequence_limit or state.sent_bytes >= state.byte_limit:
-                wait_for_window(session)
+                wait_for_window(session, engine.send_timeout)
             engine.send(message, destination, delivery_mode, priority, time_to_live, fate)
+            if engine.send_timeout:
+                session._transport.expect(state, fate, engine.send_timeout, state.sequence)
         except BaseException:
             calls.cancel()  # CPL-03
             raise

@@ -137,9 +137,19 @@ class Session:
 
         Raises:
             IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
-            TransactionRolledBackException: it ended as a rollback (TXN-09).
+            TransactionRolledBackException: it ended as a rollback (TXN-09), such as one that has waited for room as
+                long as it may (``send_timeout``).
         """
-        self._end_transaction("commit", self._engine.commit)
+        self._end_transaction("commit", self._commit)
+
+    def _commit(self) -> None:
+        transport, engine = self._transport, self._engine
+        with transport.lock:
+            completion = engine.commit()
+        timeout = engine.connection.options.send_timeout
+        if timeout:
+            transport.expect(engine, completion, timeout)
+        transport.wait_without_limit(completion)  # at a limit where senders wait
 
     def rollback(self) -> None:
         """Forget what was sent; what was received comes again, marked (TXN-04).
@@ -147,7 +157,7 @@ class Session:
         Raises:
             IllegalStateException: the session is not transacted (TXN-08), or in its own completion callback (CPL-11).
         """
-        self._end_transaction("rollback", self._engine.rollback)
+        self._end_transaction("rollback", lambda: self._transport.ask(self._engine.rollback))
 
     def recover(self) -> None:
         """Have what was received and not acknowledged come again, marked (ACK-08).
@@ -166,14 +176,14 @@ class Session:
         """What message.acknowledge() does here (MSG-01)."""
         self._transport.ask(self._engine.acknowledge)
 
-    def _end_transaction(self, verb: str, request: Callable[[], Any]) -> None:
+    def _end_transaction(self, verb: str, act: Callable[[], Any]) -> None:
         self._engine.check_open()
         if self._calls.mine:
             raise IllegalStateException(f"{verb}() is not allowed in a completion callback of the session (CPL-11)")
         if not self._engine.transacted:
             raise IllegalStateException(f"{verb}() is for transacted sessions")
         self._settle_sends()
-        self._exclusively(lambda: self._transport.ask(request))
+        self._exclusively(act)
 
     # -- destinations -------------------------------------------------------------------------------------------------
 
@@ -441,7 +451,7 @@ class Session:
                 return
             with self._transport.lock:
                 self._engine.shut_gate()
-            self._leave()
+            self._leave(self._connection._patience())
             try:
                 self._transport.ask(self._engine.close)
             except JMSException:
@@ -450,9 +460,21 @@ class Session:
             finally:
                 self._connection._forget(self)
 
-    def _leave(self) -> None:
-        """The gate is shut: wait for everybody inside, then end the delivery thread."""
+    def _leave(self, until: float | None) -> None:
+        """The gate is shut: wait for everybody inside, then end the delivery thread.
+
+        Args:
+            until: by the monotonic clock, how long what was sent may wait for room (D-26); None for ever.
+        """
         self._wait_until_left()
+        engine, transport = self._engine, self._transport
+        if engine.leaves_sends:
+            with transport.lock:
+                settled = engine.sends_settled()
+            if until is None:
+                transport.wait_without_limit(settled)
+            else:
+                transport.wait_until(settled, until)
         self._settle_sends()
         self._delivery.stop()
 

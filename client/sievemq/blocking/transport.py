@@ -26,10 +26,10 @@ import time
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
-from sievemq._engine import ClientConnection, Completion, Repair
+from sievemq._engine import ClientConnection, Completion, EngineSession, Repair
 from sievemq.blocking.lead import CAN_LEAD, Lead
 from sievemq.blocking.repair import Attempt, Reach
 from sievemq.exceptions import JMSException
@@ -164,6 +164,14 @@ class Transport:
         """As :meth:`wait`, with a limit of its own and a text for when it is passed."""
         return self._wait(completion, milliseconds / 1000.0, failure)
 
+    def wait_until(self, completion: Completion[T], until: float) -> bool:
+        """Write, and wait for a completion, at most until that time by the monotonic clock; True if it is settled."""
+        try:
+            self._wait(completion, max(0.0, until - time.monotonic()), "")
+        except JMSException:
+            return completion.done
+        return True
+
     def wait_without_limit(self, completion: Completion[T]) -> T:
         """As :meth:`wait`, for what may rightly take its time: a broker at its limits holds back confirms."""
         return self._wait(completion, -1.0, "")
@@ -180,6 +188,13 @@ class Transport:
             if not settled.acquire(timeout=seconds):
                 raise JMSException(f"{failure} ({seconds:g} s)", "TIMEOUT")
         return completion.result()
+
+    def expect(self, session: EngineSession, completion: Completion[Any], timeout: int, sequence: int = 0) -> None:
+        """Something may wait for room so long and no longer: arguments as of :meth:`ClientConnection.expect`."""
+        with self.lock:
+            self._engine.expect(session, completion, _milliseconds(), timeout, sequence)
+        if self.asleep:
+            self.wake()
 
     def ask(self, request: Callable[[], Completion[T]]) -> T:
         """Make a request under the lock and wait for its answer."""
@@ -531,7 +546,8 @@ def _leave_to_the_parent() -> None:
                 os.close(sock.detach())
         transport._selector.close()
         engine = transport._engine
-        engine.on_exception = engine.on_lost = engine.on_restored = None  # the parent's business
+        # The parent's business:
+        engine.on_exception = engine.on_lost = engine.on_restored = engine.on_blocked = engine.on_unblocked = None
         engine.leave()
         engine.lost(OSError("it belongs to the process that this one was forked from; make a new one here"))
     _running.clear()

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sievemq import BytesMessage, DeliveryMode, Message, Session, TextMessage
+from sievemq import BytesMessage, DeliveryMode, JMSException, Message, Session, TextMessage
 from sievemq.cli.broker_access import (
     DEFAULT_URL,
     DestinationArgument,
@@ -60,6 +60,9 @@ def send(
 ) -> None:
     """Send a message, or several alike, and print the message ids.
 
+    At a limit where senders wait it says so on the standard error and waits; with ?send_timeout=5000 in the URL so many
+    milliseconds.
+
     Exit codes: 0 sent, 1 not sent (all of a failing batch of a thousand are taken back), 2 usage, 3 the destination
     does not exist, 4 credentials refused.
     """
@@ -76,6 +79,7 @@ def send(
         message.set_jms_correlation_id(correlation_id)
         message.set_jms_reply_to(answer_to)
         with connect(url, user) as connection, connection.create_session(Session.SESSION_TRANSACTED) as session:
+            connection.set_exception_listener(_Told())
             producer = session.create_producer(target)
             producer.set_priority(priority)
             producer.set_time_to_live(time_to_live)
@@ -92,6 +96,16 @@ def send(
                 for message_id in ids:
                     line = {"message_id": message_id, "destination": str(target)}
                     typer.echo(json.dumps(line) if as_json else message_id)
+
+
+class _Told:
+    """What is said while the command waits."""
+
+    def on_exception(self, exception: JMSException) -> None:
+        typer.echo(f"sievemq: {exception}", err=True)
+
+    def on_blocked(self, destination: str | None, reason: str) -> None:
+        typer.echo(f"sievemq: waiting for room: {reason}", err=True)
 
 
 def _content(body: str | None, file: Path | None) -> bytes | None:

@@ -52,6 +52,7 @@ class Command:
     ROLLBACK: Final = 32
     CLOCK_SEEN: Final = 33
     ACKNOWLEDGE_SEVERAL: Final = 34
+    WITHDRAW: Final = 35
     # -- client to broker: taps
     OPEN_TAP: Final = 40
     LOOK_TAP: Final = 41
@@ -352,6 +353,17 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             (_f("acknowledged", "ids", "pairs consumer, tag"),),
         ),
         CommandSpec(
+            Command.WITHDRAW,
+            "WITHDRAW",
+            "client",
+            "takes back a send, or a COMMIT, that waits for room; with request 0 it takes the place of the send",
+            (
+                _REQUEST,
+                _SESSION,
+                _f("sequence", "uint", "of the send; 0 for the session's COMMIT"),
+            ),
+        ),
+        CommandSpec(
             Command.OPEN_TAP,
             "OPEN_TAP",
             "client",
@@ -467,7 +479,13 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                     "destinations",
                 ),
                 _f("heartbeat", "uint", "milliseconds after which the broker wants to hear something; 0 for never"),
-                _f("limits", "map", "frame_bytes, body_bytes, window_messages, window_bytes"),
+                _f(
+                    "limits",
+                    "map",
+                    "frame_bytes, body_bytes, properties_bytes; window_messages, window_bytes; of a connection "
+                    "sessions, temporaries, staged_bytes; of a session consumers; of a namespace subscriptions; of the "
+                    "broker connections",
+                ),
                 _f("features", "map", "durable, dialect, clock_offset, resumed, acknowledge_several"),
             ),
         ),
@@ -539,8 +557,20 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             Command.FLOW,
             "FLOW",
             "broker",
-            "the broker holds back confirms because a limit is reached, or goes on",
-            (_f("blocked", "bool", "true: blocked"), _f("text", "str", "which limit")),
+            "a limit is reached and sends are not taken, or it is not any more",
+            (
+                _f("blocked", "bool", "true: blocked"),
+                _f("text", "str", "which limit"),
+                _optional("session", "uint", 0, "whose sends wait; 0: the limit is the broker's own"),
+                _optional(
+                    "sequence",
+                    "uint",
+                    0,
+                    "blocked: of the first send that waits, which the broker keeps; those behind it are passed over. "
+                    "Going on: of the send to go on from, all that was passed over to be said again. 0: a COMMIT waits",
+                ),
+                _optional("destination", "str?", None, "where that was sent to, if it waits for a single one"),
+            ),
         ),
         CommandSpec(
             Command.CLOCK,

@@ -1,4 +1,4 @@
-"""What happens to a send at a destination's limit: refused, taken and made to wait for, or dropped; and counted."""
+"""What happens to a send at a destination's limit: refused, made to wait, or dropped; and counted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from sievemq_broker.domain.policy import AT_LIMIT, DestinationPolicy
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.room import LOOK_AT, Rooms
+from sievemq_broker.domain.room import LOOK_AT, Limited, Rooms
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import pack_properties
 
@@ -108,17 +108,33 @@ class Sender:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def room(self, place: object, now: int) -> int:
+    def room(self, place: object, now: int) -> bool:
         self.told.append(getattr(place, "label", "?"))
-        return 0
+        return True
 
 
-def test_block_takes_the_message_and_says_who_is_to_wait_until_there_is_room() -> None:
+class Waiting:
+    """Waits with a message, as a session does."""
+
+    def __init__(self, world: World, name: str, size: int = 0) -> None:
+        self.world, self.message, self.taken = world, message(name, body=b"x" * size), False
+        full = world.namespace.send("queue:small", self.message, NOW)
+        assert full == [queue_of(world)]
+        world.broker.rooms.wait(full[0], self)
+
+    def room(self, place: Limited, now: int) -> bool:
+        self.taken = self.world.namespace.send("queue:small", self.message, now, waited=True) is None
+        if self.taken:
+            self.world.broker.rooms.leave(place, self)
+        return self.taken
+
+
+def test_block_does_not_take_what_passes_the_limit_and_says_for_what_to_wait() -> None:
     world = small("block")
     world.send("queue:small", "a", "b")
     full = world.namespace.send("queue:small", message("c"), NOW)
     assert full == [queue_of(world)]
-    assert world.browse("queue:small") == ["a", "b", "c"]
+    assert world.browse("queue:small") == ["a", "b"]
     sender = Sender()
     world.broker.rooms.wait(full[0], sender)
     world.work()
@@ -126,12 +142,39 @@ def test_block_takes_the_message_and_says_who_is_to_wait_until_there_is_room() -
     world.consumer("queue:small", credit=1)
     world.work()
     assert sender.told == ["queue:small"]
+
+
+def test_who_waits_is_taken_in_order_and_who_comes_meanwhile_stands_behind() -> None:
+    world = small("block")
+    world.send("queue:small", "a", "b")
+    first, second = Waiting(world, "c"), Waiting(world, "d")
+    consumer = world.consumer("queue:small", credit=1)
+    third = Waiting(world, "e")  # there is room, and it is not its turn
+    world.work()
+    assert [sender.taken for sender in (first, second, third)] == [True, False, False]
+    consumer.grant(2, NOW)
+    world.work()
+    assert [sender.taken for sender in (first, second, third)] == [True, True, True]
+    assert world.got(consumer) == ["a", "b", "c"]
+    assert world.browse("queue:small") == ["d", "e"]
     assert not world.broker.rooms.waiting
+
+
+def test_a_large_message_that_waits_is_not_overtaken_by_small_ones() -> None:
+    world = small("block", max_bytes=1000)
+    world.send("queue:small", message("a", body=b"x" * 300), message("b", body=b"x" * 300))
+    large, little = Waiting(world, "c", 800), Waiting(world, "d")
+    consumer = world.consumer("queue:small", credit=1)
+    world.work()
+    assert (large.taken, little.taken) == (False, False)  # for the small one there would be room
+    consumer.grant(1, NOW)
+    world.work()
+    assert (large.taken, little.taken) == (True, True)
 
 
 def test_block_lets_senders_go_on_a_sixteenth_below_a_large_limit() -> None:
     world = small("block", max_messages=160)
-    world.send("queue:small", *map(str, range(161)))
+    world.send("queue:small", *map(str, range(160)))
     consumer = world.consumer("queue:small", credit=10)
     assert not queue_of(world).has_room
     consumer.grant(1, NOW)
@@ -147,22 +190,32 @@ def test_a_topic_waits_for_all_subscriptions_that_are_full_and_drops_for_those_t
         world.send("topic:t", "a")
         full = world.namespace.send("topic:t", message("b"), NOW)
         assert full == ([slow.queue, slower.queue] if at_limit == "block" else None)
-        assert world.got(fast) == ["a", "b"]
-        assert slow.queue.depth == (2 if at_limit == "block" else 1)
+        assert world.got(fast) == (["a"] if at_limit == "block" else ["a", "b"])  # all of them get it, or none
+        assert slow.queue.depth == 1
         assert slow.queue.dropped_newest == (0 if at_limit == "block" else 1)
 
 
 def test_a_commit_waits_whole_or_is_refused_whole() -> None:
     world = small("block")
-    world.send("queue:small", "a", "b", "c")
+    world.send("queue:small", "a", "b")
     sends = [("queue:other", message("x")), ("queue:small", message("y"))]
     assert world.namespace.commit(sends, NOW, patient=True) == [queue_of(world)]
     with pytest.raises(RequestError, match="max_messages"):
         world.namespace.commit(sends, NOW)  # of somebody who cannot wait
     assert world.browse("queue:other") == []
-    world.consumer("queue:small", credit=3)
+    world.consumer("queue:small", credit=2)
     assert world.namespace.commit(sends, NOW, patient=True) is None
     assert (world.browse("queue:other"), world.browse("queue:small")) == (["x"], ["y"])
+
+
+def test_a_commit_of_more_than_the_limit_waits_until_nothing_is_there() -> None:
+    world = small("block")
+    world.send("queue:small", "a")
+    sends = [("queue:small", message(name)) for name in "bcd"]
+    assert world.namespace.commit(sends, NOW, patient=True) == [queue_of(world)]
+    world.consumer("queue:small", credit=1)
+    assert world.namespace.commit(sends, NOW, patient=True) is None
+    assert world.browse("queue:small") == ["b", "c", "d"]
 
 
 def test_a_commit_drops_by_rule_and_counts() -> None:

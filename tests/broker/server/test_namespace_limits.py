@@ -54,7 +54,7 @@ def test_fail_refuses_sends_until_a_tenth_is_gone() -> None:
     assert world.team.send("queue:q1", message(), NOW) is None
 
 
-def test_block_takes_the_send_and_lets_its_sender_wait() -> None:
+def test_block_lets_senders_wait() -> None:
     world = World(max_bytes=2_000)
     for _ in range(10):
         world.team.send("queue:q", message(), NOW)

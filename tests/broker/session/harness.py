@@ -75,6 +75,7 @@ class World:
     def __init__(self, settings: SessionSettings | None = None, broker: Broker | None = None) -> None:
         self.services = MemoryServices(settings)
         self.broker = broker or Broker()
+        self.services.broker = self.broker
         self.clients: list[Client] = []
 
     @property
@@ -117,6 +118,9 @@ class Client:
         self._request = 100
         self._ids = 0
         self._sequences: dict[int, int] = {}
+        #: What was sent, by session; and whether what waited for room is said again at once when there is some.
+        self.sends: dict[int, list[tuple[Any, ...]]] = {}
+        self.goes_on = True
         self.consumers: dict[int, Consumer] = {}
         self.releasing: list[tuple[int, tuple[int, ...]]] = []
         world.clients.append(self)
@@ -147,6 +151,9 @@ class Client:
         elif number == Command.RECALL:
             self.consumers[command[1]].recalled(command[2])
             self.heard.append(command)
+        elif number == Command.FLOW and not command[1] and command[4] and self.goes_on:
+            self.heard.append(command)
+            self.go_on(command[3], command[4])
         elif number == Command.ERROR and command[1] == 0:
             self.fatal = command
         else:
@@ -237,8 +244,15 @@ class Client:
     def queue_send(self, session: int, fields: tuple[Any, ...], to: str = "queue:q") -> int:
         """Queue a SEND without sending it; its sequence."""
         sequence = self._sequences[session] = self._sequences[session] + 1
-        self.wire.send(Command.SEND, session, sequence, to, fields)
+        command = (Command.SEND, session, sequence, to, fields)
+        self.sends.setdefault(session, []).append(command)
+        self.wire.send(*command)
         return sequence
+
+    def go_on(self, session: int, sequence: int) -> None:
+        """Say again what was sent in a session, from this send on."""
+        for command in self.sends.get(session, ())[sequence - 1 :]:
+            self.wire.send(*command)
 
     def handed(self, session: int) -> tuple[int, ...]:
         """What the application has seen of each of the session's consumers."""

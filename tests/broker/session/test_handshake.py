@@ -22,7 +22,10 @@ def test_welcome_says_what_the_client_must_know() -> None:
     [welcome] = client.take(Command.WELCOME)
     _, version, broker, incarnation, connection, heartbeat, limits, features = welcome
     assert (version, broker, incarnation, connection, heartbeat) == (1, "SieveMQ 9", "i7", "c1", 15_000)
-    assert set(limits) == {"frame_bytes", "body_bytes", "window_messages", "window_bytes"}
+    assert set(limits) == {
+        "frame_bytes", "body_bytes", "properties_bytes", "window_messages", "window_bytes", "sessions", "consumers",
+        "temporaries", "staged_bytes", "subscriptions", "connections",
+    }  # fmt: skip
     assert (limits["body_bytes"], limits["window_messages"]) == (1000, 5)
     assert features == {
         "durable": True, "dialect": "jakarta", "clock_offset": 0, "resumed": False, "acknowledge_several": True,

@@ -12,6 +12,7 @@ from sievemq_broker.session.connection import LAZY_CONFIRMS
 from sievemq_broker.session.services import SessionSettings
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_HEADER_CHARS, MAX_PROPERTIES_BYTES
+from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
 
 from .harness import AUTO, START, World, envelope
@@ -177,36 +178,71 @@ def test_a_bare_name_is_a_queue(world: World) -> None:
 # -- FLOW -------------------------------------------------------------------------------------------------------------
 
 
-def test_flow_holds_back_confirms_and_lets_them_go(world: World) -> None:
+def test_at_the_brokers_limit_sends_wait_and_are_taken_in_their_order_when_there_is_room(world: World) -> None:
     client = world.client()
     session = client.session()
-    world.services.flow("memory: 90 % of the limit")
-    client.send(session, "a", "b")
-    assert client.take(Command.FLOW) == [(Command.FLOW, True, "memory: 90 % of the limit")]
+    client.send(session, "a")
+    client.take(Command.CONFIRM)
+    world.services.flow("memory: the limit")
+    client.send(session, "b", "c")
+    assert client.take(Command.FLOW) == [
+        (Command.FLOW, True, "memory: the limit", 0, 0, None),
+        (Command.FLOW, True, "memory: the limit", session, 2, "queue:q"),
+    ]
     assert client.take(Command.CONFIRM) == []
-    assert client.browse() == [(1, "a"), (1, "b")]  # held back is the confirm, not the message
-    world.services.flow("memory: 90 % of the limit")
+    assert client.browse() == [(1, "a")]
+    assert world.broker.rooms.bytes == len(Envelope(client.sends[session][1][4]).packed)
+    world.services.flow("memory: the limit")
     world.services.flow(None)
+    world.broker.work(world.now)
     world.settle()
-    assert client.heard == [(Command.FLOW, False, ""), (Command.CONFIRM, session, 2)]
+    assert client.take(Command.FLOW) == [
+        (Command.FLOW, False, "", 0, 0, None),
+        (Command.FLOW, False, "", session, 3, None),
+    ]
+    assert [command[2] for command in client.take(Command.CONFIRM)] == [2, 3]
+    assert client.browse() == [(1, "a"), (1, "b"), (1, "c")]
+    assert world.broker.rooms.bytes == 0
 
 
 def test_flow_does_not_hold_back_answers(world: World) -> None:
     client = world.client()
     transacted, auto = client.session(0), client.session(AUTO)
+    client.send(auto, "a")
+    client.take(Command.CONFIRM)
     world.services.flow("full")
-    client.send(transacted, "a")
     client.send(auto, "b")
-    client.commit(transacted)
+    client.send(transacted, "c")
     assert client.take(Command.CONFIRM) == [(Command.CONFIRM, transacted, 1)]
     client.ask(Command.CLOSE_SESSION, auto, ())
-    assert client.take(Command.CONFIRM) == [(Command.CONFIRM, auto, 1)]
+    assert not world.broker.rooms.waiting
+    assert client.browse() == [(1, "a")]
+
+
+def test_at_the_brokers_limit_a_commit_waits_unless_it_consumes_something_too(world: World) -> None:
+    client = world.client()
+    auto, producer, relay = client.session(AUTO), client.session(0), client.session(0)
+    client.send(auto, "in")
+    consumer = client.consumer(relay, "queue:q")
+    assert consumer.receive() == ["in"]
+    world.services.flow("full")
+    client.send(producer, "a", to="queue:other")
+    client.send(relay, "out", to="queue:out")
+    client.commit(relay)
+    assert client.browse("queue:out") == [(1, "out")]
+    request = client.request(Command.COMMIT, producer, ())
+    assert client.answer_to(request) is None
+    world.services.flow(None)
+    world.broker.work(world.now)
+    world.settle()
+    assert client.answer_to(request) == (Command.OK, request, None)
+    assert client.browse("queue:other") == [(1, "a")]
 
 
 def test_who_comes_while_flow_is_blocked_is_told(world: World) -> None:
     world.services.flow("full")
     client = world.client()
-    assert client.take(Command.FLOW) == [(Command.FLOW, True, "full")]
+    assert client.take(Command.FLOW) == [(Command.FLOW, True, "full", 0, 0, None)]
 
 
 # -- CLOCK ------------------------------------------------------------------------------------------------------------

@@ -1,13 +1,15 @@
-"""at_limit = "block": who sends past a limit hears of it when there is room; nobody else waits."""
+"""at_limit = "block": what passes a limit is taken when there is room; nobody else waits."""
 
 from __future__ import annotations
+
+import pytest
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
-from .harness import TRANSACTED, Client, World
+from .harness import TRANSACTED, Client, World, envelope
 
 
 def world_with(**policies: DestinationPolicy) -> World:
@@ -29,23 +31,176 @@ def confirmed(client: Client) -> list[int]:
     return [sequence for _, _, sequence in client.take(Command.CONFIRM)]
 
 
-def test_the_confirm_waits_and_the_client_is_told_which_limit_it_is() -> None:
+def test_what_passes_the_limit_is_not_taken_and_the_client_is_told_which_limit_it_is() -> None:
     world = full()
     client = world.client()
     session = client.session()
     client.send(session, "a", "b", "c", "d", to="queue:full")
     assert confirmed(client) == [2]
-    assert [
-        (blocked, "queue:full" in text and "2 messages" in text) for _, blocked, text in client.take(Command.FLOW)
-    ] == [(True, True)]
+    ((_, blocked, text, whose, sequence, destination),) = client.take(Command.FLOW)
+    assert (blocked, whose, sequence, destination) == (True, session, 3, "queue:full")
+    assert "queue:full" in text
+    assert "2 messages" in text
     turn(world)
     assert confirmed(client) == []
+    assert client.browse("queue:full") == [(1, "a"), (1, "b")]
     other = world.client()
-    reader = other.consumer(other.session(), "queue:full", credit=2)
+    reader = other.consumer(other.session(), "queue:full", credit=3)
     turn(world)
-    assert reader.all() == ["a", "b"]
-    assert confirmed(client) == [4]
-    assert [command[1] for command in client.take(Command.FLOW)] == [False]
+    assert reader.all() == ["a", "b", "c"]
+    assert confirmed(client) == [3, 4]
+    assert client.take(Command.FLOW) == [(Command.FLOW, False, "", session, 4, None)]
+    assert client.browse("queue:full") == [(1, "d")]
+    assert not world.broker.rooms.waiting
+    assert not world.broker.rooms.bytes
+
+
+def test_what_is_passed_over_takes_no_memory_and_comes_again_in_order() -> None:
+    world = full()
+    client = world.client()
+    session = client.session()
+    client.send(session, *map(str, range(100)), to="queue:full")
+    assert world.broker.rooms.bytes < 200  # one message
+    other = world.client()
+    reader = other.consumer(other.session(), "queue:full", credit=100)
+    while len(world.broker.rooms.waiting):
+        turn(world)
+    assert reader.all() == list(map(str, range(100)))
+    assert confirmed(client)[-1] == 100
+
+
+def test_the_one_that_waits_may_be_said_twice_as_well() -> None:
+    world = full()
+    client = world.client()
+    session = client.session()
+    client.send(session, "a", "b", "c", to="queue:full")
+    client.say(Command.SEND, session, 3, "queue:full", client.sends[session][2][4])  # it was on its way twice
+    world.broker.namespace("").queue("queue:full").clear()
+    client.say(Command.SEND, session, 3, "queue:full", client.sends[session][2][4])  # there is room, and it is not said
+    turn(world)
+    assert client.browse("queue:full") == [(1, "c")]
+    assert confirmed(client)[-1] == 3
+    assert not world.services.reports
+
+
+def test_what_is_said_twice_or_out_of_turn_by_a_session_that_has_waited_is_passed_over() -> None:
+    world = full()
+    client = world.client()
+    session = client.session()
+    client.send(session, "a", "b", "c", to="queue:full")
+    other = world.client()
+    reader = other.consumer(other.session(), "queue:full", credit=10)
+    turn(world)
+    client.say(Command.SEND, session, 3, "queue:full", client.sends[session][2][4])
+    client.say(Command.SEND, session, 6, "queue:full", client.sends[session][2][4])
+    client.send(session, "d", to="queue:full")
+    assert client.fatal is None
+    assert reader.all() == ["a", "b", "c", "d"]
+
+
+def test_those_who_wait_are_taken_in_turn_whatever_each_of_them_has_sent() -> None:
+    world = full()
+    filler, clients = world.client(), [world.client() for _ in range(3)]
+    filler.send(filler.session(), "a", "b", to="queue:full")
+    for client in clients:
+        session = client.session()
+        for number in range(4):
+            client.queue_send(session, envelope(f"{clients.index(client)}.{number}"), "queue:full")
+        world.settle()
+    other = world.client()
+    reader = other.consumer(other.session(), "queue:full", credit=1)
+    got: list[str] = []
+    while len(got) < 14:
+        turn(world)
+        got += reader.all()
+        reader.credit(1)
+    assert got == ["a", "b", *(f"{who}.{number}" for number in range(4) for who in range(3))]
+
+
+def test_a_withdrawn_send_is_refused_and_the_next_one_waits() -> None:
+    world = full()
+    client = world.client()
+    session = client.session()
+    client.send(session, "a", "b", "c", "d", "e", to="queue:full")
+    client.take(Command.FLOW)
+    client.ask(Command.WITHDRAW, session, 3)
+    ((_, _, sequence, code, text),) = client.take(Command.SEND_FAILED)
+    assert (sequence, code) == (3, ErrorCode.RESOURCE_ALLOCATION)
+    assert "withdrawn" in text
+    assert [command[1:5:2] for command in client.take(Command.FLOW)] == [(False, session), (True, session)]
+    client.ask(Command.WITHDRAW, session, 5)  # behind one that waits: it is not taken, and its place is taken by this
+    assert client.take(Command.SEND_FAILED) == []
+    client.sends[session][4] = (Command.WITHDRAW, 0, session, 5)
+    other = world.client()
+    reader = other.consumer(other.session(), "queue:full", credit=10)
+    turn(world)
+    assert reader.all() == ["a", "b", "d"]
+    assert [command[2] for command in client.take(Command.SEND_FAILED)] == [5]
+    client.send(session, "f", to="queue:full")
+    assert reader.all() == ["f"]
+    assert confirmed(client)[-1] == 6
+
+
+def test_what_has_been_taken_is_not_withdrawn_but_confirmed() -> None:
+    world = full()
+    client = world.client()
+    session = client.session()
+    client.queue_send(session, envelope("a"), "queue:full")
+    client.queue(Command.WITHDRAW, 7, session, 1)
+    client.raw(client.wire.data_to_send())
+    assert client.heard == [(Command.CONFIRM, session, 1), (Command.OK, 7, None)]
+    assert client.browse("queue:full") == [(1, "a")]
+    client.say(Command.WITHDRAW, 8, session, 3)
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
+
+
+def test_a_commit_that_is_withdrawn_ends_as_a_rollback() -> None:
+    world = full()
+    client = world.client()
+    filler, session = client.session(), client.session(TRANSACTED)
+    client.send(filler, "a", "b", to="queue:full")
+    client.send(session, "y", to="queue:full")
+    request = client.request(Command.COMMIT, session, ())
+    assert client.take(Command.FLOW)[-1][3:] == (session, 0, "queue:full")
+    client.ask(Command.WITHDRAW, session, 0)
+    answer = client.answer_to(request)
+    assert answer is not None
+    assert (answer[0], answer[2]) == (Command.ERROR, ErrorCode.TRANSACTION_ROLLED_BACK)
+    assert answer[4]["code"] == ErrorCode.RESOURCE_ALLOCATION
+    assert client.take(Command.FLOW) == [(Command.FLOW, False, "", session, 0, None)]
+    assert client.browse("queue:full") == [(1, "a"), (1, "b")]
+    client.ask(Command.WITHDRAW, session, 0)  # there is none any more
+    client.send(session, "z", to="queue:elsewhere")
+    client.commit(session)
+    assert client.browse("queue:elsewhere") == [(1, "z")]
+
+
+def test_a_temporary_queue_that_goes_away_refuses_who_waits_there() -> None:
+    world = World(broker=Broker(DomainSettings(policies=(("*", DestinationPolicy(max_messages=1, at_limit="block")),))))
+    owner, client = world.client(), world.client()
+    queue = owner.ask(Command.CREATE_TEMPORARY, False, None)
+    session = client.session()
+    client.send(session, "a", "b", "c", to=queue)
+    owner.ask(Command.DELETE_TEMPORARY, queue)
+    turn(world)
+    assert [command[2:4] for command in client.take(Command.SEND_FAILED)] == [
+        (2, ErrorCode.INVALID_DESTINATION),
+        (3, ErrorCode.INVALID_DESTINATION),
+    ]
+    assert not world.broker.rooms.waiting
+
+
+def test_a_fault_while_a_send_is_tried_again_ends_its_connection_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = full()
+    client, other = world.client(), world.client()
+    client.send(client.session(), "a", "b", "c", to="queue:full")
+    monkeypatch.setattr(client.broker.namespace, "send", lambda *_, **__: 1 // 0)
+    reader = other.consumer(other.session(), "queue:full", credit=1)
+    turn(world)
+    assert [type(error) for _, error in world.services.reports] == [ZeroDivisionError]
+    assert client.fatal is not None
+    assert reader.all() == ["a"]
     assert not world.broker.rooms.waiting
 
 
@@ -63,23 +218,42 @@ def test_only_the_session_that_passed_the_limit_waits() -> None:
     assert client.take(Command.CONFIRM) == [(Command.CONFIRM, producer, 3)]
 
 
-def test_a_session_that_waits_at_two_limits_goes_on_when_both_have_room() -> None:
+def test_a_session_whose_next_send_has_no_room_either_waits_again() -> None:
     rule = DestinationPolicy(max_messages=1, at_limit="block")
     world = world_with(one=rule, two=rule)
     client = world.client()
     session = client.session()
     for to in ("queue:one", "queue:two"):
-        client.send(session, "a", "b", to=to)
+        client.send(session, f"a {to}", f"b {to}", to=to)
     assert confirmed(client) == [1]
     reader = world.client()
     reading = reader.session()
     reader.consumer(reading, "queue:one")
     turn(world)
-    assert confirmed(client) == []
+    assert confirmed(client) == [2, 3]
     reader.consumer(reading, "queue:two")
     turn(world)
     assert confirmed(client) == [4]
-    assert len(client.take(Command.FLOW)) == 2  # once each: blocked, unblocked
+    assert [command[1] for command in client.take(Command.FLOW)] == [True, False, True, False]
+
+
+def test_a_topic_with_two_full_subscriptions_is_sent_to_when_both_have_room() -> None:
+    rule = DestinationPolicy(max_messages=1, at_limit="block")
+    world = World(broker=Broker(DomainSettings(policies=(("topic:t", rule),))))
+    reader, client = world.client(), world.client()
+    slow, slower, fast = (reader.consumer(reader.session(), "topic:t", credit=0) for _ in range(3))
+    fast.credit(10)
+    session = client.session()
+    client.send(session, "a", "b", to="topic:t")
+    assert confirmed(client) == [1]
+    slow.credit(1)
+    turn(world)
+    assert confirmed(client) == []
+    slower.credit(1)
+    turn(world)
+    assert confirmed(client) == [2]
+    assert fast.all() == ["a", "b"]
+    assert not world.broker.rooms.waiting
 
 
 def test_a_commit_waits_for_room_and_is_carried_out_whole() -> None:
@@ -95,6 +269,7 @@ def test_a_commit_waits_for_room_and_is_carried_out_whole() -> None:
     assert client.browse("queue:elsewhere") == []
     other = world.client()
     reader = other.consumer(other.session(), "queue:full", credit=3)
+    turn(world)
     turn(world)
     assert reader.all() == ["a", "b", "c"]
     assert client.answer_to(request) == (Command.OK, request, None)
@@ -113,7 +288,7 @@ def test_a_commit_that_waits_is_not_carried_out_when_its_session_ends() -> None:
     answer = client.answer_to(request)
     assert answer is not None
     assert (answer[0], answer[2]) == (Command.ERROR, ErrorCode.TRANSACTION_ROLLED_BACK)
-    assert [text for _, text in client.browse("queue:full")] == ["a", "b", "c"]
+    assert [text for _, text in client.browse("queue:full")] == ["a", "b"]
 
 
 def test_rollback_ends_the_waiting_of_a_commit() -> None:
@@ -144,7 +319,7 @@ def test_who_goes_away_while_waiting_is_forgotten() -> None:
     assert not world.services.reports
 
 
-def test_the_brokers_own_limit_goes_before_that_of_a_queue() -> None:
+def test_who_waits_at_a_queue_waits_at_the_brokers_limit_then() -> None:
     world = full()
     client = world.client()
     session = client.session()
@@ -156,7 +331,7 @@ def test_the_brokers_own_limit_goes_before_that_of_a_queue() -> None:
     turn(world)
     assert confirmed(client) == []
     world.services.flow(None)
-    world.settle()
+    turn(world)
     assert confirmed(client) == [3]
     assert client.take(Command.FLOW)[-1][1] is False
 

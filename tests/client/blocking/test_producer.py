@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -389,7 +390,7 @@ def test_a_window_of_unconfirmed_sends_that_is_full(url: str, queue: Queue, poli
 
 @pytest.fixture
 def full(shared_broker: EmbeddedBroker) -> Iterator[Callable[[bool], None]]:
-    """Makes the broker hold back confirms, as it does when it has no room, and go on."""
+    """Makes the broker take no sends, as when it has no room, and go on."""
 
     def full(blocked: bool) -> None:
         shared_broker._submit(lambda server: server.services.flow("a test's wish" if blocked else None)).result()
@@ -405,19 +406,40 @@ def test_a_broker_without_room_makes_senders_wait(
     full(True)
     sending = Background(lambda: producer.send(TextMessage("waits")))
     session.create_browser(queue).close()  # requests are answered all the same
-    assert connection._engine.blocked == "a test's wish"
+    assert (None, "a test's wish") in connection.blocked
     assert sending.running
     full(False)
     sending.result()
     assert receive_text(session.create_consumer(queue)) == "waits"
 
 
-def test_d_26_closing_does_not_wait_for_room(full: Callable[[bool], None], connect: Connect, queue: Queue) -> None:
+class Blocked:
+    """An exception listener that hears of a destination at a limit."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+
+    def on_exception(self, exception: JMSException) -> None:
+        raise exception
+
+    def on_blocked(self, destination: str | None, reason: str) -> None:
+        if destination is not None:
+            self.event.set()
+
+
+def test_d_26_closing_waits_until_what_was_sent_is_taken(
+    full: Callable[[bool], None], connect: Connect, queue: Queue
+) -> None:
     connection = connect()
     producer = connection.create_session().create_producer(queue)
+    waits = Blocked()
+    connection.set_exception_listener(waits)
+    producer.set_delivery_mode(DeliveryMode.NON_PERSISTENT)
     full(True)
-    for number in range(10):
-        producer.send(TextMessage(str(number)), delivery_mode=DeliveryMode.NON_PERSISTENT)
-    connection.close()
+    producer.send(TextMessage("0"))  # it need not wait
+    closing = Background(connection.close)
+    assert waits.event.wait(SOON / 1000)
+    assert closing.running
     full(False)
-    assert texts(connect().create_session().create_consumer(queue), 10) == [str(number) for number in range(10)]
+    closing.result()
+    assert texts(connect().create_session().create_consumer(queue), 1) == ["0"]

@@ -107,6 +107,7 @@ GOOD = [
     ("selector_dialect", "ibm-mq", "ibm-mq"), ("prefetch", "auto", None), ("prefetch", "0", 0),
     ("prefetch", str(MAX_CREDIT), MAX_CREDIT), ("heartbeat", "0", 0), ("heartbeat", "100", 100),
     ("connect_timeout", "1", 1), ("reconnect", "0", 0), ("reconnect", "60000", 60_000), ("request_timeout", "0", 0),
+    ("send_timeout", "0", 0), ("send_timeout", "1", 1),
     ("reconnect_delay", "1", 1), ("reconnect_max_delay", "60000", 60_000),
     ("tls_ca", "/etc/ca.pem", "/etc/ca.pem"), ("tls_cert", "c.pem", "c.pem"), ("tls_key", "k.pem", "k.pem"),
     ("tls_server_name", "broker", "broker"), ("tls_verify", "false", False), ("tls_verify", "true", True),

@@ -119,6 +119,9 @@ CLIENT = [
     frame("rollback", (C.ROLLBACK, 20, 1, ())),
     frame("clock seen", (C.CLOCK_SEEN, 86_400_000)),
     frame("clock seen, moved back", (C.CLOCK_SEEN, -5)),
+    frame("withdraw a send", (C.WITHDRAW, 21, 1, 7)),
+    frame("withdraw in the place of the send", (C.WITHDRAW, 0, 1, 7)),
+    frame("withdraw the commit", (C.WITHDRAW, 21, 1, 0)),
     frame("open tap", (C.OPEN_TAP, 22, "audit", "queue:orders", "copy", None, None, {})),
     frame(
         "open tap with everything",
@@ -190,6 +193,8 @@ BROKER = [
     frame("consumer closed", (C.CONSUMER_CLOSED, 1, 4, "queue:orders was deleted by an administrator")),
     frame("flow, blocked", (C.FLOW, True, "memory")),
     frame("flow, going on", (C.FLOW, False, "")),
+    frame("flow, a send waits", (C.FLOW, True, "queue:orders is full", 1, 7, "queue:orders")),
+    frame("flow, a session goes on", (C.FLOW, False, "", 1, 8, None)),
     frame("clock", (C.CLOCK, 86_400_000)),
     frame("clock, moved back", (C.CLOCK, -5)),
     frame("shutdown", (C.SHUTDOWN, 5000, "restart")),

@@ -1,0 +1,91 @@
+"""Sends and commits that may wait for so long and no longer (the option send_timeout)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sievemq._engine.completion import Completion
+from sievemq.exceptions import ResourceAllocationException
+
+if TYPE_CHECKING:
+    from sievemq._engine.session import EngineSession
+
+__all__ = ["Deadlines"]
+
+
+class _Wait(NamedTuple):
+    """Args: of whom; for what; when its time is over and how long it was, in ms; of a send, its sequence, else 0."""
+
+    session: EngineSession
+    completion: Completion[Any]
+    until: int
+    timeout: int
+    sequence: int
+
+    @property
+    def over(self) -> bool:
+        return self.completion.done or 0 < self.sequence <= self.session.confirmed
+
+
+class Deadlines:
+    """Of one connection.
+
+    Attributes:
+        next: the time at which :meth:`due` should be called at the latest; None for never.
+    """
+
+    __slots__ = ("_waits", "next")
+
+    def __init__(self) -> None:
+        self._waits: deque[_Wait] = deque()
+        self.next: int | None = None
+
+    def expect(
+        self, session: EngineSession, completion: Completion[Any], now: int, timeout: int, sequence: int = 0
+    ) -> None:
+        """Something is waited for.
+
+        Args:
+            session: whose send or commit it is.
+            completion: settled with its fate.
+            now: ms of the clock that :meth:`due` is told of.
+            timeout: how long it may take, in ms.
+            sequence: of the send; 0 for a commit, and for a window to open.
+        """
+        waits = self._waits
+        while waits and waits[0].over:
+            waits.popleft()
+        if not completion.done:
+            waits.append(_Wait(session, completion, now + timeout, timeout, sequence))
+            if self.next is None or now + timeout < self.next:
+                self.next = now + timeout
+
+    def due(self, now: int) -> None:
+        """End what has waited for too long."""
+        if self.next is None or now < self.next:
+            return
+        waits = [wait for wait in self._waits if not wait.over]
+        self._waits = deque(wait for wait in waits if wait.until > now)
+        self.next = min((wait.until for wait in self._waits), default=None)
+        for wait in waits:
+            if wait.until <= now:
+                _end(wait)
+
+
+def _end(wait: _Wait) -> None:
+    session, timeout = wait.session, wait.timeout
+    why = (
+        session.last_blocked.reason
+        if session.last_blocked is not None
+        else "the broker has not confirmed what was sent"
+    )
+    if wait.sequence:
+        text = f"{why}; this message waited {timeout} ms (send_timeout) and was withdrawn: it was not sent"
+        session.withdraw(wait.sequence, wait.completion, ResourceAllocationException(text, "SEND_TIMEOUT"))
+    elif wait.completion in session.window_waiters:
+        session.window_waiters.remove(wait.completion)
+        text = f"{why}; this message waited {timeout} ms (send_timeout) behind others: it was not sent"
+        wait.completion.fail(ResourceAllocationException(text, "SEND_TIMEOUT"))
+    else:
+        session.withdraw_commit()
