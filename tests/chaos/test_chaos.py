@@ -23,8 +23,8 @@ def load(name: str) -> ModuleType:
 def test_every_message_is_accounted_for(tmp_path: Path, seed: int) -> None:
     wrong, figures = load("soak").play(seed, 12, tmp_path)
     assert wrong == [], f"seed {seed}, {figures}"
-    assert figures["killed"] > 3
-    assert figures["deliveries"] > 100
+    assert figures["killed"] > 1
+    assert figures["deliveries"] > 20
 
 
 @pytest.mark.slow
@@ -32,8 +32,8 @@ def test_every_message_is_accounted_for(tmp_path: Path, seed: int) -> None:
 def test_exl_04_every_message_is_accounted_for_over_a_failing_network(tmp_path: Path, seed: int) -> None:
     wrong, figures = load("soak").play(seed, 12, tmp_path, cut=True)
     assert wrong == [], f"seed {seed}, {figures}"
-    assert figures["cut"] > 20
-    assert figures["deliveries"] > 100
+    assert figures["cut"] > 5
+    assert figures["deliveries"] > 20
 
 
 @pytest.mark.slow
@@ -42,7 +42,7 @@ def test_exl_04_every_message_is_accounted_for_over_a_broker_that_crashes(tmp_pa
     wrong, figures = load("soak").crash(seed, 12, tmp_path)
     assert wrong == [], f"seed {seed}, {figures}"
     assert figures["crashes"] >= 1  # on a busy machine a start takes as long as this test has
-    assert figures["deliveries"] > 100
+    assert figures["deliveries"] > 20
 
 
 KEY = "solo/p1.1/{}/4/-/-"
