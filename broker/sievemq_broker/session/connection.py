@@ -385,7 +385,7 @@ class BrokerConnection:
             self._refuse(command, error, now)
         except Exception as error:  # the broker's own fault: it must not take other connections along
             self.crash(command, error, now)
-        self.nudge()
+        self.acted()
 
     def guarded(self, number: int, act: Callable[[int], None], now: int) -> None:
         """Do what belongs to a command that came before. Never raises, as receive_data.
@@ -425,6 +425,13 @@ class BrokerConnection:
         if not self.outbox.awake:
             self.outbox.awake = True
             self.services.wake(self)
+
+    def acted(self) -> None:
+        """Something of this connection's was carried out, though nothing came from it just now. The rim must hear of it
+        even where it knows of output already: a store has to note how far the connection has come with the very batch
+        that this is in, or a client that comes back after a crash says it again."""
+        self.outbox.awake = True
+        self.services.wake(self)
 
     def welcomed(self, now: int) -> None:
         """The handshake is done."""

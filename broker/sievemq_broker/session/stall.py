@@ -129,13 +129,13 @@ class Stall:
         else:
             connection.confirm(session, session.sent)
         connection.outbox.send(Command.FLOW, False, "", session.id, session.again, None)
-        connection.nudge()
+        connection.acted()
 
     def committed(self) -> None:
         """The COMMIT that waited has been carried out, or refused: the client need not be told but by the answer."""
         self.finish()
         self._connection.outbox.send(Command.FLOW, False, "", self._session.id, 0, None)
-        self._connection.nudge()
+        self._connection.acted()
 
     def withdraw_commit(self, now: int) -> None:
         """The client does not want to wait any longer with its COMMIT, if it is that: it ends as a rollback."""

@@ -277,6 +277,30 @@ def test_a_commit_waits_for_room_and_is_carried_out_whole() -> None:
     assert client.browse("queue:full") == [(1, "y")]
 
 
+@pytest.mark.parametrize("transacted", [False, True])
+def test_the_rim_hears_of_what_is_carried_out_late_although_it_knows_of_output_already(transacted: bool) -> None:
+    """A store notes with each batch how far the connections have come that had a part in it. One that was noted with
+    the last batch, and whose output waits for that, has a part in the next one too: or a crash makes its client say
+    again what is there, or take a commit that was carried out for rolled back."""
+    world = full()
+    client = world.client()
+    filler = client.session()
+    client.send(filler, "a", "b", to="queue:full")
+    session = client.session(TRANSACTED) if transacted else filler
+    client.send(session, "c", to="queue:full")
+    if transacted:
+        client.request(Command.COMMIT, session, ())
+    turn(world)
+    client.broker.outbox.awake = True  # something is on its way to it
+    world.services.woken.clear()
+    other = world.client()
+    reader = other.consumer(other.session(), "queue:full", credit=3)
+    world.broker.work(world.now)
+    assert client.broker in world.services.woken
+    turn(world)
+    assert reader.all() == ["a", "b", "c"]
+
+
 def test_a_commit_that_waits_is_not_carried_out_when_its_session_ends() -> None:
     world = full()
     client = world.client()
