@@ -32,6 +32,7 @@ def check(
     asked: set[str] = set()
     committed: set[str] = set()
     rolled_back: set[str] = set()
+    withdrawn: set[str] = set()
     failed = 0
     wrong: list[str] = []
     seen: dict[tuple[str, str], list[tuple[int, str, int]]] = defaultdict(list)
@@ -60,6 +61,8 @@ def check(
                 rolled_back.add(words[0])
             elif verb == "F" and words[1] == "CONNECTION_LOST":  # closed in the middle of an outage: it may be there
                 failed += 1
+            elif verb == "F" and words[1] == "SEND_TIMEOUT":
+                withdrawn.add(words[0])
             elif verb in ("BAD", "F"):
                 wrong.append(f"{path.name}: {line}")
     end = 1 << 62  # after everything else
@@ -69,6 +72,7 @@ def check(
 
     known = sent.union(*staged.values())
     wrong += [f"{key} in {view} was never sent" for view, key in seen if key not in known]
+    wrong += [f"{key} came to {view}, whose send was withdrawn" for view, key in seen if key in withdrawn]
     for key in confirmed:
         wrong += [f"lost: {key} was confirmed and never came to {v}" for v in _views(key) if (v, key) not in seen]
     for tx, keys in staged.items():
@@ -89,7 +93,7 @@ def check(
             wrong.append(f"doubled: {key} in {view} came again after it was acknowledged: {deliveries}")
     wrong += _out_of_order(seen)
     figures = {"sent": len(known), "confirmed": len(confirmed), "transactions": len(committed)}
-    figures |= {"rolled back": len(rolled_back), "failed": failed}
+    figures |= {"rolled back": len(rolled_back), "failed": failed, "withdrawn": len(withdrawn)}
     figures["deliveries"] = sum(map(len, seen.values()))
     figures["redelivered"] = sum(count > 1 for deliveries in seen.values() for _, _, count in deliveries)
     figures["left"] = sum(len(list(left)) for left in drained.values())

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 __all__ = ["Host"]
@@ -29,7 +29,7 @@ class Host:
         crashes: how often it was killed.
     """
 
-    def __init__(self, directory: Path | None, destinations: dict[str, dict[str, int]]) -> None:
+    def __init__(self, directory: Path | None, destinations: dict[str, dict[str, Any]]) -> None:
         self._options = [] if directory is None else ["--data-dir", str(directory)]
         self._environ = {name: value for name, value in os.environ.items() if not name.startswith("SIEVEMQ_")}
         self._environ["SIEVEMQ_DESTINATIONS"] = json.dumps(destinations)

@@ -11,7 +11,7 @@ killed, all messages are persistent, for others would be lost as promised.
     S key…          these are going to be sent             C key…       their send was confirmed
     T tx key…       these are staged in a transaction      TC tx        its commit is going to be asked for
     TK tx           the commit was confirmed               TR tx        it was rolled back, by whom ever
-    F key code      their send failed
+    F key code      its send failed
     D view consumer key count                              a message was handed out
     A view key…     they are acknowledged for certain      R view consumer   marked ones may come from here on
     G consumer      the consumer was closed and its session gave back what it held
@@ -40,6 +40,7 @@ from sievemq import (
     JMSException,
     JMSRuntimeException,
     Message,
+    ResourceAllocationRuntimeException,
     TextMessage,
     TransactionRolledBackRuntimeException,
 )
@@ -143,9 +144,13 @@ class Player:
         for key, message, priority in batch:
             name = key.partition("/")[0]
             destination = context.create_topic(name) if name == "news" else context.create_queue(name)
-            producer.set_priority(priority).send(destination, message)
-            if kind == "sync":
-                self.journal.write("C", key)
+            try:
+                producer.set_priority(priority).send(destination, message)
+            except ResourceAllocationRuntimeException as error:
+                self.fail(key, error)
+            else:
+                if kind == "sync":
+                    self.journal.write("C", key)
         if kind == "transacted":
             if self.chance.random() < 0.3:
                 context.rollback()
@@ -156,8 +161,14 @@ class Player:
                     context.commit()
                 except TransactionRolledBackRuntimeException:
                     self.journal.write("TR", tx)
+                except JMSRuntimeException as error:
+                    check_doubt(error)
                 else:
                     self.journal.write("TK", tx)
+
+    def fail(self, key: str, error: JMSRuntimeException) -> None:
+        """A send found no room in time: it is withdrawn, and must never come."""
+        self.journal.write("F", key, error.get_error_code())
 
     def open(self, context: Any, view: str) -> Any:
         """A consumer of a view; to be awaited with asyncio."""
@@ -248,9 +259,13 @@ class Player:
                     for key, message, priority in batch:
                         name = key.partition("/")[0]
                         destination = context.create_topic(name) if name == "news" else context.create_queue(name)
-                        await producer.set_priority(priority).send(destination, message)
-                        if not transacted:
-                            self.journal.write("C", key)
+                        try:
+                            await producer.set_priority(priority).send(destination, message)
+                        except ResourceAllocationRuntimeException as error:
+                            self.fail(key, error)
+                        else:
+                            if not transacted:
+                                self.journal.write("C", key)
                     if transacted and self.chance.random() < 0.3:
                         await context.rollback()
                         self.journal.write("TR", tx)
@@ -260,6 +275,8 @@ class Player:
                             await context.commit()
                         except TransactionRolledBackRuntimeException:
                             self.journal.write("TR", tx)
+                        except JMSRuntimeException as error:
+                            check_doubt(error)
                         else:
                             self.journal.write("TK", tx)
             await asyncio.sleep(self.chance.random() * 0.05)
@@ -326,6 +343,12 @@ def is_certain(context: Any) -> bool:
 def check_loss(error: JMSRuntimeException) -> None:
     """What may be refused after a loss: messages that went back, a transaction that was rolled back."""
     if error.get_error_code() not in ("CONNECTION_LOST", "TRANSACTION_ROLLED_BACK"):
+        raise error
+
+
+def check_doubt(error: JMSRuntimeException) -> None:
+    """What a commit may end with besides: a crash took the broker before it had noted anything of the connection."""
+    if error.get_error_code() != "CONNECTION_LOST":
         raise error
 
 

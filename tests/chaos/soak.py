@@ -1,6 +1,6 @@
 """Many clients in many processes, some of them killed at any moment; every message is accounted for.
 
-    python tests/chaos/soak.py --seconds 300 --seed 1 [--cut | --crash]
+    python tests/chaos/soak.py --seconds 300 --seed 1 [--cut | --crash] [--limit 50]
 
 ends with 0 if nothing was lost, doubled or out of order and the broker stayed as it was (memory, open files, latency:
 see steady.py), and prints the seed, what was done, and what was wrong.
@@ -123,11 +123,24 @@ def drain(url: str) -> dict[str, list[tuple[str, int]]]:
     return left
 
 
-#: Nothing becomes a dead letter: those have destinations, and counts, of their own.
-PATIENT = {name: {"max_attempts": 0} for name in ("queue:work", "queue:solo", "queue:grouped", "topic:news")}
+def policies(limit: int) -> dict[str, dict[str, Any]]:
+    """What holds for all destinations: no dead letters, for those have counts of their own; and so many messages in a
+    queue or subscription before its senders wait, 0 for no limit."""
+    policy: dict[str, Any] = {"max_attempts": 0}
+    if limit:
+        policy |= {"max_messages": limit, "at_limit": "block"}
+    return {name: dict(policy) for name in ("queue:work", "queue:solo", "queue:grouped", "topic:news")}
 
 
-def play(seed: int, seconds: float, folder: Path, cut: bool = False) -> tuple[list[str], dict[str, Any]]:
+def options(repair: bool, limit: int) -> str:
+    """Of the players' URL. Who waits for room gives up after a while, for those who make it end some day."""
+    chosen = RECONNECT if repair else "?reconnect=0"
+    return f"{chosen}&send_timeout=300" if limit else chosen
+
+
+def play(
+    seed: int, seconds: float, folder: Path, cut: bool = False, limit: int = 0
+) -> tuple[list[str], dict[str, Any]]:
     """Have it all happen.
 
     Args:
@@ -135,18 +148,19 @@ def play(seed: int, seconds: float, folder: Path, cut: bool = False) -> tuple[li
         seconds: how long.
         folder: empty; journals come here.
         cut: cut connections, many times a second, and kill only now and then.
+        limit: messages in a queue before its senders wait; 0 for none.
 
     Returns:
         what was wrong, and what was done.
     """
     chance = random.Random(seed)
     steady = _load(HERE / "steady.py")
-    host = _load(HERE / "host.py").Host(None, PATIENT)
+    host = _load(HERE / "host.py").Host(None, policies(limit))
     wrong: list[str] = []
     try:
         with relay(host.port) as network:
             drain(host.url)  # makes the durable subscriptions
-            stage = Stage(network.url(host.url) + RECONNECT if cut else host.url, folder, seed)
+            stage = Stage((network.url(host.url) if cut else host.url) + options(cut, limit), folder, seed)
             watch = steady.Steady(host.url, host.pid)
             ends = time.monotonic() + seconds
             cuts = 0
@@ -169,24 +183,25 @@ def play(seed: int, seconds: float, folder: Path, cut: bool = False) -> tuple[li
     return wrong, {**figures, "steady": line}
 
 
-def crash(seed: int, seconds: float, folder: Path) -> tuple[list[str], dict[str, int]]:
+def crash(seed: int, seconds: float, folder: Path, limit: int = 0) -> tuple[list[str], dict[str, int]]:
     """The same with a broker that has a data directory, and is itself killed at any moment and started again.
 
     Args:
         seed: of what happens.
         seconds: how long.
         folder: empty; journals and data come here.
+        limit: messages in a queue before its senders wait; 0 for none.
 
     Returns:
         what was wrong, and what was done.
     """
     chance = random.Random(seed)
-    host = _load(HERE / "host.py").Host(folder / "data", PATIENT)
+    host = _load(HERE / "host.py").Host(folder / "data", policies(limit))
     wrong: list[str] = []
     try:
         with relay(host.port) as network:
             drain(host.url)
-            stage = Stage(network.url(host.url) + RECONNECT, folder, seed, ("persistent",))
+            stage = Stage(network.url(host.url) + options(True, limit), folder, seed, ("persistent",))
             ends = time.monotonic() + seconds
             cuts = 0
             try:
@@ -228,6 +243,7 @@ def main() -> int:
     how = arguments.add_mutually_exclusive_group()
     how.add_argument("--cut", action="store_true", help="cut connections, many times a second")
     how.add_argument("--crash", action="store_true", help="kill the broker as well, which has a data directory")
+    arguments.add_argument("--limit", type=int, default=0, help="messages in a queue before its senders wait")
     arguments.add_argument("--journals", type=Path, help="folder to keep the journals in")
     given = arguments.parse_args()
     print(f"seed {given.seed}", flush=True)
@@ -235,9 +251,9 @@ def main() -> int:
         folder = given.journals or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         if given.crash:
-            wrong, figures = crash(given.seed, given.seconds, folder)
+            wrong, figures = crash(given.seed, given.seconds, folder, given.limit)
         else:
-            wrong, figures = play(given.seed, given.seconds, folder, given.cut)
+            wrong, figures = play(given.seed, given.seconds, folder, given.cut, given.limit)
     if line := figures.pop("steady", None):
         print(line)
     print(figures)

@@ -45,6 +45,16 @@ def test_exl_04_every_message_is_accounted_for_over_a_broker_that_crashes(tmp_pa
     assert figures["deliveries"] > 20
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["cut", "crash"])
+def test_every_message_is_accounted_for_where_senders_wait_for_room(tmp_path: Path, how: str) -> None:
+    soak = load("soak")
+    play = soak.crash if how == "crash" else lambda *given, **more: soak.play(*given, cut=True, **more)
+    wrong, figures = play(3, 10, tmp_path, limit=30)
+    assert wrong == [], figures
+    assert figures["deliveries"] > 20
+
+
 KEY = "solo/p1.1/{}/4/-/-"
 FIRST, SECOND = KEY.format(1), KEY.format(2)
 IN_TX = "solo/p1.1/{}/4/t1/-"
@@ -72,6 +82,8 @@ IN_TX = "solo/p1.1/{}/4/t1/-"
         ([f"1 S {FIRST}", f"2 D solo c1 {FIRST} 2", f"3 A solo {FIRST}", f"4 D solo c2 {FIRST} 3"], [], "came again"),
         ([f"1 S {FIRST}", f"2 D solo c1 {FIRST} 2", f"3 A solo {FIRST}"], [(FIRST, 1)], "after it was acknowledged"),
         ([f"1 S {FIRST}", f"2 F {FIRST} RESOURCE_ALLOCATION"], [], "RESOURCE_ALLOCATION"),
+        ([f"1 S {FIRST}", f"2 F {FIRST} SEND_TIMEOUT"], [], None),
+        ([f"1 S {FIRST}", f"2 F {FIRST} SEND_TIMEOUT"], [(FIRST, 1)], "was withdrawn"),
     ],
 )
 def test_the_checker_sees_it(tmp_path: Path, lines: list[str], left: list[tuple[str, int]], wrong: str | None) -> None:
