@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from ast import literal_eval
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -39,19 +40,18 @@ def docker(*arguments: str, check: bool = True, timeout: float = DEADLINE) -> st
     return done.stdout.strip()
 
 
-def package_index(option: str) -> str | None:
-    """Where pip takes packages from on this machine; a build of the image takes them from there, too.
-
-    Args:
-        option: of pip: ``index-url`` or ``extra-index-url``.
-
-    Returns:
-        None if pip is not configured, or with a folder of this machine, which a build cannot see.
-    """
-    value = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "get", f"global.{option}"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    return None if not value or "file:" in value else value
+def pip_arguments() -> list[str]:
+    """Build arguments by which a build of the image takes packages from where pip takes them on this machine: pip's own
+    settings here, those for which the Dockerfile has an argument. A folder of this machine a build cannot see."""
+    known = (ROOT / "docker/Dockerfile").read_text(encoding="utf-8")
+    listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
+    arguments = []
+    for line in listed.stdout.splitlines():
+        setting, _, value = line.partition("=")
+        name = "PIP_" + setting.rpartition(".")[2].upper().replace("-", "_")
+        if f"ARG {name}" in known and "file:" not in value:
+            arguments += ["--build-arg", f"{name}={literal_eval(value)}"]
+    return arguments
 
 
 @pytest.fixture(scope="session")
@@ -69,10 +69,7 @@ def image() -> str:
             break
     else:
         pytest.skip(f"the engine has no Python base image: none of {named or ', '.join(BASES)}")
-    options = ["--network", "host", "--build-arg", f"PYTHON_IMAGE={base}"]
-    for option, argument in (("index-url", "PIP_INDEX_URL"), ("extra-index-url", "PIP_EXTRA_INDEX_URL")):
-        if (value := package_index(option)) is not None:
-            options += ["--build-arg", f"{argument}={value}"]
+    options = ["--network", "host", "--build-arg", f"PYTHON_IMAGE={base}", *pip_arguments()]
     docker("build", *options, "-f", str(ROOT / "docker/Dockerfile"), "-t", IMAGE, str(ROOT), timeout=600)
     return IMAGE
 
