@@ -17,12 +17,7 @@ def message_callback(listener: object) -> Callable[[Message], Any]:
     Raises:
         TypeError: the listener is neither an object with `on_message` nor callable.
     """
-    method = getattr(listener, "on_message", None)
-    if callable(method):
-        return method  # type: ignore[no-any-return]
-    if callable(listener):
-        return listener
-    raise TypeError(f"a message listener has on_message(message) or is callable, unlike {listener!r:.80}")
+    return _callback(listener, "on_message", "a message listener has on_message(message)")
 
 
 def exception_callback(listener: object) -> Callable[[JMSException], Any]:
@@ -31,12 +26,16 @@ def exception_callback(listener: object) -> Callable[[JMSException], Any]:
     Raises:
         TypeError: the listener is neither an object with `on_exception` nor callable.
     """
-    method = getattr(listener, "on_exception", None)
+    return _callback(listener, "on_exception", "an exception listener has on_exception(exception)")
+
+
+def _callback(listener: object, name: str, what: str) -> Callable[..., Any]:
+    method = getattr(listener, name, None)
     if callable(method):
         return method  # type: ignore[no-any-return]
     if callable(listener):
         return listener
-    raise TypeError(f"an exception listener has on_exception(exception) or is callable, unlike {listener!r:.80}")
+    raise TypeError(f"{what} or is callable, unlike {listener!r:.80}")
 
 
 def connection_callbacks(
