@@ -237,6 +237,7 @@ def test_alarms_and_what_happened(page: Page) -> None:
     ):
         client.set_client_id("filler")
         open_view(page, broker, "#/default/overview")
+        page.until("document.body.classList.contains('live')")  # what was before that is not told
         producer = client.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
         producer.send(client.create_queue("deep"), "x" * 850_000)
         page.shows("More than 80 % of the memory for messages is in use.", ".alarms .warn")

@@ -136,7 +136,7 @@ function unreachable() {
 
 // No events: because nobody answers, or only no events. Then the views are read at each try to hear them again.
 async function lost() {
-  document.body.classList.add("lost");
+  document.body.classList.replace("live", "lost") || document.body.classList.add("lost");
   if (!(await session.resume())) return; // the session has ended, not the broker
   if (live.state.tries < 2) return; // the first try may find it again
   try {
@@ -173,6 +173,7 @@ function heard(what, about) {
   if (what !== "event") {
     frame.warn();
     document.body.classList.remove("lost");
+    document.body.classList.add("live"); // from here on, whatever happens is told
   }
   shown.view.heard?.(what, about);
   if (what === "tick") ticks += 1;
