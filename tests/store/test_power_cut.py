@@ -19,8 +19,8 @@ import pytest
 
 from sievemq_broker.domain.journal import HELD_FLAG, Batch
 from sievemq_broker.store import SqliteStore
+from sievemq_broker.store.database import DATABASE
 from sievemq_broker.store.files import Runway, Witness, sync_directory
-from sievemq_broker.store.sqlite import DATABASE
 
 from .support import NOW, DictStore, message
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sievemq import ConnectionFactory
 from sievemq_broker.store import SqliteStore
-from sievemq_broker.store.sqlite import DATABASE
+from sievemq_broker.store.database import DATABASE
 
 from .kill import COMMAND, Life
 from .support import NOW, message

@@ -13,7 +13,7 @@ from sievemq_broker.domain import Broker
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.store import DamagedError, SqliteStore
 from sievemq_broker.store.cli import store as command
-from sievemq_broker.store.sqlite import DATABASE
+from sievemq_broker.store.database import DATABASE
 
 from .support import NOW, message, name_of
 

@@ -23,8 +23,8 @@ from sievemq_broker.store import (
     sqlite,
 )
 from sievemq_broker.store.blob import State, pack_batch, unpack_batch
+from sievemq_broker.store.database import DATABASE
 from sievemq_broker.store.files import Runway
-from sievemq_broker.store.sqlite import DATABASE
 
 from .support import NOW, DictStore, message, name_of
 
@@ -150,7 +150,7 @@ class TestKeeping:
         store.close()
 
     def test_states_that_are_not_at_hand_are_read_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("sievemq_broker.store.sqlite._STATES", 4)
+        monkeypatch.setattr("sievemq_broker.store.batches._STATES", 4)
         store = opened(tmp_path)
         numbers = [add(store, f"a{i}", f"b{i}") for i in range(20)]
         settle(store, *(pair[0] for pair in numbers))

@@ -20,8 +20,8 @@ from sievemq_broker.domain import Broker
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.store import SqliteStore
+from sievemq_broker.store.database import DATABASE
 from sievemq_broker.store.salvage import check, export, repair
-from sievemq_broker.store.sqlite import DATABASE
 from sievemq_core.message.envelope import BODY, MESSAGE_ID
 
 from .support import NOW, DictStore, message, name_of

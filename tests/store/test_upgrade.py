@@ -13,7 +13,7 @@ import pytest
 from sievemq_broker.domain import Broker
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.store import SqliteStore
-from sievemq_broker.store.sqlite import FORMAT
+from sievemq_broker.store.database import FORMAT
 
 from .support import NOW, picture
 

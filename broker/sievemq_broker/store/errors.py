@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
-__all__ = ["DamagedError", "FencedError", "LockedError", "StoreError", "StoreFullError"]
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+__all__ = [
+    "HOW_TO_REPAIR",
+    "DamagedError",
+    "FencedError",
+    "LockedError",
+    "StoreError",
+    "StoreFullError",
+    "translated",
+]
+
+#: What is said with every damage.
+HOW_TO_REPAIR: Final = (
+    "Look with `sievemq store check`, save what can be read with `sievemq store export`, "
+    "and set aside what is damaged with `sievemq store repair`"
+)
+
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_FULL_EXTENDED = (sqlite3.SQLITE_IOERR_SHMSIZE,)
 
 
 class StoreError(Exception):
@@ -31,3 +52,30 @@ class DamagedError(StoreError):
     def __init__(self, text: str, findings: list[str] | None = None) -> None:
         super().__init__(text)
         self.findings = findings or [text]
+
+
+def translated(error: Exception, path: Path, doing: str) -> Exception:
+    """What a caller is told of an error.
+
+    Args:
+        error: of SQLite, of the system or of this package; another one is a mistake of the caller's and stays as it is.
+        path: of the database.
+        doing: what it cannot: "be written".
+    """
+    if isinstance(error, DamagedError) and HOW_TO_REPAIR not in str(error):
+        return DamagedError(f"the store in {path.parent} is damaged: {error}. {HOW_TO_REPAIR}", error.findings)
+    if isinstance(error, StoreError):
+        return error
+    if isinstance(error, UnicodeDecodeError):  # of a name or a message about one
+        return DamagedError(f"{path} is damaged: {error}. {HOW_TO_REPAIR}")
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None and not isinstance(error, (sqlite3.Error, OSError)):
+        return error
+    primary = (code or 0) & 0xFF
+    if primary == sqlite3.SQLITE_FULL or code in _FULL_EXTENDED:
+        return StoreFullError(f"{path} cannot {doing}: the disk is full")
+    if primary in _DAMAGED:
+        return DamagedError(f"{path} is damaged: {error}. {HOW_TO_REPAIR}")
+    if primary == sqlite3.SQLITE_BUSY:
+        return StoreError(f"{path} cannot {doing}: another process uses it")
+    return StoreError(f"{path} cannot {doing}: {error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})")

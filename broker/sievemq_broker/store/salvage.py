@@ -18,9 +18,9 @@ from typing import Any, TextIO
 from sievemq_broker.domain.journal import DESTINATION, HELD_FLAG, SUBSCRIPTION, Key, SavedEntry
 from sievemq_broker.domain.tap_records import TAP
 from sievemq_broker.store.blob import Kept, State, pack_value, unpack_batch, unpack_value
+from sievemq_broker.store.database import DATABASE, HEAD, PAGE_BYTES, SCHEMA, connect, create_tables, definition_id
 from sievemq_broker.store.errors import DamagedError, StoreError
 from sievemq_broker.store.files import Lock, Witness
-from sievemq_broker.store.sqlite import DATABASE, HEAD, PAGE_BYTES, SCHEMA, connect, definition_id, stamp
 from sievemq_core.errors import ProtocolError
 from sievemq_core.message.envelope import BODY, BODY_KIND, DELIVERY_MODE, BodyKind, Envelope
 
@@ -285,8 +285,7 @@ def repair(directory: Path, name: Callable[[], str]) -> Report:
         target = connect(new)
         target.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         target.execute("BEGIN")
-        for statement in SCHEMA:
-            target.execute(statement)
+        create_tables(target)
         for kind, key, data, *_ in reader.definitions():
             if kind == TAP:
                 continue  # its readers count on a sequence without holes: they must find another one, made anew
@@ -301,7 +300,6 @@ def repair(directory: Path, name: Callable[[], str]) -> Report:
         sequence = max(reader.sequence, reader.witness.read() or 0) if _readable(reader.witness) else reader.sequence
         head = (reader.report.epoch or 0, sequence, max(reader.next_batch, last + 1), reader.name or name())
         target.execute("INSERT INTO definition VALUES ('', x'', ?)", (pack_value(HEAD, head),))
-        stamp(target)
         target.execute("COMMIT")
         target.close()
         aside = _aside(directory)

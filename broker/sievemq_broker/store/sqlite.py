@@ -1,44 +1,39 @@
 """The store in a directory: a SQLite database in WAL mode, one row per batch (docs/decisions/0010).
 
-    store.db       batch       id, envelopes of a batch (blob.py)
-                   state       id, what became of them; only where the batch's row says something else
-                   definition  kind, key, value; without a name the head: epoch, writes, next batch, name
+    store.db       its tables are drawn in database.py; how the rows of batches come and go is in batches.py
     store.db-wal   its log; synced at each write, copied into store.db now and then
     witness        the number of writes that are known to be on disk
     reserve        room for when the disk is full
     lock           held by the process that owns the directory
 
-A batch whose messages are all gone is deleted; one that has lost half of its bytes is written anew without them.
+A write is one transaction: the batch, the definitions it brings, and the head, which says who owns the store.
 """
 
 from __future__ import annotations
 
 import shutil
-import sqlite3
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from sievemq_broker.domain.journal import GONE_STATE, HELD_FLAG, PLACE_BITS, Batch, Key, SavedEntry
-from sievemq_broker.store.blob import State, pack_batch, pack_value, unpack_batch, unpack_value
-from sievemq_broker.store.errors import DamagedError, FencedError, StoreError, StoreFullError
+from sievemq_broker.domain.journal import Batch, Key, SavedEntry
+from sievemq_broker.store.batches import Batches
+from sievemq_broker.store.blob import pack_value, unpack_value
+from sievemq_broker.store.database import (
+    APPLICATION_ID,
+    DATABASE,
+    FORMAT,
+    HEAD,
+    PAGE_BYTES,
+    SCHEMA,
+    connect,
+    create_tables,
+    definition_id,
+)
+from sievemq_broker.store.errors import HOW_TO_REPAIR, DamagedError, FencedError, StoreError, translated
 from sievemq_broker.store.files import Lock, Reserve, Runway, Witness, sync_directory
 
-__all__ = ["DATABASE", "FORMAT", "HEAD", "PAGE_BYTES", "SCHEMA", "SqliteStore", "connect", "definition_id", "stamp"]
-
-#: Version of everything in the directory. A newer one is refused; older ones would be converted here.
-FORMAT: Final = 1
-
-DATABASE: Final = "store.db"
-
-#: "SvMQ": how file(1) and this module tell the database from another one.
-APPLICATION_ID: Final = 0x53764D51
-
-#: A single message writes two or three pages, and what a sync takes grows with their bytes: with 4 KiB half as long
-#: again. Large batches hardly notice.
-PAGE_BYTES: Final = 2_048
+__all__ = ["SqliteStore"]
 
 #: Pages of log after which it is copied into the database: 16 MiB, so that most of what passes through is never copied.
 _CHECKPOINT_PAGES: Final = 8_192
@@ -54,92 +49,11 @@ _FRAME_HEADER: Final = 24
 
 _RESERVE_BYTES: Final = 16 * 1024 * 1024
 
-#: Batches whose state is kept at hand. What is acknowledged was mostly kept a moment ago.
-_STATES: Final = 4_096
-
-#: A row that is smaller is not worth writing anew.
-_SPARSE_BYTES: Final = 16_384
-
-#: Bytes of rows that one write goes through for that.
-_REWRITE_BYTES: Final = 4 * 1024 * 1024
-
 #: A database of which most is empty is made smaller at the start, if that is at least so much.
 _SHRINK_BYTES: Final = 256 * 1024 * 1024
 
-SCHEMA: Final = (
-    "CREATE TABLE batch (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
-    "CREATE TABLE state (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
-    "CREATE TABLE definition (kind TEXT, key BLOB, data BLOB NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID",
-)
-
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_FULL_EXTENDED = (sqlite3.SQLITE_IOERR_SHMSIZE,)
-
-HEAD: Final = b"head"
 _READ_HEAD = "SELECT data FROM definition WHERE kind = '' AND key = x''"
 _WRITE_HEAD = "UPDATE definition SET data = ? WHERE kind = '' AND key = x''"
-
-_REPAIR = (
-    "Look with `sievemq store check`, save what can be read with `sievemq store export`, "
-    "and set aside what is damaged with `sievemq store repair`"
-)
-
-
-def _ascending(numbers: list[int]) -> list[int]:
-    """Each number once, in order; they mostly are."""
-    distinct = set(numbers)
-    if len(distinct) < len(numbers):
-        return sorted(distinct)
-    numbers.sort()
-    return numbers
-
-
-def _set(states: array[int], numbers: list[int], first: int, end: int, value: int) -> None:
-    """Give messages their state.
-
-    Args:
-        states: by place.
-        numbers: ascending; those from `first` to before `end` are meant.
-        first: number of the message at place 0.
-        end: behind the last.
-        value: the state.
-    """
-    low = bisect_left(numbers, first)
-    high = bisect_left(numbers, end, low)
-    if low == high:
-        return
-    start = numbers[low] - first
-    if numbers[high - 1] - numbers[low] == high - low - 1:  # one after the other
-        states[start : start + high - low] = array("H", (value,)) * (high - low)
-        return
-    for number in numbers[low:high]:
-        states[number - first] = value
-
-
-def connect(path: Path, *, read_only: bool = False) -> Any:
-    """A connection to the database, which says itself when a transaction begins and ends.
-
-    Args:
-        path: of the database.
-        read_only: leave all files as they are, the log too.
-    """
-    database = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
-        uri=True, isolation_level=None, check_same_thread=False, timeout=1.0, cached_statements=64,
-    )  # fmt: skip
-    database.text_factory = lambda data: data.decode("utf-8", "surrogatepass")
-    return database
-
-
-def stamp(database: Any) -> None:
-    """Say in the file what it is."""
-    database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    database.execute(f"PRAGMA user_version = {FORMAT}")
-
-
-def definition_id(kind: str, key: bytes) -> bytes:
-    """What a definition's checksum covers beside its value."""
-    return kind.encode("utf-8", "surrogatepass") + b"\0" + key
 
 
 class SqliteStore:
@@ -174,8 +88,6 @@ class SqliteStore:
         self.epoch = 0
         self._sequence = 0
         self._next_batch = 1
-        self._states: dict[int, State] = {}
-        self._sparse: dict[int, None] = {}
         self._db: Any = None
         self._opener = opener
         self._witness = Witness(self.directory / "witness")
@@ -199,16 +111,13 @@ class SqliteStore:
         path = self.directory / DATABASE
         witnessed = self._witness.read()
         if witnessed is not None and not path.exists():
-            raise DamagedError(f"{path} is missing, though {witnessed} writes to it are known. {_REPAIR}")
+            raise DamagedError(f"{path} is missing, though {witnessed} writes to it are known. {HOW_TO_REPAIR}")
         try:
-            self._db = self._opener(path)
+            self._connect(path)
             self._execute(f"PRAGMA page_size = {PAGE_BYTES}")
             mode = self._execute("PRAGMA journal_mode = WAL").fetchone()[0]
             if mode != "wal":
                 raise StoreError(f"{path}: the file system does not allow a write-ahead log ({mode}); use a local one")
-            self._execute("PRAGMA synchronous = FULL")
-            self._execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            self._execute("PRAGMA cache_size = -32768")
             if self._execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
                 self._create()
             self._verify(path)
@@ -220,12 +129,17 @@ class SqliteStore:
             raise self._translated(error, "be opened") from error
         self.has_reserve = self._reserve.take()
 
+    def _connect(self, path: Path) -> None:
+        self._db = self._opener(path)
+        self._batches = Batches(self._db)
+        self._execute("PRAGMA synchronous = FULL")
+        self._execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        self._execute("PRAGMA cache_size = -32768")
+
     def _create(self) -> None:
         self._execute("BEGIN IMMEDIATE")
-        for statement in SCHEMA:
-            self._execute(statement)
+        create_tables(self._db)
         self._execute("INSERT INTO definition VALUES ('', x'', ?)", (self._head(),))
-        stamp(self._db)
         self._execute("COMMIT")
         sync_directory(self.directory)
 
@@ -239,22 +153,22 @@ class SqliteStore:
         if [row[2] for row in schema] != list(SCHEMA) or any(
             f"TABLE {n} " not in sql or n != of for n, of, sql in schema
         ):
-            raise DamagedError(f"{path} is damaged: its tables are not those that were made. {_REPAIR}")
+            raise DamagedError(f"{path} is damaged: its tables are not those that were made. {HOW_TO_REPAIR}")
         found = [row[0] for row in self._execute("PRAGMA quick_check(20)")]
         if found != ["ok"]:
-            raise DamagedError(f"{path} is damaged: {found[0]}. {_REPAIR}", found)
+            raise DamagedError(f"{path} is damaged: {found[0]}. {HOW_TO_REPAIR}", found)
 
     def _read_head(self, path: Path, witnessed: int | None) -> None:
         self._load_head()
         if witnessed is None and self._sequence > 1:
-            raise DamagedError(f"{self._witness.path} is missing. {_REPAIR}")
+            raise DamagedError(f"{self._witness.path} is missing. {HOW_TO_REPAIR}")
         if witnessed is not None and witnessed > self._sequence:
             log = path.with_name(f"{path.name}-wal")
             if log.exists():  # closing the database removes it
                 shutil.copyfile(log, log.with_name(f"{log.name}.damaged"))
             raise DamagedError(
                 f"{path} ends with write {self._sequence}, though {witnessed} are known to have been made: "
-                f"its log {log.name} has lost the last {witnessed - self._sequence}. {_REPAIR}"
+                f"its log {log.name} has lost the last {witnessed - self._sequence}. {HOW_TO_REPAIR}"
             )
 
     def _load_head(self) -> None:
@@ -321,14 +235,8 @@ class SqliteStore:
         Raises:
             DamagedError: something is not what was written.
         """
-        query = "SELECT batch.id, batch.data, state.data FROM batch LEFT JOIN state USING (id) ORDER BY id"
         try:
-            for batch_id, data, changed in self._execute(query):
-                kept = unpack_batch(batch_id, data)
-                yield from kept.entries(kept.state() if changed is None else State.unpack(batch_id, changed))
-            orphan = self._execute("SELECT id FROM state WHERE id NOT IN (SELECT id FROM batch) LIMIT 1").fetchone()
-            if orphan is not None:
-                raise DamagedError(f"batch {orphan[0]} is missing, though there is a state of it")
+            yield from self._batches.entries()
         except Exception as error:
             raise self._translated(error, "be read") from error
 
@@ -345,16 +253,9 @@ class SqliteStore:
             execute("BEGIN IMMEDIATE")
             begun = True
             self._check_owner()
-            batch.held = _ascending(batch.held)
-            batch.gone = _ascending(batch.gone)
-            if batch.accepted:
-                self._append(batch, now)
-            if batch.held or batch.gone or batch.states:
-                self._settle(batch)
+            self._batches.write(batch, now)
             for (kind, key), value in batch.definitions.items():
                 self._define(kind, key, value)
-            if self._sparse:
-                self._rewrite()
             self._sequence += 1
             self._next_batch = batch.id + 1
             execute(_WRITE_HEAD, (self._head(),))
@@ -375,106 +276,6 @@ class SqliteStore:
                 f"{self.epoch}): this one stops and has kept nothing more"
             )
 
-    def _append(self, batch: Batch, now: int) -> None:
-        """The batch's own row, with what became of its messages before it was written."""
-        own = batch.id
-        count = len(batch.accepted)
-        states = array("H", bytes(2 * count))
-        state = State(count, count, 0, states, {})
-        self._apply(batch, batch.base, batch.base + count, state)
-        if not state.live:
-            return  # came and went between two writes
-        data = pack_batch(own, now, batch.accepted, states)
-        state.size = len(data)
-        self._execute("INSERT INTO batch VALUES (?, ?)", (own, data))
-        if state.failures:
-            self._execute("INSERT INTO state VALUES (?, ?)", (own, state.pack(own)))
-        self._remember(own, state)
-
-    def _settle(self, batch: Batch) -> None:
-        """What became of messages of earlier batches: mostly a handful of them, and all that follow one another."""
-        base = batch.base
-        touched = {number >> PLACE_BITS for number in batch.states if number < base}
-        for numbers in (batch.held, batch.gone):
-            at, end = 0, bisect_left(numbers, base)
-            while at < end:
-                batch_id = numbers[at] >> PLACE_BITS
-                touched.add(batch_id)
-                at = bisect_left(numbers, (batch_id + 1) << PLACE_BITS, at, end)
-        for batch_id in touched:
-            state = self._state_of(batch_id)
-            if state is None:
-                continue  # all of it was gone before
-            first = batch_id << PLACE_BITS
-            self._apply(batch, first, first + len(state.states), state)
-            if not state.live:
-                self._drop(batch_id)
-                continue
-            self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (batch_id, state.pack(batch_id)))
-            if state.size >= _SPARSE_BYTES and state.live * 2 < state.kept:
-                self._sparse[batch_id] = None
-
-    @staticmethod
-    def _apply(batch: Batch, first: int, end: int, state: State) -> None:
-        """Note in a state what a batch says of the messages from number `first` to before `end`."""
-        states = state.states
-        _set(states, batch.held, first, end, HELD_FLAG)
-        if batch.states:
-            failures = batch.failures
-            for number, value in batch.states.items():
-                if first <= number < end and states[number - first] != GONE_STATE:
-                    states[number - first] = value
-                    if number in failures:
-                        state.failures[number - first] = failures[number]
-        _set(states, batch.gone, first, end, GONE_STATE)
-        state.live = len(states) - states.count(GONE_STATE)
-        if state.failures:
-            state.failures = {place: when for place, when in state.failures.items() if states[place] != GONE_STATE}
-
-    def _state_of(self, batch_id: int) -> State | None:
-        state = self._states.get(batch_id)
-        if state is not None:
-            return state
-        row = self._execute("SELECT data FROM state WHERE id = ?", (batch_id,)).fetchone()
-        if row is not None:
-            state = State.unpack(batch_id, row[0])
-        else:
-            row = self._execute("SELECT data FROM batch WHERE id = ?", (batch_id,)).fetchone()
-            if row is None:
-                return None  # all of it was gone before
-            state = unpack_batch(batch_id, row[0]).state()
-        self._remember(batch_id, state)
-        return state
-
-    def _remember(self, batch_id: int, state: State) -> None:
-        self._states[batch_id] = state
-        if len(self._states) > _STATES:
-            # Not the oldest use but the oldest entry: near enough, and free.
-            for old in list(self._states)[: _STATES // 4]:
-                if old != batch_id:
-                    del self._states[old]
-
-    def _drop(self, batch_id: int) -> None:
-        self._execute("DELETE FROM batch WHERE id = ?", (batch_id,))
-        self._execute("DELETE FROM state WHERE id = ?", (batch_id,))
-        self._states.pop(batch_id, None)
-        self._sparse.pop(batch_id, None)
-
-    def _rewrite(self) -> None:
-        """Write sparse batches anew without what is gone, a few at a time."""
-        budget = _REWRITE_BYTES
-        while self._sparse and budget > 0:
-            batch_id = next(iter(self._sparse))
-            del self._sparse[batch_id]
-            row = self._execute("SELECT data FROM batch WHERE id = ?", (batch_id,)).fetchone()
-            state = self._state_of(batch_id)
-            if row is None or state is None:
-                continue
-            budget -= len(row[0])
-            data = unpack_batch(batch_id, row[0]).without_gone(state)
-            self._execute("UPDATE batch SET data = ? WHERE id = ?", (data, batch_id))
-            self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (batch_id, state.pack(batch_id)))
-
     def _define(self, kind: str, key: Key, value: tuple[Any, ...] | None) -> None:
         packed = pack_value(b"", key)[4:]  # the plain form of the key
         if value is None:
@@ -485,8 +286,7 @@ class SqliteStore:
 
     def _forget(self, begun: bool) -> None:
         """A write failed: what memory knew of it is not so."""
-        self._states.clear()
-        self._sparse.clear()
+        self._batches.forget()
         if not begun:
             return
         try:
@@ -539,13 +339,9 @@ class SqliteStore:
         """
         sequence, epoch = self._sequence, self.epoch
         self._close_database()
-        self._states.clear()
-        self._sparse.clear()
         path = self.directory / DATABASE
         try:
-            self._db = self._opener(path)
-            self._execute("PRAGMA synchronous = FULL")
-            self._execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            self._connect(path)
             self._load_head()
             # What was written when the sync failed may be in the log, and on no disk: written anew it is, or it fails.
             busy, *_ = self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -557,7 +353,7 @@ class SqliteStore:
         if self.epoch != epoch:
             raise FencedError(f"the data directory {self.directory} was opened by another broker meanwhile")
         if self._sequence < sequence:
-            raise DamagedError(f"{path} has lost its last {sequence - self._sequence} writes. {_REPAIR}")
+            raise DamagedError(f"{path} has lost its last {sequence - self._sequence} writes. {HOW_TO_REPAIR}")
 
     # -- the end ------------------------------------------------------------------------------------------------
 
@@ -603,24 +399,4 @@ class SqliteStore:
         return self._db.execute(statement, values)
 
     def _translated(self, error: Exception, doing: str) -> Exception:
-        """What a caller is told."""
-        if isinstance(error, DamagedError) and _REPAIR not in str(error):
-            return DamagedError(f"the store in {self.directory} is damaged: {error}. {_REPAIR}", error.findings)
-        if isinstance(error, StoreError):
-            return error
-        path = self.directory / DATABASE
-        if isinstance(error, UnicodeDecodeError):  # of a name or a message about one
-            return DamagedError(f"{path} is damaged: {error}. {_REPAIR}")
-        code = getattr(error, "sqlite_errorcode", None)
-        if code is None and not isinstance(error, (sqlite3.Error, OSError)):
-            return error  # a mistake of this module
-        primary = (code or 0) & 0xFF
-        if primary == sqlite3.SQLITE_FULL or code in _FULL_EXTENDED:
-            return StoreFullError(f"{path} cannot {doing}: the disk is full")
-        if primary in _DAMAGED:
-            return DamagedError(f"{path} is damaged: {error}. {_REPAIR}")
-        if primary == sqlite3.SQLITE_BUSY:
-            return StoreError(f"{path} cannot {doing}: another process uses it")
-        return StoreError(
-            f"{path} cannot {doing}: {error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
-        )
+        return translated(error, self.directory / DATABASE, doing)
