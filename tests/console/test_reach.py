@@ -240,6 +240,7 @@ def test_a_broker_that_goes_away_and_comes_back(page: Page) -> None:
             client.create_producer().send(client.create_queue("before"), "x")
         open_view(page, broker, "#/default/queues")
         page.shows("before")
+        page.until("document.body.classList.contains('live')")
     page.shows("The broker does not answer.", ".banner")
     assert page.value("document.querySelector('.banner').getAttribute('role')") == "alert"
     assert "before" in page.text()  # the last that was read stays
@@ -249,7 +250,36 @@ def test_a_broker_that_goes_away_and_comes_back(page: Page) -> None:
         page.shows("after")
         page.until("document.querySelector('.banner').hidden")
         assert page.value("window.stays") is True
+        page.value("location.hash = '#/default/overview'")
+        page.shows("The broker was started anew")
     page.problems[:] = [problem for problem in page.problems if "ERR_" not in problem]  # the browser's own words
+
+
+def test_what_happened_while_nobody_looked_is_told_when_somebody_does_again(page: Page, broker: EmbeddedBroker) -> None:
+    def look(hidden: bool) -> None:
+        page.value(
+            f"Object.defineProperty(document, 'hidden', {{ value: {str(hidden).lower()}, configurable: true }}),"
+            "document.dispatchEvent(new Event('visibilitychange'))"
+        )
+
+    open_view(page, broker, "#/default/overview")
+    page.until("document.body.classList.contains('live')")
+    look(hidden=True)
+    broker.call(lambda domain: domain.namespace("default").declare("queue:meanwhile"))
+    hears_of_a_look(broker)
+    look(hidden=False)
+    page.shows("queue:meanwhile was made")
+
+
+def hears_of_a_look(broker: EmbeddedBroker) -> None:
+    """Returns when the broker has looked at what happened before."""
+    parts = urlsplit(broker.http_url)
+    other = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    try:
+        other.request("GET", "/api/v1/events")
+        assert any(line == b"event: tick\n" for line in other.getresponse())
+    finally:
+        other.close()
 
 
 def test_without_events_it_is_read_again_and_again(page: Page, broker: EmbeddedBroker) -> None:

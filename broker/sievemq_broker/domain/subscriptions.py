@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 from sievemq_broker.domain.subscription import Subscription
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.matching.condition import Condition
@@ -24,6 +27,9 @@ class Subscriptions:
     def __init__(self) -> None:
         self.durable: dict[tuple[str | None, str], Subscription] = {}
         self.shared: dict[tuple[str | None, str], Subscription] = {}
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return chain(self.durable.values(), self.shared.values())
 
     def subscribe(
         self,

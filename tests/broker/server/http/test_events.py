@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from sievemq import ConnectionFactory
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.server.http.api import series
+from sievemq_broker.server.http.api.history import KEEP, Event, History
 from sievemq_broker.server.http.api.hub import BUFFER, MAX_LISTENERS, Listener
 from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
 
@@ -31,15 +33,22 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 class Stream:
     def __init__(self, response: http.client.HTTPResponse) -> None:
         self.response = response
+        self.last = ""
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
+        """Events by name; their times are checked here and left out, but for the tick's. `last` is the id of each."""
         name = ""
         for raw in self.response:
             line = raw.decode().rstrip("\n")
             if line.startswith("event: "):
                 name = line[7:]
             elif line.startswith("data: "):
-                yield name, json.loads(line[6:])
+                about = json.loads(line[6:])
+                if name not in ("tick", "missed"):
+                    assert about.pop("time") > 0
+                yield name, about
+            elif line.startswith("id: "):
+                self.last = line[4:]
 
     def until(self, wanted: str) -> list[tuple[str, Any]]:
         """Everything up to the event of that name, ticks left out."""
@@ -53,10 +62,11 @@ class Stream:
 
 
 @contextmanager
-def listening(broker: EmbeddedBroker, **query: str) -> Iterator[Stream]:
+def listening(broker: EmbeddedBroker, header: str | None = None, **query: str) -> Iterator[Stream]:
     parts = urlsplit(broker.http_url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=DEADLINE)
-    connection.request("GET", f"/api/v1/events?{urlencode(query)}")
+    headers = {} if header is None else {"Last-Event-ID": header}
+    connection.request("GET", f"/api/v1/events?{urlencode(query)}", headers=headers)
     response = connection.getresponse()
     try:
         assert response.status == 200, response.read()
@@ -170,33 +180,212 @@ def everybody() -> Listener:
 async def test_a_slow_listener_finds_the_latest_tick_and_how_many_events_it_missed() -> None:
     listener = everybody()
     for number in range(BUFFER + 7):
-        listener.tell(("destination.created", {"namespace": "n", "address": f"queue:{number}"}))
-        listener.tell(("tick", {"time": number}))
+        listener.put(str(number), ("destination.created", {"namespace": "n", "address": f"queue:{number}"}))
+        listener.tick(str(number), {"time": number})
     events = await listener.next(1)
-    assert events[0] == ("missed", {"events": 7})
+    assert events[0] == (None, ("missed", {"events": 7, "reason": "slow"}))
     assert len(events) == BUFFER + 2
-    assert events[-1] == ("tick", {"time": BUFFER + 6})
+    assert events[-1] == (str(BUFFER + 6), ("tick", {"time": BUFFER + 6}))
     assert await listener.next(0) == []
-    listener.tell(("flow.unblocked", {}))
-    assert await listener.next(1) == [("flow.unblocked", {})]
+    listener.put("x", ("flow.unblocked", {}))
+    assert await listener.next(1) == [("x", ("flow.unblocked", {}))]
 
 
 async def test_a_listener_is_told_only_what_it_may_view() -> None:
     rights = Rights([Grant(frozenset({Verb.BROWSE}), "queue:mine.*", "n")])
     listener = Listener(Identity("anna", rights), None)
-    for namespace, address in (("n", "queue:mine.1"), ("n", "queue:yours"), ("m", "queue:mine.1")):
-        listener.tell(("destination.created", {"namespace": namespace, "address": address}))
-    for namespace in ("m", "n"):  # who is connected is seen by those who may view the namespace as a whole
-        listener.tell(("connection.opened", {"namespace": namespace, "connection": "c"}))
-    listener.tell(("tick", {"time": 5, "blocked": None, "depth": 1_000}))
-    assert await listener.next(1) == [
-        ("destination.created", {"namespace": "n", "address": "queue:mine.1"}),
-        ("tick", {"time": 5, "blocked": None}),
+    created = [
+        ("destination.created", {"namespace": namespace, "address": address})
+        for namespace, address in (("n", "queue:mine.1"), ("n", "queue:yours"), ("m", "queue:mine.1"))
     ]
-    opened = ("connection.opened", {"namespace": "n", "connection": "c"})
+    # who is connected is seen by those who may view the namespace as a whole
+    opened: list[Event] = [("connection.opened", {"namespace": n, "connection": "c"}) for n in ("m", "n")]
+    assert list(filter(listener.hears, [*created, *opened])) == created[:1]
+    listener.tick("1", {"time": 5, "blocked": None, "depth": 1_000})
+    assert await listener.next(1) == [("1", ("tick", {"time": 5, "blocked": None}))]
     watcher = Listener(Identity("max", Rights([Grant(frozenset({Verb.VIEW}), "*", "n")])), None)
-    watcher.tell(opened)
-    assert await watcher.next(1) == [opened]
+    assert list(filter(watcher.hears, opened)) == opened[1:]
+    assert not watcher.hears_all
+    assert everybody().hears_all
+
+
+def test_subscriptions_and_taps_are_told_of(fresh: EmbeddedBroker) -> None:
+    api = Api(fresh)
+    with listening(fresh) as stream, ConnectionFactory(fresh.url).create_context() as context:
+        stream.until("tick")
+        context.create_shared_durable_consumer(context.create_topic("t"), "s").close()
+        subscription = {"namespace": "default", "address": "topic:t", "client_id": None, "name": "s"}
+        subscription |= {"durable": True, "shared": True}
+        assert stream.until("subscription.created")[-1][1] == subscription
+        context.unsubscribe("s")
+        assert stream.until("subscription.deleted")[-1][1] == subscription
+        api.ok("PUT", at("queue:q") + "/taps/archive", {"mode": "drain"})
+        tap = {"namespace": "default", "address": "queue:q", "name": "archive", "mode": "drain"}
+        assert stream.until("tap.created")[-1][1] == tap
+        api.ok("DELETE", at("queue:q") + "/taps/archive")
+        assert stream.until("tap.deleted")[-1][1] == tap
+
+
+# -- a stream that broke off ------------------------------------------------------------------------------------------
+
+
+def made(stream: Stream, address: str) -> list[str]:
+    """Addresses of destinations that were made, up to this one."""
+    found = []
+    for name, about in stream:
+        if name == "destination.created":
+            found.append(about["address"])
+            if about["address"] == address:
+                return found
+        assert name in ("tick", "destination.created", "connection.opened"), (name, about)
+    raise AssertionError(f"the stream ended; {found}")
+
+
+@pytest.mark.parametrize("by_header", [False, True])
+def test_who_comes_back_hears_what_it_missed_once(fresh: EmbeddedBroker, by_header: bool) -> None:
+    api = Api(fresh)
+    with listening(fresh) as stream:
+        stream.until("tick")
+        for name in "abc":
+            api.ok("PUT", at(f"queue:{name}"))
+        made(stream, "queue:a")
+    for name in "de":
+        api.ok("PUT", at(f"queue:{name}"))
+    back = {"header": stream.last, "since": "nonsense"} if by_header else {"since": stream.last}
+    with listening(fresh, **back) as stream:
+        api.ok("PUT", at("queue:f"))
+        assert made(stream, "queue:f") == [f"queue:{name}" for name in "bcdef"]
+
+
+def test_who_names_nothing_hears_only_what_comes(fresh: EmbeddedBroker) -> None:
+    api = Api(fresh)
+    with listening(fresh) as stream:
+        stream.until("tick")
+        api.ok("PUT", at("queue:a"))
+        made(stream, "queue:a")
+    with listening(fresh) as stream:
+        stream.until("tick")
+        api.ok("PUT", at("queue:b"))
+        assert made(stream, "queue:b") == ["queue:b"]
+
+
+def test_an_id_of_another_run_is_said_to_be_one(fresh: EmbeddedBroker) -> None:
+    with listening(fresh, since="0123abcd.5.1") as stream:
+        assert next(iter(stream)) == ("missed", {"events": None, "reason": "restarted"})
+
+
+def test_events_are_forgotten_when_nobody_has_listened_for_a_while(
+    fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sievemq_broker.server.http.api.hub.LINGER_SECONDS", 0.0)
+    hub = fresh.server._http._app.state.api._hub  # type: ignore[union-attr]
+    with listening(fresh) as stream:
+        stream.until("tick")
+    deadline = time.monotonic() + DEADLINE
+    while fresh.call(lambda _: hub._known is not None):
+        assert time.monotonic() < deadline
+    looks = fresh.call(lambda _: hub._history.look)
+    Api(fresh).ok("PUT", at("queue:a"))
+    with listening(fresh, since=f"{stream.last.split('.')[0]}.0") as stream:
+        first = next(iter(stream))
+    assert looks >= 1
+    assert first == ("missed", {"events": None, "reason": "forgotten"})
+
+
+def test_what_came_meanwhile_is_told_only_to_those_who_may_view_it(fresh: EmbeddedBroker) -> None:
+    hub = fresh.server._http._app.state.api._hub  # type: ignore[union-attr]
+    api = Api(fresh)
+    with listening(fresh) as stream:
+        stream.until("tick")
+        begin = stream.last
+        for address in ("queue:mine.1", "queue:yours", "queue:mine.2", "topic:last"):
+            api.ok("PUT", at(address))
+        made(stream, "topic:last")
+    rights = Rights([Grant(frozenset({Verb.BROWSE}), "queue:mine.*", "default")])
+    listener = Listener(Identity("anna", rights), None)
+
+    def come_back(_: object) -> list[str]:
+        hub.add(listener, begin)
+        hub.discard(listener)
+        return [event[1]["address"] for _, event in listener._events]
+
+    assert fresh.call(come_back) == ["queue:mine.1", "queue:mine.2"]
+
+
+def happening(number: int, namespace: str = "n") -> Event:
+    return ("destination.created", {"namespace": namespace, "address": f"queue:{number}"})
+
+
+def every(_: Event) -> bool:
+    return True
+
+
+def test_a_history_counts_what_it_does_not_keep() -> None:
+    history = History()
+    history.add([happening(0)])
+    start = history.id_of(0)
+    for number in range(1, KEEP + 10):
+        history.add([happening(number)])
+        history.add([])
+    missed, told = history.since(start, every, True)
+    assert missed == (10, "forgotten")
+    assert [event for _, event in told] == [happening(number) for number in range(10, KEEP + 10)]
+    # nobody learns how many there were that it must not see
+    missed, told = history.since(start, lambda event: event[1]["address"] == "queue:11", False)
+    assert missed == (None, "forgotten")
+    assert [event for _, event in told] == [happening(11)]
+    # from there on nothing is missing
+    assert history.since(told[0][0], every, True)[0] is None
+    assert history.since(history.id_of(history.look), every, True) == (None, [])
+
+
+def test_a_history_tells_the_rest_of_a_look() -> None:
+    history = History()
+    history.add([happening(number, namespace) for number in range(4) for namespace in ("mine", "yours")])
+
+    def mine(event: Event) -> bool:
+        return event[1]["namespace"] == "mine"
+
+    _, told = history.since(history.id_of(0), mine, False)
+    assert [event_id.rpartition(".")[2] for event_id, _ in told] == ["1", "2", "3", "4"]
+    for position, (event_id, _) in enumerate(told):
+        assert history.since(event_id, mine, False) == (None, told[position + 1 :])
+
+
+def test_a_look_with_more_than_is_kept_is_cut_and_counted() -> None:
+    history = History()
+    history.add([happening(number) for number in range(KEEP + 5)])
+    missed, told = history.since(history.id_of(0), every, True)
+    assert (missed, len(told)) == ((5, "forgotten"), KEEP)
+    assert history.since(told[-1][0], every, True) == ((5, "forgotten"), [])
+    history.add([happening(0)])
+    missed, told = history.since(history.id_of(1, 100), every, True)
+    assert missed == (KEEP + 5 - 100, "forgotten")
+    assert [event for _, event in told] == [happening(0)]
+
+
+def test_a_history_says_when_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sievemq_broker.server.http.api.history.COUNTED", 3)
+    history = History()
+    for number in range(KEEP + 5):
+        history.add([happening(number)])
+    assert history.since(history.id_of(1), every, True)[0] == (None, "forgotten")
+    assert history.since(history.id_of(2), every, True)[0] == (3, "forgotten")
+    run = history.id_of(1).partition(".")[0]
+    for unknown in (
+        "",
+        run,
+        f"{run}.x",
+        f"{run}.1.x",
+        f"{run}.1.1.1",
+        f"{run}.{KEEP + 6}",
+        f"{run}.²",
+        "x.1",
+        "." * 200,
+    ):
+        missed, told = history.since(unknown, every, True)
+        assert missed == (None, "restarted"), unknown
+        assert len(told) == KEEP
 
 
 # -- series -----------------------------------------------------------------------------------------------------------

@@ -7,12 +7,13 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+from starlette.datastructures import Headers
 
 from sievemq_broker.server.http.api import requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.errors import ApiError
-from sievemq_broker.server.http.api.hub import MAX_LISTENERS, Listener
+from sievemq_broker.server.http.api.hub import MAX_LISTENERS, Listener, Told
 from sievemq_broker.server.http.api.rights import caller
 
 __all__ = ["routes"]
@@ -28,8 +29,14 @@ async def listen(call: Call[requests.Watch, Any]) -> None:
     """Server-sent events: `tick` with totals about once a second, and what changed in between.
 
     `connection.opened` and `.closed`, `consumer.opened` and `.closed`, `destination.created`, `.deleted`, `.paused` and
-    `.resumed`, `dead_lettered` with how many, `flow.blocked` and `.unblocked`. Who reads too slowly is told with
-    `missed` how many events were left out. The stream ends when the broker does; nothing is repeated after a new start.
+    `.resumed`, `subscription.created` and `.deleted` (those with a name), `tap.created` and `.deleted`, `dead_lettered`
+    with how many, `flow.blocked` and `.unblocked`. Each says its `time`, and has an `id`.
+
+    Who names the last `id` heard, with `since` or the header `Last-Event-ID` (which goes before), is told first what
+    has happened after it. The latest 500 events are kept, until a minute after the last listener has gone. What cannot
+    be told any more is said with `missed`: how many `events` (null where nobody knows, or only those who may view
+    everything may), and the `reason`: `forgotten`, `restarted` (the broker was), or `slow`, for who reads too slowly.
+    The stream ends when the broker does.
     """
     hub = call.api.hub
     if len(hub.listeners) >= MAX_LISTENERS:
@@ -41,7 +48,7 @@ async def listen(call: Call[requests.Watch, Any]) -> None:
     if call.scope["method"] == "HEAD":
         await call.send({"type": "http.response.body", "body": b""})
         return
-    hub.add(listener)
+    hub.add(listener, Headers(scope=call.scope).get("last-event-id") or call.query.since)
     gone = asyncio.create_task(_disconnected(call, listener))
     try:
         await call.send({"type": "http.response.body", "body": b"retry: 2000\n\n", "more_body": True})
@@ -63,6 +70,7 @@ async def _disconnected(call: Call[Any, Any], listener: Listener) -> None:
     listener.end()
 
 
-def _packed(event: tuple[str, dict[str, Any]]) -> bytes:
-    name, about = event
-    return b"event: " + name.encode() + b"\ndata: " + msgspec.json.encode(about) + b"\n\n"
+def _packed(told: Told) -> bytes:
+    event_id, (name, about) = told
+    head = b"" if event_id is None else b"id: " + event_id.encode() + b"\n"
+    return head + b"event: " + name.encode() + b"\ndata: " + msgspec.json.encode(about) + b"\n\n"

@@ -4,34 +4,42 @@ Changes are found by comparing two looks a second apart, so they cost the data p
 nothing at all. What comes and goes between two looks shows only in the tick's counters.
 
 Each listener has a buffer of its own. A slow one finds only the latest tick, and where its buffer was full the number
-of events it missed.
+of events it missed. One that comes back soon is told what it missed, see :mod:`.history`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sievemq_broker.server.http.api.history import Event, History
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.queue import Queue
+    from sievemq_broker.domain.subscription import Subscription
+    from sievemq_broker.domain.tap import Tap
     from sievemq_broker.domain.topic import Topic
     from sievemq_broker.server.http.api.series import Sampler
     from sievemq_broker.server.server import Server
     from sievemq_broker.session.connection import BrokerConnection
     from sievemq_broker.session.rights import Identity
 
-__all__ = ["BUFFER", "MAX_LISTENERS", "Event", "Hub", "Listener"]
+__all__ = ["BUFFER", "LINGER_SECONDS", "MAX_LISTENERS", "Hub", "Listener", "Told"]
 
-#: Events that a listener may have waiting.
+#: Events that a listener may have waiting; not fewer than a history keeps.
 BUFFER = 500
 
 #: Listeners at a time.
 MAX_LISTENERS = 64
 
-Event = tuple[str, dict[str, Any]]
-"""Its name and what it says."""
+#: Looks go on for so long after the last listener went: it may come back.
+LINGER_SECONDS = 60.0
+
+Told: TypeAlias = tuple[str | None, Event]
+"""An event with its id; None for what is said to one listener about itself."""
 
 
 class Listener:
@@ -48,35 +56,42 @@ class Listener:
         self.missed = 0
         self.ended = False
         self._everything = identity.may("view", "*", "*")  # totals tell of what others do
-        self._events: deque[Event] = deque()
-        self._tick: Event | None = None
+        self._events: deque[Told] = deque()
+        self._tick: Told | None = None
         self._awake = asyncio.Event()
 
-    def tell(self, event: Event) -> None:
-        """Put an event into the buffer, or count it as missed."""
-        about = event[1]
+    @property
+    def hears_all(self) -> bool:
+        """There is no event that it is not told of."""
+        return self._everything and self.namespace is None
+
+    def hears(self, event: Event) -> bool:
+        """True if it asked for events like this, and may see what that is about."""
+        name, about = event
         namespace = about.get("namespace")
-        if namespace is not None:
-            if self.namespace not in (None, namespace):
-                return
-            address = about.get("address")
-            if event[0].startswith("connection."):
-                address = "*"  # who is there is said to those who may see the list of connections
-            rights = self.identity.rights
-            if not rights.enters(namespace) or (
-                address is not None and not self.identity.may("view", namespace, address)
-            ):
-                return
-        elif event[0] == "tick":
-            self._tick = (
-                event if self._everything else ("tick", {name: about.get(name) for name in ("time", "blocked")})
-            )
-            self._awake.set()
-            return
+        if namespace is None:
+            return True
+        if self.namespace not in (None, namespace):
+            return False
+        address = about.get("address")
+        if name.startswith("connection."):
+            address = "*"  # who is there is said to those who may see the list of connections
+        return self.identity.rights.enters(namespace) and (
+            address is None or self.identity.may("view", namespace, address)
+        )
+
+    def put(self, event_id: str | None, event: Event) -> None:
+        """Put an event that it hears into the buffer, or count it as missed."""
         if len(self._events) >= BUFFER:
             self.missed += 1
         else:
-            self._events.append(event)
+            self._events.append((event_id, event))
+        self._awake.set()
+
+    def tick(self, event_id: str, totals: dict[str, Any]) -> None:
+        """Put the latest totals, as far as they are to be told, in the place of those before."""
+        told = totals if self._everything else {name: totals.get(name) for name in ("time", "blocked")}
+        self._tick = event_id, ("tick", told)
         self._awake.set()
 
     def end(self) -> None:
@@ -84,7 +99,7 @@ class Listener:
         self.ended = True
         self._awake.set()
 
-    async def next(self, seconds: float) -> list[Event]:
+    async def next(self, seconds: float) -> list[Told]:
         """What there is to tell; waits for it, `seconds` at most.
 
         Returns:
@@ -97,8 +112,10 @@ class Listener:
             except TimeoutError:
                 return []
         self._awake.clear()
-        events: list[Event] = [("missed", {"events": self.missed})] if self.missed else []
-        self.missed = 0
+        events: list[Told] = []
+        if self.missed:
+            events.append((None, ("missed", {"events": self.missed, "reason": "slow"})))
+            self.missed = 0
         events += self._events
         self._events.clear()
         if self._tick is not None:
@@ -119,20 +136,32 @@ class Hub:
         self._server = server
         self._sampler = sampler
         self._known: _Known | None = None
+        self._left = 0.0  # when the last listener did
+        self._history = History()
         self.listeners: set[Listener] = set()
         sampler.on_look = self.look
 
-    def add(self, listener: Listener) -> None:
-        """Begin to tell."""
+    def add(self, listener: Listener, since: str | None = None) -> None:
+        """Begin to tell.
+
+        Args:
+            listener: whom.
+            since: id of the last event that it has heard on an earlier stream; None for only what comes.
+        """
         self.listeners.add(listener)
         if self._known is None:
             self._known = _Known(self._server, self._sampler)
+        if since is not None:
+            missed, events = self._history.since(since, listener.hears, listener.hears_all)
+            if missed is not None:
+                listener.put(None, ("missed", missed._asdict()))
+            for event_id, event in events:
+                listener.put(event_id, event)
 
     def discard(self, listener: Listener) -> None:
         """No more."""
         self.listeners.discard(listener)
-        if not self.listeners:
-            self._known = None
+        self._left = time.monotonic()
 
     def end(self) -> None:
         """The broker ends: every stream does."""
@@ -141,15 +170,22 @@ class Hub:
 
     def look(self) -> None:
         """Tell what changed since the last look, then the tick."""
-        if not self.listeners or self._known is None:
+        if self._known is None:
+            return
+        history = self._history
+        if not self.listeners and time.monotonic() - self._left >= LINGER_SECONDS:
+            self._known = None
+            history.forget()
             return
         known, self._known = self._known, _Known(self._server, self._sampler)
-        for event in self._known.since(known):
-            for listener in self.listeners:
-                listener.tell(event)
-        tick = ("tick", self._totals())
+        now = self._sampler.latest.time
+        events: list[Event] = [(name, {"time": now, **about}) for name, about in self._known.since(known)]
+        history.add(events)
+        totals = self._totals()
         for listener in self.listeners:
-            listener.tell(tick)
+            for number, event in enumerate(filter(listener.hears, events), 1):
+                listener.put(history.id_of(history.look, number), event)
+            listener.tick(history.id_of(history.look), totals)
 
     def _totals(self) -> dict[str, Any]:
         sums, server = self._sampler.latest, self._server
@@ -175,7 +211,7 @@ class Hub:
 class _Known:
     """What is compared: taken at one moment, by copying tables that are there."""
 
-    __slots__ = ("blocked", "connections", "consumers", "dead", "destinations", "paused")
+    __slots__ = ("blocked", "connections", "consumers", "dead", "destinations", "paused", "subscriptions", "taps")
 
     def __init__(self, server: Server, sampler: Sampler) -> None:
         self.blocked = server.services.blocked
@@ -186,6 +222,9 @@ class _Known:
             if connection.consumers
         }
         self.destinations = {name: set(space.destinations) for name, space in server.broker.namespaces.items()}
+        spaces = server.broker.namespaces.values()
+        self.subscriptions = {one for space in spaces for one in space.subscriptions}
+        self.taps: set[Tap] = {tap for space in spaces for tap in space.taps}
         self.paused = sampler.paused
         self.dead = sampler.dead
 
@@ -194,6 +233,10 @@ class _Known:
         for identifier in self.connections.keys() - before.connections.keys():
             yield "connection.opened", _connection(self.connections[identifier])
         yield from _added("destination.created", before.destinations, self.destinations)
+        for subscription in self.subscriptions - before.subscriptions:
+            yield "subscription.created", _subscription(subscription)
+        for tap in self.taps - before.taps:
+            yield "tap.created", _tap(tap)
         yield from _consumers("consumer.opened", before, self)
         yield from _consumers("consumer.closed", self, before)
         for destination in self.paused - before.paused:
@@ -205,6 +248,10 @@ class _Known:
             more = dead - before.dead.get(destination, 0)
             if more > 0:
                 yield "dead_lettered", {**_named(destination), "messages": more}
+        for tap in before.taps - self.taps:
+            yield "tap.deleted", _tap(tap)
+        for subscription in before.subscriptions - self.subscriptions:
+            yield "subscription.deleted", _subscription(subscription)
         yield from _added("destination.deleted", self.destinations, before.destinations)
         for identifier in before.connections.keys() - self.connections.keys():
             yield "connection.closed", _connection(before.connections[identifier])
@@ -239,6 +286,20 @@ def _connection(connection: BrokerConnection) -> dict[str, Any]:
         "user": connection.identity.user,
         "client_id": connection.client_id,
     }
+
+
+def _subscription(subscription: Subscription) -> dict[str, Any]:
+    return {
+        **_named(subscription.topic),
+        "client_id": subscription.client_id,
+        "name": subscription.name,
+        "durable": subscription.durable,
+        "shared": subscription.shared,
+    }
+
+
+def _tap(tap: Tap) -> dict[str, Any]:
+    return {**_named(tap.destination), "name": tap.name, "mode": tap.mode}
 
 
 def _deleted(destination: Queue | Topic) -> bool:

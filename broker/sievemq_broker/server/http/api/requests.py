@@ -190,6 +190,13 @@ class Watch(_Request, kw_only=True):
     """Parameters of the event stream."""
 
     namespace: Annotated[str, Meta(description="Only events of this namespace.")] | None = None
+    since: (
+        Annotated[
+            str,
+            Meta(max_length=100, description="Id of the last event that was heard: what came after it is told first."),
+        ]
+        | None
+    ) = None
 
 
 class Whose(_Request, kw_only=True):

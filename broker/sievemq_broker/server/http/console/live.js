@@ -21,14 +21,22 @@ const WORDS = {
   "destination.resumed": (about) => `${about.address} goes on`,
   "consumer.opened": (about) => `A consumer came to ${about.address}`,
   "consumer.closed": (about) => `A consumer left ${about.address}`,
+  "subscription.created": (about) => `${about.name} subscribed to ${about.address}`,
+  "subscription.deleted": (about) => `${about.name} is not subscribed to ${about.address} any more`,
+  "tap.created": (about) => `The tap ${about.name} was made on ${about.address}`,
+  "tap.deleted": (about) => `The tap ${about.name} on ${about.address} was deleted`,
   dead_lettered: (about) => `${count(about.messages, "message")} of ${about.address} could not be handled`,
   "flow.blocked": (about) => `Producers are held back: ${about.reason}`,
   "flow.unblocked": () => "Producers go on",
-  missed: (about) => `${count(about.events, "event")} more than could be told`,
+  missed: ({ events, reason }) =>
+    reason === "restarted"
+      ? "The broker was started anew"
+      : `${events === null ? "What happened" : count(events, "event")} in between cannot be told any more`,
 };
 
 const listeners = new Set();
 let source = null;
+let last = ""; // id of the last event that was heard
 let watch = 0;
 let retry = 0;
 
@@ -58,10 +66,9 @@ export function note(totals) {
 export function connect() {
   clearTimeout(retry);
   source?.close();
-  source = new EventSource("/api/v1/events");
-  source.addEventListener("tick", (event) => ticked(JSON.parse(event.data)));
-  for (const kind of Object.keys(WORDS))
-    source.addEventListener(kind, (event) => happened(kind, JSON.parse(event.data)));
+  source = new EventSource(`/api/v1/events${last && `?since=${encodeURIComponent(last)}`}`);
+  hear("tick", ticked);
+  for (const kind of Object.keys(WORDS)) hear(kind, (data) => happened(kind, data));
   source.addEventListener("error", () => lost());
   expect();
 }
@@ -72,6 +79,13 @@ export function disconnect() {
   clearTimeout(retry);
   source?.close();
   source = null;
+}
+
+function hear(kind, act) {
+  source.addEventListener(kind, (event) => {
+    if (event.lastEventId) last = event.lastEventId;
+    act(JSON.parse(event.data));
+  });
 }
 
 function ticked(totals) {
@@ -87,7 +101,7 @@ function ticked(totals) {
 }
 
 function happened(kind, data) {
-  happenings.unshift({ kind, time: brokerTime(), text: WORDS[kind](data) });
+  happenings.unshift({ kind, time: data.time ?? brokerTime(), text: WORDS[kind](data) });
   happenings.splice(50);
   tell("event", happenings[0]);
 }
