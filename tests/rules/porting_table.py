@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import sievemq
+import sievemq.aio
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "porting-from-java.md"
 BEGIN, END = "<!-- table: made from the code -->\n", "<!-- end of table -->\n"
@@ -41,6 +42,14 @@ ADDED = {
     ("MessageProducer", "get_send_timeout"),
     ("JMSProducer", "set_send_timeout"),
     ("JMSProducer", "get_send_timeout"),
+}
+
+#: Plain methods in both APIs; what is done with the result in asyncio.
+RETURNS_AN_AWAITABLE = {
+    ("Message", "acknowledge"): "may be awaited",
+    ("QueueBrowser", "get_enumeration"): "async for",
+    ("TemporaryQueue", "delete"): "await",
+    ("TemporaryTopic", "delete"): "await",
 }
 
 _ACRONYMS = {"jms": "JMS", "jmsx": "JMSX", "id": "ID", "utf": "UTF"}
@@ -85,24 +94,33 @@ def signature(name: str, method: str) -> str:
     return f"{method}({', '.join(shown)})"
 
 
-def rows() -> Iterator[tuple[str, str]]:
-    """Java name, Python name: each class, then its methods."""
+def awaited(name: str, method: str) -> str:
+    """What a call of it needs in ``sievemq.aio``."""
+    if (name, method) in RETURNS_AN_AWAITABLE:
+        return RETURNS_AN_AWAITABLE[name, method]
+    kind = getattr(sievemq.aio, name, None) or getattr(sievemq, name)
+    return "await" if inspect.iscoroutinefunction(getattr(kind, method)) else ""
+
+
+def rows() -> Iterator[tuple[str, str, str]]:
+    """Java name, Python name, what asyncio adds: each class, then its methods."""
     for name in CLASSES:
-        yield f"**{name}**", f"**{name}**"
+        yield f"**{name}**", f"**{name}**", ""
         for method in methods(name):
-            yield f"`{OVERLOADED.get((name, method)) or java_name(method)}`", f"`{signature(name, method)}`"
+            java = OVERLOADED.get((name, method)) or java_name(method)
+            yield f"`{java}`", f"`{signature(name, method)}`", awaited(name, method)
 
 
 def table() -> str:
     """The table, in Markdown."""
-    lines = ["| Java | Python |", "| --- | --- |"]
-    lines += [f"| {java} | {python} |" for java, python in rows()]
+    lines = ["| Java | Python | asyncio |", "| --- | --- | --- |"]
+    lines += [f"| {java} | {python} | {asyncio} |".replace("|  |", "| |") for java, python, asyncio in rows()]
     exceptions = sorted(
         name
         for name in sievemq.__all__
         if re.search("Exception$", name) and name not in (*CLASSES, "InvalidURLException")
     )
-    lines += [f"| `{name}` | `{name}` |" for name in exceptions]
+    lines += [f"| `{name}` | `{name}` | |" for name in exceptions]
     return "\n" + "\n".join(lines) + "\n\n"
 
 
