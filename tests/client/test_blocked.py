@@ -145,7 +145,7 @@ async def test_an_asynchronous_send_that_waits_too_long_fails_and_the_next_one_s
     await api._until(lambda: bool(connection.blocked))
     with pytest.raises(ResourceAllocationException, match="behind others"):
         waiting = api.task(producer.send(TextMessage("later"), completion_listener=completions))
-        await api._until(lambda: bool(engine_of(producer).session.window_waiters))
+        await api._until(lambda: bool(engine_of(producer).sends.window_waiters))
         await api.broker.clock.advance(seconds=11)
         await waiting  # its turn has not come: it has failed before it was sent (CPL-03)
     await api._until(lambda: bool(failed(completions)))

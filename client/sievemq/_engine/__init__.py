@@ -33,21 +33,21 @@ what ``message.acknowledge()`` shall do (normally: wait for ``session.acknowledg
 
 ``receive_body`` looks with ``peek()`` first, so that a body that does not fit stays where it is (JCO-09).
 
-**Sending.** ``producer = EngineProducer(session, destination)``. While ``session.window_is_full`` wait for
-``session.window_opens()``; then ``producer.send(message, producer.target(destination), …)``: None means it need not
-wait, otherwise wait for the completion it returns. For an asynchronous send pass a Completion of your own, whose
-callback queues the call of the listener. ``session.sends_settled()`` is what close, commit and rollback wait for.
+**Sending.** ``producer = EngineProducer(session, destination)``. While ``producer.sends.window_is_full`` wait for
+``producer.sends.window_opens()``; then ``producer.send(message, producer.target(destination), …)``: None means it need
+not wait, otherwise wait for the completion it returns. For an asynchronous send pass a Completion of your own, whose
+callback queues the call of the listener. ``session.sends.settled()`` is what close, commit and rollback wait for.
 
 Both fronts' ``MessageProducer.send`` sorts its arguments with :func:`destination_and_message`; their ``JMSProducer``
 derives from :class:`ProducerState` and adds ``send``, as their ``MessageProducer`` does from :class:`ProducerDefaults`.
 What to call of a listener is said by :func:`message_callback` and its sisters.
 
-A send, a window and a commit that may take only so long: ``engine.expect(session, completion, monotonic_ms, timeout,
+A send, a window and a commit that may take only so long: ``engine.expect(sends, completion, monotonic_ms, timeout,
 sequence)``, and ``tick`` when that is over. What waits for room is then taken back.
 
 **Closing.** First ``session.shut_gate()`` or ``consumer.shut_gate()``: nothing more is handed over, whoever waits is
 woken and returns None (CLO-06); a running listener keeps the full service (CLO-08). Once nobody is between ``take`` and
-``settle`` any more and ``session.sends_settled()``, wait for ``close()``. ``engine.close()`` closes the lot.
+``settle`` any more and ``session.sends.settled()``, wait for ``close()``. ``engine.close()`` closes the lot.
 
 **A lost connection** is repaired if the options say for how long (D-32): ``engine.repairing`` is True, nothing flows,
 what is asked for waits. The front opens another transport, at times that a :class:`Repair` gives, and calls
@@ -84,6 +84,7 @@ from sievemq._engine.producer import ABSENT, Absent, EngineProducer
 from sievemq._engine.producer_defaults import ProducerDefaults
 from sievemq._engine.repair import Repair, is_passing
 from sievemq._engine.send_call import destination_and_message
+from sievemq._engine.sends import Sends
 from sievemq._engine.session import (
     AUTO_ACKNOWLEDGE,
     CLIENT_ACKNOWLEDGE,
@@ -115,6 +116,7 @@ __all__ = [
     "Repair",
     "Scan",
     "SendConfirm",
+    "Sends",
     "completion_callbacks",
     "connection_callbacks",
     "destination_and_message",

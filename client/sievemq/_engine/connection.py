@@ -19,6 +19,7 @@ from sievemq._engine.options import EngineOptions
 from sievemq._engine.requests import Requests
 from sievemq._engine.restore import resume_options
 from sievemq._engine.selector import verified
+from sievemq._engine.sends import Sends
 from sievemq._engine.session import (
     AUTO_ACKNOWLEDGE,
     CLIENT_ACKNOWLEDGE,
@@ -319,19 +320,17 @@ class ClientConnection:
                 return max(1, deadlines.next - now)
         return wait
 
-    def expect(
-        self, session: EngineSession, completion: Completion[Any], now: int, timeout: int, sequence: int = 0
-    ) -> None:
+    def expect(self, sends: Sends, completion: Completion[Any], now: int, timeout: int, sequence: int = 0) -> None:
         """Something may take so long and no longer; call :meth:`tick` when that is over.
 
         Args:
-            session: whose send or commit it is.
+            sends: of the session whose send or commit it is.
             completion: settled with its fate.
             now: as of :meth:`tick`.
             timeout: ms.
             sequence: of the send; 0 for a commit, and for a window to open.
         """
-        self.deadlines.expect(session, completion, now + int(self.skipped * 1000.0), timeout, sequence)
+        self.deadlines.expect(sends, completion, now + int(self.skipped * 1000.0), timeout, sequence)
 
     # -- limits at which senders wait --------------------------------------------------------------------------------
 
@@ -346,8 +345,8 @@ class ClientConnection:
         if self.broker_blocked is not None:
             found[None] = Blocked(None, self.broker_blocked)
         for session in tuple(self.sessions.values()):
-            if session.blocked is not None:
-                found.setdefault(session.blocked.destination, session.blocked)
+            if (blocked := session.sends.blocked) is not None:
+                found.setdefault(blocked.destination, blocked)
         told, self._told = self._told, found
         for destination, blocked in told.items():
             if destination not in found and self.on_unblocked is not None:
@@ -539,7 +538,7 @@ class ClientConnection:
         def ended(_: Completion[Any]) -> None:
             if not self.closed:  # the answer has come: what is not confirmed was not taken
                 for session in tuple(self.sessions.values()):
-                    session.give_up_sends()
+                    session.sends.give_up()
             end(self)
 
         done.add_callback(ended)
@@ -642,7 +641,7 @@ class ClientConnection:
     def forget_session(self, session: EngineSession) -> None:
         """The session is closed at both ends."""
         self.sessions.pop(session.id, None)
-        if session.blocked is not None:
+        if session.sends.blocked is not None:
             self.flow_changed()
 
     def ignore_deliveries(self, consumer: EngineConsumer) -> None:

@@ -9,7 +9,7 @@ from sievemq._engine.completion import Completion
 from sievemq.exceptions import ResourceAllocationException
 
 if TYPE_CHECKING:
-    from sievemq._engine.session import EngineSession
+    from sievemq._engine.sends import Sends
 
 __all__ = ["Deadlines"]
 
@@ -17,7 +17,7 @@ __all__ = ["Deadlines"]
 class _Wait(NamedTuple):
     """Args: of whom; for what; when its time is over and how long it was, in ms; of a send, its sequence, else 0."""
 
-    session: EngineSession
+    sends: Sends
     completion: Completion[Any]
     until: int
     timeout: int
@@ -25,7 +25,7 @@ class _Wait(NamedTuple):
 
     @property
     def over(self) -> bool:
-        return self.completion.done or 0 < self.sequence <= self.session.confirmed
+        return self.completion.done or 0 < self.sequence <= self.sends.confirmed
 
 
 class Deadlines:
@@ -41,13 +41,11 @@ class Deadlines:
         self._waits: deque[_Wait] = deque()
         self.next: int | None = None
 
-    def expect(
-        self, session: EngineSession, completion: Completion[Any], now: int, timeout: int, sequence: int = 0
-    ) -> None:
+    def expect(self, sends: Sends, completion: Completion[Any], now: int, timeout: int, sequence: int = 0) -> None:
         """Something is waited for.
 
         Args:
-            session: whose send or commit it is.
+            sends: of the session whose send or commit it is.
             completion: settled with its fate.
             now: ms of the clock that :meth:`due` is told of.
             timeout: how long it may take, in ms.
@@ -57,7 +55,7 @@ class Deadlines:
         while waits and waits[0].over:
             waits.popleft()
         if not completion.done:
-            waits.append(_Wait(session, completion, now + timeout, timeout, sequence))
+            waits.append(_Wait(sends, completion, now + timeout, timeout, sequence))
             if self.next is None or now + timeout < self.next:
                 self.next = now + timeout
 
@@ -74,18 +72,15 @@ class Deadlines:
 
 
 def _end(wait: _Wait) -> None:
-    session, timeout = wait.session, wait.timeout
-    why = (
-        session.last_blocked.reason
-        if session.last_blocked is not None
-        else "the broker has not confirmed what was sent"
-    )
+    sends, timeout = wait.sends, wait.timeout
+    blocked = sends.last_blocked
+    why = "the broker has not confirmed what was sent" if blocked is None else blocked.reason
     if wait.sequence:
         text = f"{why}; this message waited {timeout} ms (send_timeout) and was withdrawn: it was not sent"
-        session.withdraw(wait.sequence, wait.completion, ResourceAllocationException(text, "SEND_TIMEOUT"))
-    elif wait.completion in session.window_waiters:
-        session.window_waiters.remove(wait.completion)
+        sends.withdraw(wait.sequence, wait.completion, ResourceAllocationException(text, "SEND_TIMEOUT"))
+    elif wait.completion in sends.window_waiters:
+        sends.window_waiters.remove(wait.completion)
         text = f"{why}; this message waited {timeout} ms (send_timeout) behind others: it was not sent"
         wait.completion.fail(ResourceAllocationException(text, "SEND_TIMEOUT"))
     else:
-        session.withdraw_commit()
+        sends.withdraw_commit()

@@ -80,7 +80,7 @@ def fail(connection: ClientConnection, error: JMSException, tell: bool = True) -
     connection.unsettled.clear()
     connection.opened.fail(error)
     for session in tuple(connection.sessions.values()):
-        session.fail_sends(error)
+        session.sends.fail(error)
     connection.requests.end(error)
     connection.routes.clear()
     consumers, connection.consumers = connection.consumers, {}
@@ -101,7 +101,7 @@ def end(connection: ClientConnection) -> None:
     connection.outbox.clear()
     for session in tuple(connection.sessions.values()):
         session.mark_closed()
-        session.fail_sends(error)
+        session.sends.fail(error)
     connection.requests.end(error, connection.goodbye)
     connection.routes.clear()
     connection.consumers.clear()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from sievemq._engine.session import EngineSession
+    from sievemq._engine.sends import Sends
 
 __all__ = ["Blocked", "Hold"]
 
@@ -36,24 +36,24 @@ class Hold:
     """The sends of a session from which on the broker has not taken them.
 
     Args:
-        session: whose window is shut as long as this is its :attr:`~EngineSession.hold`.
+        sends: whose window is shut as long as this is their :attr:`~Sends.hold`.
     """
 
-    __slots__ = ("_allowance", "_said", "_session", "_since", "waiting")
+    __slots__ = ("_allowance", "_said", "_sends", "_since", "waiting")
 
-    def __init__(self, session: EngineSession) -> None:
-        self._session = session
+    def __init__(self, sends: Sends) -> None:
+        self._sends = sends
         self._said = 0
         self._since = 0
         self._allowance = _FIRST
         #: Until the broker says where to go on.
         self.waiting = True
-        session.sequence_limit = 0
+        sends.sequence_limit = 0
 
     def wait(self) -> None:
         """There is no room for the next one either: as many fit of late as were taken since the last time."""
         self.waiting = True
-        self._allowance = max(_FIRST, self._session.confirmed - self._since)
+        self._allowance = max(_FIRST, self._sends.confirmed - self._since)
 
     def go_on(self, sequence: int) -> None:
         """Say what was not taken again.
@@ -71,12 +71,12 @@ class Hold:
         Args:
             taken: how many have been settled since the last call.
         """
-        session = self._session
-        session.sequence_limit = 0
+        sends = self._sends
+        sends.sequence_limit = 0
         if self.waiting:
             return
         self._allowance += taken
-        unconfirmed, outbox, confirmed = session.unconfirmed, session.connection.outbox, session.confirmed
+        unconfirmed, outbox, confirmed = sends.unconfirmed, sends.connection.outbox, sends.confirmed
         # A sender that has passed the window before it was shut adds to `unconfirmed` first, then to the outbox.
         said = max(self._said, confirmed)
         while said < (last := confirmed + len(unconfirmed)):
@@ -86,5 +86,5 @@ class Hold:
                 return
             outbox.extend([unconfirmed[index] for index in range(said - confirmed, until - confirmed)])
             said = until
-        session.hold = None
-        session.open_window()
+        sends.hold = None
+        sends.open_window()

@@ -91,13 +91,13 @@ def _on_error(connection: ClientConnection, command: CommandTuple) -> None:
 def _on_confirm(connection: ClientConnection, command: CommandTuple) -> None:
     session = connection.sessions.get(command[1])
     if session is not None:
-        session.confirm(command[2])
+        session.sends.confirm(command[2])
 
 
 def _on_send_failed(connection: ClientConnection, command: CommandTuple) -> None:
     session = connection.sessions.get(command[1])
     if session is not None:
-        session.send_failed(command[2], command[3], command[4])
+        session.sends.failed(command[2], command[3], command[4])
 
 
 def _on_recall(connection: ClientConnection, command: CommandTuple) -> None:
@@ -124,9 +124,9 @@ def _on_flow(connection: ClientConnection, command: CommandTuple) -> None:
         if session is None:
             return
         if blocked:
-            session.wait_for_room(Blocked(destination, text), sequence)
+            session.sends.wait_for_room(Blocked(destination, text), sequence)
         else:
-            session.go_on(sequence)
+            session.sends.go_on(sequence)
     connection.flow_changed()
 
 

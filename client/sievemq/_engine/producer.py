@@ -54,6 +54,7 @@ class EngineProducer:
     Attributes:
         delivery_mode, priority, time_to_live, delivery_delay, disable_message_id, disable_timestamp: defaults of its
             sends (PRO-01 … PRO-06); set them through the ``set_…`` methods, which check.
+        sends: of its session, that are not settled.
         send_timeout: ms that a send may wait for room, 0 for ever.
     """
 
@@ -66,12 +67,14 @@ class EngineProducer:
         "disable_timestamp",
         "priority",
         "send_timeout",
+        "sends",
         "session",
         "time_to_live",
     )
 
     def __init__(self, session: EngineSession, destination: Destination | None) -> None:
         self.session = session
+        self.sends = session.sends
         self.destination = destination
         self.delivery_mode: int = DEFAULT_DELIVERY_MODE
         self.priority: int = DEFAULT_PRIORITY
@@ -165,7 +168,7 @@ class EngineProducer:
             ResourceAllocationException: the body is larger than the broker takes.
             IllegalStateException: something is closed.
         """
-        session = self.session
+        session, sends = self.session, self.sends
         connection = session.connection
         if self.closed or session.closed or connection.closing or connection.failure is not None:
             self.check_open()
@@ -194,35 +197,36 @@ class EngineProducer:
             raise ResourceAllocationException(
                 f"the body has {len(body)} bytes; the broker takes {connection.max_body}", "MESSAGE_TOO_LARGE"
             )
-        if completion is None and session.waits[delivery_mode]:
+        if completion is None and sends.waits[delivery_mode]:
             completion = Completion()
-        sequence = session.sequence + 1
+        sequence = sends.sequence + 1
         packed = pack((24, session.id, sequence, destination._text, fields))  # SEND
         size = len(packed)
         outbox, step = connection.outbox, 0
         try:
-            session.sequence = sequence
-            session.sent_bytes += size
+            sends.sequence = sequence
+            sends.sent_bytes += size
             step = 1
-            session.unconfirmed.append(packed)
+            sends.unconfirmed.append(packed)
             if completion is not None:
                 step = 2
-                session.waiting.append((sequence, completion))
+                sends.waiting.append((sequence, completion))
             step = 3
             outbox.append(packed)
         except BaseException:
             # KeyboardInterrupt, or what another signal handler raised. It comes right after one of the calls has been
             # carried out; what is missing follows, for a number that is counted must be sent.
             if step < 2 and completion is not None:
-                session.waiting.append((sequence, completion))
+                sends.waiting.append((sequence, completion))
             if step < 3:
                 outbox.append(packed)
             raise
         connection.outbox_bytes += size
-        if completion is not None and delivery_mode == NON_PERSISTENT:
-            connection.hurried = True
-        if connection.failure is not None and completion is not None:  # lost between the check above and here
-            session.fail_sends(connection.failure)
+        if completion is not None:
+            if delivery_mode == NON_PERSISTENT:
+                connection.hurried = True
+            if connection.failure is not None:  # lost between the check above and here
+                sends.fail(connection.failure)
         connection.sent_at = now
         message._sent(message_id, timestamp, priority, delivery_mode, expiration, delivery_time, destination)
         return completion

@@ -61,8 +61,8 @@ def restore(connection: ClientConnection, resumed: object, renewed: bool) -> Non
     known: Progress = {number: (sent, settled) for number, sent, settled, *_ in memory.get("sessions", ())}
     for number, sequence, code, text, *_ in memory.get("refused", ()):
         session = connection.sessions.get(number)
-        if session is not None and sequence > session.confirmed:
-            session.send_failed(sequence, code, text)
+        if session is not None and sequence > session.sends.confirmed:
+            session.sends.failed(sequence, code, text)
     _settle_doubtful(connection, known, renewed and not connection.features.get("durable"))
 
     # A sender that runs meanwhile adds to its session's unconfirmed sends first, then to the outbox: so it is said
@@ -85,7 +85,7 @@ def restore(connection: ClientConnection, resumed: object, renewed: bool) -> Non
         if command[0] in _RECOVERING:  # sends that came before are forgotten already
             connection.say(command[0], *command[2:], number=number)
     for session, count in arrived.items():
-        for packed in islice(_snapshot(session.unconfirmed), count, None):
+        for packed in islice(_snapshot(session.sends.unconfirmed), count, None):
             connection.wire.send_packed(packed)
             connection.hurried = True  # somebody may have waited for its confirm
     for consumer in tuple(connection.consumers.values()):
@@ -131,11 +131,11 @@ def _open_session(
         if answer.error is not None:
             connection.give_up(answer.error)
 
-    arrived = 0
+    arrived, sends = 0, session.sends
     if not session.transacted and session.id in known:  # what a transacted one had sent was rolled back
-        arrived = min(max(0, known[session.id][0] - session.confirmed), len(session.unconfirmed))
+        arrived = min(max(0, known[session.id][0] - sends.confirmed), len(sends.unconfirmed))
     number = opening.get((Command.OPEN_SESSION, session.id))
-    answer = connection.say(Command.OPEN_SESSION, session.id, session.mode, session.confirmed + arrived, number=number)
+    answer = connection.say(Command.OPEN_SESSION, session.id, session.mode, sends.confirmed + arrived, number=number)
     if number is None:
         answer.add_callback(opened)
     return arrived

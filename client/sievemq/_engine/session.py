@@ -1,22 +1,18 @@
-"""A session: its acknowledgement mode, what it was handed, its transaction, and its sends that are not yet settled."""
+"""A session: its acknowledgement mode, its consumers and what they were handed, its transaction."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from sievemq._engine.completion import Completion
 from sievemq._engine.consumer import EngineConsumer
-from sievemq._engine.hold import Blocked, Hold
+from sievemq._engine.sends import Sends
 from sievemq.exceptions import (
     IllegalStateException,
     JMSException,
-    ResourceAllocationException,
     TransactionRolledBackException,
-    exception_for,
 )
-from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
 
 if TYPE_CHECKING:
@@ -52,43 +48,24 @@ class EngineSession:
     Attributes:
         opened: settled when the broker has opened or refused it.
         acknowledge_hook: what ``message.acknowledge()`` of a message received here calls; set by the front.
-        waits: by delivery mode, whether a synchronous send waits for the broker's confirm (D-24).
-        unconfirmed: packed SENDs that are not settled, in order; said again if the connection is lost, or where the
-            broker did not take them.
-        hold: there while it does not, and until they have been said again.
-        blocked: for what its sends, or its commit, wait now; `last_blocked` for what they did last.
-        waiting: sends whose fate somebody waits for: (sequence, completion), in order.
+        sends: what it sent and is not settled.
     """
 
     __slots__ = (
-        "_barriers",
         "_began",
         "_consumed",
         "_returned",
         "acknowledge_hook",
         "acknowledges_itself",
-        "blocked",
-        "byte_limit",
         "closed",
-        "confirmed",
-        "confirmed_bytes",
         "connection",
         "consumers",
-        "hold",
         "id",
-        "last_blocked",
         "mode",
         "opened",
-        "sent_bytes",
-        "sequence",
-        "sequence_limit",
+        "sends",
         "shut",
         "transacted",
-        "unconfirmed",
-        "waiting",
-        "waits",
-        "window_waiters",
-        "withdrawn",
     )
 
     def __init__(self, connection: ClientConnection, number: int, mode: int) -> None:
@@ -98,9 +75,8 @@ class EngineSession:
         self.transacted = mode == SESSION_TRANSACTED
         self.acknowledges_itself = mode in (AUTO_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE)
         self.acknowledge_hook: Callable[[], None] = no_hook
-        policy = connection.options.send_confirm
-        self.waits = (False, policy == "always", policy == "always" or (policy == "auto" and not self.transacted))
         self.opened: Completion[Any] = Completion()
+        self.sends = Sends(connection, number, self.transacted)
         self.closed = self.shut = False
         self.consumers: dict[int, EngineConsumer] = {}
         # Consumers that are closed here but handed messages over that may be unacknowledged: id -> last tag (MCO-09).
@@ -108,22 +84,6 @@ class EngineSession:
         # Messages that the application has, or what it sent in its transaction, were lost with a connection (ACK-18).
         self._returned = False
         self._began = 0  # sequence of the last send before the present transaction
-        # Sends: `sequence` and `sent_bytes` are written by the sender alone, the rest by whoever holds the lock.
-        self.sequence = 0
-        self.sent_bytes = 0
-        self.confirmed = 0
-        self.confirmed_bytes = 0
-        self.unconfirmed: deque[bytes] = deque()
-        self.waiting: deque[tuple[int, Completion[None]]] = deque()
-        self._barriers: deque[tuple[int, Completion[None]]] = deque()
-        self.window_waiters: list[Completion[None]] = []
-        self.hold: Hold | None = None
-        self.blocked: Blocked | None = None
-        self.last_blocked: Blocked | None = None
-        #: What whoever waits for a send is told that was withdrawn, by sequence.
-        self.withdrawn: dict[int, Exception] = {}
-        self.sequence_limit = connection.window_messages
-        self.byte_limit = connection.window_bytes
 
     # -- what a call may do ------------------------------------------------------------------------------------------
 
@@ -303,7 +263,7 @@ class EngineSession:
         self._check_transacted("commit")
         if self._is_broken:
             return self._commit_broken()
-        self._began = self.sequence
+        self._began = self.sends.sequence
         completion = self.connection.request(Command.COMMIT, self.id, self.handed())
         completion.add_callback(self._committed)
         return completion
@@ -350,8 +310,8 @@ class EngineSession:
         # The request packs the acknowledgements that wait; they must not cover what it is about: `done` moves after it.
         completion = self.connection.request(verb, self.id, self.handed())
         if self.transacted and self.connection.repairing:
-            self._drop_unconfirmed()  # the request is said before what is sent from here on
-        self._began = self.sequence
+            self.sends.drop()  # the request is said before what is sent from here on
+        self._began = self.sends.sequence
         self._all_done()
         for consumer in self.consumers.values():
             self.connection.ignore_deliveries(consumer)  # until the answer: sent before the broker took them back
@@ -367,161 +327,6 @@ class EngineSession:
         for consumer in tuple(self.consumers.values()):
             self.connection.heed_deliveries(consumer)
             consumer.set_flowing(self.connection.started)
-
-    # -- sends -------------------------------------------------------------------------------------------------------
-
-    @property
-    def window_is_full(self) -> bool:
-        """Too many messages or bytes are unconfirmed: a further send has to wait for :meth:`window_opens`."""
-        return self.sequence >= self.sequence_limit or self.sent_bytes >= self.byte_limit
-
-    def window_opens(self) -> Completion[None]:
-        """Settled as soon as the window has room again, or the connection is lost."""
-        completion: Completion[None] = Completion()
-        if self.connection.failure is not None:
-            completion.fail(self.connection.failure)
-        elif not self.window_is_full:
-            completion.succeed(None)
-        else:
-            self.window_waiters.append(completion)
-            self.connection.hurried = True
-        return completion
-
-    @property
-    def leaves_sends(self) -> bool:
-        """Sends for which nobody waits may not be taken yet; what a transaction has sent ends with it (TXN-05)."""
-        return len(self.unconfirmed) > len(self.waiting) and not self.transacted
-
-    def sends_settled(self) -> Completion[None]:
-        """Settled once every send made so far is confirmed or has failed (CPL-09, CPL-10)."""
-        completion: Completion[None] = Completion()
-        if self.confirmed >= self.sequence or self.connection.failure is not None:
-            completion.succeed(None)
-        else:
-            self._barriers.append((self.sequence, completion))
-            self.connection.hurried = True
-        return completion
-
-    def confirm(self, sequence: int) -> None:
-        """CONFIRM: every send up to this one is settled."""
-        if sequence < self.confirmed:
-            return
-        settled = self.unconfirmed.popleft
-        count = min(sequence - self.confirmed, len(self.unconfirmed))
-        done = sum(map(len, [settled() for _ in range(count)]))
-        self.confirmed = sequence
-        self.confirmed_bytes += done
-        self.sequence_limit = sequence + self.connection.window_messages
-        self.byte_limit = self.confirmed_bytes + self.connection.window_bytes
-        if self.hold is not None:
-            self.hold.advance(count)
-        waiting = self.waiting
-        while waiting and waiting[0][0] <= sequence:
-            waiting.popleft()[1].succeed(None)
-        while self._barriers and self._barriers[0][0] <= sequence:
-            self._barriers.popleft()[1].succeed(None)
-        if self.window_waiters and not self.window_is_full:
-            self._wake_waiters()
-
-    def _wake_waiters(self) -> None:
-        waiters, self.window_waiters = self.window_waiters, []
-        for waiter in waiters:
-            waiter.succeed(None)
-
-    def open_window(self) -> None:
-        """Nothing keeps senders any more but what is unconfirmed."""
-        self.sequence_limit = self.confirmed + self.connection.window_messages
-        if self.window_waiters and not self.window_is_full:
-            self._wake_waiters()
-
-    def send_failed(self, sequence: int, code: int, text: str) -> None:
-        """SEND_FAILED: one send was refused; all before it are settled."""
-        self.confirm(sequence - 1)
-        withdrawn = self.withdrawn.pop(sequence, None)
-        error = withdrawn or exception_for(code, text)
-        waiting = self.waiting
-        known = False
-        while waiting and waiting[0][0] <= sequence:
-            known = True
-            waiting.popleft()[1].fail(error)
-        self.confirm(sequence)
-        if (
-            not known and not self.transacted and withdrawn is None
-        ):  # D-24: nobody waits for it; in a transaction the commit tells
-            self.connection.report(error)
-
-    def fail_sends(self, error: Exception) -> None:
-        """The connection is lost: everything that somebody waits for fails, in order (D-32)."""
-        while True:
-            try:
-                completion = self.waiting.popleft()[1]
-            except IndexError:
-                break
-            completion.fail(error)
-        while self._barriers:
-            self._barriers.popleft()[1].succeed(None)
-        waiters, self.window_waiters = self.window_waiters, []
-        for waiter in waiters:
-            waiter.fail(error)
-
-    # -- sends that wait for room ------------------------------------------------------------------------------------
-
-    def wait_for_room(self, blocked: Blocked, sequence: int) -> None:
-        """FLOW: from this send on nothing is taken; or with 0 the session's commit waits."""
-        self.blocked = self.last_blocked = blocked
-        if sequence:
-            if self.hold is None:
-                self.hold = Hold(self)
-            else:
-                self.hold.wait()
-
-    def go_on(self, sequence: int) -> None:
-        """FLOW: there is room again, from this send on."""
-        self.blocked = None
-        if sequence and self.hold is not None:
-            self.hold.go_on(sequence)
-
-    def withdraw(self, sequence: int, completion: Completion[Any], error: Exception) -> None:
-        """Take a send back that waits for room. Whoever waits for it gets `error`, unless the broker has taken it; that
-        it says before it answers.
-
-        Args:
-            sequence: of the send.
-            completion: settled with its fate.
-            error: that tells why.
-        """
-        index = sequence - self.confirmed - 1
-        instead = pack((Command.WITHDRAW, 0, self.id, sequence))  # where it is to be said again: its number stays
-        self.confirmed_bytes += len(self.unconfirmed[index]) - len(instead)
-        self.unconfirmed[index] = instead
-        self.withdrawn[sequence] = error
-
-        def heard(answer: Completion[Any]) -> None:
-            if answer.error is None:
-                if sequence <= self.confirmed:
-                    self.withdrawn.pop(sequence, None)
-                completion.fail(error)
-
-        self.connection.request(Command.WITHDRAW, self.id, sequence).add_callback(heard)
-
-    def withdraw_commit(self) -> None:
-        """If the commit that is under way waits for room, it becomes a rollback, which is its answer."""
-        self.connection.request(Command.WITHDRAW, self.id, 0)
-
-    def give_up_sends(self) -> None:
-        """The session is closed, and the broker has not taken all that was sent: who waits learns it."""
-        lost = len(self.unconfirmed)
-        if not lost:
-            return
-        why = f": {self.last_blocked.reason}" if self.last_blocked is not None else ""
-        error = ResourceAllocationException(
-            f"{lost} messages were not taken by the broker before their session was closed, and are lost{why}",
-            "SEND_TIMEOUT",
-        )
-        waited = len(self.waiting) + len(self.withdrawn)
-        self.fail_sends(error)
-        if lost > waited:
-            self.connection.report(error)
 
     # -- a lost connection -------------------------------------------------------------------------------------------
 
@@ -551,28 +356,11 @@ class EngineSession:
                 self._returned
                 or bool(self._consumed)
                 or any(consumer.done < consumer.handed for consumer in self.consumers.values())
-                or (self.transacted and self.sequence > self._began)
+                or (self.transacted and self.sends.sequence > self._began)
             )
         self._consumed.clear()
-        self.blocked = None
-        if self.hold is not None:  # all that is not confirmed is said again
-            self.hold = None
-            self.open_window()
-        if self.transacted:
-            self._drop_unconfirmed()
+        self.sends.freeze()
         return handed
-
-    def _drop_unconfirmed(self) -> None:
-        """What was sent in the transaction is gone. Whoever waits for the fate of a single send learns it."""
-        last = self.confirmed + len(self.unconfirmed)
-        while self.waiting and self.waiting[0][0] <= last:
-            self.waiting.popleft()[1].fail(
-                TransactionRolledBackException(
-                    "the connection was lost, and the transaction of this send was rolled back",
-                    "TRANSACTION_ROLLED_BACK",
-                )
-            )
-        self.confirm(last)
 
     # -- closing -----------------------------------------------------------------------------------------------------
 
@@ -609,7 +397,7 @@ class EngineSession:
 
         def closed(answer: Completion[Any]) -> None:
             if answer.error is None:
-                self.give_up_sends()
+                self.sends.give_up()
             connection.forget_session(self)
 
         completion.add_callback(closed)

@@ -54,9 +54,10 @@ class JMSProducer(ProducerState):
             to = destination if isinstance(destination, Destination) else engine.target(destination)
             if not isinstance(message, Message) or self._values._properties or self._headers._fields is not NO_HEADERS:
                 message = self._dress(message)
+            sends = engine.sends
             if (
-                state.sequence >= state.sequence_limit
-                or state.sent_bytes >= state.byte_limit
+                sends.sequence >= sends.sequence_limit
+                or sends.sent_bytes >= sends.byte_limit
                 or connection.outbox_bytes >= GATHER
             ):
                 await make_room(engine, self._session)
@@ -69,7 +70,7 @@ class JMSProducer(ProducerState):
             completion = engine.send(message, to)
             if completion is not None:
                 if engine.send_timeout:
-                    transport.expect(state, completion, engine.send_timeout, state.sequence)
+                    transport.expect(sends, completion, engine.send_timeout, sends.sequence)
                 await transport.wait(completion)
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__

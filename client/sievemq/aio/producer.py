@@ -129,12 +129,12 @@ class MessageProducer(ProducerDefaults):
             engine.check_open()
             to = engine.target(named)
         callbacks = None if completion_listener is ABSENT else completion_callbacks(completion_listener)
-        state, transport = engine.session, self._transport
+        sends, transport = engine.sends, self._transport
         # What has to be waited for comes first: once the message is handed over nothing may come in between (CPL-05).
         if (
-            state.sequence >= state.sequence_limit
-            or state.sent_bytes >= state.byte_limit
-            or state.connection.outbox_bytes >= GATHER
+            sends.sequence >= sends.sequence_limit
+            or sends.sent_bytes >= sends.byte_limit
+            or sends.connection.outbox_bytes >= GATHER
         ):
             await make_room(engine, self._session)
         if not transport.armed:
@@ -146,7 +146,7 @@ class MessageProducer(ProducerDefaults):
         completion = engine.send(message, to, delivery_mode, priority, time_to_live)
         if completion is not None:
             if engine.send_timeout:
-                transport.expect(state, completion, engine.send_timeout, state.sequence)
+                transport.expect(sends, completion, engine.send_timeout, sends.sequence)
             await transport.wait(completion)
 
     # -- closing ------------------------------------------------------------------------------------------------------
@@ -169,18 +169,18 @@ class MessageProducer(ProducerDefaults):
 
 async def make_room(engine: EngineProducer, session: Session) -> None:
     """Before a send: let the loop turn if much is to be written, wait if the socket or the broker is slow."""
-    transport, state = session._transport, engine.session
+    transport, sends = session._transport, engine.sends
     transport.check_loop()
     while True:
         engine.check_open()
-        if state.window_is_full:
-            opened = state.window_opens()
+        if sends.window_is_full:
+            opened = sends.window_opens()
             if engine.send_timeout:
-                transport.expect(state, opened, engine.send_timeout)
+                transport.expect(sends, opened, engine.send_timeout)
             await transport.wait(opened)
-        elif transport.paused or state.connection.repairing:
+        elif transport.paused or sends.connection.repairing:
             await transport.drained()
-        elif state.connection.outbox_bytes >= GATHER:
+        elif sends.connection.outbox_bytes >= GATHER:
             transport.flush_soon()
             await turn()
         else:
@@ -204,7 +204,7 @@ def send_message(
         fate = AsyncSend(calls, callbacks, message)
         engine.send(message, destination, delivery_mode, priority, time_to_live, fate)
         if engine.send_timeout:
-            session._transport.expect(engine.session, fate, engine.send_timeout, engine.session.sequence)
+            session._transport.expect(engine.sends, fate, engine.send_timeout, engine.sends.sequence)
     except BaseException:
         calls.cancel()  # CPL-03
         raise

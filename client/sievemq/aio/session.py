@@ -149,7 +149,7 @@ class Session:
         completion = engine.commit()
         timeout = engine.connection.options.send_timeout
         if timeout:
-            transport.expect(engine, completion, timeout)
+            transport.expect(engine.sends, completion, timeout)
         await transport.wait(completion)  # at a limit where senders wait
 
     async def rollback(self) -> None:
@@ -418,7 +418,7 @@ class Session:
 
     async def _settle_sends(self) -> None:
         """Wait for the sends made so far and for the callbacks of the asynchronous ones (CPL-09, CPL-10)."""
-        await self._transport.ask(self._engine.sends_settled)
+        await self._transport.ask(self._engine.sends.settled)
         await self._calls.wait()
 
     # -- closing ------------------------------------------------------------------------------------------------------
@@ -459,8 +459,8 @@ class Session:
         """
         await self._delivery.left()
         engine = self._engine
-        if engine.leaves_sends:
-            await self._transport.wait_until(engine.sends_settled(), until)
+        if engine.sends.linger:
+            await self._transport.wait_until(engine.sends.settled(), until)
         await self._calls.wait()
         self._delivery.stop()
 

@@ -19,7 +19,7 @@ from functools import partial
 from types import coroutine
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from sievemq._engine import ClientConnection, Completion, EngineSession, Repair
+from sievemq._engine import ClientConnection, Completion, Repair, Sends
 from sievemq.exceptions import IllegalStateException, JMSException
 
 __all__ = ["GATHER", "Reach", "Transport", "release", "turn", "wake", "wall_clock"]
@@ -361,10 +361,10 @@ class Transport(asyncio.Protocol):
         waiters.append(future)
         await future
 
-    def expect(self, session: EngineSession, completion: Completion[Any], timeout: int, sequence: int = 0) -> None:
+    def expect(self, sends: Sends, completion: Completion[Any], timeout: int, sequence: int = 0) -> None:
         """Something may wait for room so long and no longer: arguments as of :meth:`ClientConnection.expect`."""
         engine, before = self.engine, self.engine.deadlines.next
-        engine.expect(session, completion, int(self.loop.time() * 1000.0), timeout, sequence)
+        engine.expect(sends, completion, int(self.loop.time() * 1000.0), timeout, sequence)
         if engine.deadlines.next != before:  # it is the first
             self._beat_again()
 

@@ -54,12 +54,13 @@ class JMSProducer(ProducerState):
             if self._callbacks is not None:
                 send_message(session, engine, message, to, self._callbacks)
                 return self
+            sends = engine.sends
             with session._sending:
-                if state.sequence >= state.sequence_limit or state.sent_bytes >= state.byte_limit:
+                if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
                     wait_for_window(session, engine.send_timeout)
                 completion = engine.send(message, to)
                 if completion is not None and engine.send_timeout:
-                    session._transport.expect(state, completion, engine.send_timeout, state.sequence)
+                    session._transport.expect(sends, completion, engine.send_timeout, sends.sequence)
             transport = session._transport
             if completion is not None:
                 transport.wait_without_limit(completion)

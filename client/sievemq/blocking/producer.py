@@ -128,18 +128,18 @@ class MessageProducer(ProducerDefaults):
             callbacks = completion_callbacks(completion_listener)
             send_message(self._session, engine, message, to, callbacks, delivery_mode, priority, time_to_live)
             return
-        session, state = self._session, engine.session
+        session, sends = self._session, engine.sends
         with session._sending:
-            if state.sequence >= state.sequence_limit or state.sent_bytes >= state.byte_limit:
+            if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
                 wait_for_window(session, engine.send_timeout)
             completion = engine.send(message, to, delivery_mode, priority, time_to_live)
             if completion is not None and engine.send_timeout:
-                session._transport.expect(state, completion, engine.send_timeout, state.sequence)
+                session._transport.expect(sends, completion, engine.send_timeout, sends.sequence)
         transport = session._transport
         if completion is not None:
             transport.wait_without_limit(completion)
             return
-        connection = state.connection
+        connection = sends.connection
         if connection.sent_at != transport.written_at or connection.outbox_bytes >= GATHER:
             transport.flush()
         elif transport.asleep:
@@ -169,11 +169,11 @@ def wait_for_window(session: Session, timeout: int) -> None:
         session: whose window is full.
         timeout: how long, in ms; 0 for ever.
     """
-    transport = session._transport
+    transport, sends = session._transport, session._engine.sends
     with transport.lock:
-        completion = session._engine.window_opens()
+        completion = sends.window_opens()
     if timeout:
-        transport.expect(session._engine, completion, timeout)
+        transport.expect(sends, completion, timeout)
     transport.wait_without_limit(completion)
 
 
@@ -188,21 +188,21 @@ def send_message(
     time_to_live: int | None = None,
 ) -> None:
     """Send asynchronously (section 12): the session's completion thread calls one of `callbacks`."""
-    calls, state = session._calls, engine.session
+    calls, sends = session._calls, engine.sends
     fate = AsyncSend(calls, callbacks, message)
     with session._sending:
         calls.begin()
         try:
-            if state.sequence >= state.sequence_limit or state.sent_bytes >= state.byte_limit:
+            if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
                 wait_for_window(session, engine.send_timeout)
             engine.send(message, destination, delivery_mode, priority, time_to_live, fate)
             if engine.send_timeout:
-                session._transport.expect(state, fate, engine.send_timeout, state.sequence)
+                session._transport.expect(sends, fate, engine.send_timeout, sends.sequence)
         except BaseException:
             calls.cancel()  # CPL-03
             raise
     transport = session._transport
-    connection = state.connection
+    connection = sends.connection
     if connection.sent_at != transport.written_at or connection.outbox_bytes >= GATHER:
         transport.flush()
     elif transport.asleep:

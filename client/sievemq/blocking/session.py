@@ -148,7 +148,7 @@ class Session:
             completion = engine.commit()
         timeout = engine.connection.options.send_timeout
         if timeout:
-            transport.expect(engine, completion, timeout)
+            transport.expect(engine.sends, completion, timeout)
         transport.wait_without_limit(completion)  # at a limit where senders wait
 
     def rollback(self) -> None:
@@ -468,9 +468,9 @@ class Session:
         """
         self._wait_until_left()
         engine, transport = self._engine, self._transport
-        if engine.leaves_sends:
+        if engine.sends.linger:
             with transport.lock:
-                settled = engine.sends_settled()
+                settled = engine.sends.settled()
             if until is None:
                 transport.wait_without_limit(settled)
             else:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
-from sievemq._engine import ClientConnection, Completion, EngineSession, Repair
+from sievemq._engine import ClientConnection, Completion, Repair, Sends
 from sievemq.blocking.lead import CAN_LEAD, Lead
 from sievemq.blocking.repair import Attempt, Reach
 from sievemq.exceptions import JMSException
@@ -189,10 +189,10 @@ class Transport:
                 raise JMSException(f"{failure} ({seconds:g} s)", "TIMEOUT")
         return completion.result()
 
-    def expect(self, session: EngineSession, completion: Completion[Any], timeout: int, sequence: int = 0) -> None:
+    def expect(self, sends: Sends, completion: Completion[Any], timeout: int, sequence: int = 0) -> None:
         """Something may wait for room so long and no longer: arguments as of :meth:`ClientConnection.expect`."""
         with self.lock:
-            self._engine.expect(session, completion, _milliseconds(), timeout, sequence)
+            self._engine.expect(sends, completion, _milliseconds(), timeout, sequence)
         if self.asleep:
             self.wake()
 

@@ -131,7 +131,7 @@ async def test_a_peer_that_does_not_read_makes_producers_wait(linked: Connection
             await producer.send(BytesMessage(bytes(60_000)), **QUICK)
             sent += 1
 
-    linked._engine.sessions[1].byte_limit = 1 << 40  # the socket alone shall bound it
+    linked._engine.sessions[1].sends.byte_limit = 1 << 40  # the socket alone shall bound it
     task = asyncio.create_task(flood())
     await until(lambda: linked._transport.paused)
     before = -1

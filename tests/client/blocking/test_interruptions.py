@@ -56,7 +56,7 @@ def test_an_interrupted_send_is_sent_and_the_next_one_too(url: str, place: str, 
     with ConnectionFactory(url).create_context() as context:
         producer, queue = context.create_producer().set_delivery_mode(mode), context.create_queue("q")
         session = context._session._engine
-        owner = session.connection if place == "outbox" else session
+        owner = session.connection if place == "outbox" else session.sends
         interrupting = InterruptedAppend()
         setattr(owner, place, interrupting)
         if place == "waiting" and mode == DeliveryMode.NON_PERSISTENT:

@@ -380,7 +380,7 @@ def test_a_window_of_unconfirmed_sends_that_is_full(url: str, queue: Queue, poli
                 )
             else:
                 producer.send(message)
-            assert session._engine.sequence - session._engine.confirmed <= 10
+            assert session._engine.sends.sequence - session._engine.sends.confirmed <= 10
         assert [t and t.strip() for t in texts(session.create_consumer(queue), 300)] == [
             str(number) for number in range(300)
         ]

@@ -53,12 +53,12 @@ def test_what_was_passed_over_is_said_again_from_where_the_broker_says() -> None
     assert said(broker) == [1, 2, 3, 4, 5]
     broker.say(Command.CONFIRM, session.id, 2)
     block(broker, session, 3)
-    assert session.window_is_full
+    assert session.sends.window_is_full
     assert broker.engine.blocked == (("queue:full", FULL),)
     assert said(broker) == []
     go_on(broker, session, 4)
     assert said(broker) == [4, 5]
-    assert not session.window_is_full
+    assert not session.sends.window_is_full
     assert broker.engine.blocked == ()
     send(producer)
     assert said(broker) == [6]
@@ -73,7 +73,7 @@ def test_much_is_said_a_little_at_a_time_and_faster_the_more_is_taken() -> None:
     first = said(broker)
     assert first == list(range(2, 2 + len(first)))
     assert len(first) == 8
-    assert session.window_is_full
+    assert session.sends.window_is_full
     broker.say(Command.CONFIRM, session.id, 9)
     second = said(broker)
     assert second == list(range(10, 26))  # the room of the eight, and as many again
@@ -84,15 +84,15 @@ def test_much_is_said_a_little_at_a_time_and_faster_the_more_is_taken() -> None:
     assert third[0] == 21
     broker.say(Command.CONFIRM, session.id, 60)
     assert said(broker) == []
-    assert not session.window_is_full
-    assert session.hold is None
+    assert not session.sends.window_is_full
+    assert session.sends.hold is None
 
 
 def test_whoever_waits_for_the_window_goes_on_when_all_has_been_said() -> None:
     broker, session, producer = opened()
     send(producer)
     block(broker, session, 1)
-    waiting = session.window_opens()
+    waiting = session.sends.window_opens()
     assert not waiting.done
     go_on(broker, session, 2)
     assert waiting.done
@@ -108,7 +108,7 @@ def test_a_send_that_slipped_in_while_the_window_was_shut_is_said_in_its_turn() 
     assert said(broker) == [21]  # passed over
     go_on(broker, session, 2)
     heard = said(broker)
-    while session.hold is not None:
+    while session.sends.hold is not None:
         broker.say(Command.CONFIRM, session.id, heard[-1])
         heard += said(broker)
     assert heard == list(range(2, 22))
@@ -119,7 +119,7 @@ def test_a_withdrawn_send_is_replaced_where_it_stands() -> None:
     fates = send(producer, 3)
     said(broker)
     block(broker, session, 1)
-    broker.engine.expect(session, fates[1], 1_000, 500, 2)
+    broker.engine.expect(session.sends, fates[1], 1_000, 500, 2)
     assert broker.engine.tick(1_499) == 1
     assert broker.heard() == []
     broker.engine.tick(1_500)
@@ -138,21 +138,21 @@ def test_a_withdrawn_send_is_replaced_where_it_stands() -> None:
     broker.say(Command.CONFIRM, session.id, 3)
     assert [fate.done and fate.error is None for fate in fates] == [True, False, True]
     assert not broker.reported
-    assert session.sent_bytes == session.confirmed_bytes
-    assert not session.withdrawn
+    assert session.sends.sent_bytes == session.sends.confirmed_bytes
+    assert not session.sends.withdrawn
 
 
 def test_a_send_that_was_taken_after_all_has_succeeded() -> None:
     broker, session, producer = opened()
     (fate,) = send(producer)
     said(broker)
-    broker.engine.expect(session, fate, 0, 500, 1)
+    broker.engine.expect(session.sends, fate, 0, 500, 1)
     broker.engine.tick(500)
     ((_, request, *_),) = broker.heard()
     broker.say(Command.CONFIRM, session.id, 1)
     broker.say(Command.OK, request, None)
     fate.result()
-    assert not session.withdrawn
+    assert not session.sends.withdrawn
 
 
 def test_time_runs_with_the_brokers_clock_and_only_the_latest_is_kept() -> None:
@@ -160,7 +160,7 @@ def test_time_runs_with_the_brokers_clock_and_only_the_latest_is_kept() -> None:
     fates = send(producer, 2)
     said(broker)
     for sequence, fate in enumerate(fates, 1):
-        broker.engine.expect(session, fate, 0, 10_000 * sequence, sequence)
+        broker.engine.expect(session.sends, fate, 0, 10_000 * sequence, sequence)
     broker.say(Command.CONFIRM, session.id, 1)
     broker.say(Command.CLOCK, 15_000)
     broker.heard()

@@ -121,7 +121,7 @@ def test_a_send_that_overlaps_the_repair_arrives_once(place: str, before: bool, 
         memory.reopen()
         world.settle()
 
-    owner = memory.engine if place == "outbox" else session
+    owner = memory.engine if place == "outbox" else session.sends
     queue = Interrupting(repair, before)
     queue.extend(getattr(owner, place))
     setattr(owner, place, queue)
@@ -131,7 +131,7 @@ def test_a_send_that_overlaps_the_repair_arrives_once(place: str, before: bool, 
     assert fate is not None
     fate.result()
     assert texts(world) == ["first", "second", "third"]
-    assert not session.unconfirmed
+    assert not session.sends.unconfirmed
 
 
 def texts(world: World) -> list[str]:
@@ -372,7 +372,7 @@ class Play:
                 done.update(names)
         assert not done & set(left), "came again after it was acknowledged"
         for session in (self.plain, self.transacted):
-            assert not session.unconfirmed
+            assert not session.sends.unconfirmed
 
     def _left(self) -> list[str]:
         session = self.world.session(self.world.connect())

@@ -113,19 +113,19 @@ def test_d_24_a_failure_that_nobody_waits_for(broker: FakeBroker) -> None:
 def test_cpl_09_waiting_for_all_sends(broker: FakeBroker) -> None:
     session = broker.session()
     producer = broker.producer(session)
-    assert session.sends_settled().done
+    assert session.sends.settled().done
     for _ in range(2):
         producer.send(TextMessage(), QUEUE, delivery_mode=1)
-    barrier = session.sends_settled()
+    barrier = session.sends.settled()
     producer.send(TextMessage(), QUEUE, delivery_mode=1)
     broker.say(Command.CONFIRM, session.id, 1)
     assert not barrier.done
     broker.say(Command.SEND_FAILED, session.id, 2, ErrorCode.INTERNAL, "x")
     barrier.result()  # settled, be it by failure
-    later = session.sends_settled()
+    later = session.sends.settled()
     broker.engine.lost(None)
     later.result()
-    assert session.sends_settled().done
+    assert session.sends.settled().done
 
 
 @pytest.mark.parametrize(("limits", "fits"), [({"window_messages": 3}, 3), ({"window_bytes": 150}, 2)])
@@ -135,35 +135,35 @@ def test_a_full_window(limits: dict[str, int], fits: int) -> None:
     session = broker.session()
     producer = broker.producer(session)
     sent = 0
-    while not session.window_is_full:
+    while not session.sends.window_is_full:
         producer.send(TextMessage("x" * 50), QUEUE, delivery_mode=1)
         sent += 1
     assert sent == fits
-    opens = session.window_opens()
+    opens = session.sends.window_opens()
     assert not opens.done
     broker.heard()
     broker.say(Command.CONFIRM, session.id, 1)
     opens.result()
-    assert session.window_opens().done
-    while not session.window_is_full:
+    assert session.sends.window_opens().done
+    while not session.sends.window_is_full:
         producer.send(TextMessage("x" * 50), QUEUE, delivery_mode=1)
-    opens = session.window_opens()
+    opens = session.sends.window_opens()
     broker.engine.lost(None)
     with pytest.raises(JMSException):
         opens.result()
     with pytest.raises(JMSException):
-        session.window_opens().result()
+        session.sends.window_opens().result()
 
 
 def test_one_message_larger_than_the_window_goes_alone() -> None:
     broker = FakeBroker(None, window_bytes=100)
     broker.welcome()
     session = broker.session()
-    assert not session.window_is_full
+    assert not session.sends.window_is_full
     broker.producer(session).send(TextMessage("x" * 1_000), QUEUE)
-    assert session.window_is_full
+    assert session.sends.window_is_full
     broker.say(Command.CONFIRM, session.id, 1)
-    assert not session.window_is_full
+    assert not session.sends.window_is_full
 
 
 def test_pro_19_nothing_is_sent_after_an_error(broker: FakeBroker) -> None:
