@@ -150,7 +150,7 @@ class ClientOptions:
     )
     send_timeout: int = _option(
         0,
-        _milliseconds(1, _DAY_MS, "for ever"),
+        _milliseconds(1, _DAY_MS, "no limit"),
         "that a send or a commit may wait for room where an administrator's limit makes senders wait; then it is "
         "withdrawn. By default it waits, as it would for a slow broker",
     )
