@@ -69,7 +69,7 @@ from sievemq._engine.browser import EngineBrowser, Scan
 from sievemq._engine.completion import Completion
 from sievemq._engine.connection import ClientConnection
 from sievemq._engine.consumer import PATIENCE, EngineConsumer
-from sievemq._engine.hold import Blocked
+from sievemq._engine.flow import Blocked
 from sievemq._engine.jms_producer import ProducerState
 from sievemq._engine.listeners import (
     completion_callbacks,

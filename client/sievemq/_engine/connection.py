@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -12,10 +11,11 @@ from sievemq._engine.completion import Completion
 from sievemq._engine.consumer import EngineConsumer
 from sievemq._engine.deadlines import Deadlines
 from sievemq._engine.ending import end, fail, lose, loss
+from sievemq._engine.flow import Flow
 from sievemq._engine.heartbeat import Heartbeat
-from sievemq._engine.hold import Blocked
 from sievemq._engine.incoming import HANDLERS, WINDOW_BYTES, WINDOW_MESSAGES
 from sievemq._engine.options import EngineOptions
+from sievemq._engine.outgoing import gather, pack_acknowledgements
 from sievemq._engine.requests import Requests
 from sievemq._engine.restore import resume_options
 from sievemq._engine.selector import verified
@@ -34,21 +34,15 @@ from sievemq.exceptions import (
     ResourceAllocationException,
 )
 from sievemq_core.errors import ProtocolError
-from sievemq_core.limits import GATHER_BYTES, MAX_BODY_BYTES
+from sievemq_core.limits import MAX_BODY_BYTES
 from sievemq_core.wire.codec import CommandTuple, pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import State, WireConnection
 
 __all__ = ["ClientConnection"]
 
-#: Numbers in one ACKNOWLEDGE_SEVERAL: consumers and tags in turn. Far below the limit of an array.
-_SEVERAL: Final = 2_000
-_log = logging.getLogger("sievemq")
-
 #: Decoded commands over which the average size of a delivery is kept.
 _AVERAGE_OVER: Final = 1_024
-#: Milliseconds between two lines of the log that say that sends wait.
-_LOG_AGAIN: Final = 10_000
 
 _MODES: Final = frozenset({SESSION_TRANSACTED, AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE})
 
@@ -81,8 +75,7 @@ class ClientConnection:
         clock_offset: milliseconds to add to the clock: the broker's clock was moved (test clocks only).
         skipped: seconds that the broker's clock was moved forward by, in all: they count as time that a receive has
             waited. Moving it back gives nobody more time.
-        on_blocked, on_unblocked: called with what sends wait for, and when they do not any more; as `on_exception`.
-        broker_blocked: which limit keeps the broker from taking any sends; None if it takes them.
+        flow: what sends wait for.
         deadlines: what may wait only for so long.
         broker, incarnation, features, limits: what WELCOME said.
         acknowledges_several: the broker takes ACKNOWLEDGE_SEVERAL.
@@ -100,8 +93,6 @@ class ClientConnection:
         self.on_exception: Callable[[Exception], None] | None = None
         self.on_lost: Callable[[JMSException], None] | None = None
         self.on_restored: Callable[[], None] | None = None
-        self.on_blocked: Callable[[Blocked], None] | None = None
-        self.on_unblocked: Callable[[Blocked], None] | None = None
         self.repairing = self.reopened = self.leaving = False
         self.outages = 0
         self.cause: JMSException | None = None
@@ -113,9 +104,7 @@ class ClientConnection:
         self.peer: tuple[str, int] | None = None
         self.features: dict[str, Any] = {}
         self.acknowledges_several = False
-        self.broker_blocked: str | None = None
-        self._told: dict[str | None, Blocked] = {}  # that it is blocked, by destination
-        self._logged_at = 0
+        self.flow = Flow(self)
         self.deadlines = Deadlines()
         self.shutdown_notice: str | None = None
         self.window_messages, self.window_bytes = WINDOW_MESSAGES, WINDOW_BYTES
@@ -281,9 +270,9 @@ class ClientConnection:
             if self.hurried:
                 self.hurry()
             if self.unsettled:
-                self._pack_acknowledgements()
+                pack_acknowledgements(self)
             if self.outbox:
-                self._gather()
+                gather(self)
         return self.wire.data_to_send()
 
     @property
@@ -331,34 +320,6 @@ class ClientConnection:
             sequence: of the send; 0 for a commit, and for a window to open.
         """
         self.deadlines.expect(sends, completion, now + int(self.skipped * 1000.0), timeout, sequence)
-
-    # -- limits at which senders wait --------------------------------------------------------------------------------
-
-    @property
-    def blocked(self) -> tuple[Blocked, ...]:
-        """What sends wait for now, each destination once."""
-        return tuple(self._told.values())
-
-    def flow_changed(self) -> None:
-        """Tell what sends wait for, as far as it is not known yet."""
-        found: dict[str | None, Blocked] = {}
-        if self.broker_blocked is not None:
-            found[None] = Blocked(None, self.broker_blocked)
-        for session in tuple(self.sessions.values()):
-            if (blocked := session.sends.blocked) is not None:
-                found.setdefault(blocked.destination, blocked)
-        told, self._told = self._told, found
-        for destination, blocked in told.items():
-            if destination not in found and self.on_unblocked is not None:
-                self.on_unblocked(blocked)
-        for destination, blocked in found.items():
-            if destination not in told:
-                now = self.clock()
-                if abs(now - self._logged_at) >= _LOG_AGAIN:  # it may come and go many times a second
-                    self._logged_at = now
-                    _log.warning("sends wait: %s", blocked.reason)
-                if self.on_blocked is not None:
-                    self.on_blocked(blocked)
 
     # -- the connection's own verbs ----------------------------------------------------------------------------------
 
@@ -527,8 +488,8 @@ class ClientConnection:
             return done
         for session in self.sessions.values():
             session.mark_closed()
-        self._pack_acknowledgements()  # D-26: sends and acknowledgements go first
-        self._gather()
+        pack_acknowledgements(self)  # D-26: sends and acknowledgements go first
+        gather(self)
         handed = tuple(field for session in self.sessions.values() for field in session.handed())
         self.goodbye = number = self.requests.next_number()
         self.requests.pending[number] = done, (Command.GOODBYE, number, handed)
@@ -559,7 +520,7 @@ class ClientConnection:
             completion.fail(self.failure or IllegalStateException("the connection is closed"))
             return completion
         if self.unsettled and not self.repairing:
-            self._pack_acknowledgements()
+            pack_acknowledgements(self)
         completion, packed = self.requests.make(number, fields)
         if not self.repairing:  # else it is said behind WELCOME
             self.outbox.append(packed)
@@ -591,42 +552,10 @@ class ClientConnection:
         """
         return verified(selector, self.options.dialect or self.features.get("dialect") or "jakarta")
 
-    def open_consumer(self, consumer: EngineConsumer) -> None:
-        """Say OPEN_CONSUMER for a consumer and route deliveries to it."""
+    def route(self, consumer: EngineConsumer) -> None:
+        """Deliver to a consumer, which is about to be opened."""
         self._last_consumer = consumer.id
         self.consumers[consumer.id] = self.routes[consumer.id] = consumer
-        credit = consumer.first_credit if self.started else 0
-        consumer.granted = credit
-        consumer.mark = consumer.window.half if credit else 0
-        consumer.opened = self.request(Command.OPEN_CONSUMER, *self.consumer_fields(consumer, credit))
-
-        def opened(answer: Completion[Any]) -> None:
-            if answer.error is not None:
-                self.forget_consumer(consumer)  # SEL-02: nothing is left behind
-                consumer.mark_closed()
-            else:
-                consumer.session.consumers[consumer.id] = consumer
-                if consumer.session.shut:
-                    consumer.shut_gate()
-                consumer.set_flowing(self.started, top_up=not credit)
-
-        consumer.opened.add_callback(opened)
-
-    def consumer_fields(self, consumer: EngineConsumer, credit: int) -> tuple[object, ...]:
-        """The fields of OPEN_CONSUMER behind its request."""
-        return (
-            consumer.session.id,
-            consumer.id,
-            consumer.address,
-            consumer.selector,
-            self.options.dialect,
-            consumer.no_local,
-            consumer.subscription,
-            consumer.durable,
-            consumer.shared,
-            credit,
-            consumer.base,
-        )
 
     @property
     def last_ids(self) -> tuple[int, int]:
@@ -642,7 +571,7 @@ class ClientConnection:
         """The session is closed at both ends."""
         self.sessions.pop(session.id, None)
         if session.sends.blocked is not None:
-            self.flow_changed()
+            self.flow.changed()
 
     def ignore_deliveries(self, consumer: EngineConsumer) -> None:
         """Drop what arrives for a consumer until :meth:`heed_deliveries`."""
@@ -666,41 +595,3 @@ class ClientConnection:
     def average_bytes(self) -> int:
         """Size of a command that arrived of late; at full speed nearly all of them are deliveries."""
         return self._bytes_in // max(1, self._commands_in)
-
-    # -- output ------------------------------------------------------------------------------------------------------
-
-    def _pack_acknowledgements(self) -> None:
-        unsettled = self.unsettled
-        pairs: list[int] = []
-        while unsettled:
-            consumer = unsettled.popleft()
-            if consumer.unsettled:
-                # In this order: whoever settles meanwhile either sees False and comes again, or is covered by `done`.
-                consumer.unsettled = False
-                pairs += (consumer.id, consumer.done)
-        if self.failure is not None or self.closing or self.repairing:
-            return
-        append, count = self.outbox.append, len(pairs)
-        if count > 2 and self.acknowledges_several:
-            for start in range(0, count, _SEVERAL):
-                append(pack((34, pairs[start : start + _SEVERAL])))  # ACKNOWLEDGE_SEVERAL
-        else:
-            for at in range(0, count, 2):
-                append(pack((25, pairs[at], pairs[at + 1], 0)))  # ACKNOWLEDGE
-
-    def _gather(self) -> None:
-        """Move the outbox to the wire, in pieces that fill a frame each: one call per piece, not per message."""
-        outbox = self.outbox
-        self.outbox_bytes = 0
-        piece: list[bytes] = []
-        size = 0
-        for _ in range(len(outbox)):
-            packed = outbox.popleft()
-            piece.append(packed)
-            size += len(packed)
-            if size >= GATHER_BYTES:
-                self.wire.send_packed(b"".join(piece))
-                piece.clear()
-                size = 0
-        if piece:
-            self.wire.send_packed(b"".join(piece))

@@ -180,6 +180,44 @@ class EngineConsumer:
 
     # -- the rest needs the engine lock --------------------------------------------------------------------------------
 
+    def open(self) -> None:
+        """Say OPEN_CONSUMER, and take what is delivered from here on. Answered by :attr:`opened`."""
+        session = self.session
+        connection = session.connection
+        connection.route(self)
+        credit = self.first_credit if connection.started else 0
+        self.granted = credit
+        self.mark = self.window.half if credit else 0
+        self.opened = connection.request(Command.OPEN_CONSUMER, *self.fields(credit))
+
+        def opened(answer: Completion[Any]) -> None:
+            if answer.error is not None:
+                connection.forget_consumer(self)  # SEL-02: nothing is left behind
+                self.mark_closed()
+            else:
+                session.consumers[self.id] = self
+                if session.shut:
+                    self.shut_gate()
+                self.set_flowing(connection.started, top_up=not credit)
+
+        self.opened.add_callback(opened)
+
+    def fields(self, credit: int) -> tuple[object, ...]:
+        """The fields of OPEN_CONSUMER behind its request."""
+        return (
+            self.session.id,
+            self.id,
+            self.address,
+            self.selector,
+            self.session.connection.options.dialect,
+            self.no_local,
+            self.subscription,
+            self.durable,
+            self.shared,
+            credit,
+            self.base,
+        )
+
     def peek(self) -> Message | None:
         """The message that :meth:`take` would give, left where it is (JCO-09)."""
         buffer = self.buffer

@@ -65,8 +65,8 @@ def _freeze(connection: ClientConnection, error: JMSException) -> None:
         for pair in session.freeze(committing, recovering):
             handed += pair
     connection.handed_when_lost = handed[: 2 * MAX_HANDED]
-    connection.broker_blocked = None
-    connection.flow_changed()
+    connection.flow.broker_blocked = None
+    connection.flow.changed()
     if connection.on_lost is not None:
         connection.on_lost(error)
 

@@ -8,28 +8,15 @@ opens. A sender that runs meanwhile may say one out of turn, or twice: it is pas
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from sievemq._engine.sends import Sends
 
-__all__ = ["Blocked", "Hold"]
+__all__ = ["Hold"]
 
 #: Sends that are said at first when there is room again.
 _FIRST: Final = 8
-
-
-class Blocked(NamedTuple):
-    """Sends to a destination wait for room.
-
-    Attributes:
-        destination: its address, such as ``queue:orders``; None where it is the broker itself that is at its limit, or
-            a commit waits that sends to several.
-        reason: which limit of what is reached, for people.
-    """
-
-    destination: str | None
-    reason: str
 
 
 class Hold:

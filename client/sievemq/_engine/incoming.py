@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from sievemq._engine.ending import end, lose, loss
+from sievemq._engine.flow import Blocked
 from sievemq._engine.heartbeat import Heartbeat
-from sievemq._engine.hold import Blocked
 from sievemq._engine.restore import restore
 from sievemq.exceptions import exception_for
 from sievemq_core.errors import ErrorCode, ProtocolError
@@ -118,7 +118,7 @@ def _on_consumer_closed(connection: ClientConnection, command: CommandTuple) -> 
 def _on_flow(connection: ClientConnection, command: CommandTuple) -> None:
     _, blocked, text, number, sequence, destination, *_ = command
     if not number:
-        connection.broker_blocked = text if blocked else None
+        connection.flow.broker_blocked = text if blocked else None
     else:
         session = connection.sessions.get(number)
         if session is None:
@@ -127,7 +127,7 @@ def _on_flow(connection: ClientConnection, command: CommandTuple) -> None:
             session.sends.wait_for_room(Blocked(destination, text), sequence)
         else:
             session.sends.go_on(sequence)
-    connection.flow_changed()
+    connection.flow.changed()
 
 
 def _on_clock(connection: ClientConnection, command: CommandTuple) -> None:

@@ -161,7 +161,7 @@ def _open_consumer(
     number = opening.get((Command.OPEN_CONSUMER, consumer.id))
     credit = 0 if consumer.shut or not connection.started else consumer.window.size
     consumer.begin_again(credit)
-    answer = connection.say(Command.OPEN_CONSUMER, *connection.consumer_fields(consumer, credit), number=number)
+    answer = connection.say(Command.OPEN_CONSUMER, *consumer.fields(credit), number=number)
     if number is None:
         answer.add_callback(opened)
     connection.heed_deliveries(consumer)

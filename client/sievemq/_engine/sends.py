@@ -7,7 +7,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from sievemq._engine.completion import Completion
-from sievemq._engine.hold import Blocked, Hold
+from sievemq._engine.flow import Blocked
+from sievemq._engine.hold import Hold
 from sievemq.exceptions import ResourceAllocationException, TransactionRolledBackException, exception_for
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command

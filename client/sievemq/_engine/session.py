@@ -149,7 +149,7 @@ class EngineSession:
             durable=durable,
             shared=shared,
         )
-        connection.open_consumer(consumer)
+        consumer.open()
         return consumer
 
     def close_consumer(self, consumer: EngineConsumer) -> Completion[Any]:

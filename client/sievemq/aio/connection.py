@@ -36,8 +36,8 @@ class Connection:
         engine.on_exception = self._reports.add
         engine.on_lost = self._reports.lost
         engine.on_restored = self._reports.restored
-        engine.on_blocked = self._reports.blocked
-        engine.on_unblocked = self._reports.unblocked
+        engine.flow.on_blocked = self._reports.blocked
+        engine.flow.on_unblocked = self._reports.unblocked
 
     async def __aenter__(self) -> Self:
         return self
@@ -138,7 +138,7 @@ class Connection:
     def blocked(self) -> tuple[Blocked, ...]:
         """For what sends wait now, since a limit is reached: destinations, each with the reason. An extension."""
         self._engine.check_open()
-        return self._engine.blocked
+        return self._engine.flow.blocked
 
     # -- start, stop, close -------------------------------------------------------------------------------------------
 

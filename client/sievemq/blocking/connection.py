@@ -138,8 +138,8 @@ class Connection:
         engine.on_exception = self._reports.add
         engine.on_lost = self._reports.lost
         engine.on_restored = self._reports.restored
-        engine.on_blocked = self._reports.blocked
-        engine.on_unblocked = self._reports.unblocked
+        engine.flow.on_blocked = self._reports.blocked
+        engine.flow.on_unblocked = self._reports.unblocked
 
     def __enter__(self) -> Self:
         return self
@@ -243,7 +243,7 @@ class Connection:
         """For what sends wait now, since a limit is reached: destinations, each with the reason. An extension."""
         self._engine.check_open()
         with self._transport.lock:
-            return self._engine.blocked
+            return self._engine.flow.blocked
 
     # -- start, stop, close -------------------------------------------------------------------------------------------
 

@@ -547,7 +547,8 @@ def _leave_to_the_parent() -> None:
         transport._selector.close()
         engine = transport._engine
         # The parent's business:
-        engine.on_exception = engine.on_lost = engine.on_restored = engine.on_blocked = engine.on_unblocked = None
+        engine.on_exception = engine.on_lost = engine.on_restored = None
+        engine.flow.on_blocked = engine.flow.on_unblocked = None
         engine.leave()
         engine.lost(OSError("it belongs to the process that this one was forked from; make a new one here"))
     _running.clear()

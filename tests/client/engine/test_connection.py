@@ -181,9 +181,9 @@ def test_the_clock_is_followed_and_confirmed(broker: FakeBroker) -> None:
 
 def test_flow(broker: FakeBroker) -> None:
     broker.say(Command.FLOW, True, "memory")
-    assert broker.engine.blocked == ((None, "memory"),)
+    assert broker.engine.flow.blocked == ((None, "memory"),)
     broker.say(Command.FLOW, False, "")
-    assert broker.engine.blocked == ()
+    assert broker.engine.flow.blocked == ()
 
 
 def test_a_shutdown_is_the_reason_of_the_loss_that_follows(broker: FakeBroker) -> None:

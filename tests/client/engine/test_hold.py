@@ -54,12 +54,12 @@ def test_what_was_passed_over_is_said_again_from_where_the_broker_says() -> None
     broker.say(Command.CONFIRM, session.id, 2)
     block(broker, session, 3)
     assert session.sends.window_is_full
-    assert broker.engine.blocked == (("queue:full", FULL),)
+    assert broker.engine.flow.blocked == (("queue:full", FULL),)
     assert said(broker) == []
     go_on(broker, session, 4)
     assert said(broker) == [4, 5]
     assert not session.sends.window_is_full
-    assert broker.engine.blocked == ()
+    assert broker.engine.flow.blocked == ()
     send(producer)
     assert said(broker) == [6]
 
