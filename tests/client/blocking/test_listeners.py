@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
-import time
 
 import pytest
 
@@ -52,24 +52,30 @@ def test_lis_01_mco_02_py_22_objects_and_callables(
 def test_lis_02_one_call_at_a_time_over_all_consumers(connection: Connection, session: Session) -> None:
     queues = [Queue(f"q{number}") for number in range(3)]
     inside, most, threads = 0, 0, set()
+    there, back = socket.socketpair()
 
     def act(message: Message) -> None:
         nonlocal inside, most
         threads.add(threading.get_ident())
         inside += 1
         most = max(most, inside)
-        for _ in range(50):
-            time.sleep(0)  # lets another thread in, if there were one
+        for _ in range(50):  # system calls let another thread in, if there were one
+            there.send(b".")
+            back.recv(1)
         inside -= 1
 
     collector = Collector(act)
+    connection.stop()  # so that there is work at all of them when it starts
     for queue in queues:
         session.create_consumer(queue).set_message_listener(collector)
     producer = connection.create_session().create_producer()
     for _ in range(20):
         for queue in queues:
             producer.send(queue, TextMessage())
+    connection.start()
     collector.wait(60)
+    there.close()
+    back.close()
     assert most == 1
     assert len(threads) == 1
 

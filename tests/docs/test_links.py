@@ -1,0 +1,49 @@
+"""Every link between the documents of this project leads to a file that is there, and to a heading in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    path.relative_to(ROOT)
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "benchmarks/*.md", "tests/**/*.md", "docker/*.md")
+    for path in ROOT.glob(pattern)
+)
+
+
+def prose(path: Path) -> str:
+    """The document without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(path: Path) -> set[str]:
+    """What can stand behind the # of a link to this document, as GitHub makes it of headings."""
+    headings = re.findall(r"^#+ (.*)$", prose(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_the_documents_are_found() -> None:
+    assert {Path("README.md"), Path("docs/client.md"), Path("docs/decisions/README.md")} <= set(DOCUMENTS)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_every_link_leads_somewhere(document: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(ROOT / document)):
+        if re.match(r"(https?|mailto):", link):
+            continue
+        place, _, anchor = link.partition("#")
+        target = (ROOT / document).parent / place if place else ROOT / document
+        assert target.exists(), link
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), link
+
+
+def test_every_document_is_in_the_index() -> None:
+    for folder in ("docs", "docs/decisions"):
+        index = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+        for path in (ROOT / folder).glob("*.md"):
+            assert path.name == "README.md" or f"({path.name}" in index, path
