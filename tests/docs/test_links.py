@@ -40,10 +40,3 @@ def test_every_link_leads_somewhere(document: Path) -> None:
         assert target.exists(), link
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), link
-
-
-def test_every_document_is_in_the_index() -> None:
-    for folder in ("docs", "docs/decisions"):
-        index = (ROOT / folder / "README.md").read_text(encoding="utf-8")
-        for path in (ROOT / folder).glob("*.md"):
-            assert path.name == "README.md" or f"({path.name}" in index, path
