@@ -186,10 +186,12 @@ class Broker:
         if self.rooms.waiting:
             self.rooms.look(now)
         publishings = self._publishings
+        told = False
         if publishings:
             publishing = publishings.popleft()
             if publishing.added:
                 publishing.tell(now)
+                told = bool(self.rooms.waiting)  # another batch may have waited for this one as well as for room
             else:
                 publishings.append(publishing)
                 budget -= publishing.work(min(budget, SLICE), now)
@@ -203,4 +205,4 @@ class Broker:
             self._stamp(now)
         if self._leaving:
             self._go_on_leaving(now)
-        return bool(work or publishings or self._leaving)
+        return bool(work or publishings or self._leaving or told)

@@ -22,6 +22,7 @@ def check(queue: Queue, messages: int, size: int) -> None:
         RequestError: RESOURCE_ALLOCATION, the policy's limit would be passed.
     """
     policy = queue.policy
+    messages += queue.promised_messages
     if policy.max_messages and queue.depth + len(queue.scheduled) + messages > policy.max_messages:
         raise RequestError(
             f"{queue.label} holds {queue.depth + len(queue.scheduled)} messages and may hold {policy.max_messages}; "
@@ -29,7 +30,7 @@ def check(queue: Queue, messages: int, size: int) -> None:
             ErrorCode.RESOURCE_ALLOCATION,
             {"destination": queue.label, "limit": "max_messages"},
         )
-    if policy.max_bytes and queue.bytes + size > policy.max_bytes:
+    if policy.max_bytes and queue.bytes + queue.promised_bytes + size > policy.max_bytes:
         raise RequestError(
             f"{queue.label} holds {queue.bytes} bytes and may hold {policy.max_bytes}; this would add {size}; "
             "consume or purge some, or raise max_bytes in its policy",
@@ -80,7 +81,10 @@ def must_wait(queue: Queue, messages: int, size: int, waited: bool) -> bool:
     """
     if not waited and queue in queue.namespace.broker.rooms.waiting:
         return True
-    return not fits(queue, messages, size) and bool(queue.depth or queue.scheduled)
+    promised = queue.promised_messages
+    return not fits(queue, messages + promised, size + queue.promised_bytes) and bool(
+        queue.depth or queue.scheduled or promised
+    )
 
 
 def admit(queue: Queue, envelope: Envelope, now: int) -> None:

@@ -30,8 +30,9 @@ def locate(queue: Queue, ids: Iterable[int | str], *, held: bool) -> Steps[list[
         ids: sequences, and JMSMessageIDs.
         held: look among those in flight, too.
     """
+    latest = queue.complete
     yield
-    numbers = {number for number in ids if isinstance(number, int)}
+    numbers = {number for number in ids if isinstance(number, int) and number <= latest}
     names = {name for name in ids if isinstance(name, str)}
     found: dict[int, Entry] = {}
     for number in numbers:
@@ -47,7 +48,7 @@ def locate(queue: Queue, ids: Iterable[int | str], *, held: bool) -> Steps[list[
         looked += 1
         if looked % SLICE == 0:
             yield
-        if entry.state == GONE:
+        if entry.state == GONE or entry.sequence > latest:
             continue
         if entry.sequence in missing:
             found[entry.sequence] = entry

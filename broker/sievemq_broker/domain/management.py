@@ -220,7 +220,7 @@ class _Run:
 
 
 def _each(queue: Queue, choice: Choice, act: Act, *, waits: bool = False, delayed: bool = False) -> Steps[Outcome]:
-    run = _Run(queue, choice, act, queue.sequence)
+    run = _Run(queue, choice, act, queue.complete)
     return _chosen(run, waits, delayed) if choice.ids is not None else _all(run, waits, delayed)
 
 
@@ -286,13 +286,14 @@ def waiting(queue: Queue, condition: Condition | None, after: int, limit: int) -
     found: list[Entry] = []
     last = after
     size = 0
+    latest = queue.complete
     now = yield
     walk = _walk(queue, condition, after)
     for _ in walk.gather():
         now = yield
     while not walk.done:
         for entry in walk.take(min(SLICE, limit - len(found) + 1) if condition is None else SLICE):
-            if entry.state > STRAY:
+            if entry.state > STRAY or entry.sequence > latest:
                 continue
             envelope = entry.envelope
             if envelope.expiration and envelope.expiration <= now:
@@ -321,8 +322,9 @@ def scheduled(
         after: cursor of the page before: moment and sequence of its last; (-1, -1) for the first.
         limit: entries of the page.
     """
+    latest = queue.complete
     yield
-    return (yield from _smallest(queue, list(queue.scheduled.values()), condition, DELAYED, after, limit))
+    return (yield from _smallest(queue, list(queue.scheduled.values()), condition, DELAYED, latest, after, limit))
 
 
 def held(
@@ -335,7 +337,7 @@ def held(
         entries += filter(None, consumer.window)
         if len(entries) > SLICE:
             yield
-    return (yield from _smallest(queue, entries, condition, HELD, after, limit))
+    return (yield from _smallest(queue, entries, condition, HELD, queue.sequence, after, limit))
 
 
 def _smallest(
@@ -343,6 +345,7 @@ def _smallest(
     entries: Iterable[Entry],
     condition: Condition | None,
     state: int,
+    latest: int,
     after: tuple[int, int],
     limit: int,
 ) -> Steps[tuple[list[Entry], tuple[int, int] | None]]:
@@ -354,7 +357,7 @@ def _smallest(
         looked += 1
         if looked % SLICE == 0:
             yield
-        if entry.state != state:
+        if entry.state != state or entry.sequence > latest:
             continue
         place = (entry.due if state == DELAYED else 0, entry.sequence)
         if place <= after or (condition is not None and not matching(queue, condition, entry)):

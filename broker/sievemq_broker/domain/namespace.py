@@ -261,6 +261,13 @@ class Namespace:
         _admit(destination, queues, envelope, now)
         return None
 
+    def check_kept(self, sends: Iterable[tuple[Address | str, Envelope]], connection: str | None) -> None:
+        """Raise unless all of these messages can be kept, as :meth:`Journal.check`; looks at none while it can."""
+        journal = self.broker.journal
+        if journal is not None and journal.refusing is not None:
+            for address, envelope in sends:
+                self._look_up(address, envelope, connection)
+
     @staticmethod
     def _move_within(destination: Destination, envelope: Envelope, now: int) -> None:
         """Move a message to where there are limits."""

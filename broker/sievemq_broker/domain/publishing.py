@@ -1,10 +1,12 @@
-"""A batch that is too large for one turn of the loop: added in slices, and seen all at once.
+"""Batches that are too large for one turn of the loop: added in slices, and seen all at once.
 
     begin ─► hold every queue it goes to ─► slice ─► slice ─► … ─► release: consumers are served, who waited is told
 
-While a queue is held nothing is delivered from it, and whoever looks into it waits: so nobody sees a part of the batch,
-and what is sent meanwhile, by others, stands between its messages without harm. A journal gathers everything in one
-batch until it is done, so a broker that dies has kept all of it or nothing.
+Whether it can be done at all is decided when it begins, once: what it needs below the limits of its destinations is set
+aside for it then, and from there on nothing stops it but a fault of the broker. While a queue is held nothing is
+delivered from it, and whoever looks into it waits, or is shown what was there before: so nobody sees a part of the
+batch, and what is sent meanwhile, by others, stands between its messages without harm. A journal gathers everything in
+one batch until it is done, so a broker that dies has kept all of it or nothing.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from sievemq_broker.domain import capacity
 from sievemq_broker.domain.overrides import overridden
+from sievemq_broker.domain.policy import BLOCK, FAIL
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.room import Limited, NoRoomError
 from sievemq_broker.domain.steps import SLICE
 from sievemq_core.message.envelope import Envelope
 
@@ -21,13 +26,93 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.namespace import Namespace
     from sievemq_broker.domain.topic import Topic
 
-__all__ = ["AT_ONCE", "Publishing", "Told"]
+__all__ = ["AT_ONCE", "Publishing", "Told", "begin"]
 
-#: Messages that are added within one turn without further ado.
-AT_ONCE: Final = SLICE
+#: Messages that are added within one turn without further ado: two or three milliseconds.
+AT_ONCE: Final = 1_000
+
+Sends: TypeAlias = list[tuple[str, Envelope]]
 
 Told: TypeAlias = Callable[[int], None]
 """Called when it is over, with the time (ms epoch)."""
+
+
+def begin(
+    namespace: Namespace,
+    sends: Sends,
+    now: int,
+    connection: str | None = None,
+    *,
+    patient: bool = False,
+    waited: bool = False,
+) -> Publishing | list[Limited]:
+    """Send several messages, all or none, in order, as :meth:`Namespace.commit` does, but in slices.
+
+    Args:
+        namespace: where they go; nothing else is on its way there.
+        sends: address and message; consumed if it begins.
+        now: ms epoch.
+        connection: id of the sender's connection, for no_local.
+        patient: the sender can wait where that is the rule; otherwise it is refused there.
+        waited: it has waited for room, and is the next.
+
+    Returns:
+        What is on its way then; or, for a patient sender, what must have room before this can be done.
+
+    Raises:
+        AddressError, RequestError: as :meth:`Namespace.commit`. Nothing is sent then.
+    """
+    destinations = {
+        address: namespace.declare(address, connection) for address in dict.fromkeys([address for address, _ in sends])
+    }
+    try:
+        namespace.check_kept(sends, connection)
+    except NoRoomError as error:
+        if patient:
+            return [error.place]
+        raise
+    load = _load(sends, destinations, now, connection)
+    full: list[Limited] = []
+    if namespace.over is not None and sends:
+        if namespace.over.refuses or not patient:
+            namespace.check_over()
+        full.append(namespace.over)
+    for queue, (messages, size, largest) in load.items():
+        capacity.check_sent(queue, largest)
+        at_limit = queue.policy.at_limit
+        if at_limit == FAIL or (at_limit == BLOCK and not patient):
+            capacity.check(queue, messages, size)
+        elif at_limit == BLOCK and capacity.must_wait(queue, messages, size, waited):
+            full.append(queue)
+    if full:
+        return full
+    promised = {
+        queue: (messages, size) for queue, (messages, size, _) in load.items() if queue.policy.at_limit in (FAIL, BLOCK)
+    }
+    namespace.publishing = Publishing(namespace, sends, destinations, promised, connection)
+    namespace.broker.add_publishing(namespace.publishing)
+    return namespace.publishing
+
+
+def _load(
+    sends: Sends, destinations: dict[str, Queue | Topic], now: int, connection: str | None
+) -> dict[Queue, tuple[int, int, int]]:
+    """How many messages and bytes go where there are limits, and the largest; what is prescribed there is applied to
+    the messages on the way, since that may change their size."""
+    load: dict[Queue, tuple[int, int, int]] = {}
+    limited = {address: found for address, found in destinations.items() if found.policy.limited}
+    for place, (address, envelope) in enumerate(sends) if limited else ():
+        destination = limited.get(address)
+        if destination is None:
+            continue
+        if destination.policy.overrides:
+            envelope = overridden(destination.policy, envelope, now)
+            sends[place] = address, envelope
+        size = len(envelope.packed)
+        for queue in [destination] if isinstance(destination, Queue) else destination.matching(envelope, connection):
+            messages, total, largest = load.get(queue, (0, 0, 0))
+            load[queue] = messages + 1, total + size, max(largest, size)
+    return load
 
 
 class Publishing:
@@ -36,20 +121,22 @@ class Publishing:
     Args:
         namespace: where it goes.
         sends: address and message, in order; consumed.
-        destinations: where each address leads; they have no limits.
+        destinations: where each address leads.
+        promised: messages and bytes, by queue, that are kept free for it below the limits there.
         connection: id of the sender's connection, for no_local.
 
     Attributes:
         error: a fault of the broker that ended it early.
     """
 
-    __slots__ = ("_connection", "_destinations", "_held", "_left", "_namespace", "_told", "error")
+    __slots__ = ("_connection", "_destinations", "_held", "_left", "_namespace", "_promised", "_told", "error")
 
     def __init__(
         self,
         namespace: Namespace,
-        sends: list[tuple[str, Envelope]],
+        sends: Sends,
         destinations: dict[str, Queue | Topic],
+        promised: dict[Queue, tuple[int, int]],
         connection: str | None,
     ) -> None:
         self._namespace = namespace
@@ -68,6 +155,9 @@ class Publishing:
                 self._held |= dict.fromkeys(subscription.queue for subscription in destination.subscriptions)
         for queue in self._held:
             queue.hold()
+        self._promised = promised
+        for queue, (messages, size) in promised.items():
+            queue.promise(messages, size)
         journal = namespace.broker.journal
         if journal is not None:
             journal.holds += 1
@@ -96,7 +186,8 @@ class Publishing:
             while left and done < budget:
                 address, envelope = left.pop()
                 destination = destinations[address]
-                if destination.policy.overrides:
+                limited = destination.policy.limited
+                if destination.policy.overrides and not limited:
                     envelope = overridden(destination.policy, envelope, now)
                 if isinstance(destination, Queue):
                     queues = [destination]
@@ -106,7 +197,11 @@ class Publishing:
                     done += 1
                 for queue in queues:
                     if queue in held and not queue.deleted:
-                        queue.accept(envelope, now)
+                        if limited:
+                            self._redeem(queue, len(envelope.packed))
+                            capacity.admit(queue, envelope, now)
+                        else:
+                            queue.accept(envelope, now)
                         done += 1
         except Exception as error:
             self.error = error
@@ -130,9 +225,19 @@ class Publishing:
             self.work(SLICE, now)
         self.tell(now)
 
+    def _redeem(self, queue: Queue, size: int) -> None:
+        """A message comes into the room that was kept free for it."""
+        left = self._promised.get(queue)
+        if left is not None:
+            messages, total = left
+            self._promised[queue] = messages - 1, total - size
+            queue.promise(-1, -size)
+
     def _release(self, now: int) -> None:
         journal = self._namespace.broker.journal
         if journal is not None:
             journal.holds -= 1
+        for queue, (messages, size) in self._promised.items():
+            queue.promise(-messages, -size)  # what was for a subscription that has ended, or after a fault
         for queue in self._held:
             queue.release(now)

@@ -64,6 +64,7 @@ class Queue:
         "_tidying",
         "_turn",
         "acknowledged",
+        "before",
         "bytes",
         "consumers",
         "dead_expired",
@@ -84,6 +85,8 @@ class Queue:
         "observer",
         "paused",
         "policy",
+        "promised_bytes",
+        "promised_messages",
         "redelivered",
         "removed",
         "scheduled",
@@ -112,7 +115,8 @@ class Queue:
         self.holders: set[Consumer] = set()
         self.scheduled: dict[int, Entry] = {}
         self.paused = False
-        self.held = 0
+        self.held = self.before = 0
+        self.promised_messages = self.promised_bytes = 0
         self.shut = False
         self.deleted = False
         #: Those that keep a copy of what arrives.
@@ -168,8 +172,8 @@ class Queue:
         policy = self.policy
         messages, size = policy.max_messages, policy.max_bytes
         return self.deleted or not (
-            (messages and self.depth + len(self.scheduled) >= messages - messages // 16)
-            or (size and self.bytes >= size - size // 16)
+            (messages and self.depth + len(self.scheduled) + self.promised_messages >= messages - messages // 16)
+            or (size and self.bytes + self.promised_bytes >= size - size // 16)
         )
 
     @property
@@ -574,6 +578,8 @@ class Queue:
 
     def hold(self) -> None:
         """Deliver nothing while a batch is being published, and let who asks for a message wait for the answer."""
+        if not self.held:
+            self.before = self.sequence
         self.held += 1
         self._set_direct()
 
@@ -585,6 +591,16 @@ class Queue:
             for view in (self.main, *self.views.values()):
                 self.serve(view, now)
                 recall.scanned(view, now)
+
+    @property
+    def complete(self) -> int:
+        """Sequence of the last message that may be looked at: of all, or before a batch that is being published."""
+        return self.before if self.held else self.sequence
+
+    def promise(self, messages: int, size: int) -> None:
+        """Keep so much free below the limits for a batch that is being published; less where negative."""
+        self.promised_messages += messages
+        self.promised_bytes += size
 
     def clear(self, reason: str = "purged") -> int:
         """Drop everything that waits or is scheduled; what is in flight stays.

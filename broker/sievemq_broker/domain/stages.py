@@ -15,9 +15,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from sievemq_broker.domain import tap_records
+from sievemq_broker.domain import publishing, tap_records
 from sievemq_broker.domain.entry import DELAYED, GONE
-from sievemq_broker.domain.publishing import AT_ONCE, Publishing
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
 from sievemq_core.message.envelope import Envelope
@@ -194,24 +193,14 @@ class Stages:
             for address in addresses:
                 allow(address)
         count = len(sends)
-        self._send(sends, addresses, now, connection)
+        if count > publishing.AT_ONCE:
+            publishing.begin(self._namespace, sends, now, connection)
+        else:
+            self._namespace.commit(sends, now, connection)
         if count:  # to publish nothing once more does no harm
             self._remember((owner, key), batch)
         self.discard(key, batch, owner=owner)
         return count
-
-    def _send(
-        self, sends: list[tuple[str, Envelope]], addresses: dict[str, None], now: int, connection: str | None
-    ) -> None:
-        """All or nothing: at once, or a large batch in slices if nothing can come between that would refuse it."""
-        namespace, journal = self._namespace, self._namespace.broker.journal
-        if len(sends) > AT_ONCE and namespace.over is None and (journal is None or journal.refusing is None):
-            destinations = {address: namespace.declare(address, connection) for address in addresses}
-            if not any(destination.policy.limited for destination in destinations.values()):
-                namespace.publishing = Publishing(namespace, sends, destinations, connection)
-                namespace.broker.add_publishing(namespace.publishing)
-                return
-        namespace.commit(sends, now, connection)
 
     def _remember(self, key: tuple[str | None, str], batch: int) -> None:
         journal, name = self._namespace.broker.journal, self._namespace.name

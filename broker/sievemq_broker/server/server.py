@@ -405,7 +405,8 @@ class Server:
 def _is_busy(connection: BrokerConnection) -> bool:
     """True while messages are with the client, or a transaction is open."""
     return any(consumer.unacknowledged for consumer in connection.consumers.values()) or any(
-        session.transaction is not None and session.transaction.staged for session in connection.sessions.values()
+        session.committing or (session.transaction is not None and session.transaction.staged)
+        for session in connection.sessions.values()
     )
 
 

@@ -11,8 +11,10 @@ Whatever leaves a handler decides what happens to the connection:
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sievemq_broker.domain.publishing import AT_ONCE, Publishing, begin
 from sievemq_broker.session.checks import (
     check_identifier,
     check_message,
@@ -84,7 +86,10 @@ def on_set_client_id(connection: BrokerConnection, command: CommandFields, now: 
 def on_goodbye(connection: BrokerConnection, command: CommandFields, now: int) -> None:
     """Close everything in order, answer, end (CLO-02)."""
     _, request, handed = command
-    connection.end(now, pairs(handed), request)
+    if any(session.committing for session in connection.sessions.values()):
+        connection.wait_for_publishing(command)  # what was said before is answered before
+    else:
+        connection.end(now, pairs(handed), request)
 
 
 def on_ping(connection: BrokerConnection, command: CommandFields, now: int) -> None:
@@ -132,6 +137,8 @@ def on_close_session(connection: BrokerConnection, command: CommandFields, now: 
     """Close a session and its consumers; an open transaction is rolled back (TXN-05)."""
     _, request, session_id, handed = command
     session = the_session(connection, session_id)
+    if session.committing and connection.wait_for_publishing(command):
+        return
     seen = handed_to(connection, session, handed)
     if session.stall is not None:
         session.stall.end()
@@ -457,16 +464,24 @@ def on_recover(connection: BrokerConnection, command: CommandFields, now: int) -
 
 
 def on_commit(connection: BrokerConnection, command: CommandFields, now: int) -> None:
-    """Publish and acknowledge, all or nothing (TXN-10)."""
+    """Publish and acknowledge, all or nothing (TXN-10). A large one takes some turns; whether it can be done is decided
+    in the first of them, and the answer comes when all can see it."""
     _, request, session_id, handed = command
     session = the_session(connection, session_id)
     transaction = session.transaction
     if transaction is None:
         raise RequestError("this session is not transacted: there is nothing to commit (TXN-08)",
                            ErrorCode.ILLEGAL_STATE)  # fmt: skip
+    large = len(transaction.staged) > AT_ONCE
+    if (large or session.committing) and connection.namespace.publishing is not None:
+        if session.stall is None:  # else it is asked again as long as it waits for room
+            session.committing = connection.wait_for_publishing(command)
+        return
     seen = handed_to(connection, session, handed)
     connection.confirm(session, session.sent)  # the answer settles them all (TXN-15)
     doom = transaction.doom
+    publishing: Publishing | None = None
+    session.committing = False
     if doom is None:
         try:
             waited = session.stall is not None
@@ -474,6 +489,11 @@ def on_commit(connection: BrokerConnection, command: CommandFields, now: int) ->
             over = connection.broker.over
             if over is not None and transaction.staged and not any(seen.values()):
                 full = [over]  # one that acknowledges something makes room as well
+            elif large:
+                begun = begin(
+                    connection.namespace, transaction.staged, now, connection.id, patient=True, waited=waited
+                )  # fmt: skip
+                publishing, full = (begun, None) if isinstance(begun, Publishing) else (None, begun)
             else:
                 full = connection.namespace.commit(transaction.staged, now, connection.id, patient=True, waited=waited)
             if full is not None:
@@ -492,10 +512,29 @@ def on_commit(connection: BrokerConnection, command: CommandFields, now: int) ->
             ErrorCode.TRANSACTION_ROLLED_BACK,
             {**doom.details, "code": int(doom.code)},
         )
+    # Nothing can stop it from here on, so it is settled: whatever becomes of the connection, and where it is asked.
     session.acknowledge(seen, now)
     session.settled = request
     connection.forget_settled(session)
-    connection.answer(request)
+    if publishing is None:
+        connection.answer(request)
+    else:
+        session.committing = True
+        publishing.then(partial(_committed, connection, session, command, publishing))
+
+
+def _committed(
+    connection: BrokerConnection, session: Session, command: CommandFields, publishing: Publishing, now: int
+) -> None:
+    """All can see what a large COMMIT has published."""
+    session.committing = False
+    if connection.closing:
+        return
+    if publishing.error is not None:
+        connection.crash(command, publishing.error, now)
+    else:
+        connection.answer(command[1])
+    connection.acted()
 
 
 def on_rollback(connection: BrokerConnection, command: CommandFields, now: int) -> None:
@@ -505,6 +544,8 @@ def on_rollback(connection: BrokerConnection, command: CommandFields, now: int) 
     if session.transaction is None:
         raise RequestError("this session is not transacted: there is nothing to roll back (TXN-08)",
                            ErrorCode.ILLEGAL_STATE)  # fmt: skip
+    if session.committing and connection.wait_for_publishing(command):
+        return
     seen = handed_to(connection, session, handed)
     if session.stall is not None:
         session.stall.end()

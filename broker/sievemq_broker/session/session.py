@@ -37,8 +37,8 @@ class Session:
     """
 
     __slots__ = (
-        "again", "confirmed", "consumers", "id", "mode", "refused", "sent", "settled", "stall", "transaction",
-        "unconfirmed",
+        "again", "committing", "confirmed", "consumers", "id", "mode", "refused", "sent", "settled", "stall",
+        "transaction", "unconfirmed",
     )  # fmt: skip
 
     def __init__(self, session_id: int, mode: SessionMode, staged: StagedBytes) -> None:
@@ -58,6 +58,8 @@ class Session:
         #: what was passed over in the meantime, 0 if it never was.
         self.stall: Stall | None = None
         self.again = 0
+        #: True from a large COMMIT to its answer, while it is published in slices or waits until another one is.
+        self.committing = False
         self.transaction = Transaction(staged) if mode is SessionMode.TRANSACTED else None
 
     def passes_over(self, sequence: int) -> bool:

@@ -63,6 +63,8 @@ def on_open_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int
 def on_look_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
     """How far may be read; a drain takes what is needed for that."""
     _, request, name, destination, after, messages, size = command
+    if connection.wait_for_publishing(command):
+        return
     tap = _the_tap(connection, name, destination)
     upto, more = tap.look(after, messages, size, now)
     connection.answer(request, {**_state(tap), "upto": upto, "more": more})
@@ -71,6 +73,8 @@ def on_look_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int
 def on_fetch_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
     """Messages, as columns: whoever reads them by the thousand wants them so."""
     _, request, name, destination, tap_id, after, upto, limit = command
+    if connection.wait_for_publishing(command):
+        return
     if connection.wire.pending_bytes > _UNREAD:
         raise RequestError(
             f"{connection.wire.pending_bytes} bytes of answers wait to be written to this connection; "
@@ -115,6 +119,8 @@ def on_stage(connection: BrokerConnection, command: tuple[Any, ...], now: int) -
     transaction = session.transaction
     if transaction is None:
         raise RequestError("only a transacted session can stage what it has sent", ErrorCode.ILLEGAL_STATE)
+    if session.committing and connection.wait_for_publishing(command):
+        return
     connection.confirm(session, session.sent)
     doom = transaction.doom
     sends = transaction.staged
