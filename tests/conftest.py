@@ -1,10 +1,13 @@
-"""What all tests share: how hypothesis behaves, certificates."""
+"""What all tests share: how hypothesis behaves, certificates, a port to come back to."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,22 @@ settings.register_profile(
     derandomize="CI" in os.environ,
 )
 settings.load_profile("sievemq")
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port of the loopback for a broker that goes and comes back, or comes late.
+
+    The system gives it to nobody else meanwhile: it is bound here, and who names it and would reuse addresses, as a
+    broker does, may have it as well, as Linux goes.
+    """
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        if sys.platform != "linux":
+            held.close()
+        yield port
 
 
 @pytest.fixture(scope="session")

@@ -55,6 +55,31 @@ _KEYS = {"Enter": ("\r", 13), "Tab": ("", 9), "Escape": ("", 27), "ArrowLeft": (
          " ": (" ", 32)}  # fmt: skip
 
 
+#: Where to press to hit an element, %s. From then on a press or a click that hits another does not reach the page;
+#: `aimed.done()` ends that, and says what was hit in its place.
+_AIM = """(() => {
+    const item = %s;
+    if (!item) return null;
+    item.scrollIntoView({ block: "center" });
+    const box = item.getBoundingClientRect();
+    let hit = "nothing";
+    const kinds = ["pointerdown", "mousedown", "pointerup", "mouseup", "click"];
+    const watch = (event) => {
+        if (event.composedPath().includes(item)) { if (event.type === "click") hit = null; return; }
+        hit = event.target.outerHTML.slice(0, 200);
+        event.preventDefault();
+        event.stopImmediatePropagation();
+    };
+    for (const kind of kinds) addEventListener(kind, watch, { capture: true });
+    window.aimed = { done() {
+        for (const kind of kinds) removeEventListener(kind, watch, { capture: true });
+        delete window.aimed;
+        return hit;
+    } };
+    return [box.x + box.width / 2, box.y + box.height / 2];
+})()"""
+
+
 def find_chromium() -> str | None:
     """The path of a Chromium: that of the variable CHROMIUM, or the first on the PATH."""
     names = (os.environ["CHROMIUM"],) if "CHROMIUM" in os.environ else _NAMES
@@ -281,10 +306,10 @@ class Page:
             try:
                 return self.value(watch)
             except RuntimeError as error:
-                if "context" not in str(error) and "navigated" not in str(error):
+                if not _left(error):
                     raise
             except AssertionError:
-                shown = self.value("document.body.innerText")
+                shown = self.value("location.href + '\\n' + document.body.innerText")
                 raise AssertionError(f"never true: {condition}\n{shown[:3000]}\nproblems: {self.problems}") from None
         raise AssertionError(f"the page was left again and again: {condition}")
 
@@ -310,28 +335,55 @@ class Page:
     # -- what a user does ---------------------------------------------------------------------------------------------
 
     def click(self, selector: str, text: str | None = None) -> None:
-        """Click the first element that is shown and, where given, says a text; waits for it."""
+        """Click the first element that is shown and, where given, says a text; waits for it.
+
+        What moves away while the pointer comes down is aimed at again: a click that would hit something else is kept
+        from the page.
+
+        Raises:
+            AssertionError: something else lies there all the time; says what.
+        """
         find = f"""Array.from(document.querySelectorAll({json.dumps(selector)})).find((item) =>
             item.checkVisibility({{ visibilityProperty: true }}) && !item.disabled &&
             ({json.dumps(text)} === null || item.innerText.trim() === {json.dumps(text)}))"""
-        self.until(f"!!{find}")
-        spot = self.value(
-            f"""(() => {{ const item = {find}; item.scrollIntoView({{ block: "center" }});
-            const box = item.getBoundingClientRect();
-            return [box.x + box.width / 2, box.y + box.height / 2]; }})()"""
-        )
-        for kind in ("mousePressed", "mouseReleased"):
-            self.send("Input.dispatchMouseEvent", type=kind, x=spot[0], y=spot[1], button="left", clickCount=1)
+        for _ in range(10):
+            self.until(f"!!{find}")
+            spot = self.value(_AIM % find)
+            if spot is None:
+                continue  # it was there and is not any more
+            for kind in ("mousePressed", "mouseReleased"):
+                self.send("Input.dispatchMouseEvent", type=kind, x=spot[0], y=spot[1], button="left", clickCount=1)
+            missed = self._asked("window.aimed?.done()")
+            if missed is None:
+                return
+        raise AssertionError(f"a click on {selector} {text or ''} hits {missed}")
 
     def fill(self, selector: str, text: str) -> None:
-        """Replace what a field holds, as typing does."""
+        """Replace what a field holds, as typing does.
+
+        Raises:
+            AssertionError: it does not keep what is typed.
+        """
         element = f"document.querySelector({json.dumps(selector)})"
-        self.until(f"{element} !== null")
-        self.value(f"{element}.focus(), {element}.select()")
-        if text:
-            self.send("Input.insertText", text=text)
-        else:
-            self.press("Delete")
+        for _ in range(10):
+            self.until(f"{element} !== null")
+            self.value(f"{element}?.focus(), {element}?.select()")
+            if text:
+                self.send("Input.insertText", text=text)
+            else:
+                self.press("Delete")
+            if self.value(f"{element}?.value") in (text, None):  # else the page took the focus away meanwhile
+                return
+        raise AssertionError(f"{selector} does not take {text!r}")
+
+    def _asked(self, expression: str) -> Any:
+        """The value of an expression, or None where the page is left meanwhile."""
+        try:
+            return self.value(expression)
+        except RuntimeError as error:
+            if not _left(error):
+                raise
+            return None
 
     def choose(self, selector: str, value: str) -> None:
         """Choose an option of a select."""
@@ -352,6 +404,11 @@ class Page:
         clip = {} if height is None else {"clip": {"x": 0, "y": 0, "width": self.value("innerWidth"), "height": height,
                                                    "scale": 1}}  # fmt: skip
         path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png", **clip)["data"]))
+
+
+def _left(error: RuntimeError) -> bool:
+    """Whether the browser could not answer because the page was left for another."""
+    return "context" in str(error) or "navigated" in str(error)
 
 
 def _pipe() -> tuple[int, int]:

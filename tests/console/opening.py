@@ -21,5 +21,10 @@ def open_view(page: Page, broker: EmbeddedBroker, view: str) -> None:
         broker: whose console.
         view: the fragment, with its `#`.
     """
-    page.open(f"{broker.http_url}/{view}")
-    page.until(SHOWN)
+    url = f"{broker.http_url}/{view}"
+    if page.value("location.href.split('?')[0]") == url.partition("?")[0]:
+        page.open("about:blank")  # a view whose query alone changes does not say when it has read its data
+    else:
+        page.value("window.moved = false, addEventListener('hashchange', () => { moved = true; }, { once: true }), 0")
+    page.open(url)
+    page.until(f"window.moved !== false && {SHOWN}")  # not the view before

@@ -138,6 +138,8 @@ class Shop:
         consumer.close()
         office = self._contexts[0]
         office.create_producer().set_time_to_live(1).send(office.create_queue("carts"), "left in the shop")
+        while not self._broker.call(lambda domain: "queue:DLQ.carts" in domain.namespace("default").destinations):
+            self._stop.wait(0.005)
 
     def _subscribe(self, producer: object) -> None:
         desk = self._client("desk-4")

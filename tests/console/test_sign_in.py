@@ -11,7 +11,7 @@ from sievemq.taps import open_tap
 from sievemq_broker import EmbeddedBroker
 
 from .chromium import Chromium, Page
-from .opening import open_view
+from .opening import SHOWN, open_view
 
 pytestmark = pytest.mark.slow
 
@@ -82,6 +82,7 @@ def test_who_may_only_look_is_told_so(page: Page) -> None:
         page.until("document.querySelector('#user') !== null")
         sign_in(page)
         page.shows("Deepest queues")
+        page.until(SHOWN)
         assert [row[0] for row in page.rows("Deepest queues")] == ["open"]
         open_view(page, broker, "#/default/destination/queue%3Aopen/messages")
         page.shows("1 message on this page")

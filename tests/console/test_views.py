@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from sievemq import ConnectionFactory, DeliveryMode
+from sievemq import ConnectionFactory, DeliveryMode, JMSContext
 from sievemq_broker import EmbeddedBroker
 
-from .chromium import Page
+from .chromium import Chromium, Page
 from .opening import open_view
 
 pytestmark = pytest.mark.slow
@@ -248,6 +248,41 @@ def test_alarms_and_what_happened(page: Page) -> None:
         assert client.create_consumer(client.create_queue("deep")).receive_body(str, 60_000) == "x" * 850_000
         page.until("document.querySelector('.alarms').childElementCount === 0")
         page.shows("Producers go on", ".news")
+
+
+def test_dead_letters_of_the_moment_before_the_page_heard_anything(
+    chromium: Chromium, broker: EmbeddedBroker, client: JMSContext
+) -> None:
+    late = """window.EventSource = class { wanted = [];
+        constructor(url) { this.url = url; window.begin = () => {
+            this.real = new Real(this.url); for (const each of this.wanted) this.real.addEventListener(...each); }; }
+        addEventListener(...each) { this.wanted.push(each); }
+        close() { this.real?.close(); } };"""
+    with chromium.page() as page:
+        page.send("Page.addScriptToEvaluateOnNewDocument", source=f"const Real = EventSource; {late}")
+        open_view(page, broker, "#/default/dead-letters")
+        page.shows("No dead letters.")
+        client.create_producer().send(client.create_queue("work"), "x")
+        with client.create_context(JMSContext.SESSION_TRANSACTED) as failing:
+            consumer = failing.create_consumer(failing.create_queue("work"))
+            while consumer.receive_no_wait() is not None:
+                failing.rollback()
+        page.until("window.begin && (begin(), true)")
+        page.until("document.querySelector('td.number')?.innerText === '1'")
+
+
+def test_a_selector_that_nobody_is_there_to_check(page: Page) -> None:
+    with EmbeddedBroker(http=True) as broker:
+        broker.call(lambda domain: domain.namespace("default").declare("queue:work"))
+        open_view(page, broker, "#/default/destination/queue%3Awork/messages")
+    page.shows("The broker does not answer.", ".banner")
+    page.value("location.hash = '#/default/destination/queue%3Awork/messages?selector=a+%3D+1'")
+    page.until("document.querySelector('main input.selector').value === 'a = 1'")
+    page.fill("main input.selector", "a = 2")
+    page.press("Enter")
+    page.shows("The broker does not answer.", ".notices")
+    page.value("location.hash = '#/default/workbench?selector=a+%3D+1'")
+    page.value("fetch('/api/v1/broker').catch(() => 0)")  # fails after those before
 
 
 def test_figures_change_without_a_reload(page: Page, broker: EmbeddedBroker) -> None:

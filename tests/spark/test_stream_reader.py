@@ -329,19 +329,13 @@ def test_messages_that_are_lost_while_they_are_read(broker: EmbeddedBroker) -> N
     assert [row["body_text"] for row in stream.read(stream.begin or {}, end)] == ["c"]
 
 
-def restarted(broker: EmbeddedBroker) -> EmbeddedBroker:
-    """A broker on the same port that knows nothing."""
-    port = broker.port
-    broker.stop()
-    return EmbeddedBroker(port=port)
-
-
-def test_a_broker_that_has_forgotten_everything(broker: EmbeddedBroker) -> None:
-    send(broker, *"ab")
-    stream = Stream(broker)
-    stream.batch()
-    begin, end = stream.begin or {}, stream.plan()
-    with restarted(broker) as anew:
+def test_a_broker_that_has_forgotten_everything(port: int) -> None:
+    with EmbeddedBroker(port=port) as broker:
+        send(broker, *"ab")
+        stream = Stream(broker)
+        stream.batch()
+        begin, end = stream.begin or {}, stream.plan()
+    with EmbeddedBroker(port=port) as anew:
         send(anew, "new")
         with pytest.raises(DataLossError, match=r"started anew\s+without its data"):
             stream.plan()
@@ -356,11 +350,10 @@ def test_a_broker_that_has_forgotten_everything(broker: EmbeddedBroker) -> None:
         assert careless.batch() == []
 
 
-def test_a_broker_that_was_started_again_with_its_data(tmp_path: Path) -> None:
+def test_a_broker_that_was_started_again_with_its_data(tmp_path: Path, port: int) -> None:
     """In the middle of a batch, too: the same tap, the same sequences, none lost and none twice."""
     settings = {"data_dir": str(tmp_path)}
-    with EmbeddedBroker(settings=settings) as broker:
-        port = broker.port
+    with EmbeddedBroker(settings=settings, port=port) as broker:
         send(broker, *"ab")
         stream = Stream(broker)
         assert stream.batch() == ["a", "b"]

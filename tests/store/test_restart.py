@@ -140,12 +140,11 @@ def test_a_second_broker_on_the_same_directory_is_refused(broker: EmbeddedBroker
         EmbeddedBroker(data_dir=tmp_path / "data").start()
 
 
-def test_sends_that_are_said_again_are_not_doubled(tmp_path: Path) -> None:
+def test_sends_that_are_said_again_are_not_doubled(tmp_path: Path, port: int) -> None:
     """The SDK says unconfirmed sends again when the broker is back: each message is there once, none is missing."""
     life = Life(7, tmp_path)
-    life.start()
-    port = life.port
     life.options = ("--port", str(port))
+    life.start()
     sent: list[str] = []
     failed: list[BaseException] = []
     told = threading.Condition()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +50,7 @@ async def test_sessions_consumers_and_producers_can_be_made_and_closed_during_an
     await session.close()
 
 
-async def test_the_first_connect_is_tried_again_too(api: Api) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        port = reserved.getsockname()[1]
+async def test_the_first_connect_is_tried_again_too(api: Api, port: int) -> None:
     opening = api.task(api.factory(f"sievemq://127.0.0.1:{port}", **options()).create_connection())
     late = EmbeddedBroker(port=port).start()
     api._own.append(late)

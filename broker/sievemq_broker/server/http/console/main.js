@@ -28,7 +28,8 @@ import workbench from "./views/workbench.js";
  *   again and again, `ticking` where only time has passed: what costs the broker much is not read again for that.
  * @property {(query: URLSearchParams) => void} [query] the query of its address has changed; without it, the view is
  *   made anew.
- * @property {(what: string, about: object) => void} [heard] the broker told something.
+ * @property {(what: string, about: object) => void} [heard] the broker told something; "begin" in place of the first
+ *   tick: what happened between the first reading and this was not told.
  */
 const VIEWS = {
   overview,
@@ -170,12 +171,13 @@ function heard(what, about) {
     lost();
     return;
   }
+  const begins = what === "tick" && !document.body.classList.contains("live");
   if (what !== "event") {
     frame.warn();
     document.body.classList.remove("lost");
     document.body.classList.add("live"); // from here on, whatever happens is told
   }
-  shown.view.heard?.(what, about);
+  shown.view.heard?.(begins ? "begin" : what, about);
   if (what === "tick") ticks += 1;
   if (what === "back") read();
   else if (what === "tick" && ticks % EVERY === 0) read(true);

@@ -3,6 +3,7 @@
 import { Refused, post } from "./api.js";
 import { caret } from "./caret.js";
 import { h, put } from "./dom.js";
+import { failure } from "./notice.js";
 
 const PAUSE = 150; // ms without a key before it is checked
 
@@ -57,7 +58,7 @@ export class SelectorBox {
       this.field,
       this.verdict,
     );
-    if (value) this.check();
+    if (value) this.#look();
   }
 
   get value() {
@@ -66,7 +67,7 @@ export class SelectorBox {
 
   set value(text) {
     this.field.value = text;
-    this.check();
+    this.#look();
   }
 
   /** Asks the broker now. @returns {Promise<object | null>} its answer; null: there is a mistake, which is shown. */
@@ -106,12 +107,17 @@ export class SelectorBox {
 
   #typed() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.check().catch(() => {}), PAUSE);
+    this.timer = setTimeout(() => this.#look(), PAUSE);
   }
 
-  async #key(event) {
+  // Nobody asked for this check: where the broker does not answer, the banner says so.
+  #look() {
+    this.check().catch(() => {});
+  }
+
+  #key(event) {
     if (event.key !== "Enter" || event.shiftKey || !this.onapply) return;
     event.preventDefault();
-    if (await this.check()) this.onapply(this.value);
+    this.check().then((answer) => answer && this.onapply(this.value), failure);
   }
 }
