@@ -152,7 +152,11 @@ class Broker:
             self._publishings.popleft().finish(now)
 
     def begin_leaving(self, connection_id: str, steps: Steps[None]) -> None:
-        """A connection gives back what it has: the first slice at once, the others with :meth:`work`."""
+        """A connection, or a session of it, gives back what it has: the first slice at once, the others with
+        :meth:`work`; behind what the same connection has begun to give back before."""
+        before = self._leaving.get(connection_id)
+        if before is not None:
+            steps = _behind(before, steps)
         for _ in steps:
             self._leaving[connection_id] = steps
             break
@@ -206,3 +210,13 @@ class Broker:
         if self._leaving:
             self._go_on_leaving(now)
         return bool(work or publishings or self._leaving or told)
+
+
+def _behind(before: Steps[None], steps: Steps[None]) -> Steps[None]:
+    """One after the other; the first has begun."""
+    now = yield
+    with suppress(StopIteration):
+        while True:
+            before.send(now)
+            now = yield
+    yield from steps

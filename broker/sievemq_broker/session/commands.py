@@ -28,6 +28,7 @@ from sievemq_broker.session.checks import (
     unknown,
 )
 from sievemq_broker.session.handshake import on_hello
+from sievemq_broker.session.leaving import closing
 from sievemq_broker.session.page import pack_page
 from sievemq_broker.session.session import Session, SessionMode
 from sievemq_broker.session.stall import Stall
@@ -134,8 +135,9 @@ def on_open_session(connection: BrokerConnection, command: CommandFields, now: i
 
 
 def on_close_session(connection: BrokerConnection, command: CommandFields, now: int) -> None:
-    """Close a session and its consumers; an open transaction is rolled back (TXN-05)."""
-    _, request, session_id, handed = command
+    """Close a session and its consumers; an open transaction is rolled back (TXN-05). Answered when all that it held
+    has come back, which takes some turns where that is very much."""
+    _, _, session_id, handed = command
     session = the_session(connection, session_id)
     if session.committing and connection.wait_for_publishing(command):
         return
@@ -143,11 +145,8 @@ def on_close_session(connection: BrokerConnection, command: CommandFields, now: 
     if session.stall is not None:
         session.stall.end()
     connection.confirm(session, session.sent)
-    consumers = tuple(session.consumers)
-    session.close(seen, now)
-    connection.forget_consumers(consumers)
-    del connection.sessions[session_id]
-    connection.answer(request)
+    connection.let_go(session)
+    connection.broker.begin_leaving(connection.id, closing(connection, session, now, seen, command))
 
 
 def on_open_consumer(connection: BrokerConnection, command: CommandFields, now: int) -> None:
@@ -486,16 +485,12 @@ def on_commit(connection: BrokerConnection, command: CommandFields, now: int) ->
         try:
             waited = session.stall is not None
             full: list[Limited] | None
-            over = connection.broker.over
-            if over is not None and transaction.staged and not any(seen.values()):
-                full = [over]  # one that acknowledges something makes room as well
-            elif large:
-                begun = begin(
-                    connection.namespace, transaction.staged, now, connection.id, patient=True, waited=waited
-                )  # fmt: skip
+            how = {"patient": True, "waited": waited, "acknowledges": any(seen.values())}
+            if large:
+                begun = begin(connection.namespace, transaction.staged, now, connection.id, **how)
                 publishing, full = (begun, None) if isinstance(begun, Publishing) else (None, begun)
             else:
-                full = connection.namespace.commit(transaction.staged, now, connection.id, patient=True, waited=waited)
+                full = connection.namespace.commit(transaction.staged, now, connection.id, **how)
             if full is not None:
                 Stall.hold_commit(connection, session, full, command)
                 return

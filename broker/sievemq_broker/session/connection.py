@@ -371,8 +371,11 @@ class BrokerConnection:
     def consumer_closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
         """The domain closed a consumer under us."""
         self.want_settled(consumer_id)
+        consumer = self.consumers.get(consumer_id)
+        if consumer is None:
+            return  # its session is being closed
         self.outbox.send(Command.CONSUMER_CLOSED, consumer_id, int(code), text)
-        if self.consumers[consumer_id].unacknowledged:
+        if consumer.unacknowledged:
             self.retired.add(consumer_id)
         else:
             self.forget_consumers((consumer_id,))
@@ -468,6 +471,16 @@ class BrokerConnection:
             session = self.owners.pop(consumer_id, None)
             if session is not None:
                 session.consumers.pop(consumer_id, None)
+
+    def let_go(self, session: Session) -> None:
+        """A session is over, though its consumers may not have given back everything: nothing is said to them, or by
+        them, any more."""
+        del self.sessions[session.id]
+        for consumer_id in session.consumers:
+            self.want_settled(consumer_id)
+            self.consumers.pop(consumer_id, None)
+            self.owners.pop(consumer_id, None)
+        self.retired.difference_update(session.consumers)
 
     def forget_settled(self, session: Session) -> None:
         """Drop the session's closed consumers whose last message is settled."""

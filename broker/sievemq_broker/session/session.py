@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.steps import Steps, finish
+from sievemq_broker.domain.steps import Steps
 from sievemq_broker.session.leaving import Meter
 from sievemq_broker.session.transaction import StagedBytes, Transaction
 
@@ -84,10 +84,6 @@ class Session:
         self.halt()
         for consumer_id, consumer in tuple(self.consumers.items()):
             consumer.recover(handed.get(consumer_id, 0), now)
-
-    def close(self, handed: Mapping[int, int], now: int) -> None:
-        """Close all consumers; what they hold goes back (ACK-15), and with a transaction open that is its rollback."""
-        finish(self.leave(handed, {}, now, Meter()), now)
 
     def leave(self, handed: Mapping[int, int] | None, known: Mapping[int, int], now: int, meter: Meter) -> Steps[int]:
         """Close all consumers, in slices.

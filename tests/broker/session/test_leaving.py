@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from sievemq_broker.domain.consumer import Consumer as DomainConsumer
 from sievemq_broker.session.leaving import AT_ONCE
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
@@ -132,3 +133,128 @@ def test_a_broker_that_stops_has_all_given_back() -> None:
     world.broker.finish_leaving(world.now)
     assert world.broker.namespace("").queue("queue:q").depth == MANY
     assert not world.broker.work(world.now)
+
+
+# -- a session that is closed ---------------------------------------------------------------------------------------
+
+
+def closing_session(world: World, **hello: object) -> tuple[Client, int, list[str]]:
+    """A client that has just said CLOSE_SESSION: its consumers hold a message each, the first was seen. The request."""
+    client, texts = with_many_consumers(world, **hello)
+    session = next(iter(client.broker.sessions))
+    first = next(iter(client.consumers.values()))
+    assert first.receive() == ["0"]
+    request = client.request(Command.CLOSE_SESSION, session, client.handed(session))
+    assert client.answer_to(request) is None
+    return client, request, texts
+
+
+def test_a_session_gives_back_in_slices_and_is_closed_when_it_has() -> None:
+    world = World()
+    client, request, texts = closing_session(world)
+    assert not client.broker.consumers
+    assert not client.broker.sessions
+    found = depths(world)
+    assert max(later - earlier for earlier, later in pairwise(found)) <= AT_ONCE // 2 + 1
+    assert len(found) > 6
+    world.settle()
+    assert client.answer_to(request) == (Command.OK, request, None)
+    browsed = world.clients[1].browse()
+    assert sorted(browsed, key=lambda found: int(found[1])) == [(2 if text == "0" else 1, text) for text in texts]
+    assert not world.broker.namespace("").queue("queue:q").consumers
+    assert client.session()
+    assert not world.services.reports
+
+
+def test_what_is_said_to_its_consumers_meanwhile_is_passed_over() -> None:
+    world = World()
+    client, request, _ = closing_session(world)
+    last = max(client.consumers)
+    client.say(Command.CREDIT, last, 10)
+    client.say(Command.ACKNOWLEDGE, last, 1, 10)
+    client.say(Command.RELEASE, last, (1,))
+    assert client.ask(Command.WANT, last) is None
+    assert client.ask(Command.CLOSE_CONSUMER, last, 0) is None
+    assert client.refused(Command.CLOSE_SESSION, 1, ())[0] == ErrorCode.NOT_FOUND
+    world.broker.namespace("").delete("queue:q")
+    depths(world)
+    world.settle()
+    assert client.answer_to(request) == (Command.OK, request, None)
+    assert not client.take(Command.CONSUMER_CLOSED)
+    assert not world.services.reports
+
+
+def test_others_get_what_it_gives_back_at_once() -> None:
+    world = World()
+    _, _, texts = closing_session(world)
+    reader = world.clients[1]
+    consumer = reader.consumer(reader.session(), credit=MANY)
+    assert 0 < len(consumer.deliveries) < MANY
+    depths(world)
+    assert sorted(consumer.all(), key=lambda text: int(text.split("#")[0])) == ["0#2", *texts[1:]]
+
+
+@pytest.mark.parametrize("how", ["drop", "goodbye"])
+def test_its_connection_may_end_meanwhile(how: str) -> None:
+    world = World()
+    client, request, texts = closing_session(world, client_id="me")
+    if how == "drop":
+        client.drop()
+    else:
+        bye = client.request(Command.GOODBYE, ())
+        assert client.transport_open
+    depths(world)
+    world.settle()
+    if how == "goodbye":  # in the order in which they were asked
+        assert [command[1] for command in client.heard if command[0] == Command.OK] == [request, bye]
+    assert not client.transport_open
+    browsed = world.clients[1].browse()
+    assert sorted(browsed, key=lambda found: int(found[1])) == [(2 if text == "0" else 1, text) for text in texts]
+    assert world.client(client_id="me").broker.client_id == "me"
+    assert not world.services.reports
+
+
+def test_who_comes_back_meanwhile_may_subscribe_again() -> None:
+    world = World()
+    client = world.client(client_id="me", keep=60_000)
+    session = client.session()
+    for number in range(MANY):
+        client.consumer(session, "topic:t", durable=True, subscription=f"s{number}")
+    client.request(Command.CLOSE_SESSION, session, ())
+    client.drop()
+    back = world.client(client_id="me", resume=client.broker.id)
+    again = back.consumer(back.session(), "topic:t", durable=True, subscription=f"s{MANY - 1}")
+    back.send(back.session(), "hello", to="topic:t")
+    assert again.all() == ["hello"]
+    assert not world.services.reports
+
+
+def test_two_sessions_one_behind_the_other() -> None:
+    world = World()
+    client = world.client()
+    sessions = [client.session(), client.session()]
+    for session in sessions:
+        for _ in range(MANY):
+            client.consumer(session)
+    asked = [client.request(Command.CLOSE_SESSION, session, ()) for session in sessions]
+    depths(world)
+    world.settle()
+    assert [command[1] for command in client.heard if command[0] == Command.OK] == asked
+    assert not world.broker.namespace("").queue("queue:q").consumers
+
+
+def test_a_fault_while_a_session_is_closed_ends_its_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    client, request, _ = closing_session(world)
+    with monkeypatch.context() as broken:
+        broken.setattr(DomainConsumer, "recover", lambda *_: 1 / 0)
+        world.broker.work(world.now)
+    depths(world)
+    world.settle()
+    assert client.answer_to(request) is None
+    assert client.fatal is not None
+    assert "while carrying out CLOSE_SESSION" in client.fatal[3]
+    assert world.services.reports.pop()[0] == "carrying out CLOSE_SESSION"
+    other = world.clients[1]
+    other.send(other.session(), "goes on", to="queue:other")
+    assert other.browse("queue:other") == [(1, "goes on")]
