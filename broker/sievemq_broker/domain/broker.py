@@ -20,6 +20,7 @@ from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
+    from sievemq_broker.domain.gate import Gate
     from sievemq_broker.domain.outcome_tap import OutcomeTap
 
 __all__ = ["Broker"]
@@ -43,6 +44,10 @@ class Broker:
         self.rooms = Rooms()
         #: There while all messages together are at the broker's limit.
         self.over: Overfull | None = None
+        #: Counts what comes in while that is near the limit.
+        self.gate: Gate | None = None
+        #: Makes the gate of a namespace; None where nobody adds up what is in them.
+        self.gate_of: Callable[[Namespace], Gate | None] | None = None
         self.namespaces: dict[str, Namespace] = {}
         #: Told of each queue and topic before it is deleted, so that what it counted is not lost.
         self.on_deleted: Callable[[Queue | Topic], None] | None = None
@@ -70,6 +75,8 @@ class Broker:
                     {"limit": "max_namespaces"},
                 )
             found = self.namespaces[name] = Namespace(name, self)
+            if self.gate_of is not None:
+                found.gate = self.gate_of(found)
             if self.journal is not None:
                 self.journal.namespace_made(name)
         return found
@@ -104,11 +111,20 @@ class Broker:
         Args:
             text: which limit is reached, for people.
         """
+        if text == (None if self.over is None else self.over.limit_text):
+            return
         if self.over is not None:
             self.over.has_room = True
         self.over = None if text is None else Overfull(text, refuses=False)
         for namespace in self.namespaces.values():
             namespace.forget_routes()
+
+    def set_gate(self, gate: Gate | None) -> None:
+        """Count what comes in from now on; or, with None, do not."""
+        self.gate = gate
+        if gate is not None:
+            for namespace in self.namespaces.values():
+                namespace.forget_routes()
 
     def due(self, now: int) -> int | None:
         """Let time pass: expire, end delays.

@@ -9,6 +9,7 @@ from sievemq_broker.domain import capacity, dead_letters, pages
 from sievemq_broker.domain.client_ids import ClientIds
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.gate import Gate, load_of
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.policy import BLOCK, FAIL
 from sievemq_broker.domain.ports import DeliveryPort
@@ -46,6 +47,7 @@ class Namespace:
         taps: cursors that read what went through, see :mod:`sievemq_broker.domain.tap`.
         policy: its limits, None if it has none.
         over: there while it is at one of them.
+        gate: counts what comes in; None if it has no limits.
         stages: sends that wait to be published together, see :mod:`sievemq_broker.domain.stages`.
         publishing: a large batch of them that is being published; None if there is none.
     """
@@ -56,13 +58,17 @@ class Namespace:
         self.destinations: dict[str, Destination] = {}
         self.policy = broker.settings.policy_for_namespace(name)
         self.over: Overfull | None = None
+        self.gate: Gate | None = None
         self.temporaries = Temporaries(self)
         self.client_ids = ClientIds()
         self.subscriptions = Subscriptions()
         self.taps = Taps(self)
         self.stages = Stages(self)
         self.publishing: Publishing | None = None
-        self._routes: dict[str | Address, Destination] = {}  # by whatever form senders use, such as a bare name
+        # By whatever form senders use, such as a bare name: all that were named, and those where a send need not be
+        # looked at on its way.
+        self._known: dict[str | Address, Destination] = {}
+        self._routes: dict[str | Address, Destination] = {}
 
     def __repr__(self) -> str:
         return f"<Namespace {self.name!r} destinations={len(self.destinations)}>"
@@ -89,15 +95,24 @@ class Namespace:
         if destination is not None:
             return destination
         given = address
-        if isinstance(address, str):
-            address = parse_address(address)
-        canonical = str(address)
-        destination = self.destinations.get(canonical)
+        destination = self._known.get(given)
         if destination is None:
-            self._check_missing(address)
-            destination = self.create(address)
-        journal = self.broker.journal
-        if (journal is None or journal.refusing is None) and self.over is None and self.broker.over is None:
+            if isinstance(address, str):
+                address = parse_address(address)
+            destination = self.destinations.get(str(address))
+            if destination is None:
+                self._check_missing(address)
+                destination = self.create(address)
+            self._known[given] = destination
+        broker = self.broker
+        journal = broker.journal
+        if (
+            (journal is None or journal.refusing is None)
+            and self.over is None
+            and self.gate is None
+            and broker.over is None
+            and broker.gate is None
+        ):
             self._routes[given] = destination  # else every send comes by here
         return destination
 
@@ -161,9 +176,10 @@ class Namespace:
         self.temporaries.forget(destination.label)
         known = parse_address(destination.label)
         forms: tuple[str | Address, ...] = (known, destination.label, known.name)
-        for form in forms:
-            if self._routes.get(form) is destination:
-                del self._routes[form]
+        for routes in (self._known, self._routes):
+            for form in forms:
+                if routes.get(form) is destination:
+                    del routes[form]
         return True
 
     # -- sending ------------------------------------------------------------------------------------------------
@@ -198,7 +214,7 @@ class Namespace:
                 destination = self._look_up(address, envelope, connection)
             except NoRoomError as error:
                 return [error.place]
-            over = self.over or self.broker.over
+            over = self.over or self.broker.over or self.enter(((destination, envelope),), connection)
             if over is not None:
                 if over.refuses:
                     self.check_over()
@@ -224,6 +240,9 @@ class Namespace:
         destination = self._routes.get(address)
         if destination is None:
             destination = self._look_up(address, envelope, None)
+            for gate in (self.gate, self.broker.gate):
+                if gate is not None:  # who sends anew has asked whether there is room
+                    gate.count(*load_of(((destination, envelope),), None))
         if destination.policy.limited:
             self._move_within(destination, overridden(destination.policy, envelope, now), now)
             return
@@ -240,10 +259,73 @@ class Namespace:
         self.over = over
         self.forget_routes()
 
+    def enter(self, sends: Iterable[tuple[Destination, Envelope]], connection: str | None) -> Overfull | None:
+        """Count sends that are about to come in.
+
+        Args:
+            sends: where to, and what.
+            connection: id of the sender's connection, for no_local.
+
+        Returns:
+            None; or what is at its limit, of the namespace and the broker: they must not come in then.
+
+        Raises:
+            RequestError: RESOURCE_ALLOCATION, they could never come in.
+        """
+        gate, broker_gate = self.gate, self.broker.gate
+        if gate is None and broker_gate is None:
+            return None
+        load = load_of(sends, connection)
+        over = None if gate is None else gate.enter(*load)
+        if over is None and broker_gate is not None:
+            over = broker_gate.enter(*load)
+        return over
+
+    def enter_several(
+        self, sends: Iterable[tuple[Destination, Envelope]], connection: str | None, patient: bool, acknowledges: bool
+    ) -> list[Limited]:
+        """As :meth:`enter`, for a batch. What acknowledges something makes room for others too, so it need not wait for
+        the broker, and comes in whether that is full or not.
+
+        Raises:
+            RequestError: also if it would have to wait, and cannot.
+        """
+        if acknowledges or not patient:
+            gate, broker_gate, over = self.gate, self.broker.gate, self.over
+            if over is None and (gate is not None or broker_gate is not None):
+                load = load_of(sends, connection)
+                over = None if gate is None else gate.enter(*load)
+                if over is None and broker_gate is not None:
+                    broker_gate.count(*load)
+        else:
+            over = self.broker.over or self.over or self.enter(sends, connection)
+        if over is None:
+            return []
+        if over.refuses or not patient:
+            self.check_over()
+        return [over]
+
     def check_over(self) -> None:
         """Raise RequestError RESOURCE_ALLOCATION if the namespace is at its limit: for who cannot wait."""
         if self.over is not None:
             raise RequestError(self.over.limit_text, ErrorCode.RESOURCE_ALLOCATION, {"namespace": self.name})
+
+    def check_room(self, address: Address, envelope: Envelope) -> None:
+        """Raise unless a message may come in, as far as the namespace and the broker go: for who cannot wait.
+
+        Raises:
+            AddressError, RequestError: as :meth:`declare`; RESOURCE_ALLOCATION.
+        """
+        over = self.over or self.broker.over or self.enter(((self.declare(address), envelope),), None)
+        if over is not None:
+            raise RequestError(over.limit_text, ErrorCode.RESOURCE_ALLOCATION, {"namespace": self.name})
+
+    def check_kept(self, sends: Iterable[tuple[Address | str, Envelope]], connection: str | None) -> None:
+        """Raise unless all of these messages can be kept, as :meth:`Journal.check`; looks at none while it can."""
+        journal = self.broker.journal
+        if journal is not None and journal.refusing is not None:
+            for address, envelope in sends:
+                self._look_up(address, envelope, connection)
 
     @staticmethod
     def _send_within(
@@ -261,13 +343,6 @@ class Namespace:
         _admit(destination, queues, envelope, now)
         return None
 
-    def check_kept(self, sends: Iterable[tuple[Address | str, Envelope]], connection: str | None) -> None:
-        """Raise unless all of these messages can be kept, as :meth:`Journal.check`; looks at none while it can."""
-        journal = self.broker.journal
-        if journal is not None and journal.refusing is not None:
-            for address, envelope in sends:
-                self._look_up(address, envelope, connection)
-
     @staticmethod
     def _move_within(destination: Destination, envelope: Envelope, now: int) -> None:
         """Move a message to where there are limits."""
@@ -284,6 +359,7 @@ class Namespace:
         *,
         patient: bool = False,
         waited: bool = False,
+        acknowledges: bool = False,
     ) -> list[Limited] | None:
         """Send several messages, all or none (TXN-10), in order (TXN-12).
 
@@ -293,6 +369,7 @@ class Namespace:
             connection: id of the sender's connection, for no_local.
             patient: the sender can wait where that is the rule; otherwise it is refused there.
             waited: it has waited for room, and is the next.
+            acknowledges: messages go with it: see :meth:`enter_several`.
 
         Returns:
             None; or, for a patient sender, what must have room before this can be done. Nothing has been sent then.
@@ -321,11 +398,7 @@ class Namespace:
                         messages_bytes[0] += 1
                         messages_bytes[1] += len(envelope.packed)
             checked.append((destination, envelope))
-        full: list[Limited] = []
-        if self.over is not None and checked:
-            if self.over.refuses or not patient:
-                self.check_over()
-            full.append(self.over)
+        full = self.enter_several(checked, connection, patient, acknowledges) if checked else []
         for queue, (messages, size) in load.items():
             at_limit = queue.policy.at_limit
             if at_limit == FAIL or (at_limit == BLOCK and not patient):

@@ -113,8 +113,7 @@ class DestinationPolicy:
 
 @dataclass(frozen=True, slots=True)
 class NamespacePolicy:
-    """Rules for the namespaces that a pattern names. They are looked at a few times a second, so a limit may be passed
-    by what comes in between.
+    """Rules for the namespaces that a pattern names.
 
     Attributes:
         max_bytes: that all its messages may take, with what the broker needs for each; 0 for no limit.

@@ -45,6 +45,7 @@ def begin(
     *,
     patient: bool = False,
     waited: bool = False,
+    acknowledges: bool = False,
 ) -> Publishing | list[Limited]:
     """Send several messages, all or none, in order, as :meth:`Namespace.commit` does, but in slices.
 
@@ -55,6 +56,7 @@ def begin(
         connection: id of the sender's connection, for no_local.
         patient: the sender can wait where that is the rule; otherwise it is refused there.
         waited: it has waited for room, and is the next.
+        acknowledges: messages go with it: see :meth:`Namespace.enter_several`.
 
     Returns:
         What is on its way then; or, for a patient sender, what must have room before this can be done.
@@ -72,11 +74,8 @@ def begin(
             return [error.place]
         raise
     load = _load(sends, destinations, now, connection)
-    full: list[Limited] = []
-    if namespace.over is not None and sends:
-        if namespace.over.refuses or not patient:
-            namespace.check_over()
-        full.append(namespace.over)
+    going = ((destinations[address], envelope) for address, envelope in sends)
+    full = namespace.enter_several(going, connection, patient, acknowledges) if sends else []
     for queue, (messages, size, largest) in load.items():
         capacity.check_sent(queue, largest)
         at_limit = queue.policy.at_limit

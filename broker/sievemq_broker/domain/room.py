@@ -66,6 +66,10 @@ class NoRoomError(RequestError):
 class Waiter(Protocol):
     """A sender that waits."""
 
+    @property
+    def load(self) -> tuple[int, int]:
+        """Messages that it has, and the memory they take as :mod:`sievemq_broker.domain.gate` counts it."""
+
     def room(self, place: Limited, now: int) -> bool:
         """`place` has room again, as far as is known: try once more.
 
@@ -99,6 +103,12 @@ class Rooms:
             waiters.pop(waiter, None)
             if not waiters:
                 del self.waiting[place]
+
+    def load_of_first(self, place: Limited) -> tuple[int, int]:
+        """What the next who is asked has, as :attr:`Waiter.load`; nothing if nobody waits there."""
+        for waiter in self.waiting.get(place, ()):
+            return waiter.load
+        return 0, 0
 
     def look(self, now: int) -> None:
         """Ask those whose place has room, a few at a time: to take what they have is work."""

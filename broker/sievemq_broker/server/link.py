@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -52,7 +53,18 @@ class Links:
         limit: connections at a time.
     """
 
-    __slots__ = ("_by_connection", "_empty", "accepted", "bytes_in", "bytes_out", "limit", "open", "refused")
+    __slots__ = (
+        "_by_connection",
+        "_empty",
+        "accepted",
+        "bytes_in",
+        "bytes_out",
+        "limit",
+        "look_at",
+        "on_look_at",
+        "open",
+        "refused",
+    )
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -60,6 +72,9 @@ class Links:
         self._by_connection: dict[BrokerConnection, Link] = {}
         self._empty: asyncio.Future[None] | None = None
         self.accepted = self.refused = self.bytes_in = self.bytes_out = 0
+        #: Called before bytes are handled with which `bytes_in` passes this.
+        self.look_at = sys.maxsize
+        self.on_look_at: Callable[[], None] = lambda: None
 
     def add(self, link: Link) -> bool:
         """Take in a link; False if that is one too many (it is taken in all the same, to be told so)."""
@@ -176,9 +191,12 @@ class Link(asyncio.Protocol):
         """Bytes came."""
         size = len(data)
         self.bytes_in += size
-        self._links.bytes_in += size
+        links = self._links
+        links.bytes_in += size
         if self._closing:
             return
+        if links.bytes_in > links.look_at:
+            links.on_look_at()
         try:
             self.connection.receive_data(data, self._clock.now())
         except Exception as error:

@@ -1,25 +1,34 @@
 """The memory that all messages take, and what happens at the limit: producers wait, nothing is dropped.
 
-Queues know what they hold, and for what consumers hold an estimate will do. This adds it up a few times a second. At
-the limit the broker holds back confirms, so that every producer stops once its window of unconfirmed sends is used;
-below RESUME of it they go on. Between two looks the limit may be passed by what all windows allow.
+Queues know what they hold, and for what consumers hold an estimate will do. This adds it up a few times a second. To
+add it up at each send would cost every message; so far from the limit nothing is counted but what is read from sockets:
+no message takes more than AMPLIFIED times the bytes in which it came, for each that gets it. Before that could pass the
+limit it is added up anew, and near the limit each send is counted (:mod:`sievemq_broker.domain.gate`). Below RESUME of
+the limit producers go on.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from sievemq_broker import logs
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.gate import MESSAGE_BYTES, UNLIMITED, Gate
+from sievemq_broker.domain.room import Overfull
+from sievemq_broker.domain.topic import Topic
+from sievemq_broker.server.counts import held_bytes, queues_of
+from sievemq_core.errors import ErrorCode, RequestError
 
-__all__ = ["OVERHEAD_BYTES", "RESUME", "SHARE", "Memory", "machine_limit"]
+if TYPE_CHECKING:
+    from sievemq_broker.domain.broker import Broker
+    from sievemq_broker.server.link import Links
 
-#: What a message takes beside its packed bytes: an entry, an envelope, its places in a view. Measured: 160 to 380.
-OVERHEAD_BYTES = 256
+__all__ = ["COSTLY", "RESUME", "SHARE", "STEP", "Memory", "machine_limit"]
 
 #: Producers go on when this share of the limit is reached from above.
 RESUME = 0.9
@@ -31,6 +40,22 @@ SHARE = 0.6
 #: The longest share of the time that adding up may take; with very many queues it is done less often.
 _COST = 0.02
 
+#: Seconds. Where adding up takes longer it is not done for the last bit of room, a STEPth of the limit.
+COSTLY: Final = 0.0001
+STEP: Final = 64
+
+#: The smallest SEND has 30 bytes, and what it carries takes 24 and MESSAGE_BYTES.
+AMPLIFIED: Final = 10
+
+#: Copies of a message that are allowed for; a topic with more subscriptions may pass the limit by what is read at once.
+_MOST_COPIES: Final = 1_000
+
+#: The most that is read from a socket at once.
+_READ: Final = 256 * 1024
+
+#: Bytes that may be read before it is added up anew; where that were fewer, each send is counted.
+_NEAR: Final = 512 * 1024
+
 log = logs.get("server")
 
 
@@ -39,36 +64,51 @@ class Memory:
 
     Args:
         limit: bytes; 0 for none.
-        queues: gives every queue of the broker.
-        flow: makes the broker hold back confirms for a reason, or with None go on.
-        held: bytes that are held for others than consumers: by taps, and staged for a publisher.
+        broker: whose messages.
+        links: what is read from sockets.
+        flow: tells everybody that senders wait, for a reason, or with None that they go on.
+        soon: calls something when what is at work is done.
         clock: seconds, for how long adding up takes.
+
+    Attributes:
+        bytes: what there was at the last look.
+        blocked: senders wait.
     """
 
-    __slots__ = ("_clock", "_flow", "_held", "_next", "_queues", "blocked", "bytes", "limit")
+    __slots__ = (
+        "_broker", "_clock", "_copies", "_flow", "_gate", "_links", "_next", "_soon", "blocked", "bytes", "limit"
+    )  # fmt: skip
 
     def __init__(
         self,
         limit: int,
-        queues: Callable[[], Iterable[Queue]],
+        broker: Broker,
+        links: Links,
         flow: Callable[[str | None], None],
-        held: Callable[[], int] = lambda: 0,
+        soon: Callable[[Callable[[], None]], object],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.limit = limit
         self.bytes = 0
         self.blocked = False
-        self._queues = queues
+        self._broker = broker
+        self._links = links
         self._flow = flow
-        self._held = held
+        self._soon = soon
         self._clock = clock
         self._next = 0.0
+        self._copies = 1
+        self._gate = Gate(self._enter)
+        if limit:
+            links.on_look_at = self._used_up
+            self._measure_room()
 
     def measure(self) -> int:
         """Bytes that all messages take now."""
-        total = self._held()
-        for queue in self._queues():
-            total += queue.bytes + OVERHEAD_BYTES * (queue.depth + len(queue.scheduled))
+        broker = self._broker
+        total = held_bytes(broker)
+        for queue in queues_of(broker):
+            total += queue.bytes + MESSAGE_BYTES * (queue.depth + len(queue.scheduled))
             for consumer in queue.consumers:
                 if consumer.window:
                     total += _held_bytes(consumer)
@@ -84,16 +124,98 @@ class Memory:
         begin = self._clock()
         if begin < self._next:
             return
-        total = self.measure()
+        self._look()
         self._next = begin + (self._clock() - begin) / _COST
-        if not self.blocked and total >= self.limit:
-            self.blocked = True
-            log.warning("memory.limit_reached", bytes=total, limit=self.limit, note="producers wait")
-            self._flow(f"messages take {total} bytes; the broker's limit is {self.limit} (max_memory_bytes)")
-        elif self.blocked and total < self.limit * RESUME:
+
+    def _look(self) -> None:
+        if not self.blocked:
+            room = self._measure_room()
+            if room <= 0:
+                self._block()
+            return
+        room = self._measure_room()
+        over = self._broker.over
+        wanted = 0 if over is None else self._broker.rooms.load_of_first(over)[1]
+        if self.limit - room < self.limit * RESUME and room >= wanted:
             self.blocked = False
-            log.info("memory.below_limit", bytes=total, limit=self.limit)
-            self._flow(None)
+            log.info("memory.below_limit", bytes=self.bytes, limit=self.limit)
+            self._say(None)
+
+    def _measure_room(self) -> int:
+        """How much more there may be, and how that is seen to. What waits for room is not what there is."""
+        room = self.limit - self.measure() + self._broker.rooms.bytes
+        links = self._links
+        self._copies = min(_most_copies(self._broker), _MOST_COPIES)
+        may_come = room // (AMPLIFIED * self._copies) - _on_their_way(links) - _READ
+        if may_come >= (_NEAR if self._broker.gate is None else 2 * _NEAR):
+            links.look_at = links.bytes_in + may_come
+            self._broker.set_gate(None)
+        else:
+            self._count(room)
+        return room
+
+    def _count(self, room: int) -> None:
+        """From now on each send is."""
+        gate = self._gate
+        gate.messages, gate.bytes = UNLIMITED, room
+        self._links.look_at = sys.maxsize
+        if self._broker.gate is None:
+            self._broker.set_gate(gate)
+
+    def _used_up(self) -> None:
+        """What may be read before it is added up anew has been."""
+        if self._clock() < self._next:  # too soon: what there was room for then would do for this as well
+            self._count(AMPLIFIED * self._copies * _READ)
+        else:
+            self.look()
+
+    def _enter(self, messages: int, size: int) -> Overfull | None:
+        """See :class:`~sievemq_broker.domain.gate.Gate`."""
+        if size > self.limit:
+            raise RequestError(
+                f"all messages may take {self.limit} bytes here (max_memory_bytes) and this alone would take {size}; "
+                "send less at once, or raise max_memory_bytes of the broker",
+                ErrorCode.RESOURCE_ALLOCATION,
+                {"limit": "max_memory_bytes"},
+            )
+        begin = self._clock()
+        room = self._measure_room()
+        if size > room or (self._clock() - begin > COSTLY and room < self.limit // STEP):
+            self._block()
+            return self._broker.over
+        self._gate.count(messages, size)
+        return None
+
+    def _block(self) -> None:
+        self.blocked = True
+        log.warning("memory.limit_reached", bytes=self.bytes, limit=self.limit, note="producers wait")
+        self._say(f"messages take {self.bytes} bytes; the broker's limit is {self.limit} (max_memory_bytes)")
+
+    def _say(self, text: str | None) -> None:
+        # A send may be at work: nothing is said to its connection in the middle of that.
+        self._broker.set_over(text)
+        self._soon(self._tell)
+
+    def _tell(self) -> None:
+        over = self._broker.over
+        self._flow(None if over is None else over.limit_text)
+
+
+def _most_copies(broker: Broker) -> int:
+    """In how many places at most a message is kept."""
+    most = 1
+    for space in broker.namespaces.values():
+        taps = len(space.taps)
+        most = max(most, 1 + taps)
+        for destination in space.destinations.values():
+            if isinstance(destination, Topic):
+                most = max(most, len(destination.subscriptions) + taps)
+    return most
+
+
+def _on_their_way(links: Links) -> int:
+    """Bytes that came before, and are no messages yet: of frames that are not whole, of transactions."""
+    return sum(link.connection.unpublished for link in links.open)
 
 
 def _held_bytes(consumer: Consumer) -> int:
@@ -106,8 +228,8 @@ def _held_bytes(consumer: Consumer) -> int:
         if index >= 0 and (entry := window[index]) is not None
     ]
     if not sizes:
-        return OVERHEAD_BYTES * consumer.unacknowledged
-    return consumer.unacknowledged * (sum(sizes) // len(sizes) + OVERHEAD_BYTES)
+        return MESSAGE_BYTES * consumer.unacknowledged
+    return consumer.unacknowledged * (sum(sizes) // len(sizes) + MESSAGE_BYTES)
 
 
 def machine_limit(root: Path = Path("/")) -> int:

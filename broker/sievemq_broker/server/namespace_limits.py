@@ -1,4 +1,8 @@
-"""What each namespace with limits holds, and what happens at them."""
+"""What happens at the limits of namespaces: sends wait or are refused, one by one, as at a destination's.
+
+What a namespace may still take is counted send by send (:mod:`sievemq_broker.domain.gate`); when that is used up, what
+is there is added up here. Whether one that was full has room again is looked at a few times a second.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
+from sievemq_broker.domain.gate import MESSAGE_BYTES, UNLIMITED, Gate
 from sievemq_broker.domain.policy import FAIL
 from sievemq_broker.domain.room import Overfull
 from sievemq_broker.server.counts import queues_in
-from sievemq_broker.server.memory import OVERHEAD_BYTES, RESUME
+from sievemq_broker.server.memory import COSTLY, RESUME, STEP
+from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
@@ -18,57 +24,120 @@ if TYPE_CHECKING:
 
 __all__ = ["NamespaceLimits"]
 
-#: The longest share of the time that adding up may take.
+#: The longest share of the time that looking after those that are full may take.
 _COST = 0.02
+
+_RULES = ("max_messages", "max_bytes")
 
 log = logs.get("server")
 
 
 class NamespaceLimits:
-    """Adds up a few times a second what namespaces with limits hold.
+    """Gives each namespace with limits its gate, and looks after those that are full.
 
     Args:
         broker: whose.
         clock: seconds, for how long adding up takes.
     """
 
-    __slots__ = ("_any", "_broker", "_clock", "_next")
+    __slots__ = ("_broker", "_clock", "_full", "_next")
 
     def __init__(self, broker: Broker, clock: Callable[[], float] = time.perf_counter) -> None:
         self._broker = broker
-        self._any = bool(broker.settings.namespaces)
         self._clock = clock
+        self._full: dict[Namespace, _Keeper] = {}
         self._next = 0.0
+        broker.gate_of = self._gate_of
+        for space in broker.namespaces.values():
+            space.gate = self._gate_of(space)
+            space.forget_routes()
 
     def look(self) -> None:
-        """Measure, unless that was done lately enough or nobody has a limit; hold senders back, or let them go on."""
-        if not self._any:
+        """Have those that are full room again? Not if that was looked at lately enough."""
+        if not self._full:
             return
         begin = self._clock()
         if begin < self._next:
             return
-        for space in tuple(self._broker.namespaces.values()):
-            if space.policy is not None:
-                _look_at(space)
+        for space, keeper in tuple(self._full.items()):
+            if self._broker.namespaces.get(space.name) is not space or keeper.has_room():
+                del self._full[space]
         self._next = begin + (self._clock() - begin) / _COST
 
+    def _gate_of(self, space: Namespace) -> Gate | None:
+        return None if space.policy is None else _Keeper(self._full, space, self._clock).gate
 
-def _look_at(space: Namespace) -> None:
-    policy = space.policy
-    assert policy is not None
-    size = messages = 0
-    for queue in queues_in(space):
-        held = queue.depth + len(queue.scheduled)
-        messages += held
-        size += queue.bytes + OVERHEAD_BYTES * held
-    share = 1.0 if space.over is None else RESUME
-    for held, limit, what in ((size, policy.max_bytes, "max_bytes"), (messages, policy.max_messages, "max_messages")):
-        if limit and held >= limit * share:
-            if space.over is None:
-                log.warning("namespace.limit_reached", namespace=space.name, held=held, limit=limit, rule=what)
-                text = f"namespace {space.name!r} holds {held} and may hold {limit} ({what}); consume or purge some"
-                space.set_over(Overfull(text, policy.at_limit == FAIL))
-            return
-    if space.over is not None:
+
+class _Keeper:
+    """Adds up one namespace.
+
+    Args:
+        full: where to stand while it is full.
+        space: the namespace; it has a policy.
+        clock: seconds.
+    """
+
+    __slots__ = ("_clock", "_full", "_space", "gate")
+
+    def __init__(self, full: dict[Namespace, _Keeper], space: Namespace, clock: Callable[[], float]) -> None:
+        self._full = full
+        self._space = space
+        self._clock = clock
+        self.gate = Gate(self.enter)
+
+    def enter(self, messages: int, size: int) -> Overfull | None:
+        """See :class:`~sievemq_broker.domain.gate.Gate`."""
+        space, gate, policy = self._space, self.gate, self._space.policy
+        assert policy is not None
+        limits = (policy.max_messages, policy.max_bytes)
+        for wanted, limit, rule in zip((messages, size), limits, _RULES, strict=True):
+            if limit and wanted > limit:
+                raise RequestError(
+                    f"namespace {space.name!r} may hold {limit} ({rule}) and this alone has {wanted}; "
+                    f"send less at once, or raise {rule} of the namespace",
+                    ErrorCode.RESOURCE_ALLOCATION,
+                    {"namespace": space.name, "limit": rule},
+                )
+        begin = self._clock()
+        held, rooms = self._measure()
+        costly = self._clock() - begin > COSTLY
+        for wanted, has, room, limit, rule in zip((messages, size), held, rooms, limits, _RULES, strict=True):
+            if wanted > room or (costly and limit and room < limit // STEP):
+                log.warning("namespace.limit_reached", namespace=space.name, held=has, limit=limit, rule=rule)
+                text = f"namespace {space.name!r} holds {has} and may hold {limit} ({rule}); consume or purge some"
+                over = Overfull(text, policy.at_limit == FAIL)
+                self._full[space] = self
+                space.set_over(over)
+                return over
+        gate.messages, gate.bytes = rooms
+        gate.count(messages, size)
+        return None
+
+    def has_room(self) -> bool:
+        """True if its senders go on: a tenth is free, and the first that waits has room."""
+        space, policy = self._space, self._space.policy
+        assert policy is not None
+        assert space.over is not None
+        _, rooms = self._measure()
+        load = space.broker.rooms.load_of_first(space.over)
+        for wanted, room, limit in zip(load, rooms, (policy.max_messages, policy.max_bytes), strict=True):
+            if limit and (room < wanted or limit - room >= limit * RESUME):
+                return False
         log.info("namespace.below_limit", namespace=space.name)
         space.set_over(None)
+        return True
+
+    def _measure(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Messages and bytes that are there, and that may come."""
+        policy = self._space.policy
+        assert policy is not None
+        messages = size = 0
+        for queue in queues_in(self._space):
+            messages += queue.depth + len(queue.scheduled)
+            size += queue.bytes
+        size += MESSAGE_BYTES * messages
+        rooms = (
+            policy.max_messages - messages if policy.max_messages else UNLIMITED,
+            policy.max_bytes - size if policy.max_bytes else UNLIMITED,
+        )
+        return (messages, size), rooms

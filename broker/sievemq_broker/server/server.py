@@ -16,7 +16,7 @@ from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.server.authenticator import Authenticator
-from sievemq_broker.server.counts import Ended, held_bytes, queues_of
+from sievemq_broker.server.counts import Ended
 from sievemq_broker.server.link import Link, Links
 from sievemq_broker.server.listener import bind, listen, make_tls_context
 from sievemq_broker.server.memory import SHARE, Memory, machine_limit
@@ -176,9 +176,10 @@ class Server:
         limit = settings.max_memory_bytes
         self.memory = Memory(
             int(machine_limit() * SHARE) if limit is None else limit,
-            lambda: queues_of(self.broker),
+            self.broker,
+            self.links,
             self.services.flow,
-            lambda: held_bytes(self.broker),
+            loop.call_soon,
         )
         self.namespace_limits = NamespaceLimits(self.broker)
         self.selector_times = SelectorTimes(self.broker)

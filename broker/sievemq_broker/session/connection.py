@@ -292,6 +292,11 @@ class BrokerConnection:
             deadlines.append(self._beat_at)
         return min(deadlines) + offset if deadlines else None
 
+    @property
+    def unpublished(self) -> int:
+        """Bytes that came and are no messages yet: of a frame that is not complete, of open transactions."""
+        return self.wire.unfinished + self.staged.used
+
     def clock_jumped(self, by: int) -> None:
         """The machine's clock was set, by so many ms: deadlines of the peer are where they would have been."""
         self._check_at += by

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sievemq_broker.domain.gate import MESSAGE_BYTES
 from sievemq_broker.domain.room import Limited
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.envelope import Envelope
@@ -92,6 +93,16 @@ class Stall:
     def text(self) -> str:
         """Which limit it waits at, for people."""
         return next(iter(self._places)).limit_text
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """See :class:`~sievemq_broker.domain.room.Waiter`."""
+        if self.envelope is not None:
+            return 1, len(self.envelope.packed) + MESSAGE_BYTES
+        transaction = self._session.transaction
+        assert transaction is not None
+        messages = len(transaction.staged)
+        return messages, transaction.bytes + MESSAGE_BYTES * messages
 
     def room(self, place: Limited, now: int) -> bool:
         """One of the places has room again: see :class:`~sievemq_broker.domain.room.Waiter`."""

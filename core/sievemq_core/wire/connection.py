@@ -153,6 +153,11 @@ class WireConnection:
             self._turn(command)
         return command
 
+    @property
+    def unfinished(self) -> int:
+        """Bytes that came of a frame which is not complete yet."""
+        return self._frames.unfinished
+
     def receive_eof(self) -> None:
         """The peer's stream ended.
 

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from sievemq_broker.domain import Broker
-from sievemq_broker.server.counts import queues_of
-from sievemq_broker.server.memory import OVERHEAD_BYTES, Memory, machine_limit
+from sievemq_broker.domain.gate import MESSAGE_BYTES
+from sievemq_broker.server.link import Links
+from sievemq_broker.server.memory import Memory, machine_limit
+from sievemq_core.errors import RequestError
 
 from ..domain.support import NOW, Port, message
 
-EACH = len(message(body=b"x" * 1_000).packed) + OVERHEAD_BYTES
+EACH = len(message(body=b"x" * 1_000).packed) + MESSAGE_BYTES
+GIB = 2**30
 
 
 class World:
@@ -23,11 +26,14 @@ class World:
         self.space = self.broker.namespace("test")
         self.flow: list[str | None] = []
         self.time = 0.0
-        self.memory = Memory(limit, lambda: queues_of(self.broker), self.flow.append, clock=lambda: self.time)
+        self.links = Links(10)
+        self.memory = Memory(
+            limit, self.broker, self.links, self.flow.append, lambda act: act(), clock=lambda: self.time
+        )
 
-    def send(self, count: int, size: int = 1_000) -> None:
-        for _ in range(count):
-            self.space.send("queue:q", message(body=b"x" * size), NOW)
+    def send(self, count: int, size: int = 1_000, address: str = "queue:q") -> int:
+        """Send; how many were taken."""
+        return sum(self.space.send(address, message(body=b"x" * size), NOW) is None for _ in range(count))
 
     def look(self) -> None:
         self.time += 1
@@ -36,11 +42,9 @@ class World:
 
 def test_producers_wait_at_the_limit_and_go_on_a_tenth_below() -> None:
     world = World(10 * EACH)
-    world.send(9)
-    world.look()
+    assert world.send(10) == 10
     assert world.flow == []
-    world.send(1)
-    world.look()
+    assert world.send(3) == 0
     world.look()
     assert len(world.flow) == 1
     assert "max_memory_bytes" in str(world.flow[0])
@@ -52,15 +56,107 @@ def test_producers_wait_at_the_limit_and_go_on_a_tenth_below() -> None:
     consumer.acknowledge(2, NOW)
     world.look()
     assert world.flow[1:] == [None]
+    assert world.send(3) == 2
+
+
+def test_what_goes_in_between_makes_room_at_once() -> None:
+    world = World(10 * EACH)
+    consumer = world.space.open_consumer(Port(), 1, "queue:q", connection="c", credit=1_000, now=NOW)
+    for tag in range(1, 101):
+        assert world.send(1) == 1
+        consumer.acknowledge(tag, NOW)
+    assert world.flow == []
+
+
+def test_a_topic_counts_for_each_that_gets_it() -> None:
+    world = World(10 * EACH)
+    for number in range(3):
+        world.space.open_consumer(Port(), number, "topic:t", connection="c", credit=0, now=NOW)
+    assert world.send(5, address="topic:t") == 3
+    assert world.memory.measure() == 9 * EACH
+
+
+def test_what_could_never_come_in_is_refused() -> None:
+    world = World(10 * EACH)
+    with pytest.raises(RequestError, match=f"may take {10 * EACH} bytes here .max_memory_bytes. and this alone"):
+        world.send(1, 20_000)
+    assert world.send(10) == 10
+
+
+def test_far_from_the_limit_nothing_is_counted() -> None:
+    world = World(GIB)
+    assert world.broker.gate is None
+    allowed = world.links.look_at
+    assert 10 * allowed < GIB
+    world.send(100)
+    assert "queue:q" in world.space._routes
+    world.links.bytes_in = allowed + 1
+    world.look()
+    assert allowed < world.links.look_at < world.links.bytes_in + allowed  # a little less may come than before
+
+
+def test_near_the_limit_each_send_is_counted() -> None:
+    world = World(GIB)
+    queue = world.space.queue("queue:q")
+    queue.bytes = GIB - 5 * EACH  # as if there were so much
+    world.look()
+    assert world.broker.gate is not None
+    assert world.space._routes == {}
+    assert world.send(7) == 5
+    queue.bytes = 0
+    world.look()
+    assert world.broker.gate is None
+    assert world.send(1) == 1
+    assert "queue:q" in world.space._routes
+
+
+def test_what_may_be_read_is_used_up_before_it_may_be_added_up_again() -> None:
+    """Adding up is slow there: what is certain to fit is counted down first."""
+    world = World(GIB)
+    queue = world.space.queue("queue:q")
+    begin = world.time
+
+    def slow() -> float:
+        world.time += 0.001
+        return world.time
+
+    world.memory._clock = slow
+    world.memory.look()
+    assert world.memory._next > world.time > begin
+    queue.bytes = GIB - 20 * EACH
+    world.links.on_look_at()
+    gate = world.broker.gate
+    assert gate is not None
+    assert 0 < gate.bytes < GIB // 64
+    # The first that finds nothing left of that adds up; there is a little room, but less than is looked at so often
+    gate.bytes = 0
+    assert world.send(1) == 0
+    assert world.memory.blocked
+    queue.bytes = 0
+    world.time += 10
+    world.memory.look()
+    assert not world.memory.blocked
+    assert world.send(1) == 1
+
+
+def test_what_waits_for_room_does_not_keep_itself_waiting() -> None:
+    """Senders that wait with more, all together, than there may be."""
+    world = World(10 * EACH)
+    world.send(10)
+    assert world.send(1) == 0
+    world.broker.rooms.bytes = 1_000 * EACH  # what sessions hold that wait
+    world.space.queue("queue:q").clear()
+    world.look()
+    assert world.flow[1:] == [None]
+    assert world.memory.bytes == 1_000 * EACH
 
 
 def test_what_consumers_hold_counts() -> None:
     """Else one consumer with much credit, that acknowledges nothing, could take all memory there is."""
     world = World(100 * EACH)
     consumer = world.space.open_consumer(Port(), 1, "queue:q", connection="c", credit=1_000, now=NOW)
-    world.send(100)
+    assert world.send(101) == 100
     assert world.space.queue("queue:q").depth == 0
-    world.look()
     assert len(world.flow) == 1
     assert world.memory.bytes == 100 * EACH
     consumer.close(50, NOW)  # 50 go back, 50 are still its session's

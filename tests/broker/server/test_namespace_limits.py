@@ -1,4 +1,4 @@
-"""Limits of a namespace: looked at a few times a second; senders wait or are refused, others do not notice."""
+"""Limits of a namespace hold send by send; senders wait or are refused, others do not notice."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from sievemq import ConnectionFactory, ResourceAllocationException
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import ConfigError, load
 from sievemq_broker.domain import Broker, DomainSettings
+from sievemq_broker.domain.gate import MESSAGE_BYTES
 from sievemq_broker.domain.policy import NamespacePolicy
+from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.namespace_limits import NamespaceLimits
 from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.selector import compile_selector
 
 from ..domain.support import NOW, Port, message
 
@@ -34,18 +37,17 @@ class World:
 
 def test_fail_refuses_sends_until_a_tenth_is_gone() -> None:
     world = World(max_messages=10, at_limit="fail")
-    for number in range(12):  # nobody has looked yet
+    for number in range(10):
         for space in (world.team, world.other):
             space.send(f"queue:q{number % 3}", message(), NOW)
-    world.look()
-    with pytest.raises(RequestError, match=r"'team-a' holds 12 and may hold 10 \(max_messages\)") as caught:
+    with pytest.raises(RequestError, match=r"'team-a' holds 10 and may hold 10 \(max_messages\)") as caught:
         world.team.send("queue:q1", message(), NOW)
     assert caught.value.code is ErrorCode.RESOURCE_ALLOCATION
     with pytest.raises(RequestError):
         world.team.commit([("queue:q1", message())], NOW, patient=True)
     world.team.commit([], NOW)  # what only acknowledges goes on
     world.other.send("queue:q1", message(), NOW)
-    world.team.open_consumer(Port(), 1, "queue:q0", connection="c", credit=3, now=NOW)
+    world.team.open_consumer(Port(), 1, "queue:q0", connection="c", credit=1, now=NOW)
     world.look()
     with pytest.raises(RequestError):
         world.team.send("queue:q1", message(), NOW)  # 9 wait
@@ -55,12 +57,12 @@ def test_fail_refuses_sends_until_a_tenth_is_gone() -> None:
 
 
 def test_block_lets_senders_wait() -> None:
-    world = World(max_bytes=2_000)
-    for _ in range(10):
-        world.team.send("queue:q", message(), NOW)
-    world.look()
+    each = len(message().packed) + MESSAGE_BYTES
+    world = World(max_bytes=10 * each + each // 2)
+    answers = [world.team.send("queue:q", message(), NOW) for _ in range(11)]
     over = world.team.over
     assert over is not None
+    assert answers == [None] * 10 + [[over]]
     assert world.team.send("queue:q", message(), NOW) == [over]
     assert world.team.commit([("queue:q", message())], NOW, patient=True) == [over]
     assert not over.has_room
@@ -68,6 +70,52 @@ def test_block_lets_senders_wait() -> None:
     world.look()
     assert over.has_room
     assert world.team.send("queue:q", message(), NOW) is None
+
+
+def test_what_goes_makes_room_at_once() -> None:
+    world = World(max_messages=2, at_limit="fail")
+    world.team.open_consumer(Port(), 1, "queue:q", connection="c", credit=100, now=NOW)
+    for _ in range(100):
+        assert world.team.send("queue:q", message(), NOW) is None
+    assert world.team.over is None
+
+
+def test_a_topic_counts_for_each_subscription_and_without_any_not_at_all() -> None:
+    world = World(max_messages=5, at_limit="fail")
+    for _ in range(10):
+        world.team.send("topic:t", message(), NOW)
+    for number in range(2):
+        selector = compile_selector("a = 1") if number else None
+        world.team.open_consumer(Port(), number, "topic:t", selector, connection="c", credit=0, now=NOW)
+    topic = world.team.find("topic:t")
+    assert isinstance(topic, Topic)
+    for _ in range(2):
+        world.team.send("topic:t", message(properties={"a": 1}), NOW)
+    assert topic.index.matches == 2  # counting beforehand shows nowhere
+    world.team.send("topic:t", message(properties={"a": 2}), NOW)
+    with pytest.raises(RequestError, match="holds 5 and may hold 5"):
+        world.team.send("topic:t", message(properties={"a": 2}), NOW)
+
+
+def test_a_transaction_comes_in_whole_or_not_and_never_where_it_is_too_large() -> None:
+    world = World(max_messages=10)
+    sends = [("queue:q", message()) for _ in range(6)]
+    assert world.team.commit(sends, NOW, patient=True) is None
+    waits = world.team.commit(sends, NOW, patient=True)
+    assert waits == [world.team.over]
+    assert world.team.queue("queue:q").depth == 6
+    with pytest.raises(RequestError, match=r"'team-a' may hold 10 \(max_messages\) and this alone has 11"):
+        World(max_messages=10).team.commit([("queue:q", message())] * 11, NOW, patient=True)
+
+
+def test_a_namespace_that_is_made_anew_is_not_full() -> None:
+    world = World(max_messages=1)
+    world.team.send("queue:q", message(), NOW)
+    assert world.team.send("queue:q", message(), NOW) == [world.team.over]
+    world.broker.delete_namespace("team-a")
+    world.look()
+    assert world.broker.namespace("team-a").send("queue:q", message(), NOW) is None
+    assert world.limits._full == {}
 
 
 def test_what_is_moved_inside_changes_nothing_and_goes_on() -> None:
@@ -84,7 +132,6 @@ def test_over_the_wire_one_namespace_is_refused_and_the_other_goes_on() -> None:
         with ConnectionFactory(f"{broker.url}/team-a").create_context() as context:
             queue, producer = context.create_queue("q"), context.create_producer()
             producer.send(queue, "x")
-            broker.call(lambda _: broker.server.namespace_limits.look())
             with pytest.raises(ResourceAllocationException, match="team-a"):
                 producer.send(queue, "y")
         with ConnectionFactory(f"{broker.url}/team").create_context() as context:

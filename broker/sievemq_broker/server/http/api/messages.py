@@ -125,13 +125,13 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     """
     refuse_while_blocked(call)
     space, address = call.namespace(), call.address()
-    space.check_over()
     now = call.now
     message_id = call.api.message_id()
     envelope = compose(call.body, message_id, now)
     limit = call.server.services.settings.body_bytes
     if len(envelope.fields[BODY] or b"") > limit:
         raise ApiError(413, "MESSAGE_TOO_LARGE", f"a body may have {limit} bytes here", {"limit": limit})
+    space.check_room(address, envelope)
     space.transfer(address, envelope, now)  # nobody could tell this sender to wait
     call.server.turn.worked()
     fields = envelope.fields

@@ -1,0 +1,93 @@
+"""Counts what comes into a namespace with limits, or into a broker that is near its own, send by send.
+
+A namespace's sum on each send would cost every send of every queue in it. So whoever can add up how much is there says
+how much more may come, that is counted down here, and when it is used up it is added up anew. What goes meanwhile is
+not counted, so what is left is never more than there is room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.room import Overfull
+from sievemq_core.message.envelope import Envelope
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.namespace import Destination
+    from sievemq_broker.domain.topic import Topic
+
+__all__ = ["MESSAGE_BYTES", "UNLIMITED", "Gate", "load_of"]
+
+#: What a message takes beside its packed bytes: an entry, an envelope, its places in a view. Measured: 160 to 380.
+MESSAGE_BYTES: Final = 256
+
+UNLIMITED: Final = 2**62
+
+
+class Gate:
+    """What may still come in before somebody has to look.
+
+    Args:
+        look: adds up what is there, as so many messages and bytes want to come in; if there is room sets both anew for
+            what is left behind them, else answers what they are to wait for.
+
+    Attributes:
+        messages, bytes: that may come; bytes with :data:`MESSAGE_BYTES` for each message.
+    """
+
+    __slots__ = ("_look", "bytes", "messages")
+
+    def __init__(self, look: Callable[[int, int], Overfull | None]) -> None:
+        self._look = look
+        self.messages = 0
+        self.bytes = 0
+
+    def enter(self, messages: int, size: int) -> Overfull | None:
+        """Count what is about to come in.
+
+        Args:
+            messages: how many, a topic's for each that gets them.
+            size: of all of them, with :data:`MESSAGE_BYTES` for each.
+
+        Returns:
+            None; or what is at its limit: then nothing was counted.
+
+        Raises:
+            RequestError: RESOURCE_ALLOCATION, it could never come in.
+        """
+        if messages > self.messages or size > self.bytes:
+            return self._look(messages, size)
+        self.messages -= messages
+        self.bytes -= size
+        return None
+
+    def count(self, messages: int, size: int) -> None:
+        """Count what comes in whether there is room or not, or only moves."""
+        self.messages -= messages
+        self.bytes -= size
+
+
+def load_of(sends: Iterable[tuple[Destination, Envelope]], connection: str | None) -> tuple[int, int]:
+    """Messages and bytes of what is about to be sent, for each queue in which it would be.
+
+    Args:
+        sends: where to, and what.
+        connection: id of the sender's connection, for no_local.
+    """
+    messages = size = 0
+    for destination, envelope in sends:
+        copies = 1 if isinstance(destination, Queue) else _copies(destination, envelope, connection)
+        messages += copies
+        size += copies * (len(envelope.packed) + MESSAGE_BYTES)
+    return messages, size
+
+
+def _copies(topic: Topic, envelope: Envelope, connection: str | None) -> int:
+    """How many subscriptions get a message; that it was looked at is counted nowhere."""
+    index = topic.index
+    counted = topic.unreadable, index.evaluations, index.matches
+    found = len(topic.matching(envelope, connection))
+    topic.unreadable, index.evaluations, index.matches = counted
+    return found
