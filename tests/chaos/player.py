@@ -82,6 +82,8 @@ class Player:
         self.url, self.name, self.journal, self.persistent = url, name, journal, persistent
         self.chance = random.Random(seed)
         self.over = False
+        #: Where senders wait for room, a transaction larger than that would wait for an empty queue.
+        self._limited = "send_timeout" in url
         self._never = threading.Event()
         self._number = 0
 
@@ -100,7 +102,9 @@ class Player:
     def batch(self, tx: str) -> list[tuple[str, TextMessage, int]]:
         """Messages of one session: key, message, priority."""
         stream, messages = self.next_name(), []
-        for number in range(self.chance.randint(1, 60)):
+        # Now and then a transaction that the broker publishes in slices.
+        large = tx != "-" and not self._limited and self.chance.random() < 0.05
+        for number in range(self.chance.randint(1_001, 1_500) if large else self.chance.randint(1, 60)):
             destination = self.chance.choice(("work", "work", "solo", "grouped", "news"))
             priority = self.chance.choice((4, 4, 4, 0, 9))
             group = f"g{self.chance.randint(1, 5)}" if destination == "grouped" else "-"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from sievemq import ConnectionFactory, JMSContext, JMSRuntimeException
 
-__all__ = ["Sample", "Steady", "judge"]
+__all__ = ["Life", "Sample", "Steady", "judge", "judge_lives", "look"]
 
 #: Seconds from one sample to the next, probes in one, and seconds from one probe to the next.
 EVERY, PROBES, PAUSE = 3.0, 100, 0.01
@@ -28,6 +28,7 @@ MEMORY = (1.15, 24 * 1024 * 1024)
 DESCRIPTORS = (1.1, 16)
 LATENCY = (2.0, 3.0)
 SLOWEST = (4.0, 50.0)
+STORED = (1.5, 48 * 1024 * 1024)
 
 #: Fewer samples say nothing: they are those of a minute and a half.
 LEAST = 27
@@ -91,6 +92,46 @@ def judge(samples: list[Sample]) -> tuple[list[str], str]:
         f"p99 {slowest[0]:.1f} and {slowest[1]:.1f} ms (of an echo {slowest_echo[0]:.1f} and {slowest_echo[1]:.1f})"
     )
     return wrong, line
+
+
+class Life(NamedTuple):
+    """A last look at a broker that is about to be killed.
+
+    Attributes:
+        memory: resident bytes.
+        descriptors: open files.
+        stored: bytes in its data directory.
+    """
+
+    memory: int
+    descriptors: int
+    stored: int
+
+
+def look(pid: int, data: Path) -> Life:
+    """How a broker is now."""
+    return Life(resident(pid), open_files(pid), sum(path.stat().st_size for path in data.iterdir()))
+
+
+def judge_lives(lives: list[Life]) -> tuple[list[str], str]:
+    """What has grown beyond its bounds from life to life, for each begins with what the last one has left; and a line
+    that says how it was."""
+    lives = lives[int(len(lives) * WARM_UP) :]
+    if len(lives) < LEAST:
+        return [], f"steady: {len(lives)} lives are too few to tell"
+    third = len(lives) // 3
+    wrong, said = [], []
+    for what, values, (times, more) in (
+        ("memory (bytes)", [life.memory for life in lives], MEMORY),
+        ("open files", [life.descriptors for life in lives], DESCRIPTORS),
+        ("stored (bytes)", [life.stored for life in lives], STORED),
+    ):
+        first, last = statistics.median(values[:third]), statistics.median(values[-third:])
+        most = first * times + more
+        said.append(f"{what} {first:,.0f} and {last:,.0f}")
+        if last > most:
+            wrong.append(f"{what} grew: {first:,.1f} in the first third, {last:,.1f} in the last; {most:,.1f} would do")
+    return wrong, f"steady: {len(lives)} lives, first third and last: {', '.join(said)}"
 
 
 class Steady:

@@ -128,6 +128,21 @@ def test_a_machine_that_becomes_slower_is_not_the_brokers_fault() -> None:
     assert steady.judge(samples)[0] == []
 
 
+@pytest.mark.parametrize(
+    ("place", "times", "wrong"),
+    [(0, 1.2, None), (0, 2.0, "memory"), (1, 1.3, None), (1, 3.0, "open"), (2, 1.3, None), (2, 3.0, "stored")],
+)
+def test_a_broker_that_grows_from_life_to_life_is_noticed(place: int, times: float, wrong: str | None) -> None:
+    steady = load("steady")
+    before = [50_000_000, 30, 100_000_000]
+    grown = list(before)
+    grown[place] = int(grown[place] * times)
+    found, line = steady.judge_lives([steady.Life(*(before if number < 20 else grown)) for number in range(40)])
+    assert [text.split()[0] for text in found] == ([] if wrong is None else [wrong])
+    assert line.startswith("steady: 36 lives")
+    assert steady.judge_lives([steady.Life(*grown)] * 20) == ([], "steady: 18 lives are too few to tell")
+
+
 def test_few_samples_are_not_judged() -> None:
     steady = load("steady")
     found, line = steady.judge([steady.Sample(*(value * (1 + number) for value in SAMPLE)) for number in range(20)])
