@@ -201,16 +201,13 @@ class MessageConsumer:
                         engine.waker = self._wake
                         session._blocked = True
                         transport.write_urgent()
-                        poll = transport.lead.begin()
+                        transport.lead.begin(woken)
                 if message is not None:
                     self._after_take()
                     return message
                 # A limit far beyond what the platform can wait for is as good as none.
                 seconds = PATIENCE if patient else min(left, 1e6)
-                if poll is None:
-                    woken.acquire(timeout=seconds)
-                else:
-                    transport.lead.wait(poll, woken, seconds)
+                transport.lead.wait(woken, seconds)
                 patient = False
                 with transport.lock:
                     self._stop_waiting()
@@ -228,7 +225,7 @@ class MessageConsumer:
     def _stop_waiting(self) -> None:
         """Nobody waits any more. The engine lock is held, so from here on nobody is woken either."""
         self._session._blocked = False
-        self._transport.lead.end()
+        self._transport.lead.end(self._woken)
         if self._engine.waker is None:
             self._woken.acquire(False)  # woken, noticed or not
         self._engine.waker = None

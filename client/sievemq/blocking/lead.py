@@ -1,11 +1,15 @@
-"""A thread that waits for a message reads the socket itself: nobody need wake it for what it waits for (decision 0020).
+"""A thread that waits for the broker reads the socket itself: nobody need wake it for that (decision 0020).
 
-While one leads, the I/O thread does not watch for bytes to read; it does all else. Others that wait meanwhile are woken
-by what the leader reads. The leader stops as soon as it has what it waits for, or somebody wants something of it:
+While one leads, the I/O thread does not watch for bytes to read; it does all else. Others that wait meanwhile, they
+follow, are woken by what the leader reads. The leader stops as soon as it has what it waits for, or somebody wants
+something of it:
 
 - who wakes it from another thread (:meth:`Lead.rouse`): its consumer was closed, the connection is lost;
 - the I/O thread that takes the socket away (:meth:`Lead.evict`);
 - a signal handler that waits for the broker in the leader's own thread (:meth:`Lead.give_up`).
+
+Who has waited most often waits again soon. So the I/O thread is not told to watch again when a leader ends unless
+somebody would miss it; it does so by itself when it next looks around, within milliseconds (decision 0021).
 
 Everything but :meth:`Lead.wait` needs the transport's lock.
 """
@@ -28,6 +32,10 @@ __all__ = ["CAN_LEAD", "Lead"]
 CAN_LEAD: Final = hasattr(select, "epoll") and hasattr(select, "poll")
 
 
+#: Seconds; a poll takes no more than this many milliseconds, as a C int.
+_LONGEST: Final = 1e6
+
+
 class Lead:
     """Who reads the socket of a transport in place of its I/O thread.
 
@@ -36,75 +44,123 @@ class Lead:
 
     Attributes:
         thread: the leader's; None if the I/O thread reads.
+        heeded: what is read concerns more than who waits here: a listener, a callback. Once true, it stays.
     """
 
-    __slots__ = ("_evicted", "_over", "_rouse_in", "_rouse_out", "_roused", "_transport", "thread")
+    __slots__ = (
+        "_evicted",
+        "_followers",
+        "_over",
+        "_poll",
+        "_rouse_in",
+        "_rouse_out",
+        "_roused",
+        "_transport",
+        "heeded",
+        "thread",
+    )
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.thread: int | None = None
-        self._evicted = self._roused = self._over = False
+        self._evicted = self._roused = self._over = self.heeded = False
+        self._followers: set[LockType] = set()
+        self._poll: select.poll | None = None  # for the present socket, unless somebody is still in it
         self._rouse_in: socket.socket | None = None
         self._rouse_out: socket.socket | None = None
 
-    def begin(self) -> select.poll | None:
-        """Lead, if nobody does and the socket is of use; what to wait with, or None."""
+    def begin(self, woken: LockType) -> None:
+        """Somebody is going to wait; :meth:`end` follows. They lead, if nobody does and the socket is of use.
+
+        Args:
+            woken: released by whoever wakes this thread.
+        """
         self.give_up()
         transport = self._transport
         if self.thread is not None or self._over or not transport.can_be_led:
-            return None
+            self._followers.add(woken)
+            if self.thread is None:
+                transport.watch()
+            return
+        self._evicted = False
+        self.thread = get_ident()
+        transport.watch()
+        if self._poll is None:
+            self._poll = self._make_poll()
+
+    def _make_poll(self) -> select.poll:
         if self._rouse_in is None or self._rouse_out is None:
             self._rouse_in, self._rouse_out = socket.socketpair()
             self._rouse_in.setblocking(False)
             self._rouse_out.setblocking(False)
         poll = select.poll()
-        poll.register(transport.fileno(), select.POLLIN)
+        poll.register(self._transport.fileno(), select.POLLIN)
         poll.register(self._rouse_in.fileno(), select.POLLIN)
-        self._evicted = False
-        self.thread = get_ident()
-        transport.watch()
         return poll
 
-    def wait(self, poll: select.poll, woken: LockType, seconds: float) -> None:
-        """Read until woken, or until the time is over. Without the transport's lock.
+    def wait(self, woken: LockType, seconds: float) -> bool:
+        """Wait until woken, or until the time is over; a leader reads meanwhile. Without the transport's lock.
 
         Args:
-            poll: what :meth:`begin` gave.
-            woken: released by whoever wakes this thread.
+            woken: as :meth:`begin` was given.
             seconds: at most; negative for no limit.
+
+        Returns:
+            True if woken.
         """
+        me = get_ident()
         end = None if seconds < 0 else time.monotonic() + seconds
         while not woken.acquire(False):
             left = -1.0 if end is None else end - time.monotonic()
             if end is not None and left <= 0.0:
-                return
-            if self._evicted or self.thread != get_ident():  # the I/O thread has to read, or does
+                return False
+            poll = self._poll
+            if self.thread != me or self._evicted or poll is None:  # the I/O thread has to read, or does
                 with self._transport.lock:
-                    self.end()
-                woken.acquire(timeout=left)
-                return
-            poll.poll(None if end is None else ceil(left * 1000.0))
+                    self._followers.add(woken)
+                    self._hand_over()
+                return woken.acquire(timeout=left)
+            poll.poll(None if end is None else ceil(min(left, _LONGEST) * 1000.0))
             with self._transport.lock:
                 if self._roused:
                     self._drain()
-                if self.thread == get_ident() and not self._evicted:
+                if self.thread == me and not self._evicted:
                     self._transport.read_for_leader()
+        return True
 
-    def end(self) -> None:
+    def end(self, woken: LockType) -> None:
+        """Somebody does not wait any more.
+
+        Args:
+            woken: as :meth:`begin` was given.
+        """
+        self._followers.discard(woken)
+        self._hand_over()
+
+    def _hand_over(self) -> None:
         """The I/O thread reads again, if this thread was the leader."""
+        transport = self._transport
         if self.thread == get_ident():
             self.thread = None
             if self._roused:
                 self._drain()
-            self._transport.watch()
             if self._over:
                 self.close()
+        if self.thread is None and (self._followers or self.heeded or transport.asleep):
+            transport.watch()
 
     def give_up(self) -> None:
         """This thread is going to wait for something else: a signal handler does, in the middle of a wait."""
         if self.thread == get_ident():
             self._evicted = True
-            self.end()
+            self._poll = None  # it may be in it
+            self._hand_over()
+
+    def heed(self) -> None:
+        """From now on somebody hears of what is read without waiting here: a listener, a callback."""
+        self.heeded = True
+        if self.thread is None:
+            self._transport.watch()
 
     def rouse(self) -> None:
         """Have the leader look whether it is woken; nothing to do in its own thread."""
@@ -114,6 +170,7 @@ class Lead:
 
     def evict(self) -> None:
         """The socket is of no use any more."""
+        self._poll = None
         if self.thread is not None:
             self._evicted = True
             self.rouse()
@@ -130,7 +187,7 @@ class Lead:
 
     def forget(self) -> list[socket.socket]:
         """In a child made by fork: there is no leader. Returns sockets that are the parent's."""
-        self.thread, self._over = None, True
+        self.thread, self._poll, self._over = None, None, True
         return [end for end in (self._rouse_in, self._rouse_out) if end is not None]
 
     def _drain(self) -> None:

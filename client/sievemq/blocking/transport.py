@@ -178,14 +178,25 @@ class Transport:
 
     def _wait(self, completion: Completion[T], seconds: float, failure: str) -> T:
         if not completion.done:
+            lead = self.lead
             settled = allocate_lock()
             settled.acquire()
-            with self.lock:
-                self.lead.give_up()
-                completion.add_callback(lambda _: settled.release())
-                self.write()
-            check_alive()
-            if not settled.acquire(timeout=seconds):
+
+            def settle(_: object) -> None:
+                settled.release()
+                lead.rouse()
+
+            try:
+                with self.lock:
+                    completion.add_callback(settle)
+                    self.write()
+                    lead.begin(settled)
+                check_alive()
+                in_time = lead.wait(settled, seconds)
+            finally:
+                with self.lock:
+                    lead.end(settled)
+            if not in_time:
                 raise JMSException(f"{failure} ({seconds:g} s)", "TIMEOUT")
         return completion.result()
 

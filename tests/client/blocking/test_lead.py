@@ -33,6 +33,15 @@ def leading(connection: Connection) -> bool:
     return connection._transport.lead.thread is not None
 
 
+def hear(connection: Connection) -> None:
+    """Ask and have the I/O thread read the answer."""
+    heard = threading.Event()
+    with connection._transport.lock:
+        connection._engine.ping().add_callback(lambda _: heard.set())
+        connection._transport.write()
+    assert heard.wait(SOON / 1000)
+
+
 def send(connect: Connect, *texts: str, to: str = "q") -> None:
     session = connect().create_session()
     producer = session.create_producer(Queue(to))
@@ -48,7 +57,7 @@ def test_who_waits_leads_and_the_io_thread_reads_when_nobody_does(connection: Co
         send(connect, f"m{number}")
         assert waiting.result() == f"m{number}"
         assert not leading(connection)
-        connection._transport.ask(connection._engine.ping)  # the I/O thread reads its answer
+        hear(connection)
 
 
 def test_one_leads_and_others_get_theirs_too(connection: Connection, connect: Connect) -> None:
@@ -60,6 +69,17 @@ def test_one_leads_and_others_get_theirs_too(connection: Connection, connect: Co
         for number in (3, 0, 2, 1):
             send(connect, str(number), to=f"q{number}")
             assert waiting[number].result() == str(number)
+
+
+def test_who_receives_and_who_asks_take_turns_in_leading(connection: Connection) -> None:
+    consumer = connection.create_session().create_consumer(Queue("q"))
+    transport, engine = connection._transport, connection._engine
+    for _ in range(20):
+        asking = [Background(lambda: transport.ask(engine.ping)) for _ in range(4)]
+        assert consumer.receive(1) is None
+        for each in asking:
+            each.result()
+    hear(connection)
 
 
 def test_a_listener_hears_while_another_session_leads(connection: Connection, connect: Connect) -> None:
@@ -97,7 +117,7 @@ def test_who_leads_waits_on_while_the_connection_is_repaired(connection: Connect
     wait_for(lambda: connection._engine.outages == 1 and not connection._engine.repairing)
     send(connect, "one")
     assert waiting.result() == "one"
-    connection._transport.ask(connection._engine.ping)
+    hear(connection)
 
 
 def test_what_a_lost_socket_still_has_is_not_read_by_who_leads(connection: Connection, connect: Connect) -> None:

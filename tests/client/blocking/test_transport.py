@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from sievemq import ConnectionFactory, DeliveryMode, JMSException, Queue, TextMessage
 from sievemq._engine import ClientConnection, EngineOptions
+from sievemq.blocking.lead import CAN_LEAD
 from sievemq.blocking.transport import Transport, wall_clock
 from sievemq_broker import EmbeddedBroker
 from sievemq_core.wire.commands import Command
@@ -155,6 +157,22 @@ def test_an_answer_is_written_at_once(peer: Peer) -> None:
     assert peer.engine.clock_offset == 5_000
 
 
+@pytest.mark.skipif(not CAN_LEAD, reason="the I/O thread reads")
+@pytest.mark.parametrize("answered_first", [0, 1])
+def test_one_who_asks_leads_and_one_who_asks_meanwhile_follows(peer: Peer, answered_first: int) -> None:
+    asking = []
+    for number in range(2):
+        asking.append(Background(lambda number=number: peer.transport.ask(peer.engine.ping) or number))  # type: ignore[misc]
+        request = peer.read()[0][1]
+        assert request == number + 1
+    while not peer.transport.lead._followers:
+        assert asking[1].running
+    for number in (answered_first, 1 - answered_first):
+        peer.say(Command.OK, number + 1, None)
+        assert asking[number].result() == number
+    assert peer.transport.lead.thread is None
+
+
 def test_the_end_of_the_stream(peer: Peer) -> None:
     asking = Background(lambda: peer.transport.ask(peer.engine.ping))
     peer.read()
@@ -172,7 +190,11 @@ def test_bytes_that_are_no_frame(peer: Peer) -> None:
 
 
 def test_a_defect_in_the_io_thread_wakes_whoever_waits(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    asking = Background(lambda: peer.transport.ask(peer.engine.ping))
+    told = threading.Event()
+    with peer.transport.lock:
+        asked = peer.engine.ping()
+        asked.add_callback(lambda _: told.set())
+        peer.transport.write()
     peer.read()
 
     def broken(data: bytes) -> None:
@@ -180,8 +202,29 @@ def test_a_defect_in_the_io_thread_wakes_whoever_waits(peer: Peer, monkeypatch: 
 
     monkeypatch.setattr(peer.engine, "receive_data", broken)
     peer.say(Command.HEARTBEAT)
+    assert told.wait(SOON / 1000)
     with pytest.raises(JMSException, match="a defect"):
+        asked.result()
+
+
+def test_a_defect_in_a_thread_that_reads_for_itself_is_raised_there(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with peer.transport.lock:
+        other = peer.engine.ping()
+    asking = Background(lambda: peer.transport.ask(peer.engine.ping))
+    while CAN_LEAD and peer.transport.lead.thread is None:
+        assert asking.running
+
+    def broken(data: bytes) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(peer.engine, "receive_data", broken)
+    peer.say(Command.HEARTBEAT)
+    with pytest.raises(ZeroDivisionError if CAN_LEAD else JMSException, match="a defect"):
         asking.result()
+    with pytest.raises(JMSException, match="ZeroDivisionError"):
+        peer.transport.wait(other)
 
 
 def test_what_was_sent_leaves_with_a_process_that_closes_nothing(url: str) -> None:

@@ -1,0 +1,138 @@
+"""Options that several commands of the pipeline have."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from sievemq.cli.broker_access import DEFAULT_URL, UrlOption, UserOption
+from sievemq_spark.cli.shown import print_json, print_tables
+from sievemq_spark.errors import PipelineError
+from sievemq_spark.report import parts_of, write_html
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "LOCAL",
+    "Access",
+    "ArchiveArgument",
+    "Archived",
+    "DestinationOption",
+    "DialectOption",
+    "JsonOption",
+    "MasterOption",
+    "Output",
+    "day",
+]
+
+MasterOption = Annotated[
+    str,
+    typer.Option("--master", envvar="SIEVEMQ_SPARK_MASTER", show_envvar=True, help="Where Spark runs."),
+]
+#: Where Spark runs unless somebody says otherwise.
+LOCAL = "local[*]"
+
+DialectOption = Annotated[str, typer.Option("--dialect", help="Selector dialect: jakarta, ibm-mq, mqe.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="The result as one JSON object.")]
+HtmlOption = Annotated[
+    Path | None, typer.Option("--html", help="Write a report with charts to this file as well.", dir_okay=False)
+]
+ArchiveArgument = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Folder of the archive.")]
+FromOption = Annotated[str | None, typer.Option("--from", help="First day, such as 2026-11-01 (UTC).")]
+UntilOption = Annotated[str | None, typer.Option("--until", help="Last day, included.")]
+DestinationOption = Annotated[
+    str | None, typer.Option("--destination", "-d", help="Only messages of this destination.")
+]
+
+
+class Archived(NamedTuple):
+    """What of an archive a command is about."""
+
+    archive: ArchiveArgument
+    first: FromOption = None
+    last: UntilOption = None
+    destination: DestinationOption = None
+
+    def messages(self, spark: SparkSession) -> DataFrame:
+        """The messages."""
+        from sievemq_spark.archive import read_archive
+
+        return self.chosen(read_archive(spark, self.archive))
+
+    def chosen(self, frame: DataFrame) -> DataFrame:
+        """What else the archive has, of the same days and the same destination."""
+        from pyspark.sql import functions as f
+
+        from sievemq.destinations import parse_destination
+
+        if self.first is not None:
+            frame = frame.filter(f.col("date") >= day(self.first))
+        if self.last is not None:
+            frame = frame.filter(f.col("date") <= day(self.last))
+        if self.destination is not None:
+            frame = frame.filter(f.col("destination") == str(parse_destination(self.destination)))
+        return frame
+
+    @property
+    def about(self) -> list[str]:
+        """What a report says of it."""
+        span = f", {self.first or 'the beginning'} to {self.last or 'the end'}" if self.first or self.last else ""
+        return [f"Archive {self.archive}{span}" + (f", {self.destination}" if self.destination else "")]
+
+
+class Output(NamedTuple):
+    """In which forms a result is wanted."""
+
+    as_json: JsonOption = False
+    html: HtmlOption = None
+
+    def show(self, result: Any, title: str, about: list[str]) -> None:
+        """Show a result on the terminal, or as JSON; and as an HTML file, if one is asked for.
+
+        Args:
+            result: of a job, a dataclass.
+            title: of the report.
+            about: what it was made of.
+
+        Raises:
+            PipelineError: the file cannot be written.
+        """
+        if self.html is not None:
+            try:
+                write_html(self.html, title, parts_of(result), about)
+            except OSError as error:
+                raise PipelineError(f"the report cannot be written: {error}") from error
+        if self.as_json:
+            print_json(result)
+        else:
+            print_tables(result)
+
+
+class Access(NamedTuple):
+    """How to reach the broker."""
+
+    url: UrlOption = DEFAULT_URL
+    user: UserOption = None
+
+    @property
+    def password(self) -> str | None:
+        """The user's; from the environment, so that it is in no list of processes."""
+        return os.environ.get("SIEVEMQ_PASSWORD") if self.user is not None else None
+
+
+def day(text: str) -> str:
+    """A day that somebody wrote.
+
+    Raises:
+        PipelineError: it is none.
+    """
+    from datetime import date
+
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise PipelineError(f"{text!r} is no day; write it as 2026-11-01") from None

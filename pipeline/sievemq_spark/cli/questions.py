@@ -1,0 +1,87 @@
+"""``sievemq pipeline backtest``, ``coverage``, ``profile``, ``outcomes``, ``deadletters``: what an archive tells."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sievemq_spark.cli.options import LOCAL, Archived, DialectOption, MasterOption, Output
+from sievemq_spark.cli.running import running_spark
+from sievemq_spark.progress import progress
+
+__all__ = ["backtest", "coverage", "deadletters", "outcomes", "profile"]
+
+
+def backtest(
+    archived: Archived,
+    selectors: Annotated[list[str], typer.Argument(metavar="SELECTOR…", help="One or more; two are compared.")],
+    *,
+    dialect: DialectOption = "jakarta",
+    sample: Annotated[int, typer.Option("--sample", min=0, help="Message ids to show of each.")] = 5,
+    master: MasterOption = LOCAL,
+    output: Output,
+) -> None:
+    """What selectors would have matched in the archive, and which absent property made the answer UNKNOWN."""
+    from sievemq_spark.backtest import backtest as job
+
+    with running_spark(master, selectors, dialect) as spark:
+        with progress(spark, "backtest"):
+            result = job(archived.messages(spark), selectors, dialect=dialect, sample=sample)
+        output.show(result, "Backtest", archived.about)
+
+
+def coverage(
+    archived: Archived,
+    selectors: Annotated[list[str], typer.Argument(metavar="SELECTOR…")],
+    *,
+    dialect: DialectOption = "jakarta",
+    master: MasterOption = LOCAL,
+    output: Output,
+) -> None:
+    """Which messages no selector matches, or several; which selectors overlap or shadow one another."""
+    from sievemq_spark.backtest import coverage as job
+
+    with running_spark(master, selectors, dialect) as spark:
+        with progress(spark, "coverage"):
+            result = job(archived.messages(spark), selectors, dialect=dialect)
+        output.show(result, "Coverage", archived.about)
+
+
+def profile(archived: Archived, *, master: MasterOption = LOCAL, output: Output) -> None:
+    """Property names with types and cardinality, sizes, messages by hour."""
+    from sievemq_spark.profile import profile as job
+
+    with running_spark(master) as spark:
+        with progress(spark, "profile"):
+            result = job(archived.messages(spark))
+        output.show(result, "Profile", archived.about)
+
+
+def outcomes(archived: Archived, *, master: MasterOption = LOCAL, output: Output) -> None:
+    """What became of the messages: acknowledged, expired, dead-lettered, dropped; when, and how long it took."""
+    from sievemq_spark.archive import read_outcomes
+    from sievemq_spark.outcomes import outcomes as job
+
+    with running_spark(master) as spark:
+        with progress(spark, "outcomes"):
+            fates = archived.chosen(read_outcomes(spark, archived.archive))
+            result = job(archived.messages(spark), fates)
+        output.show(result, "Outcomes", archived.about)
+
+
+def deadletters(
+    archived: Archived,
+    *,
+    values: Annotated[int, typer.Option("--values", min=0, help="Property values to show at most.")] = 20,
+    master: MasterOption = LOCAL,
+    output: Output,
+) -> None:
+    """Why messages became dead letters: reasons, origins, times, and what sets them apart from the other messages."""
+    from sievemq_spark.deadletters import deadletters as job
+
+    with running_spark(master) as spark:
+        with progress(spark, "deadletters"):
+            others = archived._replace(destination=None).messages(spark)
+            result = job(archived.messages(spark), others, values=values)
+        output.show(result, "Dead letters", archived.about)

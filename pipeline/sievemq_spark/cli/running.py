@@ -1,0 +1,69 @@
+"""Spark for the time of one command, and what goes wrong in it as one line and an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
+from sievemq.exceptions import InvalidSelectorException, InvalidURLException, JMSException, JMSSecurityException
+from sievemq_spark.cli.options import Access
+from sievemq_spark.connect import connect
+from sievemq_spark.errors import MissingSparkError, NoArchiveError, PipelineError
+from sievemq_spark.failures import explain_failure
+from sievemq_spark.selector_column import checked
+from sievemq_spark.spark import require_spark, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["running_spark"]
+
+
+@contextmanager
+def running_spark(
+    master: str, selectors: Sequence[str | None] = (), dialect: str = "jakarta", broker: Access | None = None
+) -> Iterator[SparkSession]:
+    """A session for one command; errors as one message and an exit code.
+
+    Args:
+        master: where Spark runs.
+        selectors, dialect: checked before Spark starts, which takes seconds.
+        broker: that has to be there, which is looked at before as well.
+    """
+    code = FAILED
+    try:
+        for selector in selectors:
+            checked(selector, dialect)
+        if broker is not None:
+            connect(broker.url, broker.user, broker.password).close()
+        require_spark()
+        spark = spark_session(master, "sievemq pipeline")
+        spark.sparkContext.setLogLevel("OFF")
+        try:
+            yield spark
+        finally:
+            spark.stop()
+    except typer.Exit:
+        raise
+    except (MissingSparkError, InvalidURLException) as error:
+        code, text = USAGE, str(error)
+    except (InvalidSelectorException, JMSSecurityException) as error:
+        code, text = REFUSED, str(error)
+    except NoArchiveError as error:
+        code, text = NOT_FOUND, str(error)
+    except (PipelineError, ValueError) as error:
+        code, text = USAGE, str(error)
+    except JMSException as error:
+        text = str(error)
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        text = explain_failure(error)
+    else:
+        return
+    typer.echo(f"sievemq: {text}", err=True)
+    raise typer.Exit(code)

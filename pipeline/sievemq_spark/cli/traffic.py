@@ -1,0 +1,125 @@
+"""``sievemq pipeline archive`` and ``replay``: messages from a broker into an archive, and back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sievemq.cli.broker_access import SelectorOption
+from sievemq.cli.values import parse_property
+from sievemq_spark.cli.options import LOCAL, Access, Archived, DialectOption, JsonOption, MasterOption
+from sievemq_spark.cli.running import running_spark
+from sievemq_spark.cli.shown import print_json
+from sievemq_spark.progress import progress
+
+__all__ = ["archive", "replay"]
+
+
+def archive(
+    destinations: Annotated[list[str], typer.Argument(metavar="DEST…", help="queue:NAME; with --tap topics too.")],
+    *,
+    to: Annotated[str, typer.Option("--to", help="Folder of the archive.")],
+    tap: Annotated[
+        str | None, typer.Option("--tap", help="Name of taps: add all that has gone through since the last run.")
+    ] = None,
+    outcomes: Annotated[
+        bool, typer.Option("--outcomes", help="With --tap: what became of the messages as well.")
+    ] = False,
+    selector: SelectorOption = None,
+    dialect: DialectOption = "jakarta",
+    broker: Access,
+    master: MasterOption = LOCAL,
+    as_json: JsonOption = False,
+) -> None:
+    """Add to an archive, as Parquet, what it does not have yet. The destinations stay as they are.
+
+    Without --tap, what waits in queues now. With --tap, everything since the last run under that name, consumed or not;
+    the first run makes the taps.
+    """
+    from sievemq_spark import archive as job
+
+    if outcomes and tap is None:
+        raise typer.BadParameter("--outcomes needs --tap: what is only looked at has no outcome")
+    with running_spark(master, [selector], dialect, broker) as spark:
+        url, user, secret = broker.url, broker.user, broker.password
+        with progress(spark, "archive"):
+            if tap is None:
+                frame = job.read_queues(
+                    spark, url, destinations, user=user, password=secret, selector=selector, dialect=dialect
+                )
+                done = job.archive(spark, frame, to)
+            else:
+                done = job.archive_stream(
+                    spark,
+                    url,
+                    destinations,
+                    to,
+                    tap=tap,
+                    user=user,
+                    password=secret,
+                    selector=selector,
+                    dialect=dialect,
+                    outcomes=outcomes,
+                )
+        if as_json:
+            print_json(done)
+        else:
+            fates = f", and {done.outcomes:,} outcomes" if outcomes else ""
+            typer.echo(f"{done.seen:,} messages seen, {done.added:,} added to {to}{fates}")
+
+
+def replay(
+    archived: Archived,
+    *,
+    to: Annotated[str, typer.Option("--to", help="Destination; where each came from if not given.")] = "",
+    selector: SelectorOption = None,
+    dialect: DialectOption = "jakarta",
+    rate: Annotated[float, typer.Option("--rate", min=0, help="Messages per second; 0 for no limit.")] = 0.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count and check, send nothing.")] = False,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="Sent side by side, in order per group.")] = 1,
+    rename: Annotated[
+        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="Send to NEW what came from OLD.")
+    ] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE[:TYPE]", help="A property to set.")
+    ] = None,
+    unset: Annotated[list[str] | None, typer.Option("--unset", metavar="NAME", help="A property to leave out.")] = None,
+    name: Annotated[str, typer.Option("--name", help="Run again under this name, it sends only what is missing.")] = "",
+    transaction_size: Annotated[
+        int, typer.Option("--transaction-size", min=0, help="Messages that become visible together; 0 for all.")
+    ] = 0,
+    broker: Access,
+    master: MasterOption = LOCAL,
+) -> None:
+    """Send archived messages again. All become visible at once, or piece by piece with a rate or transaction size."""
+    from sievemq_spark.mapping import Changes
+    from sievemq_spark.replay import replay as job
+
+    changes = Changes(dict(map(_renaming, rename or ())), dict(map(parse_property, properties or ())), unset or ())
+    with running_spark(master, [selector], dialect, broker) as spark:
+        changes.check()
+        with progress(spark, "replay"):
+            count = job(
+                archived.messages(spark),
+                broker.url,
+                destination=to,
+                selector=selector,
+                dialect=dialect,
+                user=broker.user,
+                password=broker.password,
+                rate=rate,
+                dry_run=dry_run,
+                partitions=partitions,
+                changes=changes,
+                name=name,
+                transaction_size=transaction_size,
+            )
+        typer.echo(f"{count:,} messages {'would be sent' if dry_run else 'sent'}")
+
+
+def _renaming(text: str) -> tuple[str, str]:
+    old, equals, new = text.partition("=")
+    if not (old and equals and new):
+        raise typer.BadParameter(f"{text!r} is not of the form OLD=NEW")
+    return old, new

@@ -1,0 +1,70 @@
+"""``sievemq pipeline compact`` and ``expire``: what keeps an archive small."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sievemq.cli.exits import FAILED
+from sievemq_spark.cli.options import LOCAL, ArchiveArgument, DestinationOption, JsonOption, MasterOption, day
+from sievemq_spark.cli.running import running_spark
+from sievemq_spark.cli.shown import print_json
+from sievemq_spark.progress import progress
+
+__all__ = ["compact", "expire"]
+
+
+def compact(
+    archive: ArchiveArgument,
+    files: Annotated[int, typer.Option("--files", min=2, help="Days with fewer files stay as they are.")] = 4,
+    master: MasterOption = LOCAL,
+    as_json: JsonOption = False,
+) -> None:
+    """Make few files of many in an archive. Nobody may use it meanwhile; killing it does no harm."""
+    from sievemq_spark.compaction import compact as job
+
+    with running_spark(master) as spark:
+        with progress(spark, "compact"):
+            done = job(spark, archive, files=files)
+        if as_json:
+            print_json(done)
+        else:
+            typer.echo(f"{done.before:,} files in {done.folders:,} folders became {done.after:,}")
+
+
+def expire(
+    archive: ArchiveArgument,
+    before: Annotated[str | None, typer.Option("--before", help="First day that stays, such as 2026-11-01.")] = None,
+    keep_days: Annotated[int | None, typer.Option("--keep-days", min=0, help="Days before today that stay.")] = None,
+    destination: DestinationOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, remove nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    master: MasterOption = LOCAL,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove old days from an archive (UTC). Messages without a timestamp stay."""
+    from datetime import UTC, date, datetime, timedelta
+
+    from sievemq.destinations import parse_destination
+    from sievemq_spark.retention import expire as job
+
+    if (before is None) == (keep_days is None):
+        raise typer.BadParameter("one of --before and --keep-days is needed")
+    with running_spark(master) as spark:
+        if keep_days is not None:
+            limit = datetime.now(UTC).date() - timedelta(days=keep_days)
+        else:
+            limit = date.fromisoformat(day(before or ""))
+        named = None if destination is None else str(parse_destination(destination))
+        gone = job(spark, archive, limit, destination=named, dry_run=True)
+        if not dry_run and gone.days:
+            what = f"{gone.files:,} files of {len(gone.days):,} folders ({gone.size:,} bytes)"
+            if not yes and not typer.confirm(f"Remove {what} from {archive}?", err=True):
+                raise typer.Exit(FAILED)
+            gone = job(spark, archive, limit, destination=named)
+        if as_json:
+            print_json(gone)
+        else:
+            verb = "would be removed" if dry_run else "removed"
+            typer.echo(f"{gone.files:,} files of {len(gone.days):,} folders ({gone.size:,} bytes) {verb}")
