@@ -69,7 +69,7 @@ class Delivery:
         self.idle = False
         if not known:
             self._wakers[consumer] = partial(self._put, consumer)
-            self._session._transport.lead.heed()
+            self._session._transport.lead.heeded = True
             self._put(consumer)
         if self._thread.ident is None:
             self._thread.start()

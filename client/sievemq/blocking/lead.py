@@ -44,7 +44,8 @@ class Lead:
 
     Attributes:
         thread: the leader's; None if the I/O thread reads.
-        heeded: what is read concerns more than who waits here: a listener, a callback. Once true, it stays.
+        heeded: what is read concerns more than who waits here: a listener, a callback. Set, without the lock, by who
+            has one; it stays.
     """
 
     __slots__ = (
@@ -155,12 +156,6 @@ class Lead:
             self._evicted = True
             self._poll = None  # it may be in it
             self._hand_over()
-
-    def heed(self) -> None:
-        """From now on somebody hears of what is read without waiting here: a listener, a callback."""
-        self.heeded = True
-        if self.thread is None:
-            self._transport.watch()
 
     def rouse(self) -> None:
         """Have the leader look whether it is woken; nothing to do in its own thread."""

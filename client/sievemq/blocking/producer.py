@@ -202,9 +202,7 @@ def send_message(
             calls.cancel()  # CPL-03
             raise
     transport = session._transport
-    if not transport.lead.heeded:
-        with transport.lock:
-            transport.lead.heed()
+    transport.lead.heeded = True
     connection = sends.connection
     if connection.sent_at != transport.written_at or connection.outbox_bytes >= GATHER:
         transport.flush()
