@@ -19,6 +19,7 @@ def load(name: str) -> ModuleType:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_message_is_accounted_for(tmp_path: Path, seed: int) -> None:
     wrong, figures = load("soak").play(seed, 12, tmp_path)
@@ -28,6 +29,7 @@ def test_every_message_is_accounted_for(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_exl_04_every_message_is_accounted_for_over_a_failing_network(tmp_path: Path, seed: int) -> None:
     wrong, figures = load("soak").play(seed, 12, tmp_path, cut=True)
@@ -37,15 +39,17 @@ def test_exl_04_every_message_is_accounted_for_over_a_failing_network(tmp_path: 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_exl_04_every_message_is_accounted_for_over_a_broker_that_crashes(tmp_path: Path, seed: int) -> None:
     wrong, figures = load("soak").crash(seed, 12, tmp_path)
     assert wrong == [], f"seed {seed}, {figures}"
-    assert figures["crashes"] >= 1  # on a busy machine a start takes as long as this test has
+    assert figures["crashes"] >= 1
     assert figures["deliveries"] > 20
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("how", ["cut", "crash"])
 def test_every_message_is_accounted_for_where_senders_wait_for_room(tmp_path: Path, how: str) -> None:
     soak = load("soak")

@@ -191,6 +191,11 @@ class Api:
         engine = engine_of(consumer)
         await self._until(lambda: engine.waker is not None)
 
+    async def until_gated(self, consumer: Any) -> None:
+        """Return once closing or stopping what the consumer belongs to has begun: it is handed nothing more."""
+        engine = engine_of(consumer)
+        await self._until(lambda: not engine.flowing)
+
     async def until_quiet(self, consumer: Any) -> None:
         """Return once everything that the consumer's connection has to say by itself is written."""
         connection = engine_of(consumer).session.connection

@@ -137,5 +137,6 @@ async def test_cut_at_some_bytes(api: Api) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 async def test_cut_at_every_byte(api: Api) -> None:
     assert await cut_at(api, 10**9, 0) > 1_000

@@ -219,8 +219,8 @@ def test_nothing_is_left_open() -> None:
         before = len(tuple(FDS.iterdir()))
         for _ in range(20):
             broker.memory_factory().create_connection().close()
-        assert len(tuple(FDS.iterdir())) <= before
         assert broker.wait_for(lambda _: not broker.server.links.open, SOON)
+        assert len(tuple(FDS.iterdir())) <= before
 
 
 def test_a_lane_says_once_that_there_is_something_and_keeps_the_end_for_last() -> None:

@@ -19,7 +19,15 @@ from sievemq import (
 )
 
 from .conftest import Connect
-from .helpers import SOON, Background, Collector, nothing_left, receive_text, wait_until_receiving
+from .helpers import (
+    SOON,
+    Background,
+    Collector,
+    nothing_left,
+    receive_text,
+    wait_until_gated,
+    wait_until_receiving,
+)
 
 
 def test_con_01_con_02_con_03_kinds_of_session(connection: Connection) -> None:
@@ -174,12 +182,14 @@ def test_con_16_con_18_stop_waits_for_a_running_listener(
         answering.send(TextMessage("full service"))
 
     listener = Collector(act)
-    session.create_consumer(queue).set_message_listener(listener)
+    consumer = session.create_consumer(queue)
+    consumer.set_message_listener(listener)
     other = connect().create_session()
     for _ in range(2):
         other.create_producer(queue).send(TextMessage("x"))
     assert entered.wait(SOON / 1000)
     stopping = Background(connection.stop)
+    wait_until_gated(consumer)
     assert stopping.running
     leave.set()
     stopping.result()

@@ -33,7 +33,7 @@ def test_mco_03_receive_waits(consumer: MessageConsumer, connect: Connect, queue
 def test_mco_04_timeouts(consumer: MessageConsumer, producer: MessageProducer) -> None:
     began = time.monotonic()
     assert consumer.receive(40) is None
-    assert 0.04 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.04
     with pytest.raises(ValueError):
         consumer.receive(-1)
     producer.send(TextMessage("a"))

@@ -22,7 +22,7 @@ from sievemq import (
 )
 
 from .conftest import Connect
-from .helpers import SOON, Background, Collector, nothing_left, receive_text, text, texts
+from .helpers import SOON, Background, Collector, nothing_left, receive_text, text, texts, wait_until_gated
 
 
 def test_lis_01_mco_02_py_22_objects_and_callables(
@@ -293,12 +293,14 @@ def test_clo_08_close_waits_for_a_running_listener(connect: Connect, queue: Queu
         answer.send(session.create_text_message("full service"))
 
     collector = Collector(act)
-    session.create_consumer(queue).set_message_listener(collector)
+    consumer = session.create_consumer(queue)
+    consumer.set_message_listener(collector)
     other = connect().create_session()
     other.create_producer(queue).send(TextMessage("one"))
     other.create_producer(queue).send(TextMessage("two"))
     assert entered.wait(SOON / 1000)
     closing = Background(connection.close)
+    wait_until_gated(consumer)
     assert closing.running
     leave.set()
     closing.result()
@@ -325,8 +327,8 @@ def test_mco_07_closing_a_consumer_waits_for_its_running_listener(
         producer.send(TextMessage())
     assert entered.wait(SOON / 1000)
     closing = Background(consumer.close)
-    while not consumer._engine.shut:  # before that the next message may be handed over
-        assert closing.running
+    wait_until_gated(consumer)
+    assert closing.running
     leave.set()
     closing.result()
     assert len(collector.messages) == 1

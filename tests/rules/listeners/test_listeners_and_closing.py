@@ -24,9 +24,11 @@ async def test_clo_08_close_waits_for_a_running_listener(api: Api, what: str) ->
         await producer.send(session.create_text_message(f"answer to {text(message)}"))
 
     listener = api.listener(act)
-    (await session.create_consumer(api.queue())).set_message_listener(listener)
+    consumer = await session.create_consumer(api.queue())
+    consumer.set_message_listener(listener)
     await running.wait()
     closing = api.task({"session": session, "connection": connection}[what].close())
+    await api.until_gated(consumer)
     assert await api.left("answers") == []
     assert not closing.done()
     go.set()
@@ -135,9 +137,11 @@ async def test_con_16_con_18_stop_waits_for_running_listeners(api: Api) -> None:
         await message.acknowledge()  # full service
 
     listener = api.listener(act)
-    (await session.create_consumer(api.queue())).set_message_listener(listener)
+    consumer = await session.create_consumer(api.queue())
+    consumer.set_message_listener(listener)
     await running.wait()
     stopping = api.task(connection.stop())
+    await api.until_gated(consumer)
     await api.left()
     assert not stopping.done()
     go.set()
