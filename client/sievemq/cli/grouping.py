@@ -11,7 +11,7 @@ __all__ = ["grouped"]
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Let parameters of a command be NamedTuples whose fields are options.
+    """Let parameters of a command be NamedTuples whose fields are options or arguments.
 
     Typer makes a command's options from its signature. It is shown one with the fields in the place of each tuple; the
     command is called with the tuples.
@@ -31,7 +31,12 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
             continue
         groups[parameter.name] = kind
         shown += [
-            inspect.Parameter(name, parameter.KEYWORD_ONLY, default=kind._field_defaults[name], annotation=annotation)
+            inspect.Parameter(
+                name,
+                parameter.KEYWORD_ONLY,
+                default=kind._field_defaults.get(name, parameter.empty),
+                annotation=annotation,
+            )
             for name, annotation in get_type_hints(kind, include_extras=True).items()
         ]
 
