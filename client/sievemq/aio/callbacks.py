@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from sievemq.aio.listeners import ends_its_task
 from sievemq.aio.transport import Transport, release, turn
 from sievemq.messages import Message
 
@@ -43,7 +44,10 @@ class CompletionCalls:
     def add(self, callback: Callable[..., Any], message: Message, *more: Any) -> None:
         """Call a callback soon: not before the send that is running now has returned (CPL-05)."""
         self._waiting.append((callback, (message, *more)))
-        if self._task is None:
+        self._start()
+
+    def _start(self) -> None:
+        if self._waiting and self._task is None:
             self._task = self._transport.loop.create_task(self._run(), name="sievemq-completions")
 
     @property
@@ -53,6 +57,7 @@ class CompletionCalls:
 
     async def wait(self) -> None:
         """Return once every callback of the sends made so far has returned (CPL-09, CPL-10)."""
+        self._start()  # its task may have been cancelled with all others
         while self._open:
             await self._transport.park(self._waiters)
 
@@ -74,7 +79,9 @@ class CompletionCalls:
                     result = callback(*arguments)
                     if result is not None and inspect.isawaitable(result):
                         await result
-                except Exception:
+                except BaseException as error:
+                    if ends_its_task(error):
+                        raise
                     _log.exception("a completion listener raised")
                 finally:
                     self._left()
@@ -83,3 +90,5 @@ class CompletionCalls:
                     await turn()
         finally:
             self._task = None
+            if self._waiters:  # the loop ends, and what closes meanwhile waits for the other calls
+                self._start()

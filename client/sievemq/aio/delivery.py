@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sievemq._engine import EngineConsumer
+from sievemq.aio.listeners import ends_its_task
 from sievemq.aio.transport import release, turn
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
@@ -196,12 +197,12 @@ class Delivery:
                 if result is not None and inspect.isawaitable(result):
                     self._rest = self._finish(consumer, message, recoveries, result)
                     return number + 1
-            except (Exception, asyncio.CancelledError) as error:
+            except BaseException as error:
+                if ends_its_task(error):
+                    self._end_call()
+                    raise
                 self._rest = self._failed(message, recoveries, error)
                 return number + 1
-            except BaseException:
-                self._end_call()
-                raise
             # _done and _end_call, written out: most listeners are plain functions, and each message comes here.
             if engine.acknowledges_itself and recoveries == session._recoveries:
                 consumer.settle()
@@ -221,7 +222,9 @@ class Delivery:
         """Wait for a listener that is a coroutine function."""
         try:
             await result
-        except (Exception, asyncio.CancelledError) as error:
+        except BaseException as error:
+            if ends_its_task(error):
+                raise
             await self._failed(message, recoveries, error)
         else:
             self._done(consumer, recoveries)
@@ -236,8 +239,6 @@ class Delivery:
                 session._transport.acknowledge_soon()
 
     async def _failed(self, message: Message, recoveries: int, error: BaseException) -> None:
-        if isinstance(error, asyncio.CancelledError) and self._task is not None and self._task.cancelling():
-            raise error  # the loop ends; not the listener's own
         _log.warning("a message listener raised; %s", message, exc_info=error)  # LIS-09
         session = self._session
         # LIS-05, LIS-06: in other sessions the next message follows, and this one stays unacknowledged.

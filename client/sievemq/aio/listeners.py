@@ -3,13 +3,14 @@ there is one method. A method may be a coroutine function; it is awaited before 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import Protocol, runtime_checkable
 
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
 
-__all__ = ["CompletionListener", "ExceptionListener", "MessageListener"]
+__all__ = ["CompletionListener", "ExceptionListener", "MessageListener", "ends_its_task"]
 
 
 @runtime_checkable
@@ -48,3 +49,12 @@ class CompletionListener(Protocol):
             message: as it was given to `send`.
             exception: why.
         """
+
+
+def ends_its_task(error: BaseException) -> bool:
+    """True if what a listener raised is to end the task that called it, and so what the loop is for; False if it is the
+    listener's own failure, such as a CancelledError of something that it awaited, or pytest.fail()."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit))

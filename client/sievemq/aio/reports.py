@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sievemq._engine import Blocked, connection_callbacks, exception_callback, flow_callbacks
-from sievemq.aio.listeners import ExceptionListener
+from sievemq.aio.listeners import ExceptionListener, ends_its_task
 from sievemq.exceptions import JMSException
 
 __all__ = ["Reports"]
@@ -105,7 +105,9 @@ class Reports:
                     result = call()
                     if result is not None and inspect.isawaitable(result):
                         await result
-                except Exception:
+                except BaseException as error:
+                    if ends_its_task(error):
+                        raise
                     _log.exception("an exception listener raised")
         finally:
             self._task = None

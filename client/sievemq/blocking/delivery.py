@@ -156,7 +156,7 @@ class Delivery:
         recoveries = session._recoveries
         try:
             listener(message)
-        except Exception as error:
+        except BaseException as error:  # SystemExit and pytest.fail() too: the next message is to come
             _log.warning("a message listener raised; %s", message, exc_info=error)  # LIS-09
             if engine.acknowledges_itself and recoveries == session._recoveries:
                 self._redeliver(error)  # LIS-04
@@ -166,7 +166,7 @@ class Delivery:
             if session._transport.asleep:
                 session._transport.nudge()
 
-    def _redeliver(self, error: Exception) -> None:
+    def _redeliver(self, error: BaseException) -> None:
         try:
             self._session._recover()
         except JMSException:

@@ -107,5 +107,5 @@ class Reports:
                 call = self._waiting.popleft()
             try:
                 call()
-            except Exception:
+            except BaseException:  # SystemExit too: the next report is to come
                 _log.exception("an exception listener raised")
