@@ -1,4 +1,4 @@
-"""What all tests share: how hypothesis behaves, certificates, a port to come back to."""
+"""What all tests share: how hypothesis behaves, what a failure tells, certificates, a port to come back to."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import traceback
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest._code.code import ExceptionRepr
 from hypothesis import HealthCheck, settings
 
 # No deadlines: a shared machine is not equally fast all the time, and a slow example is not a wrong one. How many
@@ -25,6 +28,36 @@ settings.register_profile(
     derandomize="CI" in os.environ,
 )
 settings.load_profile("sievemq")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What failed once on a machine that nobody can look at has to tell all itself."""
+    report = yield
+    if report.failed and isinstance(report.longrepr, ExceptionRepr):  # there it is said of a run that is repeated, too
+        report.longrepr.addsection("the machine then", _machine(call.duration))
+        report.longrepr.addsection("the threads then", _threads())
+    return report
+
+
+def _machine(seconds: float) -> str:
+    pressure = Path("/proc/pressure/cpu")
+    load = ", ".join(f"{part:.1f}" for part in os.getloadavg()) if hasattr(os, "getloadavg") else "unknown"
+    waits = pressure.read_text().splitlines()[0] if pressure.exists() else "unknown"
+    return f"after {seconds:.2f} s; load {load} on {os.cpu_count()} processors; waiting for one: {waits}"
+
+
+def _threads() -> str:
+    """Where each of them stands, the innermost call last; not the one that runs the test."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    said = []
+    for ident, frame in sys._current_frames().items():
+        if ident != threading.get_ident():
+            calls = [f"{Path(c.filename).name}:{c.lineno} {c.name}" for c in traceback.extract_stack(frame)[-5:]]
+            said.append(f"{names.get(ident, ident)}: {' > '.join(calls)}")
+    return "\n".join(said) or "no others"
 
 
 @pytest.fixture
