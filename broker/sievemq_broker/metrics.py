@@ -176,7 +176,7 @@ class BrokerCollector(Collector):
         memory = self._server.memory
         yield GaugeMetricFamily("sievemq_memory_bytes", "Memory that messages take, estimated.", value=memory.measure())
         yield GaugeMetricFamily("sievemq_memory_limit_bytes", "Where producers wait; 0: nowhere.", value=memory.limit)
-        yield GaugeMetricFamily("sievemq_blocked_producers", "Connections whose confirms are held back.", value=blocked)
+        yield GaugeMetricFamily("sievemq_blocked_producers", "Connections that wait to send.", value=blocked)
 
     def _queues(self) -> Iterator[Metric]:
         counts = self._totals.counts

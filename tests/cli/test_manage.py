@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -284,6 +285,33 @@ def test_top(sievemq: Sievemq, context: JMSContext) -> None:
     assert "ready 1,234" in shown
     assert "queue:orders" in shown
     assert len(sievemq("top", "--json", "--rounds", "2", "-i", "0.1").lines) == 2
+
+
+def until_waiting(broker: EmbeddedBroker, waiting: bool) -> None:
+    """Returns when some sender waits for room, or none does."""
+    deadline = time.monotonic() + 60
+    while broker.call(lambda domain: bool(domain.rooms.waiting)) is not waiting:
+        assert time.monotonic() < deadline
+
+
+def test_who_waits_to_send_and_for_how_long(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = {"full": {"max_messages": 1, "at_limit": "block"}}
+    with EmbeddedBroker(http=True, settings={"destinations": rules}) as broker:
+        monkeypatch.setenv("SIEVEMQ_HTTP_URL", str(broker.http_url))
+        with ConnectionFactory(broker.url).create_context() as context:
+            producer = context.create_producer().set_delivery_mode(1)
+            for _ in range(2):
+                producer.send(context.create_queue("full"), "x")
+            until_waiting(broker, True)
+            broker.clock.advance(seconds=75)
+            titles, row = (line.split("\t") for line in sievemq("connection", "ls").lines)
+            assert dict(zip(titles, row, strict=True))["waits to send"] == "1m 15s"
+            assert "1 connection waits to send, for 1m 15s" in sievemq("top").out
+            sievemq("queue", "purge", "full", "--yes")
+            until_waiting(broker, False)
+            titles, row = (line.split("\t") for line in sievemq("connection", "ls").lines)
+            assert dict(zip(titles, row, strict=True))["waits to send"] == ""
+            assert "waits to send" not in sievemq("top").out
 
 
 @pytest.mark.parametrize(

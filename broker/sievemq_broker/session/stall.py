@@ -34,9 +34,10 @@ class Stall:
 
     Attributes:
         envelope: the message that waits; None where that is a COMMIT.
+        since: when it began to, ms since 1970.
     """
 
-    __slots__ = ("_address", "_commit", "_connection", "_places", "_session", "envelope")
+    __slots__ = ("_address", "_commit", "_connection", "_places", "_session", "envelope", "since")
 
     def __init__(
         self, connection: BrokerConnection, session: Session, full: list[Limited], destination: str | None
@@ -47,6 +48,7 @@ class Stall:
         self._commit: tuple[Any, ...] | None = None
         self._address = ""
         self.envelope: Envelope | None = None
+        self.since = connection.services.now()
         session.stall = self
         connection.stalls[session.id] = self
         self._wait_in(full)

@@ -10,7 +10,7 @@ import typer
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place, Port, address_of
 from sievemq.cli.manage.actions import Care, JsonOption, YesOption, confirm, remove
-from sievemq.cli.manage.output import Columns, number, print_rows
+from sievemq.cli.manage.output import Columns, number, print_rows, span
 
 __all__ = ["connection", "consumer", "namespace", "subscription"]
 
@@ -46,6 +46,7 @@ _CONNECTIONS: Columns = {
     "sessions": number("sessions"),
     "consumers": number("consumers"),
     "unacknowledged": number("unacknowledged"),
+    "waits to send": lambda row: span(max(1, row["waits"])) if row["waits"] is not None else "",
     "agent": lambda row: row["agent"],
 }
 
@@ -110,8 +111,12 @@ def list_connections(
     as_json: JsonOption = False,
     port: Port,
 ) -> None:
-    """List connections: who, from where, with what open."""
-    rows = port.api().rows("/connections", "connections", namespace=namespace)
+    """List connections: who, from where, with what open, and for how long they have waited to send at a limit."""
+    api = port.api()
+    rows = api.rows("/connections", "connections", namespace=namespace)
+    if not as_json:
+        now = api.get("/broker")["now"]
+        rows = ({**row, "waits": row["blocked_since"] and now - row["blocked_since"]} for row in rows)
     print_rows(rows, _CONNECTIONS, as_json, "no connections")
 
 

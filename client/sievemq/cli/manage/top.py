@@ -12,6 +12,7 @@ import typer
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place
 from sievemq.cli.manage.actions import JsonOption
+from sievemq.cli.manage.output import span
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -85,6 +86,9 @@ def _screen(seen: dict[str, Any]) -> RenderableType:
         f"ready {held['ready']:,}  in flight {held['in_flight']:,}  scheduled {held['scheduled']:,} {parties}".rstrip(),
     ]
     parts: list[RenderableType] = [Text(line) for line in lines]
+    since = broker["blocked_since"]
+    if since is not None:
+        parts.append(Text(waiting(broker["blocked_connections"], broker["now"] - since), style="bold red"))
     if broker["blocked"]:
         parts.append(Text(f"producers wait: {broker['blocked']}", style="bold red"))
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
@@ -99,6 +103,16 @@ def _screen(seen: dict[str, Any]) -> RenderableType:
         figures = (row["depth"], row["in_flight"], row["scheduled"], row["consumers"])
         table.add_row(title, *(f"{n:,}" for n in figures), f"{row['in_rate']:,.0f}", f"{row['out_rate']:,.0f}")
     return Group(*parts, Text(""), table)
+
+
+def waiting(connections: int, milliseconds: int) -> str:
+    """How many senders wait, and for how long the first of them has."""
+    first = span(max(1, milliseconds))
+    return (
+        f"1 connection waits to send, for {first}"
+        if connections == 1
+        else (f"{connections:,} connections wait to send, the first for {first}")
+    )
 
 
 def _size(count: int) -> str:

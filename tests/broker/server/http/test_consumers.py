@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from sievemq import ConnectionFactory, JMSContext, JMSRuntimeException
+from sievemq_broker import EmbeddedBroker
 
-from .conftest import Api, at, send
+from .conftest import DEADLINE, Api, at, send
 
 Q = "queue:q"
 
@@ -110,6 +112,37 @@ def test_a_connection(api: Api, context: JMSContext) -> None:
     assert 100 < row["bytes_in"] < 10_000
     assert 100 < row["bytes_out"] < 10_000
     consumer.close()
+
+
+def until_waiting(broker: EmbeddedBroker, waiting: bool) -> None:
+    """Returns when some sender waits for room, or none does."""
+    deadline = time.monotonic() + DEADLINE
+    while broker.call(lambda domain: bool(domain.rooms.waiting)) is not waiting:
+        assert time.monotonic() < deadline
+
+
+def test_a_connection_that_waits_to_send() -> None:
+    rules = {"full": {"max_messages": 1, "at_limit": "block"}}
+    with EmbeddedBroker(http=True, settings={"destinations": rules}) as broker:
+        api = Api(broker)
+        with ConnectionFactory(broker.url).create_context() as context:
+            context.create_temporary_queue()
+            (row,) = mine(api)
+            about = api.get("/api/v1/broker")
+            assert (row["blocked_since"], row["blocked_by"]) == (None, None)
+            assert (about["blocked_connections"], about["blocked_since"]) == (0, None)
+            producer = context.create_producer().set_delivery_mode(1)
+            for _ in range(2):
+                producer.send(context.create_queue("full"), "x")
+            until_waiting(broker, True)
+            (row,) = mine(api)
+            about = api.get("/api/v1/broker")
+            assert row["blocked_by"].startswith("queue:full is full; it may hold 1")
+            assert about["blocked_connections"] == 1
+            assert 0 < about["blocked_since"] == row["blocked_since"] <= about["now"]
+            api.act("queue:full", "purge")
+            until_waiting(broker, False)
+            assert mine(api)[0]["blocked_since"] is None
 
 
 def test_connections_come_in_pages_oldest_first(api: Api, context: JMSContext) -> None:

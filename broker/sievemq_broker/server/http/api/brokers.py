@@ -49,6 +49,12 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
             for name in Counts.__slots__:
                 setattr(counts, name, getattr(counts, name) + getattr(ended, name))
         latest = server_rates(call)
+    connections = [
+        connection
+        for connection in server.services.connections.values()
+        if identity.may(Verb.VIEW, connection.namespace.name, "*")
+    ]
+    waiting = [connection.stalls for connection in connections if connection.stalls]
     return answers.BrokerInfo(
         version=version(),
         incarnation=server.services.settings.incarnation,
@@ -60,13 +66,12 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         uptime_seconds=round(time.time() - server.started_at, 3) if server.started_at else 0.0,
         clock_offset_ms=server.clock.offset,
         blocked=server.services.blocked,
+        blocked_connections=len(waiting),
+        blocked_since=min((stall.since for stalls in waiting for stall in stalls.values()), default=None),
         memory=answers.Memory(bytes=server.memory.measure(), limit=server.memory.limit) if everything else None,
         namespaces=len(spaces),
         destinations=destinations,
-        connections=sum(
-            identity.may(Verb.VIEW, connection.namespace.name, "*")
-            for connection in server.services.connections.values()
-        ),
+        connections=len(connections),
         consumers=consumers,
         messages=held,
         totals=counters_of(counts),

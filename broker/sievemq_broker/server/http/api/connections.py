@@ -62,6 +62,7 @@ def connection_number(identifier: str) -> int:
 
 def _show(call: Call[Any, Any], connection: BrokerConnection) -> answers.Connection:
     link = call.server.links.of(connection)
+    stall = min(connection.stalls.values(), key=lambda stall: stall.since, default=None)
     return answers.Connection(
         id=connection.id,
         peer=connection.peer,
@@ -73,6 +74,8 @@ def _show(call: Call[Any, Any], connection: BrokerConnection) -> answers.Connect
         consumers=len(connection.consumers) - len(connection.retired),
         unacknowledged=sum(consumer.unacknowledged for consumer in connection.consumers.values()),
         congested=connection.outbox.paused,
+        blocked_since=None if stall is None else stall.since,
+        blocked_by=None if stall is None else stall.text,
         staged_bytes=connection.staged.used,
         temporary_destinations=connection.temporaries,
         bytes_in=0 if link is None else link.bytes_in,

@@ -73,6 +73,9 @@ export function setClock(ms) {
 /** The broker's time, ms since 1970. */
 export const brokerTime = () => Date.now() + ahead;
 
+/** How long something has lasted: "12 s". */
+export const since = (ms) => duration(Math.max(1000, brokerTime() - ms));
+
 /** "12 s ago" or "in 12 s". */
 export function ago(ms) {
   if (!Number.isFinite(ms) || ms <= 0) return "–";

@@ -40,6 +40,8 @@ class BrokerInfo(Answer, kw_only=True):
     uptime_seconds: float
     clock_offset_ms: int
     blocked: Annotated[str | None, Meta(description="Why producers are held back; null while they are not.")]
+    blocked_connections: Annotated[int, Meta(description="That wait to send, at whatever limit.")]
+    blocked_since: Annotated[int | None, Meta(description="Since when the first of them does; null if none does.")]
     memory: Annotated[Memory | None, Meta(description="null for a caller who may not view everything.")]
     namespaces: int
     destinations: int

@@ -4,7 +4,7 @@ import { requery } from "../address.js";
 import * as api from "../api.js";
 import { ask } from "../dialog.js";
 import { h } from "../dom.js";
-import { number } from "../format.js";
+import { number, since } from "../format.js";
 import { notice } from "../notice.js";
 import { Pager, badge, button, head, nothing } from "../parts.js";
 import { allow, refusal } from "../rights.js";
@@ -22,7 +22,13 @@ export default function connections({ query, read: reread }) {
       {
         label: "Client",
         kind: "main",
-        cell: (row) => [h("span", row.client_id ?? row.id), " ", row.congested && badge("reads slowly", "warn")],
+        cell: (row) => [
+          h("span", row.client_id ?? row.id),
+          " ",
+          row.congested && badge("reads slowly", "warn"),
+          row.blocked_since &&
+            h("span", { title: row.blocked_by }, badge(`waits to send for ${since(row.blocked_since)}`, "bad")),
+        ],
       },
       { label: "From", kind: "code", cell: (row) => row.peer },
       { label: "User", cell: (row) => row.user ?? h("span", { class: "dim" }, "anonymous") },

@@ -4,7 +4,7 @@ import { link } from "../address.js";
 import { get, list } from "../api.js";
 import { Chart, ratesChart } from "../chart.js";
 import { h, put, say } from "../dom.js";
-import { ago, bytes, compact, number, rate } from "../format.js";
+import { ago, bytes, compact, count, number, rate, since } from "../format.js";
 import { note } from "../recent.js";
 import * as live from "../live.js";
 import { head, linkButton, nothing, section } from "../parts.js";
@@ -155,7 +155,13 @@ function alarmsOf(broker) {
   const found = [];
   if (broker.phase !== "ready") found.push(["bad", `The broker is ${broker.phase}: new connections are refused.`]);
   if (broker.blocked) found.push(["bad", `Producers are held back: ${broker.blocked}.`]);
-  else if (broker.memory?.limit && broker.memory.bytes > 0.8 * broker.memory.limit)
+  else if (broker.blocked_since)
+    found.push([
+      "warn",
+      `${count(broker.blocked_connections, "connection")} ${broker.blocked_connections === 1 ? "waits" : "wait"} to send ` +
+        `at a limit, the first for ${since(broker.blocked_since)}.`,
+    ]);
+  if (!broker.blocked && broker.memory?.limit && broker.memory.bytes > 0.8 * broker.memory.limit)
     found.push(["warn", "More than 80 % of the memory for messages is in use."]);
   return found;
 }
