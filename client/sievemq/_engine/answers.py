@@ -1,5 +1,5 @@
-"""The form of an answer that says more than that something is done (docs/protocol.md: BROWSE, CREATE_TEMPORARY, and
-what WELCOME says of a connection that comes back)."""
+"""The form of an answer that says more than that something is done (docs/protocol.md: BROWSE, CREATE_TEMPORARY, those
+about taps and staged sends, and what WELCOME says of a connection that comes back)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from sievemq_core.errors import ProtocolError
 from sievemq_core.wire.commands import Command
-from sievemq_core.wire.form import check_envelope
+from sievemq_core.wire.form import check_columns, check_envelope
 
 __all__ = ["check_answer", "check_resumed"]
 
@@ -58,12 +58,64 @@ def _check_page(result: object) -> None:
         check_envelope(row[1])
 
 
-def _check_address(result: object) -> None:
-    if type(result) is not str:
-        raise ProtocolError("the answer to CREATE_TEMPORARY must be an address")
+#: What every answer says that tells how a tap stands; and what those to some commands say besides.
+_STATE: Final[Mapping[str, type]] = {
+    "id": str,
+    "mode": str,
+    "first": int,
+    "last": int,
+    "acknowledged": int,
+    "lost": int,
+    "missed": int,
+    "bytes": int,
+}
+_OPENED: Final[Mapping[str, type]] = {**_STATE, "made": bool}
+_LOOKED: Final[Mapping[str, type]] = {**_STATE, "upto": int, "more": bool}
+
+
+def _check_state(command: str, members: Mapping[str, type]) -> Callable[[object], None]:
+    def check(result: object) -> None:
+        if type(result) is not dict:
+            raise ProtocolError(f"the answer to {command} must say how the tap stands")
+        for name, kind in members.items():
+            if type(result.get(name)) is not kind:
+                raise ProtocolError(f"the answer to {command} must have {kind.__name__} as {name!r}")
+
+    return check
+
+
+def _check_columns(result: object) -> None:
+    if type(result) is not tuple or len(result) < 3:
+        raise ProtocolError("the answer to FETCH_TAP must be a sequence, times, counts and columns")
+    first, times, counts, *columns = result
+    for numbers in ((first,), times, counts):
+        if type(numbers) is not tuple or not _NUMBERS.issuperset(map(type, numbers)):
+            raise ProtocolError("the answer to FETCH_TAP must have numbers as sequence, times and counts")
+    if len(times) != len(counts):
+        raise ProtocolError(f"the answer to FETCH_TAP has {len(times)} times and {len(counts)} counts")
+    check_columns(tuple(columns), len(times))
+
+
+_NUMBERS: Final = frozenset({int})
+
+
+def _check_kind(command: str, what: str, *kinds: type) -> Callable[[object], None]:
+    def check(result: object) -> None:
+        if type(result) not in kinds:
+            raise ProtocolError(f"the answer to {command} must be {what}")
+
+    return check
 
 
 _FORMS: Final[Mapping[int, Callable[[object], None]]] = {
     Command.BROWSE: _check_page,
-    Command.CREATE_TEMPORARY: _check_address,
+    Command.CREATE_TEMPORARY: _check_kind("CREATE_TEMPORARY", "an address", str),
+    Command.OPEN_TAP: _check_state("OPEN_TAP", _OPENED),
+    Command.LOOK_TAP: _check_state("LOOK_TAP", _LOOKED),
+    Command.FETCH_TAP: _check_columns,
+    Command.ACKNOWLEDGE_TAP: _check_state("ACKNOWLEDGE_TAP", _STATE),
+    Command.DELETE_TAP: _check_kind("DELETE_TAP", "whether there was one", bool),
+    Command.STAGE: _check_kind("STAGE", "a name", str),
+    Command.PUBLISH: _check_kind("PUBLISH", "a number of messages or nothing", int, type(None)),
+    Command.DISCARD: _check_kind("DISCARD", "a number of messages", int),
 }

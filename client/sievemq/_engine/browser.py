@@ -85,7 +85,7 @@ class Scan:
         """The next message of the page, or None if it is used up."""
         connection = self._browser.session.connection
         while self._page:
-            count, fields = self._page.popleft()
+            count, fields, *_ = self._page.popleft()
             if not fields[4] or not connection.is_expired(fields[4]):  # BRW-09: it may have expired since
                 return messages.received(fields, self._browser.queue, count, None)
         return None

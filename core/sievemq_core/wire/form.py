@@ -26,7 +26,16 @@ from sievemq_core.message.envelope import (
 )
 from sievemq_core.wire.commands import COMMANDS, Command, CommandSpec
 
-__all__ = ["FORMS", "TRUSTED_FORMS", "CommandTuple", "Form", "check_envelope", "check_headers", "examine"]
+__all__ = [
+    "FORMS",
+    "TRUSTED_FORMS",
+    "CommandTuple",
+    "Form",
+    "check_columns",
+    "check_envelope",
+    "check_headers",
+    "examine",
+]
 
 CommandTuple: TypeAlias = tuple[Any, ...]
 """A decoded command: its number, then its fields as COMMANDS lists them, neither more nor less."""
@@ -123,6 +132,23 @@ def check_envelope(fields: object) -> None:
         wrong = f"an envelope's delivery_mode must be 1 or 2, not {fields[DELIVERY_MODE]}"
     if wrong is not None:
         raise ProtocolError(wrong)
+
+
+def check_columns(columns: tuple[object, ...], count: int) -> None:
+    """Check the form of envelopes that come column by column; columns beyond those of this version are left alone.
+
+    Args:
+        columns: for each field of the envelope the values of all.
+        count: how many envelopes these are; without any there are no columns.
+
+    Raises:
+        ProtocolError: names the field that is wrong.
+    """
+    if count and len(columns) < ENVELOPE_FIELDS:
+        raise ProtocolError(f"an envelope has {ENVELOPE_FIELDS} fields, not {len(columns)}")
+    for (name, kinds), column in zip(_ENVELOPE, columns, strict=False):
+        if type(column) is not tuple or len(column) != count or not kinds.issuperset(map(type, column)):
+            raise ProtocolError(f"the {name} of {count} envelopes must not be {_show(column)}")
 
 
 def check_headers(fields: CommandTuple) -> str | None:

@@ -92,7 +92,12 @@ async def test_a_cancelled_open_leaves_no_tap_that_nobody_reads(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    broker.say(Command.OK, request, {"made": made})
+    state = {
+        "id": "t.1",
+        "mode": "copy",
+        **dict.fromkeys(("first", "last", "acknowledged", "lost", "missed", "bytes"), 0),
+    }
+    broker.say(Command.OK, request, {**state, "made": made})
     session = await linked.create_session()  # its answer is read behind that one
     await session.close()  # and this is written behind what came of it
     assert broker.count(Command.DELETE_TAP) == made
