@@ -20,12 +20,24 @@ from sievemq_core.wire.framing import pack_frames
 
 OPEN, HANDSHAKE, REPAIR = b"\0", b"\1", b"\2"
 
+#: Requests whose answers have a form of their own, and such answers.
+OF_TAPS = (
+    (Command.LOOK_TAP, ("t", "queue:q", 0, 1, 1)),
+    (Command.FETCH_TAP, ("t", "queue:q", "t.1", 0, 2, 2)),
+    (Command.PUBLISH, ("k", 0, ("s",))),
+)
+STATE = {"id": "t.1", "mode": "copy", "first": 1, "last": 2, "acknowledged": 0, "lost": 0, "missed": 0, "bytes": 9}
+PAGE = (1, (5, 5), (1, 1), *zip(envelope("x"), envelope("y"), strict=True))
+
 
 def seeds() -> Iterator[bytes]:
     yield OPEN + together([pack((Command.DELIVER, 1, tag, 1, envelope("x"))) for tag in (1, 2, 3)])
     for request in range(8):
         said = [pack((Command.OK, request, None)), pack((Command.ERROR, request + 1, 300, "no", {}))]
         yield OPEN + together(said)
+    for request in range(4, 12):
+        for result in ({**STATE, "upto": 2, "more": False}, PAGE, 2):
+            yield OPEN + together([pack((Command.OK, request, result))])
     for vector in vectors("broker"):
         payload = bytes.fromhex(vector["hex"])[4:]
         yield (OPEN if vector["state"] == "open" else HANDSHAKE) + together([payload])
@@ -78,6 +90,7 @@ def _open(payloads: list[bytes], *, repair: bool) -> None:
     broker.engine.start()
     producer: EngineProducer = broker.producer(session)
     waiting: list[Any] = [broker.engine.declare("queue:q"), broker.engine.ping(), broker.engine.create_temporary(True)]
+    waiting += [broker.engine.request(kind, *fields) for kind, fields in OF_TAPS]
     if repair:
         producer.send(TextMessage("x"), Queue("q"))
         broker.engine.lost(None)
