@@ -41,7 +41,7 @@ async def payment_service(factory: ConnectionFactory, limit: int = 100_000) -> A
             await asyncio.gather(serving, return_exceptions=True)
 
 
-async def work(factory: ConnectionFactory, orders: int, *, patience: int = 2_000) -> None:
+async def work(factory: ConnectionFactory, orders: int, *, patience: int = 60_000) -> None:
     """Handle so many orders, failed attempts counted.
 
     Args:

@@ -62,7 +62,7 @@ class OrderWorker(Part):
     """Handles orders, each in a transaction: what it takes and what it sends happen together or not at all. What fails
     comes again; what fails too often becomes a dead letter."""
 
-    def __init__(self, factory: ConnectionFactory, selector: str | None = None, *, patience: int = 2_000) -> None:
+    def __init__(self, factory: ConnectionFactory, selector: str | None = None, *, patience: int = 60_000) -> None:
         """
         Args:
             selector: only these orders.
@@ -76,7 +76,7 @@ class OrderWorker(Part):
         self._replies_to = self._talk.create_temporary_queue()
         self._talk.start()
 
-    def work(self, timeout: int = 1_000) -> bool:
+    def work(self, timeout: int = 60_000) -> bool:
         """Handle the next order; False if there was none, or it failed and was put back."""
         message = self._orders.receive(timeout)
         if message is None:
@@ -137,7 +137,7 @@ class PriceWatch(Part):
         else:
             self._consumer = self.context.create_shared_durable_consumer(PRICES, name, selector)
 
-    def next(self, timeout: int = 1_000) -> str | None:
+    def next(self, timeout: int = 60_000) -> str | None:
         return self._consumer.receive_body(str, timeout)
 
     def nothing_yet(self) -> bool:

@@ -64,7 +64,10 @@ async def test_a_silent_payment_service_makes_a_dead_letter(  # type: ignore[no-
     shop.queue("orders").assert_dead_letters(count=1, reason="attempts")
 
 
-async def test_what_is_no_order_is_put_back(shop: TestNamespace, factory: ConnectionFactory, sievemq_aio) -> None:  # type: ignore[no-untyped-def]
+async def test_what_is_no_order_is_put_back(  # type: ignore[no-untyped-def]
+    shop: TestNamespace, factory: ConnectionFactory, sievemq_aio, sievemq_clock: BrokerClock
+) -> None:
+    await sievemq_clock.freeze()
     async with sievemq_aio() as desk:
         await desk.create_producer().send(ORDERS, TextMessage("not an order"))
     await work(factory, 1)

@@ -103,9 +103,9 @@ async def test_exp_07_exp_08_exp_09_a_delayed_message_goes_to_whom_it_was_sent(a
     after = await session.create_consumer(api.topic())
     assert await before.receive_no_wait() is None
     assert await api.left() == []
-    await broker.clock.advance(seconds=59)
+    await broker.clock.advance(seconds=30)
     assert await before.receive_no_wait() is None
-    await broker.clock.advance(seconds=1.5)
+    await broker.clock.advance(seconds=31)
     assert text(await before.receive(SOON)) == "delayed"
     assert await after.receive_no_wait() is None
     assert text(await (await session.create_consumer(api.queue())).receive(SOON)) == "queued"
