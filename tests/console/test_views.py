@@ -193,18 +193,20 @@ def test_connections(page: Page, shop_broker: EmbeddedBroker) -> None:
 
 def test_who_waits_to_send(page: Page) -> None:
     rules = {"full": {"max_messages": 1, "at_limit": "block"}}
-    with EmbeddedBroker(http=True, settings={"destinations": rules}) as broker:
-        with ConnectionFactory(broker.url, client_id="shop").create_context() as client:
-            producer = client.create_producer().set_delivery_mode(1)
-            for _ in range(2):
-                producer.send(client.create_queue("full"), "x")
-            open_view(page, broker, "#/default/connections")
-            page.until("/^waits to send for \\d+ s$/.test(document.querySelector('td .badge.bad')?.innerText)")
-            assert "it may hold 1" in page.value("document.querySelector('td .badge.bad').parentElement.title")
-            open_view(page, broker, "#/default/overview")
-            page.shows("1 connection waits to send at a limit, the first for", ".alarms")
-            broker.call(lambda domain: domain.namespace("default").queue("queue:full").clear())
-            page.until("document.querySelector('.alarms').innerText === ''")
+    with (
+        EmbeddedBroker(http=True, settings={"destinations": rules}) as broker,
+        ConnectionFactory(broker.url, client_id="shop").create_context() as client,
+    ):
+        producer = client.create_producer().set_delivery_mode(1)
+        for _ in range(2):
+            producer.send(client.create_queue("full"), "x")
+        open_view(page, broker, "#/default/connections")
+        page.until("/^waits to send for \\d+ s$/.test(document.querySelector('td .badge.bad')?.innerText)")
+        assert "it may hold 1" in page.value("document.querySelector('td .badge.bad').parentElement.title")
+        open_view(page, broker, "#/default/overview")
+        page.shows("1 connection waits to send at a limit, the first for", ".alarms")
+        broker.call(lambda domain: domain.namespace("default").queue("queue:full").clear())
+        page.until("document.querySelector('.alarms').innerText === ''")
 
 
 def test_workbench_explains(page: Page, shop_broker: EmbeddedBroker) -> None:
