@@ -298,6 +298,7 @@ def test_who_waits_to_send_and_for_how_long(sievemq: Sievemq, monkeypatch: pytes
     rules = {"full": {"max_messages": 1, "at_limit": "block"}}
     with EmbeddedBroker(http=True, settings={"destinations": rules}) as broker:
         monkeypatch.setenv("SIEVEMQ_HTTP_URL", str(broker.http_url))
+        broker.clock.freeze()
         with ConnectionFactory(broker.url).create_context() as context:
             producer = context.create_producer().set_delivery_mode(1)
             for _ in range(2):
