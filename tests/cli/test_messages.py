@@ -195,6 +195,7 @@ def test_no_broker_is_1_and_a_wrong_url_is_2(sievemq: Sievemq) -> None:
     outcome = sievemq("send", "orders", "x", "--url", url)
     assert outcome.code == 1
     assert "refused" in outcome.err.lower()
+    assert "--url or SIEVEMQ_URL" in outcome.err
     assert sievemq("send", "orders", "x", "--url", "http://localhost").code == 2
 
 

@@ -413,7 +413,8 @@ class Session:
         """Raise for a use of the session while another task receives in it."""
         self._engine.check_open()
         raise IllegalStateException(
-            "another task is receiving in this session: a session is used by one task at a time (MCO-13)"
+            "another task is receiving in this session: a session is used by one task at a time "
+            "(MCO-13); create_context() and create_session() make more of them"
         )
 
     async def _settle_sends(self) -> None:

@@ -404,7 +404,8 @@ class Session:
         """Raise for a use of the session while another thread is inside."""
         self._engine.check_open()
         raise IllegalStateException(
-            "another thread is receiving in this session: a session is used by one thread at a time (MCO-13)"
+            "another thread is receiving in this session: a session is used by one thread at a time "
+            "(MCO-13); create_context() and create_session() make more of them"
         )
 
     def _wait_until_left(self, consumer: EngineConsumer | None = None) -> None:

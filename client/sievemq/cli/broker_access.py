@@ -80,6 +80,8 @@ def failures() -> Iterator[None]:
         code, text = NOT_FOUND, str(error)
     except (JMSException, ValueError) as error:
         code, text = FAILED, str(error)
+        if isinstance(error, JMSException) and error.get_error_code() == "CONNECTION_FAILED":
+            text += ". --url or SIEVEMQ_URL says where; `sievemq broker` starts one"
     else:
         return
     typer.echo(f"sievemq: {text}", err=True)
