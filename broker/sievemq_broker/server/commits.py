@@ -95,7 +95,6 @@ class Commits:
 
     Attributes:
         writes: batches written.
-        messages: in them.
         latency: that writing took.
     """
 
@@ -132,7 +131,7 @@ class Commits:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="sievemq-store", daemon=True)
         self._thread.start()
-        self.writes = self.messages = 0
+        self.writes = 0
         #: From the cut of a batch to when it was on disk.
         self.latency = Histogram(COMMIT_BOUNDS)
 
@@ -238,7 +237,6 @@ class Commits:
             self._stands(None)
         self._busy = False
         self.writes += 1
-        self.messages += len(batch.accepted)
         self.latency.observe(self._loop.time() - self._since)
         flying, self._flying = self._flying, {}
         owed, self._owed = self._owed, []

@@ -48,44 +48,42 @@ class Header:
         name: as selectors and documents write it.
         type: its type as the API names it.
         set_by: a value that a client gives to one that it does not set is overwritten or dropped (HDR-13, JSX-11).
-        in_selectors: a selector may name it (§3.8.1.1; every JMSX property may be named, JSX-14).
     """
 
     name: str
     type: str
     set_by: SetBy
-    in_selectors: bool
 
 
 HEADERS: Final[dict[str, Header]] = {
     header.name: header
     for header in (
-        Header("JMSDestination", "Destination", SetBy.ON_SEND, False),
-        Header("JMSDeliveryMode", "int", SetBy.ON_SEND, True),
-        Header("JMSExpiration", "long", SetBy.ON_SEND, False),
-        Header("JMSDeliveryTime", "long", SetBy.ON_SEND, False),
-        Header("JMSPriority", "int", SetBy.ON_SEND, True),
-        Header("JMSMessageID", "String", SetBy.ON_SEND, True),
-        Header("JMSTimestamp", "long", SetBy.ON_SEND, True),
-        Header("JMSCorrelationID", "String", SetBy.CLIENT, True),
-        Header("JMSReplyTo", "Destination", SetBy.CLIENT, False),
-        Header("JMSType", "String", SetBy.CLIENT, True),
-        Header("JMSRedelivered", "boolean", SetBy.ON_RECEIVE, False),
+        Header("JMSDestination", "Destination", SetBy.ON_SEND),
+        Header("JMSDeliveryMode", "int", SetBy.ON_SEND),
+        Header("JMSExpiration", "long", SetBy.ON_SEND),
+        Header("JMSDeliveryTime", "long", SetBy.ON_SEND),
+        Header("JMSPriority", "int", SetBy.ON_SEND),
+        Header("JMSMessageID", "String", SetBy.ON_SEND),
+        Header("JMSTimestamp", "long", SetBy.ON_SEND),
+        Header("JMSCorrelationID", "String", SetBy.CLIENT),
+        Header("JMSReplyTo", "Destination", SetBy.CLIENT),
+        Header("JMSType", "String", SetBy.CLIENT),
+        Header("JMSRedelivered", "boolean", SetBy.ON_RECEIVE),
     )
 }
 
 JMSX: Final[dict[str, Header]] = {
     header.name: header
     for header in (
-        Header("JMSXUserID", "String", SetBy.ON_SEND, True),
-        Header("JMSXAppID", "String", SetBy.ON_SEND, True),
-        Header("JMSXDeliveryCount", "int", SetBy.ON_RECEIVE, True),
-        Header("JMSXGroupID", "String", SetBy.CLIENT, True),
-        Header("JMSXGroupSeq", "int", SetBy.CLIENT, True),
-        Header("JMSXProducerTXID", "String", SetBy.ON_SEND, True),
-        Header("JMSXConsumerTXID", "String", SetBy.ON_RECEIVE, True),
-        Header("JMSXRcvTimestamp", "long", SetBy.ON_RECEIVE, True),
-        Header("JMSXState", "int", SetBy.ON_RECEIVE, True),
+        Header("JMSXUserID", "String", SetBy.ON_SEND),
+        Header("JMSXAppID", "String", SetBy.ON_SEND),
+        Header("JMSXDeliveryCount", "int", SetBy.ON_RECEIVE),
+        Header("JMSXGroupID", "String", SetBy.CLIENT),
+        Header("JMSXGroupSeq", "int", SetBy.CLIENT),
+        Header("JMSXProducerTXID", "String", SetBy.ON_SEND),
+        Header("JMSXConsumerTXID", "String", SetBy.ON_RECEIVE),
+        Header("JMSXRcvTimestamp", "long", SetBy.ON_RECEIVE),
+        Header("JMSXState", "int", SetBy.ON_RECEIVE),
     )
 }
 """The nine that the standard defines, exactly as written (JSX-15)."""

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 from sievemq_core.message.envelope import CORRELATION_ID, DELIVERY_MODE, MESSAGE_ID, PRIORITY, TIMESTAMP, TYPE
+from sievemq_core.message.headers import HEADERS as ALL_HEADERS
 from sievemq_core.message.values import PropertyValue
 
 __all__ = ["HEADERS", "MODES", "OTHER_HEADERS", "FieldType", "Headers", "field_type", "read"]
@@ -35,7 +36,7 @@ HEADERS: dict[str, tuple[int, FieldType]] = {
 }
 
 #: Header fields that exist but cannot be named in a selector.
-OTHER_HEADERS = ("JMSDestination", "JMSExpiration", "JMSDeliveryTime", "JMSReplyTo", "JMSRedelivered")
+OTHER_HEADERS = tuple(name for name in ALL_HEADERS if name not in HEADERS)
 
 #: What JMSDeliveryMode is compared as (D-13, §3.8.1.3).
 MODES = {1: "NON_PERSISTENT", 2: "PERSISTENT"}

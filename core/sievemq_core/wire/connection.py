@@ -225,12 +225,6 @@ class WireConnection:
         """
         self.interval_in, self.interval_out = incoming, outgoing
 
-    @property
-    def tick_interval(self) -> int:
-        """Milliseconds between calls of :meth:`tick`; 0 if none are needed."""
-        intervals = [i for i in (self.interval_in, self.interval_out // 2) if i > 0]
-        return min(intervals) if intervals else 0
-
     def heartbeat_due(self) -> bool:
         """True, and a HEARTBEAT queued, if nothing was sent since the last call; call it each half interval."""
         if self._spoke or self.out or self.state is not State.OPEN or not self.interval_out:

@@ -122,7 +122,6 @@ class Client:
         self.sends: dict[int, list[tuple[Any, ...]]] = {}
         self.goes_on = True
         self.consumers: dict[int, Consumer] = {}
-        self.releasing: list[tuple[int, tuple[int, ...]]] = []
         world.clients.append(self)
 
     # -- transport ----------------------------------------------------------------------------------------------------

@@ -61,12 +61,6 @@ class FakeBroker:
         self.wire.send(*command)
         self.engine.receive_data(self.wire.data_to_send())
 
-    def say_together(self, *commands: tuple[Any, ...]) -> None:
-        """Several commands in one piece."""
-        for command in commands:
-            self.wire.send(*command)
-        self.engine.receive_data(self.wire.data_to_send())
-
     def grant(self, result: Any = None) -> tuple[Any, ...]:
         """Answer the last command heard, a request, with OK; returns it."""
         command = self.heard()[-1]
