@@ -1,7 +1,8 @@
 """``python -m benchmarks.pipeline``: the pipeline on Spark beside what Spark does with the same rows by itself.
 
 Rows a second of reading a queue and a tap, beside Spark's ``rate`` source; of sending, beside its Parquet sink; and how
-long 500 selectors over a million messages take, by the number of partitions. Needs the extra ``spark`` and Java 17.
+long 500 selectors over a million messages take, by the number of partitions and by how many are asked at a time. Needs
+the extra ``spark`` and Java 17.
 """
 
 from __future__ import annotations
@@ -99,8 +100,9 @@ def sinks(spark: Any, url: str, rows: int, folder: str) -> list[dict[str, Any]]:
     return found
 
 
-def backtests(spark: Any, selectors: int, rows: int, partitions: list[int]) -> list[dict[str, Any]]:
-    """Many selectors over many messages, by partitions."""
+def backtests(spark: Any, selectors: int, rows: int, partitions: list[int], sizes: list[int]) -> list[dict[str, Any]]:
+    """Many selectors over many messages: by partitions, in groups as `backtest` makes them; then, with the last number
+    of partitions, by the size of a group."""
     from pyspark.sql import functions as f
 
     typed = "named_struct('t', '{}', 'b', CAST(NULL AS BOOLEAN), 'l', {}, 'd', {}, 's', {})"
@@ -113,18 +115,32 @@ def backtests(spark: Any, selectors: int, rows: int, partitions: list[int]) -> l
     kinds = ("n BETWEEN {0}0 AND {0}00", "region = 'EU' AND amount > {0}")
     texts = [kinds[k % 2].format(k) for k in range(selectors)]
     counts = [f.count_if(selector_column(compiled)) for line in texts if (compiled := compile_selector(line))]
-    groups = [counts[first : first + AT_ONCE] for first in range(0, len(counts), AT_ONCE)]
     found = []
-    for number_of in partitions:
+    for number_of, size in [*((each, AT_ONCE) for each in partitions), *((partitions[-1], each) for each in sizes)]:
+        groups = [counts[first : first + size] for first in range(0, len(counts), size)]
         made = spark.range(0, rows, 1, number_of).selectExpr(
             *columns, "id AS seq", f"map('region', {text}, 'n', {number}, 'amount', {real}) AS properties"
         )
         made = made.persist()
         made.count()
-        seconds = timed(lambda made=made: [made.agg(*group).collect() for group in groups])  # type: ignore[misc]
+        seconds = timed(lambda made=made, groups=groups: [made.agg(*group).collect() for group in groups])  # type: ignore[misc]
         made.unpersist()
-        found.append({"case": f"{selectors} selectors, {number_of} partitions", "rows": rows, "seconds": seconds})
+        case = f"{selectors} selectors, {size} at a time, partitions: {number_of}"
+        found.append({"case": case, "rows": rows, "seconds": seconds})
+        show(found[-1])  # what takes minutes is seen as it comes
     return found
+
+
+def show(line: dict[str, Any]) -> None:
+    """One row of the table."""
+    rate = line["rows"] / line["seconds"]
+    sys.stdout.write(f"| {line['case']} | {line['rows']:,} | {line['seconds']:.2f} s | {rate:,.0f} rows/s |\n")
+    sys.stdout.flush()
+
+
+def numbers(text: str) -> list[int]:
+    """``1,2,4`` as numbers."""
+    return [int(part) for part in text.split(",") if part]
 
 
 def main() -> None:
@@ -133,22 +149,27 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000, help="messages read and written")
     parser.add_argument("--messages", type=int, default=1_000_000, help="messages of the backtest")
     parser.add_argument("--selectors", type=int, default=500)
+    parser.add_argument("--partitions", type=numbers, default=[1, 4, 2], help="of the backtest, in turn")
+    parser.add_argument("--groups", type=numbers, default=[10, 100, 500], help="selectors asked at a time, in turn")
+    parser.add_argument("--only-backtest", action="store_true", help="no broker, no source and no sink")
     parser.add_argument("--master", default="local[2]")
     chosen = parser.parse_args()
     spark = spark_session(
         chosen.master, settings={"spark.driver.memory": "4g", "spark.ui.showConsoleProgress": "false"}
     )
     spark.sparkContext.setLogLevel("OFF")
-    with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as folder:
-        fill(broker.url, "warm", 1_000)
-        read_queues(spark, broker.url, "warm").count()  # workers start, code is compiled
-        lines = sources(spark, broker.url, chosen.rows, folder)
-        lines += sinks(spark, broker.url, chosen.rows, folder)
-    lines += backtests(spark, chosen.selectors, chosen.messages, [1, 2, 4])
+    lines: list[dict[str, Any]] = []
+    if not chosen.only_backtest:
+        with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as folder:
+            fill(broker.url, "warm", 1_000)
+            read_queues(spark, broker.url, "warm").count()  # workers start, code is compiled
+            lines += sources(spark, broker.url, chosen.rows, folder)
+            lines += sinks(spark, broker.url, chosen.rows, folder)
+        for line in lines:
+            show(line)
+    backtests(spark, chosen.selectors, min(chosen.messages, 10_000), [2], [])  # code is compiled
+    lines += backtests(spark, chosen.selectors, chosen.messages, chosen.partitions, chosen.groups)
     spark.stop()
-    for line in lines:
-        rate = line["rows"] / line["seconds"]
-        sys.stdout.write(f"| {line['case']} | {line['rows']:,} | {line['seconds']:.2f} s | {rate:,.0f} rows/s |\n")
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "pipeline.json").write_text(json.dumps(lines, indent=1), encoding="utf-8")
 

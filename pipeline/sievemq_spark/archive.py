@@ -12,9 +12,11 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Final
 
-from sievemq_spark.errors import NoArchiveError, PipelineError
+from sievemq_spark.errors import NoArchiveError
 from sievemq_spark.files import Files
-from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS, ddl
+from sievemq_spark.footers import require_files
+from sievemq_spark.misfits import require_columns
+from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS, PARTITIONS, ddl
 from sievemq_spark.times import day_of
 
 if TYPE_CHECKING:
@@ -35,7 +37,6 @@ __all__ = [
 
 #: Spark writes '' as a NULL partition; a name that no namespace has stands for the broker's default one.
 DEFAULT_NAMESPACE: Final = "(default)"
-PARTITIONS: Final = ("namespace", "destination", "date")
 KEY: Final = ("broker", "namespace", "destination", "message_id")
 OUTCOMES: Final = "_outcomes"
 """Folder of the outcomes in that of the messages; Spark reads nothing in folders that begin with _."""
@@ -104,6 +105,9 @@ def archive(spark: SparkSession, messages: DataFrame, path: str) -> Archived:
         spark: the session.
         messages: rows as of :func:`read_queues`.
         path: the archive's folder, made if it is not there; anything that Spark can write to.
+
+    Raises:
+        PipelineError: these are no messages, or the archive has a file that is damaged or holds something else.
     """
     require_messages(messages)
     return _add(spark, messages, path, COLUMNS, KEY)
@@ -116,7 +120,9 @@ def _add(
 
     from sievemq_spark.compaction import finish
 
-    rows = messages.withColumn("namespace", f.coalesce(f.nullif("namespace", f.lit("")), f.lit(DEFAULT_NAMESPACE)))
+    exact = (f.col(name).cast(kind) if "map<" not in kind else f.col(name) for name, kind in columns.items())
+    rows = messages.select(*(each.alias(name) for each, name in zip(exact, columns, strict=True)))
+    rows = rows.withColumn("namespace", f.coalesce(f.nullif("namespace", f.lit("")), f.lit(DEFAULT_NAMESPACE)))
     rows = rows.withColumn("date", day_of(f.col("timestamp"))).cache()
     try:
         seen, with_id = rows.agg(f.count(f.lit(1)), f.count("message_id")).collect()[0]
@@ -126,7 +132,7 @@ def _add(
             new = rows.filter("message_id IS NOT NULL").dropDuplicates(list(keys))
             new = new.unionByName(rows.filter("message_id IS NULL"))
         finish(spark, path)
-        if _exists(spark, path):
+        if _require_files(spark, path, columns):
             known = _raw(spark, path, columns).select(*keys).filter("message_id IS NOT NULL").alias("known")
             same = reduce(and_, (f.col(f"new.{name}").eqNullSafe(f.col(f"known.{name}")) for name in keys))
             new = new.alias("new").join(known, same, "left_anti").select(*rows.columns)
@@ -236,6 +242,7 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
 
     Raises:
         NoArchiveError: there is none.
+        PipelineError: one of its files is damaged, or holds something else.
     """
     return _read(spark, path, COLUMNS)
 
@@ -245,6 +252,7 @@ def read_outcomes(spark: SparkSession, path: str) -> DataFrame:
 
     Raises:
         NoArchiveError: there are none; archive with ``outcomes=True``.
+        PipelineError: one of the files is damaged, or holds something else.
     """
     return _read(spark, outcomes_of(path), OUTCOME_COLUMNS)
 
@@ -255,7 +263,8 @@ def _read(spark: SparkSession, path: str, columns: Mapping[str, str]) -> DataFra
     from sievemq_spark.compaction import finish
 
     finish(spark, path)
-    require_archive(spark, path)
+    if not _require_files(spark, path, columns):
+        raise _none_at(path)
     default = f.when(f.col("namespace") == DEFAULT_NAMESPACE, "").otherwise(f.col("namespace"))
     return _raw(spark, path, columns).withColumn("namespace", default).select(*columns, "date")
 
@@ -265,8 +274,16 @@ def _raw(spark: SparkSession, path: str, columns: Mapping[str, str]) -> DataFram
     return spark.read.schema(f"{ddl(columns=columns)}, `date` string").parquet(path)
 
 
-def _exists(spark: SparkSession, path: str) -> bool:
-    return next(Files(spark, path).parquet(), None) is not None
+def _require_files(spark: SparkSession, path: str, columns: Mapping[str, str]) -> bool:
+    """False if there are none; raise if one is damaged or holds something else."""
+    place = Files(spark, path)
+    found = list(place.parquet())
+    require_files(place, found, columns)
+    return bool(found)
+
+
+def _none_at(path: str) -> NoArchiveError:
+    return NoArchiveError(f"there is no archive at {path}")
 
 
 def require_archive(spark: SparkSession, path: str) -> None:
@@ -275,20 +292,18 @@ def require_archive(spark: SparkSession, path: str) -> None:
     Raises:
         NoArchiveError: there is none.
     """
-    if not _exists(spark, path):
-        raise NoArchiveError(f"there is no archive at {path}")
+    if next(Files(spark, path).parquet(), None) is None:
+        raise _none_at(path)
 
 
 def require_messages(frame: DataFrame) -> None:
-    """Raise unless a DataFrame has the columns of messages.
+    """Raise unless a DataFrame has the columns of messages, of their types.
 
     Raises:
-        PipelineError: some are missing; names them.
+        PipelineError: some are missing or of another type; names them.
     """
     _require(frame, COLUMNS, "messages")
 
 
 def _require(frame: DataFrame, columns: Mapping[str, str], what: str) -> None:
-    missing = [name for name in columns if name not in frame.columns]
-    if missing:
-        raise PipelineError(f"these are no {what}: the columns {', '.join(missing)} are missing")
+    require_columns(frame.schema, columns, f"these are no {what}", ordered=True)

@@ -17,10 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sievemq_spark.archive import PARTITIONS, outcomes_of, require_archive
+from sievemq_spark.archive import outcomes_of, require_archive
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.files import Files
-from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS
+from sievemq_spark.footers import require_files
+from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS, PARTITIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +69,7 @@ def compact(spark: SparkSession, path: str, *, files: int = 4) -> Compacted:
 
     Raises:
         NoArchiveError: there is none.
-        PipelineError: `files` is less than 2.
+        PipelineError: `files` is less than 2, or a file that would be written anew is damaged or holds something else.
     """
     if files < 2:
         raise PipelineError("files are 2 or more: one file cannot become fewer")
@@ -85,6 +86,7 @@ def _compact(spark: SparkSession, path: str, files: int, columns: Mapping[str, s
     for name, size in place.parquet():
         folders[name.rpartition("/")[0]].append((name, size))
     crowded = {folder: found for folder, found in folders.items() if len(found) >= files}
+    require_files(place, [each for found in crowded.values() for each in found], columns)
     job = uuid.uuid4().hex
     moves: list[dict[str, Any]] = []
     messages = 0

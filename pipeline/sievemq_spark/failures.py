@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from urllib.parse import unquote
 
 from sievemq_spark.runs import SLOW_WORKER
 
-__all__ = ["explain_failure"]
+__all__ = ["DAMAGED", "explain_failure"]
 
 #: How the SDK's and the pipeline's own errors begin in the traceback of a Python worker.
 _OURS: Final = re.compile(
@@ -18,7 +19,18 @@ _OURS: Final = re.compile(
 _PARQUET: Final = re.compile(r"(?P<path>(?:file|hdfs|s3a?)?:?/[^\s\"']*?\.parquet)\b", re.IGNORECASE)
 _BROKEN: Final = ("is not a Parquet file", "FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER", "Could not read footer",
                   "ParquetDecodingException")  # fmt: skip
+_OTHER_TYPE: Final = re.compile(
+    r"column: \[(?P<name>[^]]+)\], physicalType: (?P<found>\w+), logicalType: (?P<wanted>\w+)"
+)
 _UNRESOLVED: Final = re.compile(r"\[UNRESOLVED_COLUMN[^\]]*\][^`]*`(?P<name>[^`]+)`")
+
+
+DAMAGED: Final = "a Parquet file cannot be read, it is damaged or none"
+
+
+def _decoded(path: str) -> str:
+    """Spark shows some paths as URLs, in which the % of a folder's name is %25."""
+    return unquote(path) if "%25" in path else path
 
 
 def explain_failure(error: BaseException) -> str:
@@ -29,8 +41,14 @@ def explain_failure(error: BaseException) -> str:
         return ours[-1]["text"].strip()
     if any(mark in text for mark in _BROKEN):
         path = _PARQUET.search(text)
-        where = f": {path['path']}" if path else ""
-        return f"a Parquet file cannot be read, it is damaged or none{where}. Restore or remove it"
+        where = f": {_decoded(path['path'])}" if path else ""
+        other = _OTHER_TYPE.search(text)
+        if other:
+            return (
+                f"the column {other['name']} of a Parquet file is {other['found']} and was to be read as "
+                f"{other['wanted']}{where}. Read that file by itself and cast the column"
+            )
+        return f"{DAMAGED}{where}. Restore or remove it"
     if SLOW_WORKER in text:
         return (
             "Spark waits ten seconds for a Python process to start, and this machine is too busy for that. "

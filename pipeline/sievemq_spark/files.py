@@ -22,9 +22,13 @@ class Files:
     def __init__(self, spark: SparkSession, root: str) -> None:
         jvm: Any = spark._jvm
         jsc: Any = spark._jsc
+        session: Any = spark._jsparkSession
         self._jvm = jvm
         self._path = jvm.org.apache.hadoop.fs.Path
-        self._fs = self._path(root).getFileSystem(jsc.hadoopConfiguration())
+        self._settings = jsc.hadoopConfiguration()
+        self._fs = self._path(root).getFileSystem(self._settings)
+        parquet = jvm.org.apache.spark.sql.execution.datasources.parquet
+        self._converter = parquet.ParquetToSparkSchemaConverter(session.sessionState().conf())
         self.root = str(self._fs.makeQualified(self._path(root)).toString())
 
     def at(self, name: str) -> str:
@@ -45,6 +49,22 @@ class Files:
             name = str(status.getPath().toString()).removeprefix(self.root).lstrip("/")
             if name.endswith(".parquet") and not any(part[0] in "_." for part in name.split("/")):
                 yield name, int(status.getLen())
+
+    def parquet_schema(self, name: str) -> str:
+        """The columns that a Parquet file has, from its footer, as Spark's JSON.
+
+        What Spark itself has noted there is passed over: programs that change the columns of a file keep that note.
+
+        Raises:
+            Py4JJavaError: it cannot be read; its cause says why.
+        """
+        hadoop = self._jvm.org.apache.parquet.hadoop
+        source = hadoop.util.HadoopInputFile.fromPath(self._path(self.at(name)), self._settings)
+        reader = hadoop.ParquetFileReader.open(source)
+        try:
+            return str(self._converter.convert(reader.getFooter().getFileMetaData().getSchema()).json())
+        finally:
+            reader.close()
 
     def names(self, folder: str) -> list[str]:
         """What a folder holds, without its subfolders' content; nothing if it is not there."""

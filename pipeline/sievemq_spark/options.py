@@ -19,7 +19,7 @@ from sievemq_spark.errors import PipelineError
 from sievemq_spark.schema import COLUMN_NAMES, COLUMNS, OUTCOME_COLUMNS
 from sievemq_spark.selector_column import checked
 
-__all__ = ["ReadOptions", "WriteOptions"]
+__all__ = ["ReadOptions", "WriteOptions", "destination_of"]
 
 #: How users write the options; Spark does not tell letter case.
 _SPELLED: Final = {
@@ -186,7 +186,7 @@ class ReadOptions(_Options):
         names = [name.strip() for name in self.destination.split(",") if name.strip()]
         if not names:
             raise PipelineError("the option 'destination' is missing, such as 'queue:orders'")
-        return tuple(dict.fromkeys(_destination(name) for name in names))
+        return tuple(dict.fromkeys(destination_of(name) for name in names))
 
     @property
     def queues(self) -> tuple[Queue, ...]:
@@ -248,11 +248,16 @@ class WriteOptions(_Options):
             raise PipelineError("the option 'writeId' has at most 200 printable characters")
         _ = result.broker_url
         if result.destination:
-            _destination(result.destination)
+            destination_of(result.destination)
         return result
 
 
-def _destination(text: str) -> Destination:
+def destination_of(text: str) -> Destination:
+    """A destination that somebody wrote.
+
+    Raises:
+        PipelineError: it is none.
+    """
     try:
         return parse_destination(text)
     except InvalidDestinationException as error:

@@ -56,7 +56,7 @@ from sievemq_core.message.envelope import (
     pack_properties,
     unpack_properties,
 )
-from sievemq_core.message.values import Byte, Float, PropertyValue, Short, letter_of, to_long
+from sievemq_core.message.values import TYPE_NAMES, Byte, Float, PropertyValue, Short, letter_of, to_long
 from sievemq_spark.columns import TYPES
 from sievemq_spark.errors import PipelineError
 
@@ -65,6 +65,7 @@ __all__ = [
     "COLUMN_NAMES",
     "KINDS",
     "OUTCOME_COLUMNS",
+    "PARTITIONS",
     "PROPERTY_TYPE",
     "Row",
     "Typed",
@@ -126,6 +127,9 @@ OUTCOME_COLUMNS: Final[dict[str, str]] = {
     "time": "bigint",
 }
 
+#: Columns that name the folders of an archive, from the outside in; the date is the day of the timestamp.
+PARTITIONS: Final = ("namespace", "destination", "date")
+
 Row: TypeAlias = tuple[Any, ...]
 """Values in the order of COLUMNS, then those of promoted columns."""
 
@@ -171,28 +175,34 @@ def typed(value: PropertyValue) -> Typed:
 _HOLD: Final[dict[str, Callable[[Any], PropertyValue]]] = {"b": Byte, "h": Short, "l": to_long, "f": Float}
 
 
-def untyped(item: Sequence[Any] | Mapping[str, Any]) -> PropertyValue:
+def untyped(item: Sequence[Any] | Mapping[str, Any] | None) -> PropertyValue:
     """The property's value out of the map, held as message/values.py says.
 
     Args:
-        item: t, b, l, d, s in that order or by name, as Spark and Arrow give a struct.
+        item: t, b, l, d, s in that order or by name, as Spark and Arrow give a struct; a map may have a NULL there.
 
     Raises:
         PipelineError: there is no such type, or its field is empty or out of range.
     """
+    if item is None:
+        raise PipelineError("its struct is NULL: leave it out of the map, or give it t = 's' for a null String")
     t, b, long, d, s = (item[name] for name in "tblds") if isinstance(item, Mapping) else item
-    if t == "s":
+    if t == "s" and (s is not None or (b is None and long is None and d is None)):
         return s  # type: ignore[no-any-return]
-    value = b if t == "z" else long if t in ("b", "h", "i", "l") else d
-    if t not in ("z", "b", "h", "i", "l", "f", "d") or value is None:
-        raise PipelineError(f"a property of the type {t!r} with the value {value!r} is none of JMS")
+    value = b if t == "z" else long if t in ("b", "h", "i", "l") else d if t in ("f", "d") else None
+    if value is None:
+        raise PipelineError(
+            f"its type t is {t!r} and its value b={b!r}, l={long!r}, d={d!r}, s={s!r}; a boolean is 'z' and stands "
+            "in b, an integer 'b', 'h', 'i' or 'l' and stands in l, a float 'f' or 'd' and stands in d, "
+            "text 's' and stands in s"
+        )
     try:
         hold = _HOLD.get(t)
         result: PropertyValue = value if hold is None else hold(value)
     except (FormatError, TypeError) as error:
-        raise PipelineError(f"a property does not fit its type {t!r}: {error}") from error
+        raise PipelineError(f"its value does not fit its type, {TYPE_NAMES[t]}: {error}") from error
     if letter_of(result) != t:
-        raise PipelineError(f"{value!r} does not fit a property of the type {t!r}")
+        raise PipelineError(f"{value!r} does not fit its type, {TYPE_NAMES[t]}")
     return result
 
 
@@ -224,7 +234,13 @@ def properties_of(
     if not properties:
         return {}
     pairs = properties.items() if isinstance(properties, Mapping) else properties
-    return {name: untyped(item) for name, item in pairs}
+    found: dict[str, PropertyValue] = {}
+    for name, item in pairs:
+        try:
+            found[name] = untyped(item)
+        except PipelineError as error:
+            raise PipelineError(f"the property {name!r}: {error}") from error
+    return found
 
 
 def row_of(
@@ -304,7 +320,7 @@ def envelope_of(row: Mapping[str, Any]) -> EnvelopeFields:
     if kind is None:
         kind = "TEXT" if text is not None else "BYTES" if body is not None else "NONE"
     if kind not in _BODY_KINDS:
-        raise PipelineError(f"there is no body kind {kind!r}; there are {', '.join(_BODY_KINDS)}")
+        raise PipelineError(f"there is no body kind {kind!r} (column body_kind); there are {', '.join(_BODY_KINDS)}")
     if kind == "TEXT":
         body = encode_text(text) if text is not None else body
         if body is not None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from sievemq_spark.errors import MissingSparkError
 
@@ -19,21 +22,23 @@ __all__ = ["require_spark", "spark_session"]
 JAVA = 17
 """The oldest Java that PySpark 4.3 runs on."""
 
+#: What the extra `spark` of pyproject.toml brings: the first version that will do, the first that will not.
+NEEDED: Final = {"pyarrow": ("18", ""), "pyspark": ("4.3", "4.4"), "pandas": ("2.2", "3")}
+
 
 def require_spark() -> None:
-    """Raise unless PySpark and a Java that it runs on are there.
+    """Raise unless PySpark, what it needs, and a Java that it runs on are there, in versions that fit.
 
     Raises:
         MissingSparkError: the text says what to install.
     """
-    try:
-        import pyarrow as pa  # noqa: F401
-        import pyspark
-    except ModuleNotFoundError as error:
-        raise MissingSparkError(f"{error.name} is not installed: pip install 'sievemq[spark]'") from error
-    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2] if part.isdigit())
-    if version < (4, 3):
-        raise MissingSparkError(f"PySpark {pyspark.__version__} is too old: pip install 'sievemq[spark]' brings 4.3")
+    for name, (first, beyond) in NEEDED.items():
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            raise MissingSparkError(f"{error.name} is not installed: pip install 'sievemq[spark]'") from error
+        _require_version(name, module.__version__, first, beyond)
+    _require_home(importlib.import_module("pyspark").__version__)
     if shutil.which(_java()) is None:
         raise MissingSparkError(
             f"Spark needs Java {JAVA} or newer and there is no {_java()!r}: install one "
@@ -44,13 +49,43 @@ def require_spark() -> None:
         raise MissingSparkError(f"Spark needs Java {JAVA} or newer; {_java()!r} is {found}. JAVA_HOME can name another")
 
 
+def _require_version(name: str, version: str, first: str, beyond: str) -> None:
+    found = _numbers(version)
+    wrong = "old" if found < _numbers(first) else "new" if beyond and found >= _numbers(beyond) else ""
+    if wrong:
+        span = f"{first} or newer" + (f", older than {beyond}" if beyond else "")
+        raise MissingSparkError(
+            f"{name} {version} is too {wrong}, it has to be {span}: pip install 'sievemq[spark]' brings one that fits"
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def _require_home(version: str) -> None:
+    """PySpark runs the Java half of whatever SPARK_HOME names, and fails in odd ways if that is another version's."""
+    home = os.environ.get("SPARK_HOME")
+    if not home:
+        return
+    found = [jar.stem.rpartition("-")[2] for jar in Path(home, "jars").glob("spark-core_*.jar")]
+    if found and version not in found:
+        raise MissingSparkError(
+            f"SPARK_HOME names Spark {found[0]} at {home}, and PySpark is {version}: unset SPARK_HOME, "
+            "or let it name the same version"
+        )
+
+
 def _java() -> str:
     home = os.environ.get("JAVA_HOME")
     return os.path.join(home, "bin", "java") if home else "java"  # noqa: PTH118  # shutil.which wants text
 
 
 def _java_version() -> int | None:
-    shown = subprocess.run([_java(), "-version"], capture_output=True, text=True, check=False, timeout=30).stderr  # noqa: S603
+    try:
+        shown = subprocess.run([_java(), "-version"], capture_output=True, text=True, check=False, timeout=60).stderr  # noqa: S603
+    except subprocess.TimeoutExpired:
+        return None  # a busy machine; Spark will say so itself
     _, quote, rest = shown.partition('version "')
     first = rest.split('"')[0].split(".")
     number = first[1] if quote and first[0] == "1" and len(first) > 1 else first[0]

@@ -29,13 +29,14 @@ from sievemq.destinations import parse_destination
 from sievemq.messages import received
 from sievemq.messages.properties import check_property_name
 from sievemq.staging import discard, publish, stage
-from sievemq_core.message.envelope import BODY, PROPERTIES
+from sievemq_core.message.envelope import BODY, PROPERTIES, EnvelopeFields
 from sievemq_core.message.headers import ON_RECEIVE
 from sievemq_core.message.values import PropertyValue
 from sievemq_spark.columns import TYPES
 from sievemq_spark.connect import connect
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.links import Link
+from sievemq_spark.misfits import misspelled
 from sievemq_spark.options import WriteOptions
 from sievemq_spark.schema import COLUMNS, envelope_of, typed, untyped
 
@@ -75,9 +76,17 @@ def check_schema(columns: Mapping[str, str], options: WriteOptions) -> dict[str,
     for name, kind in columns.items():
         if name in COLUMNS:
             if kind not in ("void", COLUMNS[name], *_ALSO.get(name, ())):
-                raise PipelineError(f"the column {name!r} is {kind}; of a message it is {COLUMNS[name]}")
+                raise PipelineError(
+                    f"the column {name!r} is {kind}; of a message it is {COLUMNS[name]}: convert it, "
+                    "or rename it if it is to be a property"
+                )
         elif name in _ARCHIVE_ONLY:
             continue
+        elif meant := misspelled(name, COLUMNS):
+            raise PipelineError(
+                f"the column {name!r} differs from {meant!r} of a message in letter case alone, which Spark does not "
+                f"tell apart: name it {meant!r}; a property of that name can stand in the map 'properties'"
+            )
         elif kind not in TYPES:
             raise PipelineError(
                 f"the column {name!r} is {kind}, which no property can be ({', '.join(TYPES)}): cast it or drop it"
@@ -148,14 +157,9 @@ def write_rows(
     Raises:
         PipelineError: a row that is no message; the broker refused something.
     """
-    rows = (message_row(row, columns) for each in iterator for row in each.to_pylist())
+    rows = _outgoing((row for each in iterator for row in each.to_pylist()), options, columns)
     if options.dry_run:
-        count = 0
-        for row in rows:
-            envelope_of(row)
-            _destination(options, row)
-            count += 1
-        return Written(count, key)
+        return Written(sum(1 for _ in rows), key)
     # A transaction does not outlive its connection: what was sent on a lost one must not be missing without a word.
     with (
         connect(options.url, options.user, options.password, reconnect=0) as connection,
@@ -183,7 +187,7 @@ class _Task:
         self.count = 0
         self.stages: list[str] = []
 
-    def send(self, rows: Iterator[dict[str, Any]], producer: MessageProducer) -> None:
+    def send(self, rows: Iterator[tuple[EnvelopeFields, Destination]], producer: MessageProducer) -> None:
         options = self._options
         piecewise = bool(options.rate or options.transaction_size)
         most = STAGE_MESSAGES
@@ -191,12 +195,12 @@ class _Task:
             most = options.transaction_size or min(most, max(1, int(options.rate)))
         start = time.monotonic()
         size = since = 0
-        for row in rows:
+        for fields, destination in rows:
             if options.rate:
                 ahead = start + self.count / options.rate - time.monotonic()
                 if ahead > 0:
                     time.sleep(ahead)
-            size += _send_row(row, _destination(options, row), producer)
+            size += _send(fields, destination, producer)
             self.count += 1
             since += 1
             if since >= most or (size >= STAGE_BYTES and not piecewise):
@@ -282,9 +286,22 @@ def _destination(options: WriteOptions, row: Mapping[str, Any]) -> Destination:
     return parse_destination(text)
 
 
-def _send_row(row: Mapping[str, Any], destination: Destination, producer: MessageProducer) -> int:
-    """Send a row; about how many bytes it has."""
-    fields = envelope_of(row)
+def _outgoing(
+    rows: Iterator[dict[str, Any]], options: WriteOptions, columns: Mapping[str, str]
+) -> Iterator[tuple[EnvelopeFields, Destination]]:
+    """Each row as a message, and where it goes; which row is none is told by its place and its message id."""
+    for place, row in enumerate(rows, start=1):
+        try:
+            fields, destination = envelope_of(message_row(row, columns)), _destination(options, row)
+        except (PipelineError, JMSException) as error:
+            message_id = row.get("message_id")
+            named = f" ({message_id})" if message_id else ""
+            raise PipelineError(f"row {place} of this partition{named}: {error}") from error
+        yield fields, destination
+
+
+def _send(fields: EnvelopeFields, destination: Destination, producer: MessageProducer) -> int:
+    """Send a message; about how many bytes it has."""
     producer.send(
         destination,
         received(fields, destination, 0, None),

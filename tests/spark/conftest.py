@@ -31,7 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.sql.shuffle.partitions": 2,
             "spark.sql.warehouse.dir": folder,
             "spark.ui.showConsoleProgress": "false",
-            "spark.driver.memory": "1g",
+            "spark.driver.memory": "2g",
         },
     )
     session.sparkContext.setLogLevel("ERROR")

@@ -76,6 +76,14 @@ PROGRAM = (
         (["archive", "q", "--to", "x", "--url", "http://x"], 2, "sievemq://"),
         (["backtest", "x", "a ANDD b"], 4, "    ^^^^"),
         (["coverage", "x", "a", "--dialect", "sql"], 2, "no selector dialect 'sql'"),
+        (["archive", "topic:t", "--to", "x"], 2, "topic:t is a topic: it cannot be browsed"),
+        (["archive", "queue:", "--to", "x"], 2, "empty"),
+        (["replay", "x", "--to", "queue:"], 2, "empty"),
+        (["replay", "x", "--rename", "queue:a=queue:"], 2, "a destination to rename is wrong"),
+        (["replay", "x", "--set", "a b=1"], 2, "'a b' cannot name a property"),
+        (["backtest", "x", "a = 1", "--from", "monday"], 2, "'monday' is no day; write it as 2026-11-01"),
+        (["deadletters", "x", "-d", "queue:"], 2, "empty"),
+        (["expire", "x", "--before", "monday"], 2, "'monday' is no day"),
     ],
 )
 def test_mistakes_show_before_spark_starts(arguments: list[str], code: int, says: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sievemq.exceptions import InvalidSelectorException, InvalidURLException
@@ -97,7 +99,7 @@ def test_java_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         spark_module.require_spark()
 
 
-def test_java_too_old(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_java_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyspark", reason="PySpark is not installed")
     monkeypatch.setattr(spark_module, "_java_version", lambda: 11)
     monkeypatch.setattr("shutil.which", lambda name: name)
@@ -105,11 +107,32 @@ def test_java_too_old(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None
         spark_module.require_spark()
 
 
-def test_pyspark_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed")
-    monkeypatch.setattr(pyspark, "__version__", "4.1.2")
-    with pytest.raises(MissingSparkError, match=r"PySpark 4\.1\.2 is too old"):
+@pytest.mark.parametrize(
+    ("name", "version", "says"),
+    [
+        ("pyspark", "4.1.2", r"pyspark 4\.1\.2 is too old, it has to be 4\.3 or newer, older than 4\.4: pip install"),
+        ("pyspark", "5.0.0.dev1", r"pyspark 5\.0\.0\.dev1 is too new"),
+        ("pyarrow", "17.0.0", r"pyarrow 17\.0\.0 is too old, it has to be 18 or newer: pip install"),
+        ("pandas", "2.1.4", r"pandas 2\.1\.4 is too old"),
+        ("pandas", "3.0.0", r"pandas 3\.0\.0 is too new, it has to be 2\.2 or newer, older than 3: pip install"),
+    ],
+)
+def test_wrong_versions(monkeypatch: pytest.MonkeyPatch, name: str, version: str, says: str) -> None:
+    monkeypatch.setattr(pytest.importorskip(name, reason=f"{name} is not installed"), "__version__", version)
+    with pytest.raises(MissingSparkError, match=says):
         spark_module.require_spark()
+
+
+def test_another_spark_in_spark_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its Java half would run under this PySpark."""
+    pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed")
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.12-3.5.1.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(MissingSparkError, match=r"SPARK_HOME names Spark 3\.5\.1 at .* unset SPARK_HOME"):
+        spark_module.require_spark()
+    monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    spark_module._require_home(pyspark.__version__)
 
 
 def test_pyspark_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +152,18 @@ def test_pyspark_missing(monkeypatch: pytest.MonkeyPatch) -> None:
             "the name 'B' cannot follow\n  a B\n    ^",
         ),
         ("file:/a/b.parquet is not a Parquet file. Expected magic number", "a Parquet file cannot be read"),
+        (
+            "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///a/d=q%253Aa/b.parquet. SQLSTATE",
+            "a Parquet file cannot be read, it is damaged or none: file:///a/d=q%3Aa/b.parquet. Restore",
+        ),
+        (
+            (
+                "[FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] Encountered error while reading file "
+                "file:///a/b.parquet. Data type mismatches.\nCaused by: SchemaColumnConvertNotSupportedException: "
+                "column: [priority], physicalType: BINARY, logicalType: int"
+            ),
+            "the column priority of a Parquet file is BINARY and was to be read as int: file:///a/b.parquet. Read that",
+        ),
         ("[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `regin` cannot", "there is no column 'regin'"),
         ("[STREAM_FAILED] Query terminated: Python worker failed to connect back. SQLSTATE", "Spark waits ten seconds"),
         ("anything else\nmore", "anything else"),

@@ -11,6 +11,7 @@ import typer
 from sievemq.cli.broker_access import DEFAULT_URL, UrlOption, UserOption
 from sievemq_spark.cli.shown import print_json, print_tables
 from sievemq_spark.errors import PipelineError
+from sievemq_spark.options import destination_of
 from sievemq_spark.report import parts_of, write_html
 
 if TYPE_CHECKING:
@@ -57,6 +58,18 @@ class Archived(NamedTuple):
     last: UntilOption = None
     destination: DestinationOption = None
 
+    def check(self) -> None:
+        """Raise if a day or the destination cannot be, before Spark starts.
+
+        Raises:
+            PipelineError: says which.
+        """
+        for text in (self.first, self.last):
+            if text is not None:
+                day(text)
+        if self.destination is not None:
+            destination_of(self.destination)
+
     def messages(self, spark: SparkSession) -> DataFrame:
         """The messages."""
         from sievemq_spark.archive import read_archive
@@ -67,14 +80,12 @@ class Archived(NamedTuple):
         """What else the archive has, of the same days and the same destination."""
         from pyspark.sql import functions as f
 
-        from sievemq.destinations import parse_destination
-
         if self.first is not None:
             frame = frame.filter(f.col("date") >= day(self.first))
         if self.last is not None:
             frame = frame.filter(f.col("date") <= day(self.last))
         if self.destination is not None:
-            frame = frame.filter(f.col("destination") == str(parse_destination(self.destination)))
+            frame = frame.filter(f.col("destination") == str(destination_of(self.destination)))
         return frame
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,12 @@ __all__ = ["running_spark"]
 
 @contextmanager
 def running_spark(
-    master: str, selectors: Sequence[str | None] = (), dialect: str = "jakarta", broker: Access | None = None
+    master: str,
+    selectors: Sequence[str | None] = (),
+    dialect: str = "jakarta",
+    broker: Access | None = None,
+    *,
+    checks: Sequence[Callable[[], object]] = (),
 ) -> Iterator[SparkSession]:
     """A session for one command; errors as one message and an exit code.
 
@@ -33,9 +38,12 @@ def running_spark(
         master: where Spark runs.
         selectors, dialect: checked before Spark starts, which takes seconds.
         broker: that has to be there, which is looked at before as well.
+        checks: what else raises if it is wrong; called first of all.
     """
     code = FAILED
     try:
+        for check in checks:
+            check()
         for selector in selectors:
             checked(selector, dialect)
         if broker is not None:

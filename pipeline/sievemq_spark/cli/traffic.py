@@ -11,6 +11,7 @@ from sievemq.cli.values import parse_property
 from sievemq_spark.cli.options import LOCAL, Access, Archived, DialectOption, JsonOption, MasterOption
 from sievemq_spark.cli.running import running_spark
 from sievemq_spark.cli.shown import print_json
+from sievemq_spark.options import ReadOptions, WriteOptions
 from sievemq_spark.progress import progress
 
 __all__ = ["archive", "replay"]
@@ -41,7 +42,8 @@ def archive(
 
     if outcomes and tap is None:
         raise typer.BadParameter("--outcomes needs --tap: what is only looked at has no outcome")
-    with running_spark(master, [selector], dialect, broker) as spark:
+    options = {"url": broker.url, "destination": ",".join(destinations), "dialect": dialect, "tap": tap or ""}
+    with running_spark(master, [selector], dialect, broker, checks=[lambda: ReadOptions.read(options)]) as spark:
         url, user, secret = broker.url, broker.user, broker.password
         with progress(spark, "archive"):
             if tap is None:
@@ -97,8 +99,8 @@ def replay(
     from sievemq_spark.replay import replay as job
 
     changes = Changes(dict(map(_renaming, rename or ())), dict(map(parse_property, properties or ())), unset or ())
-    with running_spark(master, [selector], dialect, broker) as spark:
-        changes.check()
+    checks = [archived.check, changes.check, lambda: WriteOptions.read({"url": broker.url, "destination": to})]
+    with running_spark(master, [selector], dialect, broker, checks=checks) as spark:
         with progress(spark, "replay"):
             count = job(
                 archived.messages(spark),

@@ -10,6 +10,7 @@ from sievemq.cli.exits import FAILED
 from sievemq_spark.cli.options import LOCAL, ArchiveArgument, DestinationOption, JsonOption, MasterOption, day
 from sievemq_spark.cli.running import running_spark
 from sievemq_spark.cli.shown import print_json
+from sievemq_spark.options import destination_of
 from sievemq_spark.progress import progress
 
 __all__ = ["compact", "expire"]
@@ -46,17 +47,17 @@ def expire(
     """Remove old days from an archive (UTC). Messages without a timestamp stay."""
     from datetime import UTC, date, datetime, timedelta
 
-    from sievemq.destinations import parse_destination
     from sievemq_spark.retention import expire as job
 
     if (before is None) == (keep_days is None):
         raise typer.BadParameter("one of --before and --keep-days is needed")
-    with running_spark(master) as spark:
+    checks = [lambda: before is None or day(before), lambda: destination is None or destination_of(destination)]
+    with running_spark(master, checks=checks) as spark:
         if keep_days is not None:
             limit = datetime.now(UTC).date() - timedelta(days=keep_days)
         else:
             limit = date.fromisoformat(day(before or ""))
-        named = None if destination is None else str(parse_destination(destination))
+        named = None if destination is None else str(destination_of(destination))
         gone = job(spark, archive, limit, destination=named, dry_run=True)
         if not dry_run and gone.days:
             what = f"{gone.files:,} files of {len(gone.days):,} folders ({gone.size:,} bytes)"

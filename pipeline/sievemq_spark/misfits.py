@@ -1,0 +1,130 @@
+"""Columns that are not those of messages: which, what they are, what they should be, and what to do. No Spark is needed
+for anything here; types are asked what they are, so that Spark's need not be imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from sievemq_spark.errors import PipelineError
+from sievemq_spark.schema import PROPERTY_TYPE
+
+__all__ = ["misfits", "misspelled", "require_columns"]
+
+#: What Spark reads as a wider type without loss, from a DataFrame and from Parquet.
+_WIDENS: Final = {"int": ("tinyint", "smallint"), "bigint": ("tinyint", "smallint", "int")}
+
+_SPELLED: Final = {"map": f"map<string,{PROPERTY_TYPE}>", "struct": PROPERTY_TYPE}
+
+
+def misspelled(name: str, columns: Mapping[str, str]) -> str | None:
+    """The column that is named the same but for letter case, which Spark does not tell apart; None if there is none."""
+    return next((each for each in columns if each.lower() == name.lower() and each != name), None)
+
+
+def misfits(
+    schema: Any, columns: Mapping[str, str], *, ordered: bool = False
+) -> tuple[list[str], dict[str, tuple[str, str]]]:
+    """Where rows differ from what they should be.
+
+    Args:
+        schema: Spark's, of the rows; it may have other columns as well.
+        columns: name -> Spark type, as in schema.py.
+        ordered: the fields within `properties` have to stand in order, with none between; Spark casts and joins structs
+            by position. Parquet is read by name.
+
+    Returns:
+        the names that are missing, and those of another type -> what it is and what it should be. Within `properties`
+        a name is a path: ``properties.value.l``.
+    """
+    found = dict(_paths_of_all(schema))
+    lower = {name.lower(): kind for name, kind in found.items()}
+    missing: list[str] = []
+    differing: dict[str, tuple[str, str]] = {}
+    for name, kind in _wanted(columns):
+        is_now = lower.get(name.lower())
+        if any(name.startswith(f"{each}.") for each in (*missing, *differing)):
+            continue  # what it lies in has been named
+        if is_now is None:
+            missing.append(name)
+        elif is_now not in (kind, "void", *_WIDENS.get(kind, ())):
+            differing[name] = is_now, kind
+    if ordered and not any(name.startswith("properties") for name in (*missing, *differing)):
+        whole = {field.name.lower(): field.dataType.simpleString() for field in schema.fields}
+        for name, kind in columns.items():
+            if kind.startswith("map<") and whole[name] != kind:
+                differing[name] = whole[name], kind
+    return missing, differing
+
+
+def require_columns(
+    schema: Any, columns: Mapping[str, str], subject: str, remedy: str = "", *, ordered: bool = False
+) -> None:
+    """Raise unless rows have columns of their types. One that can be widened fits, and NULL of no type.
+
+    Args:
+        schema, columns, ordered: as for :func:`misfits`.
+        subject: what the rows are not: ``these are no messages``.
+        remedy: what to do; how to select and cast them, if not given.
+
+    Raises:
+        PipelineError: names every column that is missing, and what the others are and should be.
+    """
+    missing, differing = misfits(schema, columns, ordered=ordered)
+    if not (missing or differing):
+        return
+    wrong = []
+    if missing:
+        which = "columns {} are" if len(missing) > 1 else "column {} is"
+        wrong.append(f"the {which.format(', '.join(missing))} missing")
+    wrong += [
+        f"{name} is {is_now} and has to be {_SPELLED.get(kind, kind)}" for name, (is_now, kind) in differing.items()
+    ]
+    raise PipelineError(f"{subject}: {'; '.join(wrong)}. {remedy or _remedy(missing, differing, columns)}")
+
+
+def _remedy(missing: list[str], differing: Mapping[str, tuple[str, str]], columns: Mapping[str, str]) -> str:
+    advice = []
+    if any(name.startswith("properties") for name in (*missing, *differing)):
+        advice.append(f"properties are {columns.get('properties', PROPERTY_TYPE)}, see docs/pipeline.md")
+    plain = next((name for name in missing if name in columns and name != "properties"), None)
+    if plain is not None:
+        advice.append(f"add what is missing, such as CAST(NULL AS {columns[plain].upper()}) AS {plain}")
+    other = next((name for name in differing if name in columns and name != "properties"), None)
+    if other is not None:
+        is_now, kind = differing[other]
+        dated = is_now.startswith("timestamp") and kind == "bigint"
+        cast = f"unix_millis({other})" if dated else f"CAST({other} AS {kind.upper()})"
+        advice.append(f"convert what differs, such as {cast} AS {other}")
+    text = "; ".join(advice)
+    return text[:1].upper() + text[1:]
+
+
+def _wanted(columns: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, kind in columns.items():
+        if not kind.startswith("map<"):
+            yield name, kind
+            continue
+        yield from ((name, "map"), (f"{name}.key", "string"), (f"{name}.value", "struct"))
+        for part in PROPERTY_TYPE.removeprefix("struct<").removesuffix(">").split(","):
+            field, _, field_kind = part.partition(":")
+            yield f"{name}.value.{field}", field_kind
+
+
+def _paths_of_all(schema: Any) -> Iterator[tuple[str, str]]:
+    for field in schema.fields:
+        yield from _paths(field.name, field.dataType)
+
+
+def _paths(name: str, kind: Any) -> Iterator[tuple[str, str]]:
+    what = kind.typeName()
+    if what == "map":
+        yield name, what
+        yield from _paths(f"{name}.key", kind.keyType)
+        yield from _paths(f"{name}.value", kind.valueType)
+    elif what == "struct":
+        yield name, what
+        for field in kind.fields:
+            yield from _paths(f"{name}.{field.name}", field.dataType)
+    else:
+        yield name, kind.simpleString()
