@@ -102,7 +102,7 @@ async def resume_destination(call: Call[Any, requests.Change]) -> answers.Touche
 
 
 def _changed(changes: bool, dry_run: bool) -> answers.Touched:
-    return answers.Touched(matched=int(changes), touched=int(changes and not dry_run), dry_run=dry_run, more=False)
+    return answers.Touched.of(int(changes), dry_run)
 
 
 def _target(call: Call[Any, requests.Relocate]) -> str:

@@ -51,7 +51,7 @@ async def close_connection(call: Call[requests.DryRun, Any]) -> answers.Touched:
     if not dry_run:
         connection.close(ErrorCode.CLOSED_BY_ADMINISTRATOR, "closed by an administrator", call.now)
         call.server.turn.worked()
-    return answers.Touched(matched=1, touched=int(not dry_run), dry_run=dry_run, more=False)
+    return answers.Touched.of(1, dry_run)
 
 
 def connection_number(identifier: str) -> int:

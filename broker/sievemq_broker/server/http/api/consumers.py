@@ -52,7 +52,7 @@ async def close_consumer(call: Call[requests.DryRun, Any]) -> answers.Touched:
             if not dry_run:
                 consumer.expel(ErrorCode.CLOSED_BY_ADMINISTRATOR, "closed by an administrator", call.now)
                 call.server.turn.worked()
-            return answers.Touched(matched=1, touched=int(not dry_run), dry_run=dry_run, more=False)
+            return answers.Touched.of(1, dry_run)
     raise not_found(f"{destination.label} has no consumer {call.path['id'][:200]!r}", id=call.path["id"][:300])
 
 

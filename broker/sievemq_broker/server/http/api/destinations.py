@@ -104,8 +104,7 @@ async def delete_destination(call: Call[requests.DryRun, Any]) -> answers.Touche
         if space.destinations.get(destination.label) is destination:
             space.delete(destination.label)
         call.server.turn.worked()
-    touched = 0 if call.query.dry_run else messages
-    return answers.Touched(matched=messages, touched=touched, dry_run=call.query.dry_run, more=False)
+    return answers.Touched.of(messages, call.query.dry_run)
 
 
 @routes.add("GET", _PATH + "/{address}/series", Verb.VIEW, answers.Series, query=requests.Samples)

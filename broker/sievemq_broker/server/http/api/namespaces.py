@@ -77,7 +77,7 @@ async def delete_namespace(call: Call[requests.DryRun, Any]) -> answers.Touched:
         if call.server.broker.namespaces.get(space.name) is space:
             call.server.broker.delete_namespace(space.name)
         call.server.turn.worked()
-    return answers.Touched(matched=messages, touched=0 if dry_run else messages, dry_run=dry_run, more=False)
+    return answers.Touched.of(messages, dry_run)
 
 
 def _refuse_if_connected(call: Call[Any, Any], space: Namespace) -> None:

@@ -78,8 +78,7 @@ async def delete_subscription(call: Call[requests.DryRun, Any]) -> answers.Touch
             await run(call.server, management.purge(found.queue, management.Choice()))
         space.unsubscribe(found.client_id, name)
         call.server.turn.worked()
-    touched = 0 if call.query.dry_run else messages
-    return answers.Touched(matched=messages, touched=touched, dry_run=call.query.dry_run, more=False)
+    return answers.Touched.of(messages, call.query.dry_run)
 
 
 def _topic(name: str) -> str:

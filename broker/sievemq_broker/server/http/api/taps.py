@@ -93,7 +93,7 @@ async def delete_tap(call: Call[requests.DryRun, Any]) -> answers.Touched:
         if tap.open:
             tap.destination.namespace.taps.drop(tap, call.now)
         call.server.turn.worked()
-    return answers.Touched(matched=held, touched=0 if dry_run else held, dry_run=dry_run, more=False)
+    return answers.Touched.of(held, dry_run)
 
 
 def _the_tap(call: Call[Any, Any]) -> CopyTap | DrainTap:

@@ -22,3 +22,8 @@ class Touched(Answer, kw_only=True):
     stopped: Annotated[
         Error | None, Meta(description="Why it ended early; what was handled before stays handled.")
     ] = None  # fmt: skip
+
+    @classmethod
+    def of(cls, matched: int, dry_run: bool) -> Touched:
+        """All that was chosen was handled, or in a dry run nothing."""
+        return cls(matched=matched, touched=0 if dry_run else matched, dry_run=dry_run, more=False)
