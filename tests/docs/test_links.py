@@ -1,4 +1,5 @@
-"""Every link between the documents of this project leads to a file that is there, and to a heading in it."""
+"""Every link between the documents of this project leads to a file that is there, and to a heading in it; every path of
+the tree that they name is one."""
 
 from __future__ import annotations
 
@@ -13,6 +14,11 @@ DOCUMENTS = sorted(
     for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "benchmarks/*.md", "tests/**/*.md", "docker/*.md")
     for path in ROOT.glob(pattern)
 )
+PACKAGES = sorted(path.parent for path in ROOT.glob("*/sievemq*/__init__.py"))
+#: With which a path begins that is one of this tree, from the top or in a package.
+FOLDERS = {
+    path.name for top in (ROOT, *PACKAGES) for path in top.iterdir() if path.is_dir() and path.name[0] not in "._"
+}
 
 
 def prose(path: Path) -> str:
@@ -40,3 +46,12 @@ def test_every_link_leads_somewhere(document: Path) -> None:
         assert target.exists(), link
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_every_path_is_one(document: Path) -> None:
+    """As in `broker/sievemq_broker/domain/`, or in a package: `wire/commands.py`. What a benchmark has written, and the
+    environment that it was run in, need not be there."""
+    for path in re.findall(r"`([\w.-]+/[\w./-]*)`", prose(ROOT / document)):
+        if path.partition("/")[0] in FOLDERS and not path.startswith("benchmarks/results/"):
+            assert any((place / path).exists() for place in (ROOT, (ROOT / document).parent, *PACKAGES)), path
