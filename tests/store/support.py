@@ -51,6 +51,10 @@ class DictStore:
         return other
 
     def write(self, batch: Batch, now: int) -> None:
+        for part in batch.parts:
+            self._keep(part, now)
+
+    def _keep(self, batch: Batch, now: int) -> None:
         for place, (owner, packed) in enumerate(batch.accepted):
             number = batch.base | place
             self.messages[number] = SavedEntry(number, owner, packed, 0, 0, now)

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings
+from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings, journal
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.store import SqliteStore
 from sievemq_core.errors import RequestError
@@ -206,10 +206,23 @@ def test_every_prefix_opens_to_the_broker_as_it_was(program: list[tuple[str, int
     run.check()
 
 
+@settings(max_examples=100)
+@given(program=PROGRAMS, size=st.sampled_from([1, 300, 1_000]))
+def test_the_same_where_what_is_written_at_once_is_several_batches(
+    program: list[tuple[str, int, int, int]], size: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal, "BATCH_BYTES", size)
+        run = Program(None)
+        run.run(program)
+        run.check()
+
+
 @settings(max_examples=25)
-@given(program=PROGRAMS)
-def test_the_store_on_disk_says_what_the_obvious_one_says(program: list[tuple[str, int, int, int]]) -> None:
-    with TemporaryDirectory() as folder:
+@given(program=PROGRAMS, size=st.sampled_from([300, journal.BATCH_BYTES]))
+def test_the_store_on_disk_says_what_the_obvious_one_says(program: list[tuple[str, int, int, int]], size: int) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal, "BATCH_BYTES", size)
         store = SqliteStore(folder, reserve=0)
         run = Program(store)
         run.run(program)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from sievemq_broker.domain import Broker
+from sievemq_broker.domain import Broker, journal
 from sievemq_broker.domain.journal import HELD_FLAG, Batch
 from sievemq_broker.domain.publishing import AT_ONCE
+from sievemq_broker.domain.restore import restore
+from sievemq_broker.store import SqliteStore, StoreError
+from sievemq_broker.store.batches import Batches
 from sievemq_core.errors import ErrorCode, RequestError
 
 from .support import NOW, journalled, message, name_of
@@ -66,6 +71,61 @@ def test_a_batch_that_is_published_in_slices_holds_the_cut_until_it_is_complete(
     batch = cut(broker)
     assert [name_of(packed) for _, packed in batch.accepted] == [str(n) for n in range(AT_ONCE + 1)]
     assert batch.definitions["published", ("default", None, "k")] == (0,)
+
+
+def test_what_passes_the_size_of_a_batch_goes_on_in_another_and_is_written_with_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(journal, "BATCH_BYTES", 1_000)
+    store = SqliteStore(tmp_path, reserve=0)
+    broker = Broker()
+    restore(broker, store, NOW)
+    space = broker.namespace("")
+    names = [str(n) for n in range(100)]
+    space.commit([("queue:q", message(name)) for name in names], NOW)
+    consumer = space.open_consumer(Port(), 1, "queue:q", connection="c", credit=30, now=NOW)  # type: ignore[arg-type]
+    consumer.acknowledge(20, NOW)
+    batch = cut(broker)
+    assert len(batch.parts) > 5
+    assert [part.id for part in batch.parts] == list(range(1, batch.id + 1))
+    assert max(part.size for part in batch.before) < 1_500
+    assert not cut(broker)
+
+    writes = []
+
+    def fails(rows: Batches, part: Batch, now: int) -> None:
+        writes.append(part.id)
+        if len(writes) == 4:
+            raise OSError("no")
+        write(rows, part, now)
+
+    write = Batches.write
+    with monkeypatch.context() as broken:
+        broken.setattr(Batches, "write", fails)
+        with pytest.raises(StoreError):
+            store.write(batch, NOW)
+    assert list(store.entries()) == []  # all or nothing
+    assert store.next_batch == 1
+    store.write(batch, NOW)
+    store.write(batch, NOW)  # said again
+    assert store.next_batch == batch.id + 1
+    store.close()
+    again = SqliteStore(tmp_path, reserve=0)
+    assert [name_of(entry.packed) for entry in again.entries()] == names[20:]
+    assert [entry.state for entry in again.entries()] == [HELD_FLAG] * 10 + [0] * 70
+    again.close()
+
+
+def test_a_tap_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "BATCH_BYTES", 1_000)
+    broker = journalled()
+    space = broker.namespace("")
+    space.taps.open("c", "t", "queue:q", "copy", None, {}, NOW, None)
+    for number in range(20):
+        space.send("queue:q", message(str(number), mode=1), NOW)
+    batch = cut(broker)
+    assert len(batch.parts) > 1
+    assert sum(len(part.accepted) for part in batch.parts) == 20
 
 
 def test_handed_out_is_told_before_it_leaves_and_released_takes_it_back() -> None:

@@ -3,6 +3,8 @@
     Queue, Namespace, … ── accepted, handed, acknowledged, … ──► Journal ── cut() ──► Batch ──► Store.write
                                                                                         (one per group commit)
 
+What has gathered more than BATCH_BYTES goes on in a further batch; they are cut, and written, together.
+
 The domain's verbs are synchronous, and a batch is only cut between two of them: whatever one verb does (a commit, a
 move to the dead-letter queue) is in one batch, so it is on disk as a whole or not at all. One that takes several turns
 (a large batch that is published) holds the cut back.
@@ -60,6 +62,11 @@ SUBSCRIPTION: Final = "subscription"
 
 PERSISTENT: Final = 2
 
+#: Bytes of new messages after which a further batch begins, so much counted for each besides: no store need take rows
+#: of any size, and a place fits its bits. A turn has far fewer; a disk that is slow, or a large commit, may not.
+BATCH_BYTES: Final = 256 * 1024 * 1024
+ENTRY_BYTES: Final = 64
+
 Key: TypeAlias = tuple[str | int | None, ...]
 """What a definition is known by within its kind."""
 
@@ -76,9 +83,11 @@ class Batch:
         gone: numbers of messages that are gone; some may stand here twice.
         failures: when a message failed first (ms epoch), by number, for those that failed.
         definitions: by kind and key; None for one that is gone.
+        size: bytes of what is new in it.
+        before: batches that go before it into the same write.
     """
 
-    __slots__ = ("accepted", "base", "definitions", "failures", "gone", "held", "id", "states")
+    __slots__ = ("accepted", "base", "before", "definitions", "failures", "gone", "held", "id", "size", "states")
 
     def __init__(self, batch_id: int) -> None:
         self.id = batch_id
@@ -89,9 +98,16 @@ class Batch:
         self.gone: list[int] = []
         self.failures: dict[int, int] = {}
         self.definitions: dict[tuple[str, Key], tuple[Any, ...] | None] = {}
+        self.size = 0
+        self.before: tuple[Batch, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.accepted or self.held or self.gone or self.states or self.definitions)
+        return bool(self.before or self.accepted or self.held or self.gone or self.states or self.definitions)
+
+    @property
+    def parts(self) -> tuple[Batch, ...]:
+        """What one write keeps, in order."""
+        return (*self.before, self)
 
     def __repr__(self) -> str:
         return f"<Batch {self.id} accepted={len(self.accepted)} gone={len(self.gone)}>"
@@ -139,7 +155,7 @@ class Store(Saved, Protocol):
         """How many owners there have been, this one included."""
 
     def write(self, batch: Batch, now: int) -> None:
-        """Keep a batch, all of it or nothing; on stable storage when this returns.
+        """Keep a batch and those before it, all of it or nothing; on stable storage when this returns.
 
         Args:
             batch: ids ascend.
@@ -178,8 +194,12 @@ class Ledger:
             return
         batch = self.journal.batch
         accepted = batch.accepted
+        packed = envelope.packed
         entry.stored = batch.base | len(accepted)
-        accepted.append((self.number, envelope.packed))
+        accepted.append((self.number, packed))
+        size = batch.size = batch.size + len(packed) + ENTRY_BYTES  # as Journal.grow
+        if size > BATCH_BYTES:
+            self.journal.go_on()
 
     def handed(self, queue: Queue, entry: Entry) -> None:
         """It is on its way to a consumer: from now on nobody can say that it was not seen."""
@@ -249,6 +269,18 @@ class Journal:
         batch = self.batch
         self.batch = Batch(batch.id + 1)
         return batch
+
+    def grow(self, size: int) -> None:
+        """A message of so many bytes has been added to the batch."""
+        self.batch.size += size + ENTRY_BYTES
+        if self.batch.size > BATCH_BYTES:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """The batch is large enough: what follows stands in another one, which is cut together with it."""
+        batch = self.batch
+        self.batch = Batch(batch.id + 1)
+        self.batch.before, batch.before = (*batch.before, batch), ()
 
     def define(self, kind: str, key: Key, value: tuple[Any, ...] | None) -> None:
         """Keep a small state under a name; it is there again after a restart.

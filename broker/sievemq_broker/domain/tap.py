@@ -369,9 +369,12 @@ class CopyTap(Tap):
         log, terms = self.log, self.terms
         stored = 0
         if self.number:  # NON_PERSISTENT ones too: a sequence without holes is worth more than a little room
-            batch = self.destination.namespace.broker.journal.batch  # type: ignore[union-attr]  # else no number
+            journal = self.destination.namespace.broker.journal
+            assert journal is not None  # else no number
+            batch = journal.batch
             stored = batch.base | len(batch.accepted)
             batch.accepted.append((self.number, packed))
+            journal.grow(len(packed))
         log.append(packed, count, now, stored)
         if len(log) > terms.messages or log.bytes > terms.bytes:
             self._lose(log.over(terms.messages, terms.bytes))

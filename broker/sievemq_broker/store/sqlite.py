@@ -253,9 +253,10 @@ class SqliteStore:
             execute("BEGIN IMMEDIATE")
             begun = True
             self._check_owner()
-            self._batches.write(batch, now)
-            for (kind, key), value in batch.definitions.items():
-                self._define(kind, key, value)
+            for part in batch.parts:
+                self._batches.write(part, now)
+                for (kind, key), value in part.definitions.items():
+                    self._define(kind, key, value)
             self._sequence += 1
             self._next_batch = batch.id + 1
             execute(_WRITE_HEAD, (self._head(),))
@@ -264,7 +265,7 @@ class SqliteStore:
             self._forget(begun)
             raise self._translated(error, "be written") from error
         self._witness.write(self._sequence)
-        if len(batch.accepted) <= _FEW:
+        if len(batch.accepted) <= _FEW and not batch.before:
             self._runway.advance()
 
     def _check_owner(self) -> None:
