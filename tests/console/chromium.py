@@ -55,6 +55,12 @@ _KEYS = {"Enter": ("\r", 13), "Tab": ("", 9), "Escape": ("", 27), "ArrowLeft": (
          " ": (" ", 32)}  # fmt: skip
 
 
+#: Notices go away after some seconds: what they say is kept until the next click.
+_NOTICES = """window.noticed = []; new MutationObserver((changes) => {
+    for (const { addedNodes } of changes) for (const node of addedNodes)
+        if (node.classList?.contains("notice")) noticed.push(node.textContent);
+}).observe(document, { subtree: true, childList: true });"""
+
 #: Where to press to hit an element, %s. From then on a press or a click that hits another does not reach the page;
 #: `aimed.done()` ends that, and says what was hit in its place.
 _AIM = """(() => {
@@ -62,6 +68,7 @@ _AIM = """(() => {
     if (!item) return null;
     item.scrollIntoView({ block: "center" });
     const box = item.getBoundingClientRect();
+    window.noticed = [];
     let hit = "nothing";
     const kinds = ["pointerdown", "mousedown", "pointerup", "mouseup", "click"];
     const watch = (event) => {
@@ -223,6 +230,7 @@ class Page:
         """Listen to what goes wrong; set the window and what the user prefers."""
         for domain in ("Page", "Runtime", "Log"):
             self.send(f"{domain}.enable")
+        self.send("Page.addScriptToEvaluateOnNewDocument", source=_NOTICES)
         self.resize(width, height)
         self.prefer(dark, still)
 
@@ -322,6 +330,10 @@ class Page:
     def shows(self, text: str, selector: str = "main") -> None:
         """Wait until an element shows a text."""
         self.until(f"document.querySelector({json.dumps(selector)}).innerText.includes({json.dumps(text)})")
+
+    def says(self, text: str) -> None:
+        """Wait until the page has said something after the last click, in one of the notices that soon go away."""
+        self.until(f"noticed.some((said) => said.includes({json.dumps(text)}))")
 
     def rows(self, label: str) -> list[list[str]]:
         """The cells of a table by its accessible name."""

@@ -50,7 +50,7 @@ def more(page: Page, item: str) -> None:
 def confirm(page: Page, button: str, said: str) -> None:
     """Press the button that says how many, and wait for what is said afterwards."""
     page.click("dialog button[type=submit]", button)
-    page.shows(said, ".notices")
+    page.says(said)
     page.until("document.querySelector('dialog') === null")
 
 
@@ -253,7 +253,7 @@ def test_a_tap_with_its_lag_is_deleted(page: Page, broker: EmbeddedBroker, clien
     page.click("section:not([hidden]) td.actions button", "Delete…")
     page.shows("4 messages that its reader has not seen will be missing there", "dialog")
     page.click("dialog button[type=submit]")
-    page.shows("The tap audit is deleted.", ".notices")
+    page.says("The tap audit is deleted.")
     page.until("[...document.querySelectorAll('section[hidden] h2')].some((head) => head.textContent === 'Taps')")
     assert broker.call(lambda domain: [tap.name for tap in domain.namespace("default").taps]) == ["other"]
 
@@ -264,7 +264,7 @@ def test_a_connection_and_a_consumer_are_closed(page: Page, broker: EmbeddedBrok
     open_view(page, broker, WORK)
     page.click("td button", "Close…")
     page.click("dialog button", "Close it")
-    page.shows("The consumer is closed.", ".notices")
+    page.says("The consumer is closed.")
     page.shows("No consumers.")
     del consumer
     open_view(page, broker, "#/default/connections")
@@ -310,7 +310,7 @@ def test_sending_text_with_typed_properties(page: Page, broker: EmbeddedBroker, 
     page.value("document.querySelector('.grid input').focus()")
     page.send("Input.insertText", text="order")
     page.click("button[type=submit]", "Send")
-    page.shows("Sent 1 message to queue:work.", ".notices")
+    page.says("Sent 1 message to queue:work.")
     message = received(client)
     assert isinstance(message, TextMessage)
     assert json.loads(message.get_text() or "") == {"order": 17}
@@ -345,7 +345,7 @@ def test_sending_other_bodies(page: Page, broker: EmbeddedBroker, client: JMSCon
             page.choose(".rows .row:last-child .kind", letter)
             page.fill(".rows .row:last-child .what", value)
     page.click("button[type=submit]", "Send")
-    page.shows("Sent 1 message", ".notices")
+    page.says("Sent 1 message")
     message = received(client)
     if isinstance(message, MapMessage):
         assert (message.get_int("left"), message.get_char("sign")) == (12, "ß")
@@ -367,7 +367,7 @@ def test_sending_a_message_like_another(page: Page, broker: EmbeddedBroker, clie
     page.click("a.button", "Send like this")
     page.until("document.querySelector('[aria-label=Properties] .what')?.value === '1'")
     page.click("button[type=submit]", "Send")
-    page.shows("Sent 1 message", ".notices")
+    page.says("Sent 1 message")
     assert depth("queue:work") == 2
     received(client)
     again = received(client)

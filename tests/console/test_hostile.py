@@ -140,7 +140,7 @@ def test_dialogs_and_notices(page: Page, broker: EmbeddedBroker) -> None:
     page.click(".menu-list button", "Copy messages…")
     page.fill("dialog input[type=text]:not(.selector)", f"copy{HOSTILE}")
     page.click("dialog button[type=submit]", "Copy 2 messages")
-    page.shows("Copied 2 messages.", ".notices")
+    page.says("Copied 2 messages.")
     harmless(page)
 
 

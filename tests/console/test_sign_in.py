@@ -158,7 +158,7 @@ def test_what_one_may_not_do_cannot_be_pressed_and_says_why(page: Page, guarded:
     page.until("document.querySelector('form.send button[type=submit]:not(:disabled)') !== null")
     page.fill("textarea", "hello")
     page.click("form.send button[type=submit]")
-    page.shows("Sent 1 message to queue:inbox.", ".notices")
+    page.says("Sent 1 message to queue:inbox.")
     open_view(page, guarded, "#/default/destination/queue%3Aabsent/send")
     assert page.value(REASONS)["Send"].startswith("You have no right to send to queue:absent.")
     open_view(page, guarded, "#/default/subscriptions")

@@ -298,7 +298,7 @@ def test_a_selector_that_nobody_is_there_to_check(page: Page) -> None:
     page.until("document.querySelector('main input.selector').value === 'a = 1'")
     page.fill("main input.selector", "a = 2")
     page.press("Enter")
-    page.shows("The broker does not answer.", ".notices")
+    page.says("The broker does not answer.")
     page.value("location.hash = '#/default/workbench?selector=a+%3D+1'")
     page.value("fetch('/api/v1/broker').catch(() => 0)")  # fails after those before
 

@@ -138,7 +138,7 @@ def test_every_message_is_done_exactly_once(broker: EmbeddedBroker, context: JMS
     finished = ledger.over.wait(120)
     ledger.over.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(240)
 
     assert finished, f"{MESSAGES - len(ledger.done)} messages were not done"
     assert sorted(ledger.done) == list(range(MESSAGES))

@@ -107,7 +107,7 @@ def test_what_was_accepted_survives_a_failing_network(broker: EmbeddedBroker, se
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(240)
     assert not any(thread.is_alive() for thread in threads)
 
     # What was cut off too often has become a dead letter: not lost either.

@@ -56,7 +56,7 @@ def test_clients_share_a_reply_queue_and_each_takes_its_own(broker: EmbeddedBrok
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(240)
     assert replies == {number: f"TEXT {number}" for number in range(12)}
 
 
