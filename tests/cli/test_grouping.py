@@ -38,3 +38,21 @@ def test_the_command_gets_the_tuple() -> None:
 def test_its_fields_stand_where_the_tuple_stood() -> None:
     assert list(inspect.signature(look).parameters) == ["name", "place", "floor", "loud", "rest"]
     assert look.__doc__ == "Look for it."
+
+
+class Shelf(NamedTuple):
+    room: Annotated[str, typer.Argument()]
+    row: Annotated[int, typer.Option("--row")] = 1
+
+
+@grouped
+def find(shelf: Shelf, titles: list[str]) -> None:
+    typer.echo(f"{shelf!r} {titles}")
+
+
+def test_a_field_without_a_default_must_be_given() -> None:
+    shelves = typer.Typer()
+    shelves.command()(find)
+    run = CliRunner().invoke
+    assert run(shelves, ["attic", "--row", "3", "a", "b"]).output == "Shelf(room='attic', row=3) ['a', 'b']\n"
+    assert run(shelves, ["attic"]).exit_code == 2

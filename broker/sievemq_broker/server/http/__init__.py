@@ -1,4 +1,4 @@
-"""The management port: health, metrics, a read-only JSON API and a console page, on Starlette and uvicorn.
+"""The management port: health, metrics, the management API (`api/`), the web console (`console/`); Starlette, uvicorn.
 
 Imported only when HTTP is served, after the wire port is ready.
 """
