@@ -96,6 +96,18 @@ def test_one_file_that_loads_nothing_and_runs_nothing(tmp_path: Path, result: An
     assert re.search(r"https?://(?!www\.w3\.org/|purl\.org|creativecommons\.org)", text) is None
 
 
+def test_a_backtest_shows_which_curve_is_whose_and_some_that_match() -> None:
+    selectors, sample, curves, _, difference = parts_of(BACKTEST)
+    assert isinstance(selectors, Table)
+    assert [row[:3] for row in selectors.rows] == [(HOSTILE, "1", "5"), ("b", "2", "1")]
+    assert isinstance(sample, Table)
+    assert sample.rows == [("1", "ID:1"), ("2", "(without an id)")]
+    assert isinstance(curves, Chart)
+    assert list(curves.series) == ["1", "2"]
+    assert isinstance(difference, Table)
+    assert difference.rows == [("the first only", "4", "ID:1"), ("the second only", "1", "(without an id)")]
+
+
 def test_a_report_is_the_same_each_time(tmp_path: Path) -> None:
     for name in "ab":
         write_html(tmp_path / name, "t", parts_of(BACKTEST))

@@ -59,16 +59,20 @@ def parts_of(result: object) -> list[Part]:
 
 @parts_of.register
 def _(result: Backtest) -> list[Part]:
+    numbers = [str(number) for number in range(1, len(result.results) + 1)]
     selectors = []
-    for line in result.results:
+    for number, line in zip(numbers, result.results, strict=True):
         causes = "; ".join(f"{', '.join(names) or 'other types'}: {rows:,}" for names, rows in line.causes.items())
-        selectors.append((line.selector, f"{line.matched:,}", f"{line.rejected:,}", f"{line.unknown:,}", causes))
+        counts = (f"{line.matched:,}", f"{line.rejected:,}", f"{line.unknown:,}")
+        selectors.append((line.selector, number, *counts, causes))
     title = f"{result.messages:,} messages"
     parts: list[Part] = [
-        Table(title, ("selector", "TRUE", "FALSE", "UNKNOWN", "UNKNOWN because of"), selectors),
+        Table(title, ("selector", "number", "TRUE", "FALSE", "UNKNOWN", "UNKNOWN because of"), selectors),
     ]
+    samples = [(number, _ids(line.sample)) for number, line in zip(numbers, result.results, strict=True) if line.sample]
+    if samples:
+        parts.append(Table("some that match, the first ones by time", ("number", "message ids"), samples))
     hours = sorted({hour for line in result.results for hour in line.hours})
-    numbers = [str(number) for number in range(1, len(result.results) + 1)]
     if hours:
         curves = {
             number: [line.hours.get(hour, 0) for hour in hours]
@@ -79,11 +83,15 @@ def _(result: Backtest) -> list[Part]:
     parts.append(Table("matches by hour (UTC)", ("hour", *numbers), rows))
     if result.only_first is not None:
         differs = [
-            ("the first only", f"{result.only_first:,}", ", ".join(map(str, result.sample_first))),
-            ("the second only", f"{result.only_second:,}", ", ".join(map(str, result.sample_second))),
+            ("the first only", f"{result.only_first:,}", _ids(result.sample_first)),
+            ("the second only", f"{result.only_second:,}", _ids(result.sample_second)),
         ]
         parts.append(Table("the difference", ("matched by", "messages", "such as"), differs))
     return parts
+
+
+def _ids(sample: Sequence[str | None]) -> str:
+    return ", ".join("(without an id)" if each is None else each for each in sample)
 
 
 @parts_of.register
