@@ -39,7 +39,8 @@ not wait, otherwise wait for the completion it returns. For an asynchronous send
 callback queues the call of the listener. ``session.sends.settled()`` is what close, commit and rollback wait for.
 
 Both fronts' ``MessageProducer.send`` sorts its arguments with :func:`destination_and_message`; their ``JMSProducer``
-derives from :class:`ProducerState` and adds ``send``, as their ``MessageProducer`` does from :class:`ProducerDefaults`.
+derives from :class:`ProducerState` and adds ``send``, as their ``MessageProducer`` does from :class:`ProducerDefaults`,
+and their ``ConnectionFactory`` from :class:`FactorySettings`.
 What to call of a listener is said by :func:`message_callback` and its sisters.
 
 A send, a window and a commit that may take only so long: ``engine.expect(sends, completion, monotonic_ms, timeout,
@@ -69,6 +70,7 @@ from sievemq._engine.browser import EngineBrowser, Scan
 from sievemq._engine.completion import Completion
 from sievemq._engine.connection import ClientConnection
 from sievemq._engine.consumer import PATIENCE, EngineConsumer
+from sievemq._engine.factory_settings import FactorySettings
 from sievemq._engine.flow import Blocked
 from sievemq._engine.jms_producer import ProducerState
 from sievemq._engine.listeners import (
@@ -111,6 +113,7 @@ __all__ = [
     "EngineOptions",
     "EngineProducer",
     "EngineSession",
+    "FactorySettings",
     "ProducerDefaults",
     "ProducerState",
     "Repair",

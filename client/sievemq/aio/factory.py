@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, overload
+from typing import TypeVar, overload
 
-from sievemq._engine import AUTO_ACKNOWLEDGE
+from sievemq._engine import AUTO_ACKNOWLEDGE, FactorySettings
 from sievemq.aio.connect import connect
 from sievemq.aio.connection import Connection
 from sievemq.aio.context import JMSContext
 from sievemq.aio.transport import Reach
 from sievemq.exceptions import JMSException, runtime_twin
-from sievemq.url import BrokerURL, parse_url
 
 __all__ = ["ConnectionFactory"]
 
 C = TypeVar("C", bound=Connection)
 
 
-class ConnectionFactory:
+class ConnectionFactory(FactorySettings):
     """Makes connections and contexts to one broker; safe to share (FAC-08), between loops too.
 
     Args:
@@ -32,22 +31,7 @@ class ConnectionFactory:
     ConnectionFactory('sievemq://localhost:7672?prefetch=10')
     """
 
-    __slots__ = ("_password", "_url", "_user")
-
-    def __init__(
-        self,
-        url: str | BrokerURL = "sievemq://localhost",
-        *,
-        user_name: str | None = None,
-        password: str | None = None,
-        **options: Any,
-    ) -> None:
-        self._url = parse_url(url, **options) if isinstance(url, str) else _replace(url, options)
-        self._user = user_name
-        self._password = password
-
-    def __repr__(self) -> str:
-        return f"ConnectionFactory({str(self._url)!r})"
+    __slots__ = ()
 
     async def create_connection(self, user_name: str | None = None, password: str | None = None) -> Connection:
         """A connection, stopped (FAC-01, FAC-02). It belongs to the running loop.
@@ -63,8 +47,7 @@ class ConnectionFactory:
         return await self._connect(Connection, user_name, password)
 
     async def _connect(self, kind: type[C], user_name: str | None, password: str | None) -> C:
-        if user_name is None and password is None:
-            user_name, password = self._user, self._password
+        user_name, password = self._credentials(user_name, password)
         return kind(*await connect(self._url, user_name, password, self._way()))
 
     def _way(self) -> Reach | None:
@@ -104,9 +87,3 @@ class ConnectionFactory:
                 raise
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
-
-
-def _replace(url: BrokerURL, options: dict[str, Any]) -> BrokerURL:
-    if not options:
-        return url
-    return BrokerURL(url.hosts, url.secure, url.user, url.password, url.namespace, url.options.replace(**options))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sievemq._engine import ConnectionMetaData
 from sievemq.blocking.browser import QueueBrowser
-from sievemq.blocking.connection import Connection, ConnectionFactory
+from sievemq.blocking.connection import Connection
 from sievemq.blocking.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
 from sievemq.blocking.context import JMSContext
 from sievemq.blocking.domains import (
@@ -17,6 +17,7 @@ from sievemq.blocking.domains import (
     TopicPublisher,
     TopicSession,
 )
+from sievemq.blocking.factory import ConnectionFactory
 from sievemq.blocking.jms_consumer import JMSConsumer
 from sievemq.blocking.jms_producer import JMSProducer
 from sievemq.blocking.listeners import CompletionListener, ExceptionListener, MessageListener

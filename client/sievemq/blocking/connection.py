@@ -1,4 +1,4 @@
-"""ConnectionFactory (§5.3) and Connection (§6.1)."""
+"""Connection (§6.1)."""
 
 from __future__ import annotations
 
@@ -6,126 +6,22 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, Blocked, ClientConnection, ConnectionMetaData
-from sievemq.blocking.connect import connect
 from sievemq.blocking.listeners import ExceptionListener
-from sievemq.blocking.repair import Reach
 from sievemq.blocking.reports import Reports
 from sievemq.blocking.session import Session
 from sievemq.blocking.transport import Transport
-from sievemq.exceptions import IllegalStateException, JMSException, runtime_twin
-from sievemq.url import BrokerURL, parse_url
+from sievemq.exceptions import IllegalStateException, JMSException
 
-if TYPE_CHECKING:
-    from sievemq.blocking.context import JMSContext
+__all__ = ["Connection", "session_mode_of"]
 
-__all__ = ["Connection", "ConnectionFactory", "session_mode_of"]
-
-C = TypeVar("C", bound="Connection")
 S = TypeVar("S", bound=Session)
 
 
-class ConnectionFactory:
-    """Makes connections and contexts to one broker; safe to share (FAC-08).
-
-    Args:
-        url: ``sievemq://[user[:password]@]host[:port][,host2:port2][/namespace][?option=value]``.
-        user_name, password: credentials for calls that bring none; they win over the URL's.
-        options: options of the URL as keywords (:class:`sievemq.url.ClientOptions`), such as ``client_id`` (FAC-07).
-
-    Raises:
-        ValueError: the URL or an option is wrong; says which part.
-
-    >>> ConnectionFactory("sievemq://localhost?prefetch=10")
-    ConnectionFactory('sievemq://localhost:7672?prefetch=10')
-    """
-
-    __slots__ = ("_password", "_url", "_user")
-
-    def __init__(
-        self,
-        url: str | BrokerURL = "sievemq://localhost",
-        *,
-        user_name: str | None = None,
-        password: str | None = None,
-        **options: Any,
-    ) -> None:
-        self._url = parse_url(url, **options) if isinstance(url, str) else _replace(url, options)
-        self._user = user_name
-        self._password = password
-
-    def __repr__(self) -> str:
-        return f"ConnectionFactory({str(self._url)!r})"
-
-    def create_connection(self, user_name: str | None = None, password: str | None = None) -> Connection:
-        """A connection, stopped (FAC-01, FAC-02).
-
-        Args:
-            user_name, password: credentials; those of the factory, or of its URL, if neither is given.
-
-        Raises:
-            JMSSecurityException: the credentials are refused.
-            InvalidClientIDException: the administered client id is in use.
-            JMSException: the broker cannot be reached.
-        """
-        return self._connect(Connection, user_name, password)
-
-    def _connect(self, kind: type[C], user_name: str | None, password: str | None) -> C:
-        if user_name is None and password is None:
-            user_name, password = self._user, self._password
-        return kind(*connect(self._url, user_name, password, self._way()))
-
-    def _way(self) -> Reach | None:
-        """How to reach the broker; None: over the network."""
-        return None
-
-    @overload
-    def create_context(self, session_mode: int, /) -> JMSContext: ...
-
-    @overload
-    def create_context(
-        self, user_name: str | None = None, password: str | None = None, session_mode: int | None = None
-    ) -> JMSContext: ...
-
-    def create_context(
-        self, user_name: str | int | None = None, password: str | None = None, session_mode: int | None = None
-    ) -> JMSContext:
-        """A context: a connection and a session in one (FAC-03 … FAC-06).
-
-        Args:
-            user_name: credentials; a lone int is the session mode (D-28).
-            password: credentials.
-            session_mode: one of the four modes; AUTO_ACKNOWLEDGE by default.
-
-        Raises:
-            JMSSecurityRuntimeException: the credentials are refused.
-            JMSRuntimeException: another mode; the broker cannot be reached.
-        """
-        from sievemq.blocking.context import JMSContext
-
-        if isinstance(user_name, int) and password is None and session_mode is None:
-            user_name, session_mode = None, user_name
-        try:
-            connection = self.create_connection(user_name, password)  # type: ignore[arg-type]
-            try:
-                return JMSContext(connection, AUTO_ACKNOWLEDGE if session_mode is None else session_mode)
-            except BaseException:
-                connection.close()
-                raise
-        except JMSException as error:
-            raise runtime_twin(error) from error.__cause__
-
-
-def _replace(url: BrokerURL, options: dict[str, Any]) -> BrokerURL:
-    if not options:
-        return url
-    return BrokerURL(url.hosts, url.secure, url.user, url.password, url.namespace, url.options.replace(**options))
-
-
 class Connection:
-    """A connection to a broker, made by a :class:`ConnectionFactory`; safe to share (THR-01). Starts stopped."""
+    """A connection to a broker, made by a ConnectionFactory; safe to share (THR-01). Starts stopped."""
 
     def __init__(self, engine: ClientConnection, transport: Transport) -> None:
         self._engine = engine

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from sievemq._engine import AUTO_ACKNOWLEDGE, EngineProducer
-from sievemq.blocking.connection import Connection, ConnectionFactory, session_mode_of
+from sievemq.blocking.connection import Connection, session_mode_of
 from sievemq.blocking.consumer import QueueReceiver, TopicSubscriber
+from sievemq.blocking.factory import ConnectionFactory
 from sievemq.blocking.producer import MessageProducer
 from sievemq.blocking.session import Session
 from sievemq.destinations import Destination, Queue, Topic, destination_for

@@ -1,0 +1,42 @@
+"""What a ConnectionFactory of either front knows (§5.3): where the broker is, and who asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sievemq.url import BrokerURL, parse_url
+
+__all__ = ["FactorySettings"]
+
+
+class FactorySettings:
+    """Base of both fronts' ConnectionFactory, where the arguments are described."""
+
+    __slots__ = ("_password", "_url", "_user")
+
+    def __init__(
+        self,
+        url: str | BrokerURL = "sievemq://localhost",
+        *,
+        user_name: str | None = None,
+        password: str | None = None,
+        **options: Any,
+    ) -> None:
+        self._url = parse_url(url, **options) if isinstance(url, str) else _replace(url, options)
+        self._user = user_name
+        self._password = password
+
+    def __repr__(self) -> str:
+        return f"ConnectionFactory({str(self._url)!r})"
+
+    def _credentials(self, user_name: str | None, password: str | None) -> tuple[str | None, str | None]:
+        """Those of a call; the factory's own where it brings none."""
+        if user_name is None and password is None:
+            return self._user, self._password
+        return user_name, password
+
+
+def _replace(url: BrokerURL, options: dict[str, Any]) -> BrokerURL:
+    if not options:
+        return url
+    return BrokerURL(url.hosts, url.secure, url.user, url.password, url.namespace, url.options.replace(**options))
