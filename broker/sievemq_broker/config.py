@@ -435,6 +435,9 @@ def _read_file(path: Path) -> dict[str, object]:
 # Kubernetes gives every container of a namespace with a service named "sievemq" variables of these forms.
 _FOREIGN_PREFIXES = ("SIEVEMQ_SERVICE_", "SIEVEMQ_PORT_")
 
+# What the commands of clients read, such as `sievemq send`: a broker may be started in the same shell.
+_OF_CLIENTS = ("SIEVEMQ_URL", "SIEVEMQ_HTTP_URL", "SIEVEMQ_NAMESPACE", "SIEVEMQ_USER", "SIEVEMQ_PASSWORD")
+
 
 def _read_environment(environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
     found: dict[str, tuple[object, str]] = {}
@@ -442,6 +445,8 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, tuple[object, str
     for variable, value in environ.items():
         if not variable.startswith(_ENV_PREFIX) or variable.startswith(_FOREIGN_PREFIXES):
             continue
+        if variable in _OF_CLIENTS and ":" not in (value if variable == "SIEVEMQ_USER" else ""):
+            continue  # with a colon it is name:password, and SIEVEMQ_USERS was meant
         name = known.get(variable)
         if name is not None:
             if name == "port" and value.startswith("tcp://"):  # Kubernetes again

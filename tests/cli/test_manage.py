@@ -395,6 +395,14 @@ def test_tls(sievemq: Sievemq, certificates: Path, monkeypatch: pytest.MonkeyPat
             done = sievemq("queue", "ls")
             assert done.code == code, done.err
             assert says in done.err
+        url = str(broker.http_url)
+        unknown = sievemq("queue", "ls", "--http", url)
+        assert (unknown.code, f"--http '{url}?tls_ca=FILE'" in unknown.err) == (1, True)
+        clear = sievemq("queue", "ls", "--http", url.replace("https", "http"))
+        assert (clear.code, "write https://" in clear.err) == (1, True)
+    with EmbeddedBroker(http=True) as broker:
+        tls = sievemq("queue", "ls", "--http", str(broker.http_url).replace("http", "https"))
+        assert (tls.code, "write http://" in tls.err) == (1, True)
     clear = sievemq("queue", "ls", "--http", "http://127.0.0.1:1?tls_ca=server.pem")
     assert (clear.code, "tls_ca is for https" in clear.err) == (2, True)
 

@@ -189,6 +189,26 @@ def test_destination_that_is_none_is_a_usage_error(broker: EmbeddedBroker, sieve
     assert sievemq("send", name, "x").code == 2
 
 
+def test_a_type_in_front_of_its_value_is_told_where_it_stands(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
+    outcome = sievemq("send", "orders", "x", "-p", "amount:short=2")
+    assert outcome.code == 2
+    assert "amount=2:short" in outcome.err
+
+
+def test_tls_on_one_side_only_is_told_what_to_write(sievemq: Sievemq, certificates: Path) -> None:
+    files = {"tls_cert": str(certificates / "server.pem"), "tls_key": str(certificates / "server.key")}
+    with EmbeddedBroker(settings=files) as broker:
+        port = broker.url.rpartition(":")[2]
+        clear = sievemq("send", "orders", "x", "--url", f"sievemq://127.0.0.1:{port}")
+        assert (clear.code, "begins with sievemqs://" in clear.err) == (1, True)
+        unknown = sievemq("send", "orders", "x", "--url", f"sievemqs://127.0.0.1:{port}")
+        assert (unknown.code, "?tls_ca=FILE" in unknown.err) == (1, True)
+    with EmbeddedBroker() as broker:
+        port = broker.url.rpartition(":")[2]
+        tls = sievemq("send", "orders", "x", "--url", f"sievemqs://127.0.0.1:{port}")
+        assert (tls.code, "no certificate, write sievemq://" in tls.err) == (1, True)
+
+
 def test_no_broker_is_1_and_a_wrong_url_is_2(sievemq: Sievemq) -> None:
     with EmbeddedBroker() as broker:
         url = broker.url

@@ -67,6 +67,16 @@ def destination_of(text: str) -> Destination:
         raise typer.Exit(USAGE) from None
 
 
+def _hint(code: str | None, text: str) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return ". If it is a private certificate, name its authority: --url 'sievemqs://HOST:PORT?tls_ca=FILE'"
+    if "TLS:" in text:
+        return ". If the broker has no certificate, write sievemq://"
+    if text == "the broker closed the connection":
+        return ". It may have ended; or it has a certificate, and its URL begins with sievemqs://"
+    return ". --url or SIEVEMQ_URL says where; `sievemq broker` starts one" if code == "CONNECTION_FAILED" else ""
+
+
 @contextmanager
 def failures() -> Iterator[None]:
     """Errors of the SDK as one message and an exit code."""
@@ -80,8 +90,8 @@ def failures() -> Iterator[None]:
         code, text = NOT_FOUND, str(error)
     except (JMSException, ValueError) as error:
         code, text = FAILED, str(error)
-        if isinstance(error, JMSException) and error.get_error_code() == "CONNECTION_FAILED":
-            text += ". --url or SIEVEMQ_URL says where; `sievemq broker` starts one"
+        if isinstance(error, JMSException):
+            text += _hint(error.get_error_code(), text)
     else:
         return
     typer.echo(f"sievemq: {text}", err=True)

@@ -47,6 +47,9 @@ def parse_property(text: str) -> tuple[str, PropertyValue]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise typer.BadParameter(f"{text!r} is not of the form name=value or name=value:type")
+    before, colon, kind = name.rpartition(":")
+    if colon and kind in _TYPES:
+        raise typer.BadParameter(f"the type stands behind the value: {before}={value}:{kind}, not {text!r}")
     front, colon, kind = value.rpartition(":")
     if colon and kind in _TYPES:
         try:

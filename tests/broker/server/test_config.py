@@ -71,6 +71,10 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_misspelt_variable_is_refused_with_a_guess() -> None:
+    with pytest.raises(ConfigError, match=r"SIEVEMQ_USER is not a setting; did you mean SIEVEMQ_USERS\?"):
+        load(environ={"SIEVEMQ_USER": "admin:secret"})
+    clients = ("URL", "HTTP_URL", "NAMESPACE", "USER", "PASSWORD")  # the same shell may have them for `sievemq send`
+    assert load(environ={f"SIEVEMQ_{name}": "x" for name in clients}).settings == load().settings
     with pytest.raises(ConfigError, match=r"SIEVEMQ_HTTP_PROT is not a setting; did you mean SIEVEMQ_HTTP_PORT\?"):
         load(environ={"SIEVEMQ_HTTP_PROT": "1"})
 

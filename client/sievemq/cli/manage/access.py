@@ -131,7 +131,16 @@ class Api:
         except (OSError, ValueError, http.client.HTTPException) as error:
             self.before_failing()
             reason = getattr(error, "reason", error)
-            _end(f"no management port answers at {self.url}: {reason}. --http or SIEVEMQ_HTTP_URL says where", FAILED)
+            _end(f"no management port answers at {self.url}: {reason}. {self._hint(reason)}", FAILED)
+
+    def _hint(self, reason: object) -> str:
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            return f"If it is a private certificate, name its authority: --http '{self.url}?tls_ca=FILE'"
+        if isinstance(reason, http.client.HTTPException | ConnectionResetError) and self._tls is None:
+            return "If the broker has a certificate, write https://"
+        if isinstance(reason, ssl.SSLError):
+            return "If the broker has no certificate, write http://"
+        return "--http or SIEVEMQ_HTTP_URL says where"
 
 
 class Port(NamedTuple):
