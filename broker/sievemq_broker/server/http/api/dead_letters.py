@@ -48,6 +48,7 @@ async def list_dead_letters(call: Call[requests.ListDeadLetters, Any]) -> answer
 def _groups(call: Call[Any, Any], queue: Queue, examine: int) -> Steps[answers.DeadLetterQueue]:
     groups: dict[tuple[Any, ...], answers.DeadLetterGroup] = {}
     examined = 0
+    latest = queue.complete
     yield
     walk = Walk(queue.main)
     for _ in walk.gather():
@@ -55,6 +56,8 @@ def _groups(call: Call[Any, Any], queue: Queue, examine: int) -> Steps[answers.D
     while not walk.done and examined < examine:
         for entry in walk.take(min(SLICE, examine - examined)):
             examined += 1
+            if entry.sequence > latest:
+                continue
             try:
                 properties = entry.envelope.properties
             except SieveError:
