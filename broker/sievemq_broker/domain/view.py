@@ -262,15 +262,8 @@ class View:
         others; None for the last. Bounded however many tombstones lie between: it may be fewer, or none."""
         found: list[Entry] = []
         looked = PIECE
-        for priority in range(9, -1, -1):
-            lane = self.lanes[priority]
-            if lane is None:
-                continue
-            first_key = ((9 - priority) << 1 | 1) << 48
-            if after >= first_key + (1 << 48):
-                continue
-            items = lane.items
-            for index in range(lane.after(after - first_key) if after > first_key else lane.head, len(items)):
+        for items, start, first_key in self._lanes_after(after):
+            for index in range(start, len(items)):
                 entry = items[index]
                 looked -= 1
                 if not entry.state:
@@ -280,17 +273,18 @@ class View:
         return found, None
 
     def _lane_entries(self, after: int) -> Iterator[Entry]:
+        for items, start, _ in self._lanes_after(after):
+            for index in range(start, len(items)):
+                if not items[index].state:
+                    yield items[index]
+
+    def _lanes_after(self, after: int) -> Iterator[tuple[list[Entry], int, int]]:
+        """In order, of each lane with keys above `after`: its entries, where those begin, the key before its first."""
         for priority in range(9, -1, -1):
             lane = self.lanes[priority]
-            if lane is None:
-                continue
             first_key = ((9 - priority) << 1 | 1) << 48
-            if after >= first_key + (1 << 48):
-                continue
-            start = lane.after(after - first_key) if after > first_key else lane.head
-            for index in range(start, len(lane.items)):
-                if not lane.items[index].state:
-                    yield lane.items[index]
+            if lane is not None and after < first_key + (1 << 48):
+                yield lane.items, lane.after(after - first_key) if after > first_key else lane.head, first_key
 
     def clear(self) -> None:
         """Drop everything. A scan under way finds nothing more."""
