@@ -7,6 +7,7 @@ import http.client
 import json
 import socket
 import ssl
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -113,9 +114,15 @@ def raw(broker: EmbeddedBroker, data: bytes, *, port: int | None = None) -> byte
     with socket.create_connection(("127.0.0.1", port or urlsplit(broker.http_url).port or 0), DEADLINE) as sock:
         sock.sendall(data)
         sock.settimeout(DEADLINE)
-        first = sock.recv(1 << 16)  # whoever ends their side before an answer gets none
+        return said_at_last(sock)
+
+
+def said_at_last(sock: socket.socket) -> bytes:
+    """Everything a peer says, to whom nothing more is said once it has begun to answer."""
+    first = sock.recv(1 << 16)  # whoever ends their side before an answer gets none
+    with suppress(OSError):  # it has closed already
         sock.shutdown(socket.SHUT_WR)
-        return first + until_closed(sock)
+    return first + until_closed(sock)
 
 
 def until_closed(sock: socket.socket) -> bytes:

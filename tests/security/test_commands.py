@@ -20,7 +20,7 @@ from sievemq_core.wire.commands import COMMANDS, PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import WireConnection
 from sievemq_core.wire.framing import pack_frames
 
-from .support import PASSWORD, hello, secured, until_closed
+from .support import DEADLINE, PASSWORD, hello, said_at_last, secured
 
 FILL = {"uint": 1, "bool": False, "str": "queue:orders.x", "bytes": b"", "ids": (), "map": {}, "any": 1}
 ENVELOPE = ("ID:x:1", 0, 4, 2, 0, 0, None, None, None, None, None, 1, b"x")
@@ -34,11 +34,9 @@ def command(number: int) -> bytes:
 
 def answers(broker: EmbeddedBroker, *data: bytes) -> list[tuple[Any, ...]]:
     """What the broker says to bytes until it closes the connection."""
-    with socket.create_connection(("127.0.0.1", broker.port), 20) as sock:
+    with socket.create_connection(("127.0.0.1", broker.port), DEADLINE) as sock:
         sock.sendall(b"".join(data))
-        said = sock.recv(1 << 16)
-        sock.shutdown(socket.SHUT_WR)
-        said += until_closed(sock)
+        said = said_at_last(sock)
     client = WireConnection("client")
     client.send(Command.HELLO, PROTOCOL_VERSION, "", None, None, None, 0, "", None, {})
     return client.receive_data(said)
@@ -240,7 +238,7 @@ def test_namespaces_do_not_see_each_other(broker: EmbeddedBroker) -> None:
 @pytest.mark.parametrize(("mode", "verb"), [("copy", "browse"), ("drain", "consume from")])
 def test_taps_need_the_right_that_reading_would(broker: EmbeddedBroker, mode: str, verb: str) -> None:
     client = WireConnection("client")
-    with socket.create_connection(("127.0.0.1", broker.port), 20) as sock:
+    with socket.create_connection(("127.0.0.1", broker.port), DEADLINE) as sock:
         heard: list[tuple[Any, ...]] = []
 
         def say(*fields: Any) -> tuple[Any, ...]:
