@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +12,10 @@ from sievemq import ConnectionFactory, JMSContext, Queue, Topic
 from sievemq.url import options_as_rows
 from sievemq_broker import EmbeddedBroker
 
+from .programs import output_of, programs_of
+
 TEXT = (Path(__file__).parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
-PROGRAMS = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+PROGRAMS = programs_of(TEXT)
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +30,7 @@ def test_all_programs_are_run() -> None:
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS, ids=["asyncio", "workers", "prefetch"])
 def test_a_program_prints_what_it_says(broker: EmbeddedBroker, program: str, printed: str) -> None:
-    assert "sievemq://localhost" in program
-    source = program.replace("sievemq://localhost", broker.url)
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", source], capture_output=True, text=True, timeout=180, check=False
-    )
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout == printed
+    assert output_of(program, broker.url) == printed
 
 
 def options_table() -> str:

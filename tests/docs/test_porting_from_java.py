@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -13,9 +11,10 @@ import sievemq
 from sievemq_broker import EmbeddedBroker
 
 from ..rules import porting_table
+from .programs import output_of, programs_of
 
 TEXT = porting_table.DOCUMENT.read_text(encoding="utf-8")
-PROGRAMS = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+PROGRAMS = programs_of(TEXT)
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +29,7 @@ def test_there_are_two_programs_each_beside_its_java() -> None:
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS, ids=["classic", "simplified"])
 def test_a_program_prints_what_it_says(broker: EmbeddedBroker, program: str, printed: str) -> None:
-    assert "sievemq://localhost" in program
-    source = program.replace("sievemq://localhost", broker.url)
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", source], capture_output=True, text=True, timeout=180, check=False
-    )
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout == printed
+    assert output_of(program, broker.url) == printed
 
 
 def test_the_table_is_what_the_code_says() -> None:

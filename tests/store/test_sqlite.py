@@ -59,6 +59,13 @@ def rows(folder: Path, table: str) -> int:
     return int(count)
 
 
+def alter(folder: Path, statement: str) -> None:
+    """Change the database behind its store's back."""
+    with sqlite3.connect(folder / DATABASE) as database:
+        database.execute(statement)
+    database.close()
+
+
 class TestKeeping:
     def test_what_is_written_is_there_again(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
@@ -254,17 +261,13 @@ class TestDamage:
 
     def test_a_row_that_is_missing_is_missed(self, tmp_path: Path) -> None:
         self.filled(tmp_path)
-        with sqlite3.connect(tmp_path / DATABASE) as database:
-            database.execute("DELETE FROM batch WHERE id = 1")
-        database.close()
+        alter(tmp_path, "DELETE FROM batch WHERE id = 1")
         with pytest.raises(DamagedError, match=r"batch 1 is missing.*sievemq store repair"):
             self.read(tmp_path)
 
     def test_a_row_under_another_id_is_noticed(self, tmp_path: Path) -> None:
         self.filled(tmp_path)
-        with sqlite3.connect(tmp_path / DATABASE) as database:
-            database.execute("UPDATE batch SET id = 9 WHERE id = 2")
-        database.close()
+        alter(tmp_path, "UPDATE batch SET id = 9 WHERE id = 2")
         with pytest.raises(DamagedError, match=r"checksum of batch 9 is wrong.*sievemq store export"):
             self.read(tmp_path)
 
@@ -298,9 +301,7 @@ class TestDamage:
             opened(tmp_path)
 
     def test_something_else_is_not_touched(self, tmp_path: Path) -> None:
-        with sqlite3.connect(tmp_path / DATABASE) as database:
-            database.execute("CREATE TABLE mine (a)")
-        database.close()
+        alter(tmp_path, "CREATE TABLE mine (a)")
         with pytest.raises(StoreError, match="is a database of something else"):
             opened(tmp_path)
         (tmp_path / DATABASE).write_bytes(b"not a database at all" * 50)
@@ -309,9 +310,7 @@ class TestDamage:
 
     def test_a_newer_format_is_refused(self, tmp_path: Path) -> None:
         self.filled(tmp_path)
-        with sqlite3.connect(tmp_path / DATABASE) as database:
-            database.execute("PRAGMA user_version = 2")
-        database.close()
+        alter(tmp_path, "PRAGMA user_version = 2")
         with pytest.raises(StoreError, match="has format 2; this version of SieveMQ knows 1"):
             opened(tmp_path)
 

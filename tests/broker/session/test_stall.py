@@ -21,6 +21,15 @@ def full() -> World:
     return world_with(full=DestinationPolicy(max_messages=2, at_limit="block"))
 
 
+def waiting() -> tuple[World, Client, int]:
+    """A client's session has sent "a", "b" and "c" to the full queue: the third one waits."""
+    world = full()
+    client = world.client()
+    session = client.session()
+    client.send(session, "a", "b", "c", to="queue:full")
+    return world, client, session
+
+
 def turn(world: World) -> None:
     """The end of a turn: who has room goes on."""
     world.broker.work(world.now)
@@ -70,10 +79,7 @@ def test_what_is_passed_over_takes_no_memory_and_comes_again_in_order() -> None:
 
 
 def test_the_one_that_waits_may_be_said_twice_as_well() -> None:
-    world = full()
-    client = world.client()
-    session = client.session()
-    client.send(session, "a", "b", "c", to="queue:full")
+    world, client, session = waiting()
     client.say(Command.SEND, session, 3, "queue:full", client.sends[session][2][4])  # it was on its way twice
     world.broker.namespace("").queue("queue:full").clear()
     client.say(Command.SEND, session, 3, "queue:full", client.sends[session][2][4])  # there is room, and it is not said
@@ -84,10 +90,7 @@ def test_the_one_that_waits_may_be_said_twice_as_well() -> None:
 
 
 def test_what_is_said_twice_or_out_of_turn_by_a_session_that_has_waited_is_passed_over() -> None:
-    world = full()
-    client = world.client()
-    session = client.session()
-    client.send(session, "a", "b", "c", to="queue:full")
+    world, client, session = waiting()
     other = world.client()
     reader = other.consumer(other.session(), "queue:full", credit=10)
     turn(world)
@@ -344,10 +347,7 @@ def test_who_goes_away_while_waiting_is_forgotten() -> None:
 
 
 def test_who_waits_at_a_queue_waits_at_the_brokers_limit_then() -> None:
-    world = full()
-    client = world.client()
-    session = client.session()
-    client.send(session, "a", "b", "c", to="queue:full")
+    world, client, _ = waiting()
     world.services.flow("memory")
     client.take(Command.CONFIRM)
     other = world.client()
