@@ -14,7 +14,7 @@ from sievemq_spark.deadletters import deadletters
 from sievemq_spark.mapping import Changes
 from sievemq_spark.replay import replay
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
 ORDERS, BAD = 40, 8
 

@@ -24,7 +24,7 @@ from sievemq_spark.schema import properties_of
 from sievemq_testing.demo.flights import COLUMNS, SELECTORS, TOTAL, Flight, read_flights
 from sievemq_testing.demo.referee import Referee
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
 LIMIT = 4_000
 
@@ -226,7 +226,7 @@ def test_an_unknown_column_is_named(spark: Any, station: Station) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_200)
 def test_all_flights(spark: Any, tmp_path: Path) -> None:
     """336,776 rows through a broker and an archive, equal to the last NULL; every selector's count is SQLite's."""
     flights = list(read_flights())
@@ -257,11 +257,16 @@ def test_the_command_line(station: Station, tmp_path: Path) -> None:
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(Path(sys.executable).with_name("sievemq")), "pipeline", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
 
+    done = run("profile", str(tmp_path / "nowhere"), "--master", "local[1]")
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1] == f"sievemq: there is no archive at {tmp_path / 'nowhere'}"
+    assert "log4j" not in done.stderr  # and nothing else of Java's log
     report = tmp_path / "report.html"
     shown = run("backtest", station.archive, "carrier = 'UA'", "--json", "--html", str(report), "--master", "local[1]")
     assert shown.returncode == 0, shown.stderr[-2000:]
+    assert "Stage" not in shown.stderr
     assert "carrier = &#39;UA&#39;" in report.read_text(encoding="utf-8")
     data = json.loads(shown.stdout)
     assert data["messages"] == LIMIT

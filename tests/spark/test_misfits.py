@@ -17,7 +17,7 @@ from sievemq_spark.failures import explain_failure
 from sievemq_spark.replay import replay
 from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS, PROPERTY_TYPE, ddl
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
 HEADER = "namespace=(default)/destination=queue%3Aq/date=2024-10-04"
 

@@ -17,7 +17,7 @@ from sievemq_spark.outcomes import outcomes
 from sievemq_spark.retention import expire
 from sievemq_spark.schema import OUTCOME_COLUMNS, ddl
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
 #: Name of a message -> what became of it, why, how often it was delivered, by which selector.
 FATES = {

@@ -107,7 +107,7 @@ def interpreted(spark: Any) -> Iterable[Any]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1_200)
 def test_language_tests(interpreted: Any) -> None:
     """Every selector of the language tests over every message of them, all dialects; and each case by itself."""
     messages: dict[str, Message] = {}
@@ -213,13 +213,13 @@ def random_pairs(spark: Any, seed: int, selectors: int, messages: int, per_job: 
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1_200)
 def test_random_pairs(interpreted: Any) -> None:
     assert random_pairs(interpreted, 1, selectors=80, messages=60, per_job=80) >= 2_000
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1_200)
 def test_random_pairs_compiled_to_java(spark: Any) -> None:
     """The same through Spark's code generation, as filters in production run; jobs small enough that it compiles."""
     assert random_pairs(spark, 2, selectors=20, messages=100, per_job=5) == 2_000

@@ -23,7 +23,7 @@ from sievemq import (
 )
 from sievemq_broker import EmbeddedBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
 
 @pytest.fixture(scope="module")

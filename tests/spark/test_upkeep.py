@@ -19,7 +19,7 @@ from sievemq_spark.retention import expire
 from sievemq_spark.schema import COLUMNS, ddl
 from sievemq_spark.times import day_of, hour_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
 DAY = 86_400_000
 

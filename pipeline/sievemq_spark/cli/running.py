@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["running_spark"]
+
+#: Where Java finds out that it is to log nothing, not even that it does.
+LOG: Final = "-Dlog4j2.configurationFile="
 
 
 @contextmanager
@@ -49,7 +54,11 @@ def running_spark(
         if broker is not None:
             connect(broker.url, broker.user, broker.password).close()
         require_spark()
-        spark = spark_session(master, "sievemq pipeline")
+        java = os.environ.get("SPARK_SUBMIT_OPTS", "")
+        if LOG not in java:
+            os.environ["SPARK_SUBMIT_OPTS"] = f"{java} {LOG}{Path(__file__).with_name('log4j2.properties').as_uri()}"
+        # a command has a bar of its own, and says itself what goes wrong
+        spark = spark_session(master, "sievemq pipeline", {"spark.ui.showConsoleProgress": "false"})
         spark.sparkContext.setLogLevel("OFF")
         try:
             yield spark
