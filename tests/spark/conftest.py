@@ -8,13 +8,21 @@ from typing import Any
 import pytest
 
 from sievemq_spark.errors import MissingSparkError
+from sievemq_spark.runs import SLOW_WORKER
 from sievemq_spark.spark import require_spark, spark_session
 
+#: Spark waits ten seconds for a Python process, and no setting makes that longer: a busy machine is no failure. The
+#: second is what our commands say of it.
+TOO_BUSY = {"reruns": 5, "only_rerun": [SLOW_WORKER, "Spark waits ten seconds for a Python process"]}
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("spark")]
     if not marked:
         return
+    if not config.getoption("reruns"):  # else whatever fails is tried again, this as well
+        for item in marked:
+            item.add_marker(pytest.mark.flaky(**TOO_BUSY))
     try:
         require_spark()
     except MissingSparkError as error:
