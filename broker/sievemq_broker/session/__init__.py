@@ -2,8 +2,11 @@
 
     connection   one accepted connection; what the rim calls          services     what the rim provides
     handshake    HELLO                                                outbox       deliveries out; back-pressure
-    commands     a function per command, one table                    session      mode, consumers, order of sends
-    checks       ids, pairs, limits, selectors, times                 transaction  what waits for COMMIT
+    commands     a function per command, one table; its rows are      session      mode, consumers, order of sends
+                 here and in consumers, destinations, sends,          transaction  what waits for COMMIT
+                 settlement, taps                                     stall        sends that wait for room
+    checks       ids, pairs, limits, selectors, times                 resume       what is kept of a lost connection
+    rights       who may do what; guard asks                          leaving      closing, a slice at a time
     page         the answer to BROWSE
 
 Three rules hold it together. A refused request changes nothing. A broken connection harms no other. However a

@@ -17,7 +17,7 @@ from sievemq_broker.domain.locate import locate
 from sievemq_broker.domain.management import Choice
 from sievemq_broker.domain.policy import DomainSettings
 from sievemq_broker.domain.steps import finish
-from sievemq_broker.session import commands
+from sievemq_broker.session import settlement
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
@@ -31,7 +31,7 @@ SIZE = len(Envelope(envelope("m0")).packed)
 @pytest.fixture(autouse=True)
 def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """What passes five messages is large."""
-    monkeypatch.setattr(commands, "AT_ONCE", 5)
+    monkeypatch.setattr(settlement, "AT_ONCE", 5)
 
 
 def world_with(**policies: DestinationPolicy) -> World:
@@ -476,7 +476,7 @@ def test_in_any_order_each_transaction_is_there_whole_or_not_at_all(
     acts: list[tuple[str, int, int]], limit: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commands, "AT_ONCE", 5)
+        patch.setattr(settlement, "AT_ONCE", 5)
         play = Play(limit)
         for act, place, number in acts:
             getattr(play, act)(place, number)

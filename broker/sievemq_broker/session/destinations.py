@@ -1,0 +1,71 @@
+"""What the broker does for the commands about destinations; one function each, as in commands.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sievemq_broker.session.checks import the_selector
+from sievemq_broker.session.page import pack_page
+from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.wire.codec import CommandTuple
+
+if TYPE_CHECKING:
+    from sievemq_broker.session.connection import BrokerConnection
+
+__all__ = ["on_browse", "on_create_temporary", "on_declare", "on_delete_temporary", "on_unsubscribe"]
+
+# A few bytes of BROWSE ask for half a MiB: thousands of them in one read must not be answered from memory all at once.
+_UNREAD_PAGES = 64 * 1024 * 1024
+
+
+def on_declare(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+    """Can this be sent to? (SES-18)"""
+    _, request, destination = command
+    connection.namespace.declare(destination, connection.id)
+    connection.answer(request)
+
+
+def on_create_temporary(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+    """Make a temporary destination of this connection (TMP-01, TMP-05)."""
+    _, request, topic, again = command
+    limit = connection.settings.max_temporaries
+    if connection.temporaries >= limit:
+        raise RequestError(
+            f"a connection may have {limit} temporary destinations; delete those that are done",
+            ErrorCode.RESOURCE_ALLOCATION,
+        )
+    address = connection.namespace.temporaries.create(connection.id, topic, again)
+    connection.temporaries = connection.namespace.temporaries.count(connection.id)
+    connection.answer(request, str(address))
+
+
+def on_delete_temporary(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+    """Delete a temporary destination of this connection (TMP-07)."""
+    _, request, destination = command
+    connection.namespace.temporaries.delete(destination, connection.id)
+    connection.temporaries -= 1
+    connection.answer(request)
+
+
+def on_unsubscribe(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+    """Delete a durable subscription (SES-27)."""
+    _, request, name = command
+    connection.namespace.unsubscribe(connection.client_id, name)
+    connection.answer(request)
+
+
+def on_browse(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+    """A page of a queue (BRW-03); with a limit of 0 only queue and selector are verified."""
+    _, request, destination, selector, dialect, cursor, limit = command
+    if connection.wait_for_publishing(command):
+        return
+    if connection.wire.pending_bytes > _UNREAD_PAGES:
+        raise RequestError(
+            f"{connection.wire.pending_bytes} bytes of answers wait to be written to this connection; "
+            "read them before browsing on",
+            ErrorCode.RESOURCE_ALLOCATION,
+        )
+    compiled = the_selector(connection, selector, dialect)
+    limit = min(limit, connection.settings.page_messages)
+    cursor, page = connection.namespace.browse(destination, compiled, cursor, limit, now)
+    connection.send_packed(pack_page(request, cursor, page))

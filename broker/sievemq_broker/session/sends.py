@@ -1,0 +1,93 @@
+"""What the broker does for SEND and WITHDRAW."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sievemq_broker.session.checks import check_message, shift_times, unknown
+from sievemq_broker.session.stall import Stall
+from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
+from sievemq_core.limits import MAX_HEADER_CHARS
+from sievemq_core.message.envelope import BODY_KIND, DELIVERY_MODE, TIMESTAMP, BodyKind, Envelope
+from sievemq_core.message.headers import PERSISTENT
+from sievemq_core.wire.codec import CommandTuple
+
+if TYPE_CHECKING:
+    from sievemq_broker.session.connection import BrokerConnection
+
+__all__ = ["on_send", "on_withdraw"]
+
+_LAST_KIND = int(max(BodyKind))
+
+
+def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+    """Take a message: on to its destination, or staged in a transaction (TXN-02)."""
+    _, session_id, sequence, text, fields = command
+    session = connection.sessions.get(session_id)
+    if session is None:
+        connection.send_to_closed(session_id, sequence)
+        return
+    if sequence != session.sent + 1 or session.stall is not None:
+        if connection.resumed and sequence <= session.sent:
+            return  # said on the lost connection or on its way to this one twice: it has been carried out
+        if session.passes_over(sequence):
+            return  # its client says it again
+        if sequence != session.sent + 1:
+            raise ProtocolError(
+                f"SEND {sequence} in session {session_id} where {session.sent + 1} is due", ErrorCode.UNEXPECTED_COMMAND
+            )
+    session.sent = sequence
+    full = None
+    try:
+        if connection.clock_lag and connection.sent_after_move(fields[TIMESTAMP]):
+            fields = shift_times(fields, connection.clock_lag)
+        envelope = Envelope(fields)
+        if len(envelope.packed) > MAX_HEADER_CHARS or fields[BODY_KIND] > _LAST_KIND:  # else nothing can be too long
+            check_message(fields, connection.settings.body_bytes)
+            connection.hurry = True  # few of these fill a window of bytes
+        transaction = session.transaction
+        if transaction is None:
+            full = connection.namespace.send(text, envelope, now, connection.id)
+        elif transaction.doom is None:
+            connection.namespace.declare(text, connection.id)
+            transaction.stage(text, envelope)
+    except SieveError as error:
+        connection.refuse_send(session, sequence, error)
+    else:
+        if not session.unconfirmed:
+            session.unconfirmed = True
+            connection.unconfirmed.append(session)
+        if fields[DELIVERY_MODE] == PERSISTENT:
+            connection.hurry = True
+        if full is not None:
+            session.sent = sequence - 1
+            connection.confirm(session, session.sent)
+            Stall.hold_send(connection, session, full, text, envelope)
+
+
+def on_withdraw(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+    """Take back what waits for room. Answered when it is known: a send has been confirmed by then, or is not taken any
+    more, whenever it is said again."""
+    _, request, session_id, sequence = command
+    session = connection.sessions.get(session_id)
+    if session is None:
+        if session_id > connection.highest_session:
+            raise unknown("session", session_id)
+    elif not sequence:
+        if session.stall is not None:
+            session.stall.withdraw_commit(now)
+    elif sequence == session.sent + 1:
+        error = RequestError("its sender has withdrawn it", ErrorCode.RESOURCE_ALLOCATION)
+        if session.stall is not None and session.stall.envelope is not None:
+            session.stall.go_on(error)
+        else:
+            session.sent = sequence
+            connection.refuse_send(session, sequence, error)
+    elif sequence <= session.sent:
+        connection.confirm(session, session.sent)
+    elif not session.passes_over(sequence):
+        raise ProtocolError(
+            f"WITHDRAW {sequence} in session {session_id} where {session.sent + 1} is due", ErrorCode.UNEXPECTED_COMMAND
+        )
+    if request:
+        connection.answer(request)
