@@ -201,7 +201,7 @@ def test_who_waits_to_send(page: Page) -> None:
         for _ in range(2):
             producer.send(client.create_queue("full"), "x")
         open_view(page, broker, "#/default/connections")
-        page.until("/^waits to send for \\d+ s$/.test(document.querySelector('td .badge.bad')?.innerText)")
+        page.until("/^blocked \\d+ s$/.test(document.querySelector('td .badge.bad')?.innerText)")
         assert "it may hold 1" in page.value("document.querySelector('td .badge.bad').parentElement.title")
         open_view(page, broker, "#/default/overview")
         page.shows("1 connection waits to send at a limit, the first for", ".alarms")

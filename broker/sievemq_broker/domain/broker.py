@@ -70,7 +70,8 @@ class Broker:
         if found is None:
             if len(self.namespaces) >= self.settings.max_namespaces:
                 raise RequestError(
-                    f"there are {len(self.namespaces)} namespaces, as many as are allowed; raise max_namespaces",
+                    f"there are {len(self.namespaces)} namespaces, as many as are allowed; delete those that are not "
+                    "used any more",
                     ErrorCode.RESOURCE_ALLOCATION,
                     {"limit": "max_namespaces"},
                 )

@@ -141,7 +141,7 @@ class Namespace:
             if len(self.destinations) >= settings.max_destinations:
                 raise RequestError(
                     f"namespace {self.name!r} has {len(self.destinations)} destinations, as many as are allowed; "
-                    "delete some, or raise max_destinations",
+                    "delete those that are not used any more",
                     ErrorCode.RESOURCE_ALLOCATION,
                     {"limit": "max_destinations"},
                 )

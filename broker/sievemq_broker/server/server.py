@@ -264,7 +264,10 @@ class Server:
         if self.phase is not Phase.READY:
             connection.close(ErrorCode.SHUTTING_DOWN, "the broker is shutting down", now)
         else:
-            text = f"the broker has its {limit} connections (max_connections); try again later"
+            text = (
+                f"the broker has {limit} connections, as many as are allowed (max_connections); close those that are "
+                "not used, or try again later"
+            )
             connection.close(ErrorCode.TOO_MANY_CONNECTIONS, text, now)
 
     async def start_http(self) -> None:

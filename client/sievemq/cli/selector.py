@@ -217,6 +217,9 @@ def _selectors(texts: list[str], files: list[Path]) -> Iterator[tuple[str, str]]
 def _content(file: Path) -> str:
     try:
         return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        typer.echo(f"sievemq: there is no file {str(file)!r}; a selector itself is given with -e", err=True)
+        raise typer.Exit(USAGE) from None
     except (OSError, UnicodeDecodeError) as error:
         typer.echo(f"sievemq: {file} cannot be read: {error}", err=True)
         raise typer.Exit(USAGE) from None

@@ -27,7 +27,7 @@ export default function connections({ query, read: reread }) {
           " ",
           row.congested && badge("reads slowly", "warn"),
           row.blocked_since &&
-            h("span", { title: row.blocked_by }, badge(`waits to send for ${since(row.blocked_since)}`, "bad")),
+            h("span", { title: row.blocked_by }, badge(`blocked ${since(row.blocked_since)}`, "bad")),
         ],
       },
       { label: "From", kind: "code", cell: (row) => row.peer },
