@@ -518,6 +518,28 @@ def test_piece_by_piece_and_killed_in_the_middle(broker: EmbeddedBroker) -> None
     assert waiting(broker) == list("abcdefg")
 
 
+def test_a_rate_is_kept(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten a second: the first at once, each other a tenth of a second after the one before it. About once a second what
+    was sent becomes visible. The clock here is the task's own."""
+    now, seen = [100.0], list[tuple[float, int]]()
+
+    class Clock:
+        @staticmethod
+        def monotonic() -> float:
+            return now[0]
+
+        @staticmethod
+        def sleep(seconds: float) -> None:
+            now[0] += seconds
+            seen.append((round(now[0] - 100, 6), len(waiting(broker))))
+
+    monkeypatch.setattr("sievemq_spark.writer.time", Clock)
+    driver = writer(broker, rate=10)
+    driver.commit([driver.write(rows(*"abcdefghijklmnopqrstuvwxy"))])
+    assert seen == [(round(number / 10, 6), number // 10 * 10) for number in range(1, 25)]
+    assert waiting(broker) == list("abcdefghijklmnopqrstuvwxy")
+
+
 def test_a_dry_run_sends_nothing(broker: EmbeddedBroker) -> None:
     driver = writer(broker, dryRun="true")
     written = driver.write(rows("a", "b"))
