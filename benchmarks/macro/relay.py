@@ -187,7 +187,7 @@ class _Running:
         return cpu_seconds(self.processes[0].pid or 0)
 
 
-def _bytes_out(mode: str, frame: bytes, sends: int) -> int:
+def _bytes_out(mode: str, frame: bytes) -> int:
     if mode != "repack":
         return len(frame)
     unpacker = msgpack.Unpacker(use_list=False)
@@ -198,7 +198,7 @@ def _bytes_out(mode: str, frame: bytes, sends: int) -> int:
 def _flow(mode: str, n: int, size: int, sinks: tuple[int, ...], workload: str) -> dict[str, Any]:
     frame = send_frame(workload, size, SENDS_PER_FRAME)
     frames = max(1, n // SENDS_PER_FRAME)
-    with _Running(mode, frames * _bytes_out(mode, frame, SENDS_PER_FRAME), sinks) as running:
+    with _Running(mode, frames * _bytes_out(mode, frame), sinks) as running:
         cpu0, own0 = running.relay_cpu(), time.process_time()
         start = time.monotonic()
         for _ in range(frames):
@@ -231,7 +231,7 @@ def fan_out(mode: str, n: int, size: int) -> dict[str, Any]:
 def round_trips(mode: str, n: int, size: int) -> dict[str, Any]:
     """One message at a time to an echoing sink and back: the round trip of a request and its reply."""
     frame = send_frame("W2", size, 1)
-    out = _bytes_out(mode, frame, 1)
+    out = _bytes_out(mode, frame)
     times = []
     with _Running(mode, 0, (1,), echo=True) as running:
         cpu0 = running.relay_cpu()

@@ -268,7 +268,7 @@ class Consumer:
         if self.view.groups is not None:
             self.view.groups.leave(self.queue, self, now)
         recall.left(self, now)
-        self._left(now)
+        self._left()
 
     def abandon(self, now: int, handed: int | None = None) -> None:
         """The connection is lost: everything goes back, marked, since it may have been handed out (ACK-18); unmarked
@@ -282,7 +282,7 @@ class Consumer:
             if self.view.groups is not None:
                 self.view.groups.leave(self.queue, self, now)
             recall.left(self, now)
-            self._left(now)
+            self._left()
 
     def stop(self, code: ErrorCode, text: str) -> None:
         """Closed from the broker's side: its destination is gone, or an administrator said so. The port is told."""
@@ -298,7 +298,7 @@ class Consumer:
             if self.view.groups is not None:
                 self.view.groups.leave(self.queue, self, now)
             recall.left(self, now)
-            self._left(now)
+            self._left()
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -320,9 +320,9 @@ class Consumer:
         if self.open:
             recall.answered(self, None, now)
 
-    def _left(self, now: int) -> None:
+    def _left(self) -> None:
         if self.subscription is not None:
-            self.subscription.consumer_left(self)
+            self.subscription.consumer_left()
 
     def _unknown(self, tag: int) -> RequestError:
         return RequestError(

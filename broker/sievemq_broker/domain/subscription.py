@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.matching.condition import Condition, group_key
 
@@ -87,7 +86,7 @@ class Subscription:
             return False
         return connection == self.connection or (self.durable and client_id is not None and client_id == self.client_id)
 
-    def consumer_left(self, consumer: Consumer) -> None:
+    def consumer_left(self) -> None:
         """A consumer has closed: a non-durable subscription ends with its last one."""
         if not self.durable and not self.active:
             self.topic.namespace.subscriptions.drop(self)
