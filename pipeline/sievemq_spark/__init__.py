@@ -3,6 +3,16 @@
 >>> from sievemq_spark import where_sql
 >>> where_sql("paid")
 "properties['paid'].b"
+
+Where things are:
+
+- the data source: source, options, reader, writer, stream_reader, stream_writer, tap_reader, offsets
+- a message as a row: schema, columns, batches, tap_rows, outcome_rows, times
+- a selector as a Column: selector_column, selector_sql, selector_values, selector_arithmetic
+- the archive, and what keeps it small: archive, files, footers, misfits, drain, compaction, retention
+- questions to it: backtest, profile, outcomes, deadletters, report
+- back to a broker: replay, mapping
+- the command, and running it: cli, progress, runs, spark, connect, links, errors, failures
 """
 
 from sievemq_spark.drain import drain

@@ -4,6 +4,17 @@
                          │         └─ Consumer  credit, and the window of what it was delivered
                          └─ Topic ─── Subscription ── Queue
 
+Where things are:
+
+- what there is: broker, namespace, queue, topic, subscription, subscriptions, client_ids, temporaries
+- a message on a queue: entry, view, journal, deadlines, dead_letters, returns, overrides
+- who gets it: consumer, choice, groups, recall, scan
+- limits: policy, capacity, room, gate
+- reading without taking: pages, candidates, locate, walk, observers
+- taps, and sends in two steps: tap, taps, tap_log, tap_records, outcome_tap, stages, publishing
+- an administrator's verbs, and what takes long: management, steps, upkeep
+- the edges: ports, restore
+
 Deliveries leave through :class:`DeliveryPort`; `now` is milliseconds since 1970 throughout.
 """
 

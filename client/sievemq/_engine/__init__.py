@@ -61,6 +61,14 @@ thread per session; everything else needs the front's one lock around it. An asy
 
 **What else the broker says** arrives at ``engine.on_exception`` (for the ExceptionListener: a lost connection, a failed
 send that nobody waits for, a consumer that the broker closed).
+
+Where things are:
+
+- a connection: connection, requests, completion, incoming, outgoing, answers, options, metadata, factory_settings
+- its heartbeats, its loss, its end: heartbeat, repair, restore, ending
+- a session: session, browser, taps, selector
+- sending: producer, producer_defaults, jms_producer, send_call, async_send, sends, hold, flow, deadlines
+- receiving: consumer, credit, listeners
 """
 
 from __future__ import annotations
