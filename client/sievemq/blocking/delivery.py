@@ -69,7 +69,6 @@ class Delivery:
         self.idle = False
         if not known:
             self._wakers[consumer] = partial(self._put, consumer)
-            self._session._transport.lead.heeded = True
             self._put(consumer)
         if self._thread.ident is None:
             self._thread.start()
@@ -77,7 +76,8 @@ class Delivery:
     def stop(self) -> None:
         """End the thread; returns when it has ended, at once if this is it."""
         self._stopping = True
-        self._wake()
+        with self._session._transport.lock:
+            self._wake()
         if self._thread.ident is not None and not self.mine:
             self._thread.join()
 
@@ -86,11 +86,14 @@ class Delivery:
         self._wake()
 
     def _wake(self) -> None:
+        lead = self._session._transport.lead
         try:
             if self._signal.locked():
                 self._signal.release()
         except RuntimeError:
             pass  # somebody released it before: the thread is awake or about to be
+        if lead.thread is not None and lead.thread == self._thread.ident:  # it rests, so whoever calls has the lock
+            lead.rouse()
 
     def _run(self) -> None:
         ready = self._ready
@@ -108,19 +111,25 @@ class Delivery:
 
     def _rest(self) -> None:
         """Nothing is ready: wait for something. Consumers at which nothing came for a while ask for it (MCO-14)."""
-        transport = self._session._transport
-        with transport.lock:
-            transport.write_urgent()
-        if self._idle:
-            if self._signal.acquire(timeout=PATIENCE):
-                return
+        transport, signal = self._session._transport, self._signal
+        lead = transport.lead
+        try:
             with transport.lock:
-                for consumer in self._idle:
-                    if consumer.waker is not None and consumer.flowing:
-                        consumer.want()
-                self._idle.clear()
                 transport.write_urgent()
-        self._signal.acquire()
+                lead.begin(signal)
+            if self._idle:
+                if lead.wait(signal, PATIENCE):
+                    return
+                with transport.lock:
+                    for consumer in self._idle:
+                        if consumer.waker is not None and consumer.flowing:
+                            consumer.want()
+                    self._idle.clear()
+                    transport.write_urgent()
+            lead.wait(signal, -1.0)
+        finally:
+            with transport.lock:
+                lead.end(signal)
 
     def _turn(self, consumer: EngineConsumer) -> None:
         """Deliver some messages of one consumer. The session's guard is held by this thread."""

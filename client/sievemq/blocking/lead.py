@@ -8,10 +8,11 @@ something of it:
 - the I/O thread that takes the socket away (:meth:`Lead.evict`);
 - a signal handler that waits for the broker in the leader's own thread (:meth:`Lead.give_up`).
 
-Who has waited most often waits again soon. So the I/O thread is not told to watch again when a leader ends unless
-somebody would miss it; it does so by itself when it next looks around, within milliseconds (decision 0021).
+A session's delivery thread that has nothing to deliver waits like anybody else. Who has waited most often waits again
+soon: so the I/O thread is not told to watch again when a leader ends unless somebody would miss it; it does so when it
+next looks around by itself, within milliseconds (decision 0021).
 
-Everything but :meth:`Lead.wait` needs the transport's lock.
+Everything but :meth:`Lead.wait` and :meth:`Lead.rouse` needs the transport's lock.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class Lead:
 
     Attributes:
         thread: the leader's; None if the I/O thread reads.
-        heeded: what is read concerns more than who waits here: a listener, a callback. Set, without the lock, by who
-            has one; it stays.
+        heeded: what is read concerns others than who waits here: callbacks of sends. Set, without the lock, by who has
+            some; it stays.
     """
 
     __slots__ = (
@@ -53,6 +54,7 @@ class Lead:
         "_followers",
         "_over",
         "_poll",
+        "_rouse_fd",
         "_rouse_in",
         "_rouse_out",
         "_roused",
@@ -69,6 +71,7 @@ class Lead:
         self._poll: select.poll | None = None  # for the present socket, unless somebody is still in it
         self._rouse_in: socket.socket | None = None
         self._rouse_out: socket.socket | None = None
+        self._rouse_fd = -1
 
     def begin(self, woken: LockType) -> None:
         """Somebody is going to wait; :meth:`end` follows. They lead, if nobody does and the socket is of use.
@@ -94,9 +97,10 @@ class Lead:
             self._rouse_in, self._rouse_out = socket.socketpair()
             self._rouse_in.setblocking(False)
             self._rouse_out.setblocking(False)
+            self._rouse_fd = self._rouse_in.fileno()
         poll = select.poll()
         poll.register(self._transport.fileno(), select.POLLIN)
-        poll.register(self._rouse_in.fileno(), select.POLLIN)
+        poll.register(self._rouse_fd, select.POLLIN)  # behind the socket: what is ready is told in this order
         return poll
 
     def wait(self, woken: LockType, seconds: float) -> bool:
@@ -121,9 +125,9 @@ class Lead:
                     self._followers.add(woken)
                     self._hand_over()
                 return woken.acquire(timeout=left)
-            poll.poll(None if end is None else ceil(min(left, _LONGEST) * 1000.0))
+            ready = poll.poll(None if end is None else ceil(min(left, _LONGEST) * 1000.0))
             with self._transport.lock:
-                if self._roused:
+                if self._roused or (ready and ready[-1][0] == self._rouse_fd):
                     self._drain()
                 if self.thread == me and not self._evicted:
                     self._transport.read_for_leader()
@@ -158,7 +162,8 @@ class Lead:
             self._hand_over()
 
     def rouse(self) -> None:
-        """Have the leader look whether it is woken; nothing to do in its own thread."""
+        """Have the leader look whether it is woken; nothing to do in its own thread. What it is to see is there before:
+        then the lock is not needed."""
         if self.thread is not None and self.thread != get_ident() and not self._roused and self._rouse_out is not None:
             self._roused = True
             self._rouse_out.send(b"\0")
@@ -186,9 +191,9 @@ class Lead:
         return [end for end in (self._rouse_in, self._rouse_out) if end is not None]
 
     def _drain(self) -> None:
-        self._roused = False
         try:
             if self._rouse_in is not None:
                 self._rouse_in.recv(64)
         except BlockingIOError:
             pass
+        self._roused = False  # last: who rouses before does not know that its byte is taken, but what it says is seen

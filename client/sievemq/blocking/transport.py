@@ -418,10 +418,15 @@ class Transport:
         try:
             self._read()
         except BaseException as error:
-            # KeyboardInterrupt, most likely: nobody knows what has been carried out. As when it comes while writing.
-            engine.lost(InterruptedError(f"{type(error).__name__} came while its input was carried out"))
             self.lead.evict()
             self.wake()
+            if threading.current_thread() is not threading.main_thread() and isinstance(error, Exception):
+                # A defect, for signal handlers run in the main thread: as where the I/O thread has one.
+                engine.leave()
+                engine.lost(error)
+                return
+            # KeyboardInterrupt, most likely: nobody knows what has been carried out. As when it comes while writing.
+            engine.lost(InterruptedError(f"{type(error).__name__} came while its input was carried out"))
             raise
         if engine.down or engine.closed:
             self.lead.evict()

@@ -95,6 +95,29 @@ def test_a_listener_hears_while_another_session_leads(connection: Connection, co
     assert waiting.result() == "done"
 
 
+def test_a_thread_that_delivers_leads_while_it_rests(connection: Connection, connect: Connect) -> None:
+    sessions = [connection.create_session() for _ in range(2)]
+    collectors = [Collector() for _ in sessions]
+    consumers = [session.create_consumer(Queue(f"q{n}")) for n, session in enumerate(sessions)]
+    for consumer, collector in zip(consumers, collectors, strict=True):
+        consumer.set_message_listener(collector)
+    threads = [session._delivery._thread.ident for session in sessions]
+    for number in range(1, 4):
+        wait_for(lambda: connection._transport.lead.thread in threads)
+        for place in (0, 1):
+            send(connect, "one", to=f"q{place}")
+            collectors[place].wait(number)
+    connection._transport.ask(connection._engine.ping)  # one that follows
+    hear(connection)
+    consumers[0].close()
+    send(connect, "two", to="q1")
+    collectors[1].wait(4)
+    for session in sessions:
+        session.close()
+    wait_for(lambda: not leading(connection))
+    hear(connection)
+
+
 @pytest.mark.parametrize("close", ["consumer", "session", "connection"])
 def test_who_leads_is_told_when_it_is_closed(connect: Connect, close: str) -> None:
     connection = connect()

@@ -1,0 +1,206 @@
+"""This tree beside another one, call by call: for a machine that others use, too.
+
+Broker and clients of both trees are alive at the same time: a hundred calls of one, a hundred of the other, and so on.
+What the machine does to a block it does to the next one as well, so the median of the pairs' ratios says what a change
+brought when rates of whole runs say nothing. Processor time is that of all threads, by the scheduler's account (Linux).
+
+python -m benchmarks.pairs FOLDER_OF_THE_OTHER_TREE [--what request,send,correlate] [--calls 100] [--pairs 40]
+
+    request     request and reply, NON_PERSISTENT (W2)
+    listen      the same; the responder has a listener
+    send        a PERSISTENT send, confirmed
+    correlate   open a consumer for a correlation id, receive, close (W6), from a queue of 20,000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # run by path as a part: its own folder must not be searched
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from benchmarks.macro.processes import Broker
+from benchmarks.workloads import body_of, properties_of
+
+HERE = Path(__file__).resolve()
+KINDS = ("request", "listen", "send", "correlate")
+BACKLOG = 20_000
+WARM = 200
+
+
+class Tree:
+    """A broker and its clients, run from one tree."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        packages = [str(folder / name) for name in ("core", "client", "broker", "testkit")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(packages)
+        self.broker = Broker()
+        parts = ["caller"] if kind in ("send", "correlate") else ["responder", "caller"]
+        self.parts = {part: self._start(part, kind) for part in parts}
+        self.rows: list[dict[str, float]] = []
+
+    def _start(self, part: str, kind: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(HERE), "--part", part, "--what", kind, self.broker.url]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        if process.stdout.readline() != "READY\n":
+            raise RuntimeError(f"the {part} ended with its start")
+        return process
+
+    def run(self, calls: int) -> None:
+        """One block."""
+        before = self._spent()
+        caller = self.parts["caller"]
+        assert caller.stdin is not None
+        assert caller.stdout is not None
+        caller.stdin.write(f"{calls}\n")
+        caller.stdin.flush()
+        row: dict[str, float] = json.loads(caller.stdout.readline())
+        spent = {name: (after - before[name]) / calls / 1e3 for name, after in self._spent().items()}
+        self.rows.append({**row, **spent, "all": sum(spent.values())})
+
+    def _spent(self) -> dict[str, int]:
+        processes = {name: part.pid for name, part in self.parts.items()} | {"broker": self.broker.process.pid}
+        return {name: processor_ns(pid) for name, pid in processes.items()}
+
+    def stop(self) -> None:
+        """End what was started."""
+        for part in self.parts.values():
+            part.kill()
+            part.wait()
+        self.broker.stop()
+
+
+def processor_ns(pid: int) -> int:
+    """Nanoseconds that the threads of a process have been on a processor."""
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir())
+
+
+def respond(context: Any, listening: bool) -> None:
+    """Answer requests until killed."""
+    from sievemq import BytesMessage, DeliveryMode
+
+    producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+    consumer = context.create_consumer(context.create_queue("requests"))
+
+    def answer(request: Any) -> None:
+        reply = BytesMessage(request.get_body(bytes))
+        reply.set_jms_correlation_id(request.get_jms_message_id())
+        producer.send(request.get_jms_reply_to(), reply)
+
+    if listening:
+        consumer.set_message_listener(answer)
+    print("READY", flush=True)
+    if listening:
+        threading.Event().wait()
+    for request in consumer:
+        answer(request)
+
+
+def call_of(context: Any, kind: str) -> Callable[[int], Any]:
+    """What is done again and again."""
+    from sievemq import BytesMessage, DeliveryMode
+
+    queue, producer = context.create_queue("messages"), context.create_producer()
+    if kind == "send":
+        return lambda number: producer.send(queue, BytesMessage(body_of(number, 256)))
+    producer.set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+    if kind == "correlate":
+        for number in range(BACKLOG):
+            message = BytesMessage(body_of(number, 256))
+            message.set_jms_correlation_id(f"c{number}")
+            producer.send(queue, message)
+
+        def take(number: int) -> None:
+            with context.create_consumer(queue, f"JMSCorrelationID = 'c{number}'") as consumer:
+                assert consumer.receive(10_000) is not None
+
+        return take
+    requests, replies = context.create_queue("requests"), context.create_temporary_queue()
+    consumer = context.create_consumer(replies)
+
+    def call(number: int) -> None:
+        message = BytesMessage(body_of(number, 256))
+        for name, value in properties_of("W2", number).items():
+            message.set_object_property(name, value)
+        message.set_jms_reply_to(replies)
+        producer.send(requests, message)
+        assert consumer.receive(10_000) is not None
+
+    return call
+
+
+def play(part: str, kind: str, url: str) -> None:
+    """A part in a process of its own: a number on its input is a block of so many calls."""
+    from sievemq import ConnectionFactory
+
+    with ConnectionFactory(url).create_context() as context:
+        if part == "responder":
+            respond(context, kind == "listen")
+        call, done = call_of(context, kind), 0
+        for done in range(WARM):
+            call(done)
+        print("READY", flush=True)
+        for line in sys.stdin:
+            times = []
+            for _ in range(int(line)):
+                done += 1
+                start = time.perf_counter()
+                call(done)
+                times.append((time.perf_counter() - start) * 1e6)
+            times.sort()
+            print(json.dumps({"p50": times[len(times) // 2], "p10": times[len(times) // 10]}), flush=True)
+
+
+def compare(other: Path, kind: str, calls: int, pairs: int) -> None:
+    """Measure, and print medians, the best block, and the median of the pairs' ratios."""
+    trees: list[Tree] = []
+    try:
+        for folder in (other, HERE.parents[1]):
+            trees.append(Tree(folder, kind))
+        for pair in range(pairs):
+            for tree in trees if pair % 2 else trees[::-1]:
+                tree.run(calls)
+    finally:
+        for tree in trees:
+            tree.stop()
+    print(f"\n{kind}: µs a call; median (best) of {pairs} blocks of {calls}")
+    for column in trees[0].rows[0]:
+        was, now = ([row[column] for row in tree.rows] for tree in trees)
+        ratio = statistics.median(b / a for a, b in zip(was, now, strict=True))
+        before, after = (f"{statistics.median(of):6.1f} ({min(of):.1f})" for of in (was, now))
+        print(f"  {column:10} other {before:16} this {after:16} ratio {ratio:.3f}", flush=True)
+
+
+def main() -> None:
+    """Parse arguments; compare, or play a part."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pairs", description="this tree beside another one")
+    parser.add_argument("other", help="folder of the other tree")
+    parser.add_argument("--what", default=",".join(KINDS), help="comma-separated; all by default")
+    parser.add_argument("--calls", type=int, default=100, help="calls of a block (100)")
+    parser.add_argument("--pairs", type=int, default=40, help="pairs of blocks (40)")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if unknown := set(arguments.what.split(",")) - {*KINDS}:
+        parser.error(f"nothing called {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+    if arguments.part:
+        play(arguments.part, arguments.what, arguments.other)
+        return
+    for kind in arguments.what.split(","):
+        if kind == "correlate" and WARM + arguments.calls * arguments.pairs >= BACKLOG:
+            parser.error(f"a backlog of {BACKLOG} is too small for {arguments.pairs} blocks of {arguments.calls} calls")
+        compare(Path(arguments.other).resolve(), kind, arguments.calls, arguments.pairs)
+
+
+if __name__ == "__main__":
+    main()
