@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
-__all__ = ["Completion"]
+__all__ = ["Completion", "when_settled"]
 
 T = TypeVar("T")
 
@@ -60,3 +60,20 @@ class Completion(Generic[T]):
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(self)
+
+
+def when_settled(completions: Sequence[Completion[Any]], then: Callable[[], None]) -> None:
+    """Call something once all these completions are settled, whichever way; at once if they are."""
+    left = sum(not completion.done for completion in completions)
+    if not left:
+        then()
+
+    def settled(_: Completion[Any]) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            then()
+
+    for completion in completions:
+        if not completion.done:
+            completion.add_callback(settled)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from sievemq._engine.completion import when_settled
 from sievemq._engine.ending import end, lose, loss
 from sievemq._engine.flow import Blocked
 from sievemq._engine.heartbeat import Heartbeat
@@ -59,14 +60,20 @@ def _on_welcome(connection: ClientConnection, command: CommandTuple) -> None:
 
 
 def _restore(connection: ClientConnection, renewed: bool) -> None:
-    """The connection is repaired: say what there was, and let everything go on."""
-    restore(connection, connection.features.get("resumed"), renewed)
+    """The connection is repaired: say what there was, and let everything go on. It is told when all that was open is
+    open again: who is told may publish, and the subscribers are there."""
+    answers = restore(connection, connection.features.get("resumed"), renewed)
     connection.repairing = connection.reopened = False
     _log.info("the connection to the broker is restored as %s", connection.connection_id)
     for session in tuple(connection.sessions.values()):
         session.set_flowing(connection.started)
-    if connection.on_restored is not None:
-        connection.on_restored()
+    outage = connection.outages
+
+    def tell() -> None:
+        if connection.on_restored is not None and connection.usable and connection.outages == outage:
+            connection.on_restored()
+
+    when_settled(answers, tell)
 
 
 def _on_ok(connection: ClientConnection, command: CommandTuple) -> None:

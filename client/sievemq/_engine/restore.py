@@ -45,13 +45,16 @@ def resume_options(connection: ClientConnection) -> dict[str, object]:
     return {"handed": tuple(connection.handed_when_lost), "done": tuple(done), "ids": connection.last_ids}
 
 
-def restore(connection: ClientConnection, resumed: object, renewed: bool) -> None:
+def restore(connection: ClientConnection, resumed: object, renewed: bool) -> list[Completion[Any]]:
     """Say everything; what is said from here on comes behind it.
 
     Args:
         connection: WELCOME has just arrived.
         resumed: what it says under that name: False, or what the broker remembers.
         renewed: it is another incarnation than the one that was lost.
+
+    Returns:
+        The answers that are awaited until everything that was open is open again.
 
     Raises:
         ProtocolError: what it remembers is not in form; nothing has been said.
@@ -75,12 +78,13 @@ def restore(connection: ClientConnection, resumed: object, renewed: bool) -> Non
         for number, (_, command) in pending.items()
         if command[0] in _OPENING
     }
+    answers: list[Completion[Any]] = []
     arrived = {
-        session: _open_session(connection, session, known, opening) for session in tuple(connection.sessions.values())
+        session: _open_session(connection, session, known, opening, answers)
+        for session in tuple(connection.sessions.values())
     }
     if not memory.get("temporaries", bool(memory)):
-        for address, topic in tuple(connection.temporaries.items()):
-            _create_again(connection, address, topic)
+        answers += [_create_again(connection, *temporary) for temporary in tuple(connection.temporaries.items())]
     for number, (_, command) in pending.items():
         if command[0] in _RECOVERING:  # sends that came before are forgotten already
             connection.say(command[0], *command[2:], number=number)
@@ -88,11 +92,11 @@ def restore(connection: ClientConnection, resumed: object, renewed: bool) -> Non
         for packed in islice(_snapshot(session.sends.unconfirmed), count, None):
             connection.wire.send_packed(packed)
             connection.hurried = True  # somebody may have waited for its confirm
-    for consumer in tuple(connection.consumers.values()):
-        _open_consumer(connection, consumer, opening)
+    answers += [_open_consumer(connection, consumer, opening) for consumer in tuple(connection.consumers.values())]
     for number, (_, command) in pending.items():
         if command[0] not in _OPENING and command[0] not in _RECOVERING:
             connection.say(command[0], *command[2:], number=number)
+    return answers
 
 
 def _snapshot(unconfirmed: deque[bytes]) -> tuple[bytes, ...]:
@@ -123,7 +127,11 @@ def _settle_doubtful(connection: ClientConnection, known: Progress, forgotten: b
 
 
 def _open_session(
-    connection: ClientConnection, session: EngineSession, known: Progress, opening: Mapping[tuple[int, int], int]
+    connection: ClientConnection,
+    session: EngineSession,
+    known: Progress,
+    opening: Mapping[tuple[int, int], int],
+    answers: list[Completion[Any]],
 ) -> int:
     """Open a session again; how many of its unconfirmed sends had arrived."""
 
@@ -138,21 +146,24 @@ def _open_session(
     answer = connection.say(Command.OPEN_SESSION, session.id, session.mode, sends.confirmed + arrived, number=number)
     if number is None:
         answer.add_callback(opened)
+    answers.append(answer)
     return arrived
 
 
-def _create_again(connection: ClientConnection, address: str, topic: bool) -> None:
+def _create_again(connection: ClientConnection, address: str, topic: bool) -> Completion[Any]:
     def created(answer: Completion[Any]) -> None:
         if answer.error is not None and connection.usable:
             connection.temporaries.pop(address, None)
             connection.report(answer.error)
 
-    connection.say(Command.CREATE_TEMPORARY, topic, address).add_callback(created)
+    answer = connection.say(Command.CREATE_TEMPORARY, topic, address)
+    answer.add_callback(created)
+    return answer
 
 
 def _open_consumer(
     connection: ClientConnection, consumer: EngineConsumer, opening: Mapping[tuple[int, int], int]
-) -> None:
+) -> Completion[Any]:
     def opened(answer: Completion[Any]) -> None:
         if answer.error is not None and connection.usable:
             consumer.session.consumer_is_gone(consumer, answer.error)
@@ -165,6 +176,7 @@ def _open_consumer(
     if number is None:
         answer.add_callback(opened)
     connection.heed_deliveries(consumer)
+    return answer
 
 
 _OPENING: Final = frozenset({Command.OPEN_SESSION, Command.OPEN_CONSUMER})

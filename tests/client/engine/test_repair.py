@@ -248,6 +248,27 @@ def test_nothing_is_said_between_hello_and_welcome() -> None:
     assert [packed[1] for packed in said] == [Command.HELLO]
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_it_is_told_once_all_that_was_open_is_open_again(again: bool) -> None:
+    """Who is told may publish at once: the subscriber is there. Lost again before that, it is told after the next."""
+    world = World()
+    memory = world.connect(reconnect=5_000)
+    world.consumer(world.session(memory), Topic("t"))
+    told: list[set[int]] = []
+    pending = memory.engine.requests.pending
+    memory.engine.on_restored = lambda: told.append({command[0] for _, command in pending.values()})
+    memory.drop(world.clock.now)
+    memory.reopen()
+    if again:
+        while not memory.engine.welcomed or memory.engine.repairing:
+            assert memory.exchange(world.clock.now)
+        memory.lose_answers(world.clock.now)
+        assert told == []
+        memory.reopen()
+    world.settle()
+    assert told == [set()]
+
+
 # -- a model ----------------------------------------------------------------------------------------------------------
 
 STEPS = st.lists(
