@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from sievemq_spark.errors import PipelineError
@@ -15,9 +14,6 @@ from sievemq_spark.misfits import require_columns
 from sievemq_spark.schema import PARTITIONS
 
 __all__ = ["require_files"]
-
-_AT_ONCE: Final = 4
-"""Footers that are read side by side: most of it is waiting for Java, or for the store."""
 
 _REMEDY: Final = (
     "Another program wrote it: move it away; or read it with spark.read.parquet, select the columns of "
@@ -45,12 +41,11 @@ def require_files(place: Files, found: Sequence[tuple[str, int]], columns: Mappi
     new = [(name, size) for name, size in found if (place.at(name), size, kind) not in _good]
     if not new:
         return
-    with ThreadPoolExecutor(min(_AT_ONCE, len(new)), "sievemq-footers") as pool:
-        texts = list(pool.map(lambda each: _footer(place, *each), new))
     inside = {name: kind for name, kind in columns.items() if name not in PARTITIONS}
     seen: set[str] = set()
-    for (name, size), text in zip(new, texts, strict=True):
+    for name, size in new:
         _require_place(place, name)
+        text = _footer(place, name, size)
         if text not in seen:
             subject = f"{place.at(name)} is no file of this archive"
             require_columns(StructType.fromJson(json.loads(text)), inside, subject, _REMEDY)
