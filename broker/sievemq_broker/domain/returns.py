@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from sievemq_broker.domain.entry import GONE, STRAY, Entry, key_of
 
 if TYPE_CHECKING:
+    from sievemq_broker.domain.consumer import Consumer
     from sievemq_broker.domain.queue import Queue
 
-__all__ = ["give_back", "settle_returned", "unmark"]
+__all__ = ["give_back", "give_back_oldest", "settle_returned", "unmark"]
 
 
 def give_back(
@@ -45,6 +46,23 @@ def give_back(
             queue.expire(entry, now)
         else:
             queue.arrive(entry)
+
+
+def give_back_oldest(consumer: Consumer, count: int, now: int, suspects: int) -> None:
+    """Take back, marked, what an open consumer has held longest; it has no credit.
+
+    Args:
+        consumer: that goes on with the rest.
+        count: of tags.
+        now: ms epoch.
+        suspects: as in :func:`give_back`.
+    """
+    window = consumer.window
+    entries = [window.popleft() for _ in range(min(count, len(window)))]
+    consumer.base += len(entries)
+    marked = [entry for entry in entries if entry is not None]
+    consumer.holes -= len(entries) - len(marked)
+    give_back(consumer.queue, [], now, marked, suspects)
 
 
 def _mark(queue: Queue, entry: Entry, now: int, suspect: bool) -> bool:

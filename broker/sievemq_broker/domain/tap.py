@@ -21,6 +21,7 @@ from sievemq_broker.domain import tap_records
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import DELAYED
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.returns import give_back_oldest
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.tap_log import OVERHEAD_BYTES, TapLog, Tapped
 from sievemq_broker.domain.view import ALL_SCANNED
@@ -220,6 +221,10 @@ class Tap:
         """The lease is over."""
         raise NotImplementedError
 
+    def empty(self) -> Steps[int]:
+        """Let go of what it holds, a slice at a time, but for what can go at once when it closes. Returns the time."""
+        raise NotImplementedError
+
     def close(self, now: int) -> None:
         """The tap ends; what a drain tap holds goes back."""
         raise NotImplementedError
@@ -334,14 +339,14 @@ class CopyTap(Tap):
         """What it holds, for the broker's memory."""
         return self.log.bytes + OVERHEAD_BYTES * len(self._waiting)
 
-    def empty(self) -> Steps[None]:
-        """Drop what it holds, a slice at a time: a tap that is deleted drops the rest at once."""
-        yield
+    def empty(self) -> Steps[int]:
+        now = yield
         missed = self.missed
         while len(self.log) > SLICE:
             self._lose(self.log.first + SLICE)
             self.missed = missed  # nobody wants them any more
-            yield
+            now = yield
+        return now
 
     def copy(self, envelope: Envelope, now: int) -> None:
         """A message has arrived. Cannot fail."""
@@ -402,7 +407,7 @@ class CopyTap(Tap):
 class DrainTap(Tap):
     """Takes what waits in a queue, as a consumer does: it is one, and its port is the tap."""
 
-    __slots__ = ("_behind", "_consumer", "_now")
+    __slots__ = ("_behind", "_consumer", "_giving", "_now")
     mode: Mode = "drain"
     destination: Queue
 
@@ -415,6 +420,7 @@ class DrainTap(Tap):
         super().__init__(tap_id, name, destination, condition, terms, now)
         self._now = now
         self._behind = 0  # sequence before tag 1 of the consumer
+        self._giving = False  # a part of what it held has gone back, and the rest will
         self._consumer: Consumer = destination.open_consumer(self, 0, condition, 0, now)
 
     @property
@@ -457,16 +463,45 @@ class DrainTap(Tap):
         self._behind = last
 
     def _lapse(self, now: int) -> None:
+        if self._consumer.unacknowledged > SLICE:
+            self._give_back(now)
+            self._armed = True
+            self._deadlines.push(now + 1, self, self)  # a turn of the loop for each slice
+            return
         self._lose(self.log.last)
         self._behind = self.log.last
-        consumer, queue = self._consumer, self.destination
-        consumer.abandon(now)
-        self._consumer = queue.open_consumer(self, 0, self.condition, 0, now)
+        self._abandon(now)
+        self._consumer = self.destination.open_consumer(self, 0, self.condition, 0, now)
+
+    def empty(self) -> Steps[int]:
+        now = yield
+        self.ended = "it is being deleted"
+        missed = self.missed
+        while self._consumer.unacknowledged > SLICE:
+            self._give_back(now)
+            self.missed = missed  # nobody wants them any more
+            now = yield
+        return now
 
     def close(self, now: int) -> None:
         if self.open:
             self.open = False
-            self._consumer.abandon(now)
+            self._abandon(now)
+
+    def _give_back(self, now: int) -> None:
+        """A slice, the oldest first."""
+        consumer = self._consumer
+        # Only the oldest of all can be what made the reader fail: see Consumer.abandon.
+        give_back_oldest(consumer, SLICE, now, 0 if self._giving else 1)
+        self._giving = True
+        self._lose(self._behind + consumer.base)
+
+    def _abandon(self, now: int) -> None:
+        """All the rest goes back."""
+        if self._giving:
+            self._giving = False
+            give_back_oldest(self._consumer, len(self._consumer.window), now, 0)
+        self._consumer.abandon(now)
 
     # -- what the queue says ------------------------------------------------------------------------------------
 

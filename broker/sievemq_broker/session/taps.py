@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.tap import CopyTap, DrainTap
 from sievemq_broker.session.checks import the_selector, the_session
 from sievemq_broker.session.guard import require_there
@@ -108,8 +109,25 @@ def on_delete_tap(connection: BrokerConnection, command: tuple[Any, ...], now: i
             raise
         connection.answer(request, False)
         return
-    connection.namespace.taps.drop(tap, now)
-    connection.answer(request, True)
+    if tap.lag <= SLICE:
+        connection.namespace.taps.drop(tap, now)
+        connection.answer(request, True)
+    else:
+        connection.broker.begin_leaving(tap.id, _deleting(connection, tap, command))
+
+
+def _deleting(connection: BrokerConnection, tap: CopyTap | DrainTap, command: tuple[Any, ...]) -> Steps[None]:
+    """End a tap that holds much, in slices, and answer then."""
+    try:
+        now = yield from tap.empty()
+        if tap.open:
+            tap.destination.namespace.taps.drop(tap, now)
+    except Exception as error:
+        connection.crash(command, error, connection.services.now())
+        return
+    if not connection.closing:
+        connection.answer(command[1], True)
+        connection.acted()
 
 
 def on_stage(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tests.broker.domain.support import World, message, name_of, selector
 
 from sievemq_broker.domain import Consumer
+from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.steps import SLICE
 from sievemq_broker.domain.tap import STEP, CopyTap, DrainTap, Tap
 from sievemq_broker.domain.tap_log import OVERHEAD_BYTES, TapLog
 from sievemq_core.errors import ErrorCode, RequestError
@@ -287,6 +289,74 @@ def test_a_deleted_drain_gives_back() -> None:
     world.namespace.taps.drop(tap, world.now)
     assert world.browse("queue:q") == ["a", "b"]
     assert len(world.namespace.taps) == 0
+
+
+def much(count: int = 3 * SLICE + 7) -> tuple[Tapped, DrainTap, list[str]]:
+    """A drain that holds all of a queue, its first message with only one attempt left."""
+    world = Tapped()
+    names = [str(number) for number in range(count)]
+    world.send("queue:q", *names)
+    tap = world.tap("queue:q", mode="drain", lease=10_000)
+    assert isinstance(tap, DrainTap)
+    while world.reach(tap) < count:
+        pass
+    assert world.namespace.queue("queue:q").depth == 0
+    return world, tap, names
+
+
+def test_a_deleted_drain_gives_back_in_slices_oldest_first_and_takes_no_more() -> None:
+    world, tap, names = much()
+    steps = tap.empty()
+    next(steps)
+    steps.send(world.now)
+    assert world.browse("queue:q") == names[:SLICE]
+    assert tap.missed == 0
+    with pytest.raises(RequestError, match="it is being deleted"):
+        world.reach(tap)
+    with pytest.raises(StopIteration):
+        while True:
+            steps.send(world.now)
+    assert 0 < world.namespace.queue("queue:q").in_flight <= SLICE
+    world.namespace.taps.drop(tap, world.now)
+    queue = world.namespace.queue("queue:q")
+    assert world.browse("queue:q") == names
+    assert (queue.in_flight, queue.redelivered) == (0, len(names))
+
+
+def test_the_end_of_a_lease_gives_back_in_slices() -> None:
+    world, tap, names = much()
+    world.now += 10_000
+    world.broker.due(world.now)
+    assert world.browse("queue:q") == names[:SLICE]
+    assert tap.lost == SLICE
+    for _ in range(5):
+        world.now += 1
+        world.broker.due(world.now)
+    assert world.browse("queue:q") == names
+    assert tap.missed == tap.lost == len(names)
+    assert world.reach(tap, len(names)) == 2 * len(names)  # it can take them again
+
+
+def test_only_the_oldest_that_a_drain_gives_back_is_suspected() -> None:
+    world, _, names = much()
+    world.namespace.queue("queue:q").policy = DestinationPolicy(max_attempts=1)
+    for _ in range(5):
+        world.now += 10_000
+        world.broker.due(world.now)
+    assert world.browse("queue:q") == names[1:]
+    assert world.browse("queue:DLQ.q") == names[:1]
+
+
+def test_what_a_reader_that_comes_back_in_time_holds_stays_its_own() -> None:
+    world, tap, names = much()
+    world.now += 10_000
+    world.broker.due(world.now)
+    tap.acknowledge(tap.id, 2 * SLICE, world.now)  # of which the first half is in the queue again
+    world.now += 1
+    world.broker.due(world.now)
+    queue = world.namespace.queue("queue:q")
+    assert world.browse("queue:q") == names[:SLICE]
+    assert (queue.acknowledged, queue.in_flight) == (SLICE, len(names) - 2 * SLICE)
 
 
 def test_an_administrator_may_close_a_drain() -> None:

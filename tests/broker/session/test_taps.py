@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sievemq_broker.domain.steps import SLICE
 from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
 from sievemq_broker.session.services import SessionSettings
@@ -58,6 +59,33 @@ def test_a_drain_acknowledges_for_its_reader(world: World) -> None:
     client.ask(Command.ACKNOWLEDGE_TAP, "t", "queue:q", state["id"], 2)
     queue = world.broker.namespace("").queue("queue:q")
     assert (queue.acknowledged, queue.depth, queue.in_flight) == (2, 0, 0)
+
+
+@pytest.mark.parametrize("mode", ["drain", "copy"])
+def test_a_tap_that_holds_much_is_deleted_in_slices(world: World, mode: str) -> None:
+    count = 2 * SLICE + 5
+    client, other = world.client(), world.client()
+    session = client.session(AUTO)
+    open_tap(client, mode=mode)
+    client.send(session, *map(str, range(count)))
+    while client.ask(Command.LOOK_TAP, "t", "queue:q", 0, 0, 0)["upto"] < count:
+        pass
+    queue = world.broker.namespace("").queue("queue:q")
+    first, second = (
+        client.request(Command.DELETE_TAP, "t", "queue:q"),
+        other.request(Command.DELETE_TAP, "t", "queue:q"),
+    )
+    assert client.answer_to(first) is None
+    depths = [queue.depth]
+    while world.broker.work(world.now):
+        depths.append(queue.depth)
+    assert len(set(depths)) > 2 or mode == "copy"
+    world.settle()
+    assert client.answer_to(first) == (Command.OK, first, True)
+    assert other.answer_to(second) == (Command.OK, second, True)
+    assert not world.services.reports
+    assert (queue.depth, queue.in_flight) == (count, 0)
+    assert client.ask(Command.DELETE_TAP, "t", "queue:q") is False
 
 
 def test_a_fetch_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,8 +88,7 @@ async def delete_tap(call: Call[requests.DryRun, Any]) -> answers.Touched:
     allow(caller(call.scope), tap)
     held = tap.lag
     if not dry_run:
-        if isinstance(tap, CopyTap):
-            await run(call.server, tap.empty())
+        await run(call.server, tap.empty())
         if tap.open:
             tap.destination.namespace.taps.drop(tap, call.now)
         call.server.turn.worked()
