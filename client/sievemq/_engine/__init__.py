@@ -41,7 +41,8 @@ callback queues the call of the listener. ``session.sends.settled()`` is what cl
 Both fronts' ``MessageProducer.send`` sorts its arguments with :func:`destination_and_message`; their ``JMSProducer``
 derives from :class:`ProducerState` and adds ``send``, as their ``MessageProducer`` does from :class:`ProducerDefaults`,
 and their ``ConnectionFactory`` from :class:`FactorySettings`.
-What to call of a listener is said by :func:`message_callback` and its sisters.
+What to call of a listener is said by :func:`message_callback` and its sisters; what an ExceptionListener is told and
+when it is not worth telling, by :class:`ExceptionReports`.
 
 A send, a window and a commit that may take only so long: ``engine.expect(sends, completion, monotonic_ms, timeout,
 sequence)``, and ``tick`` when that is over. What waits for room is then taken back.
@@ -65,7 +66,7 @@ send that nobody waits for, a consumer that the broker closed).
 Where things are:
 
 - a connection: connection, requests, completion, incoming, outgoing, answers, options, metadata, factory_settings
-- its heartbeats, its loss, its end: heartbeat, repair, restore, ending
+- its heartbeats, its loss, its end: heartbeat, repair, restore, ending, reports
 - a session: session, browser, taps, selector
 - sending: producer, producer_defaults, jms_producer, send_call, async_send, sends, hold, flow, deadlines
 - receiving: consumer, credit, listeners
@@ -81,18 +82,13 @@ from sievemq._engine.consumer import PATIENCE, EngineConsumer
 from sievemq._engine.factory_settings import FactorySettings
 from sievemq._engine.flow import Blocked
 from sievemq._engine.jms_producer import ProducerState
-from sievemq._engine.listeners import (
-    completion_callbacks,
-    connection_callbacks,
-    exception_callback,
-    flow_callbacks,
-    message_callback,
-)
+from sievemq._engine.listeners import completion_callbacks, message_callback
 from sievemq._engine.metadata import ConnectionMetaData
 from sievemq._engine.options import EngineOptions, SendConfirm
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
 from sievemq._engine.producer_defaults import ProducerDefaults
 from sievemq._engine.repair import Repair, is_passing
+from sievemq._engine.reports import ExceptionReports
 from sievemq._engine.send_call import destination_and_message
 from sievemq._engine.sends import Sends
 from sievemq._engine.session import (
@@ -121,6 +117,7 @@ __all__ = [
     "EngineOptions",
     "EngineProducer",
     "EngineSession",
+    "ExceptionReports",
     "FactorySettings",
     "ProducerDefaults",
     "ProducerState",
@@ -129,10 +126,7 @@ __all__ = [
     "SendConfirm",
     "Sends",
     "completion_callbacks",
-    "connection_callbacks",
     "destination_and_message",
-    "exception_callback",
-    "flow_callbacks",
     "is_passing",
     "message_callback",
 ]

@@ -4,94 +4,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from sievemq._engine import Blocked, connection_callbacks, exception_callback, flow_callbacks
-from sievemq.blocking.listeners import ExceptionListener
-from sievemq.exceptions import JMSException
+from sievemq._engine import ExceptionReports
 
 __all__ = ["Reports"]
 
 _log = logging.getLogger("sievemq")
 
 
-class Reports:
+class Reports(ExceptionReports):
     """The reports of one connection."""
 
-    __slots__ = (
-        "_blocked", "_callback", "_flows", "_lock", "_lost", "_restored", "_running", "_told", "_unblocked", "_waiting"
-    )  # fmt: skip
+    __slots__ = ("_running",)
 
     def __init__(self) -> None:
-        self._callback: Callable[[JMSException], Any] | None = None
-        self._lost: Callable[[JMSException], Any] | None = None
-        self._restored: Callable[[], Any] | None = None
-        self._blocked: Callable[[str | None, str], Any] | None = None
-        self._unblocked: Callable[[str | None], Any] | None = None
-        #: What is to be told of destinations, why they are blocked or None; and of which it was told that they are.
-        self._flows: dict[str | None, str | None] = {}
-        self._told: set[str | None] = set()
-        self._lock = threading.Lock()
-        self._waiting: deque[Callable[[], Any]] = deque()
+        super().__init__(threading.Lock())
         self._running = False
 
-    def listen(self, listener: ExceptionListener | Callable[[JMSException], Any] | None) -> None:
-        """What to call from now on; None logs instead."""
-        self._callback = None if listener is None else exception_callback(listener)
-        self._lost, self._restored = connection_callbacks(listener)
-        self._blocked, self._unblocked = flow_callbacks(listener)
-
-    def add(self, error: Exception) -> None:
-        """Report an error soon, from another thread. Never waits."""
-        exception = error if isinstance(error, JMSException) else JMSException(str(error), None, error)
-        self._soon(lambda: self._tell(exception))
-
-    def lost(self, error: JMSException) -> None:
-        """Tell soon that the connection is lost and is being repaired."""
-        self._soon(lambda: self._lost and self._lost(error))
-
-    def restored(self) -> None:
-        """Tell soon that it is repaired."""
-        self._soon(lambda: self._restored and self._restored())
-
-    def blocked(self, blocked: Blocked) -> None:
-        """Tell soon that sends wait for room."""
-        self._flow(blocked.destination, blocked.reason)
-
-    def unblocked(self, blocked: Blocked) -> None:
-        """Tell soon that they do not any more. A listener that is slow is not told of what has come and gone."""
-        self._flow(blocked.destination, None)
-
-    def _flow(self, destination: str | None, reason: str | None) -> None:
-        with self._lock:
-            first = not self._flows
-            self._flows[destination] = reason
-        if first:
-            self._soon(self._tell_flows)
-
-    def _tell_flows(self) -> None:
-        with self._lock:
-            flows, self._flows = self._flows, {}
-        for destination, reason in flows.items():
-            if reason is None and destination in self._told:
-                self._told.discard(destination)
-                if self._unblocked is not None:
-                    self._unblocked(destination)
-            elif reason is not None and destination not in self._told:
-                self._told.add(destination)
-                if self._blocked is not None:
-                    self._blocked(destination, reason)
-
-    def _tell(self, exception: JMSException) -> None:
-        if self._callback is None:
-            _log.warning("%s (no exception listener is set)", exception)
-        else:
-            self._callback(exception)
-
     def _soon(self, call: Callable[[], Any]) -> None:
-        with self._lock:
+        with self._guard:
             self._waiting.append(call)
             if self._running:
                 return
@@ -100,7 +33,7 @@ class Reports:
 
     def _run(self) -> None:
         while True:
-            with self._lock:
+            with self._guard:
                 if not self._waiting:
                     self._running = False
                     return
@@ -109,3 +42,7 @@ class Reports:
                 call()
             except BaseException:  # SystemExit too: the next report is to come
                 _log.exception("an exception listener raised")
+
+    def _tell_flows(self) -> None:
+        for call in self._flow_calls():
+            call()

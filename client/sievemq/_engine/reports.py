@@ -1,0 +1,107 @@
+"""What an ExceptionListener is told, and what is not worth telling any more. Each front adds where and when it is
+called: one call at a time (EXL-02)."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+from sievemq._engine.flow import Blocked
+from sievemq._engine.listeners import connection_callbacks, exception_callback, flow_callbacks
+from sievemq.exceptions import JMSException
+
+__all__ = ["ExceptionReports"]
+
+_log = logging.getLogger("sievemq")
+
+
+class ExceptionReports:
+    """The reports of one connection; base of both fronts' own.
+
+    Args:
+        guard: held while one side puts something down for the other.
+    """
+
+    __slots__ = ("_blocked", "_callback", "_flows", "_guard", "_lost", "_restored", "_told", "_unblocked", "_waiting")
+
+    def __init__(self, guard: AbstractContextManager[Any]) -> None:
+        self._guard = guard
+        self._callback: Callable[[JMSException], Any] | None = None
+        self._lost: Callable[[JMSException], Any] | None = None
+        self._restored: Callable[[], Any] | None = None
+        self._blocked: Callable[[str | None, str], Any] | None = None
+        self._unblocked: Callable[[str | None], Any] | None = None
+        #: What is to be told of destinations, why they are blocked or None; and of which it was told that they are.
+        self._flows: dict[str | None, str | None] = {}
+        self._told: set[str | None] = set()
+        self._waiting: deque[Callable[[], Any]] = deque()
+
+    def listen(self, listener: object) -> None:
+        """What to call from now on; None logs instead.
+
+        Raises:
+            TypeError: it is no exception listener.
+        """
+        self._callback = None if listener is None else exception_callback(listener)
+        self._lost, self._restored = connection_callbacks(listener)
+        self._blocked, self._unblocked = flow_callbacks(listener)
+
+    def add(self, error: Exception) -> None:
+        """Report an error soon. Never waits."""
+        exception = error if isinstance(error, JMSException) else JMSException(str(error), None, error)
+        self._soon(lambda: self._tell(exception))
+
+    def lost(self, error: JMSException) -> None:
+        """Tell soon that the connection is lost and is being repaired."""
+        self._soon(lambda: self._lost and self._lost(error))
+
+    def restored(self) -> None:
+        """Tell soon that it is repaired."""
+        self._soon(lambda: self._restored and self._restored())
+
+    def blocked(self, blocked: Blocked) -> None:
+        """Tell soon that sends wait for room."""
+        self._flow(blocked.destination, blocked.reason)
+
+    def unblocked(self, blocked: Blocked) -> None:
+        """Tell soon that they do not any more. A listener that is slow is not told of what has come and gone."""
+        self._flow(blocked.destination, None)
+
+    def _flow(self, destination: str | None, reason: str | None) -> None:
+        with self._guard:
+            first = not self._flows
+            self._flows[destination] = reason
+        if first:
+            self._soon(self._tell_flows)
+
+    def _flow_calls(self) -> Iterator[Callable[[], Any]]:
+        """What to call for what has changed since the last time."""
+        with self._guard:
+            flows, self._flows = self._flows, {}
+        for destination, reason in flows.items():
+            if reason is None and destination in self._told:
+                self._told.discard(destination)
+                if self._unblocked is not None:
+                    yield partial(self._unblocked, destination)
+            elif reason is not None and destination not in self._told:
+                self._told.add(destination)
+                if self._blocked is not None:
+                    yield partial(self._blocked, destination, reason)
+
+    def _tell(self, exception: JMSException) -> Any:
+        if self._callback is None:
+            _log.warning("%s (no exception listener is set)", exception)
+            return None
+        return self._callback(exception)
+
+    def _soon(self, call: Callable[[], Any]) -> None:
+        """Have it called behind those that wait."""
+        raise NotImplementedError
+
+    def _tell_flows(self) -> Any:
+        """Make the calls of :meth:`_flow_calls`."""
+        raise NotImplementedError
