@@ -206,7 +206,7 @@ def test_every_prefix_opens_to_the_broker_as_it_was(program: list[tuple[str, int
     run.check()
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(program=PROGRAMS, size=st.sampled_from([1, 300, 1_000]))
 def test_the_same_where_what_is_written_at_once_is_several_batches(
     program: list[tuple[str, int, int, int]], size: int

@@ -189,7 +189,7 @@ def test_what_a_newer_broker_says_besides_is_passed_over() -> None:
     assert hear(number, fields, (*columns, (1, 2, 3))) is None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_what_is_no_answer_is_read_or_said_to_be_none(data: st.DataObject) -> None:
     number, fields, result = answers()[data.draw(st.sampled_from(list(answers())))]
