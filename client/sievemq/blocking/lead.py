@@ -194,6 +194,6 @@ class Lead:
         try:
             if self._rouse_in is not None:
                 self._rouse_in.recv(64)
-        except BlockingIOError:
+        except OSError:  # nothing there; or closed, while a signal handler kept this thread
             pass
         self._roused = False  # last: who rouses before does not know that its byte is taken, but what it says is seen
