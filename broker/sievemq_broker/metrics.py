@@ -98,6 +98,11 @@ _COUNTERS = (
     ("sievemq_messages_acknowledged", "Messages acknowledged.", "acknowledged"),
     ("sievemq_messages_redelivered", "Messages that came back marked as redelivered.", "redelivered"),
     ("sievemq_messages_expired", "Messages that outlived their time.", "expired"),
+    (
+        "sievemq_dead_letters_refused",
+        "Times that a dead-letter queue was full, or could not be made.",
+        "dead_refused",
+    ),
     ("sievemq_messages_removed", "Messages that an administrator removed or moved.", "removed"),
     ("sievemq_messages_unreadable", "Messages whose properties no selector could read.", "unreadable"),
     ("sievemq_selector_evaluations", "Selectors asked about arriving messages.", "evaluations"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.entry import Entry
@@ -26,12 +27,16 @@ if TYPE_CHECKING:
 __all__ = [
     "ATTEMPTS",
     "CLIENT_ID",
+    "EXPIRED",
+    "FAILED",
     "FIRST_FAILURE",
     "LAST_FAILURE",
     "ORIGIN",
     "PREFIX",
     "REASON",
+    "REFUSED_DELAY_MS",
     "SUBSCRIPTION",
+    "Burial",
     "bury",
     "dead_letter_address",
     "origin_of",
@@ -41,7 +46,8 @@ __all__ = [
 PREFIX = "DLQ."
 
 REASON = "JMS_SieveMQ_DeadLetterReason"
-"""``attempts`` or ``expired``."""
+"""``attempts`` (it failed too often) or ``expired``."""
+FAILED, EXPIRED = "attempts", "expired"
 ORIGIN = "JMS_SieveMQ_DeadLetterOrigin"
 """Address of the destination."""
 SUBSCRIPTION = "JMS_SieveMQ_DeadLetterSubscription"
@@ -52,6 +58,21 @@ ATTEMPTS = "JMS_SieveMQ_DeadLetterAttempts"
 FIRST_FAILURE = "JMS_SieveMQ_DeadLetterFirstFailure"
 LAST_FAILURE = "JMS_SieveMQ_DeadLetterLastFailure"
 """Ms epoch."""
+
+REFUSED_DELAY_MS = 1_000
+"""Ms for which a message stays away at least whose dead-letter queue did not take it: it has failed too often already,
+and given at once to the next consumer it would go round as fast as both can."""
+
+
+class Burial(Enum):
+    """What became of an attempt to bury a message."""
+
+    DONE = auto()
+    NOWHERE = auto()
+    """It is in a dead-letter queue itself."""
+    REFUSED = auto()
+    """Its dead-letter queue is full, or may not be made."""
+
 
 _OWN = (REASON, ORIGIN, SUBSCRIPTION, CLIENT_ID, ATTEMPTS, FIRST_FAILURE, LAST_FAILURE)
 
@@ -69,21 +90,25 @@ def dead_letter_address(origin: str) -> str | None:
     return str(Address(Kind.QUEUE, (PREFIX + address.name)[:MAX_DESTINATION_CHARS].rstrip()))
 
 
-def bury(namespace: Namespace, queue: Queue, entry: Entry, reason: str, now: int) -> bool:
+def bury(namespace: Namespace, queue: Queue, entry: Entry, reason: str, now: int) -> Burial:
     """See Namespace.bury."""
     subscription = queue.subscription
     origin = queue.label if subscription is None else subscription.topic.label
     target = dead_letter_address(origin)
     if target is None:
-        return False
+        return Burial.NOWHERE
     envelope = _marked(entry, origin, subscription, reason, now)
     try:
         namespace.transfer(target, envelope, now)
     except SieveError:
-        return False  # it is full, or may not be made: better delivered once more than lost
+        queue.dead_refused += 1
+        return Burial.REFUSED  # better delivered once more than lost
     if queue.observer is not None:
         queue.observer.dead_lettered(queue, entry, reason)
-    return True
+    queue.dead_lettered += 1
+    if reason == EXPIRED:
+        queue.dead_expired += 1
+    return Burial.DONE
 
 
 def _marked(entry: Entry, origin: str, subscription: Subscription | None, reason: str, now: int) -> Envelope:

@@ -583,8 +583,8 @@ class Namespace:
 
     # -- dead letters -------------------------------------------------------------------------------------------
 
-    def bury(self, queue: Queue, entry: Entry, reason: str, now: int) -> bool:
-        """Move a message to its dead-letter queue (D-22); False if that is not possible and it must stay."""
+    def bury(self, queue: Queue, entry: Entry, reason: str, now: int) -> dead_letters.Burial:
+        """Move a message to its dead-letter queue (D-22), if that is possible, and count it."""
         return dead_letters.bury(self, queue, entry, reason, now)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from sievemq_broker.domain import recall
 from sievemq_broker.domain.choice import choose
 from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.dead_letters import EXPIRED
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry
 from sievemq_broker.domain.groups import Groups, group_of
 from sievemq_broker.domain.observers import joined, without
@@ -49,7 +50,8 @@ class Queue:
         held: batches that are being published here; until they are complete nothing is delivered.
         shut: one of the two: nothing is delivered.
         acknowledged, redelivered, expired, dead_lettered, removed, unreadable: what became of messages, as counts;
-            dead_expired: dead letters that were too old, not tried too often.
+            dead_expired: dead letters that were too old, not tried too often; dead_refused: what should have become
+            one, and its dead-letter queue did not take it.
         dropped_oldest, dropped_newest: dropped at a limit, by rule; the latter never entered the queue.
         sequence: of the latest arrival.
     """
@@ -69,6 +71,7 @@ class Queue:
         "consumers",
         "dead_expired",
         "dead_lettered",
+        "dead_refused",
         "deleted",
         "depth",
         "dropped_newest",
@@ -129,6 +132,7 @@ class Queue:
         self.expired = 0
         self.dead_lettered = 0
         self.dead_expired = 0
+        self.dead_refused = 0
         self.removed = 0
         self.dropped_oldest = 0
         self.dropped_newest = 0
@@ -453,9 +457,8 @@ class Queue:
         self.expired += 1
         if self.observer is not None:
             self.observer.expired(self, entry)
-        if self.policy.dead_letter_expired and self.namespace.bury(self, entry, "expired", now):
-            self.dead_lettered += 1
-            self.dead_expired += 1
+        if self.policy.dead_letter_expired:
+            self.namespace.bury(self, entry, EXPIRED, now)
         entry.state = GONE
         del entry.envelope
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sievemq_broker.domain.dead_letters import FAILED, REFUSED_DELAY_MS, Burial
 from sievemq_broker.domain.entry import GONE, STRAY, Entry, key_of
 
 if TYPE_CHECKING:
@@ -77,12 +78,15 @@ def _mark(queue: Queue, entry: Entry, now: int, suspect: bool) -> bool:
     if queue.observer is not None:
         queue.observer.returned(queue, entry)
     policy = queue.policy
-    if suspect and 0 < policy.max_attempts <= entry.count and queue.namespace.bury(queue, entry, "attempts", now):
-        queue.dead_lettered += 1
-        entry.state = GONE
-        del entry.envelope
-        return False
     delay = policy.redelivery_delay_after(entry.count)
+    if suspect and 0 < policy.max_attempts <= entry.count:
+        burial = queue.namespace.bury(queue, entry, FAILED, now)
+        if burial is Burial.DONE:
+            entry.state = GONE
+            del entry.envelope
+            return False
+        if burial is Burial.REFUSED:
+            delay = max(delay, REFUSED_DELAY_MS)
     if delay:
         queue.schedule(entry, now + delay, span=True)
         return False

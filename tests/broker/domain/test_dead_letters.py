@@ -12,6 +12,7 @@ from sievemq_broker.domain.dead_letters import (
     LAST_FAILURE,
     ORIGIN,
     REASON,
+    REFUSED_DELAY_MS,
     SUBSCRIPTION,
     dead_letter_address,
 )
@@ -104,8 +105,35 @@ def test_a_message_whose_dead_letter_queue_is_full_stays() -> None:
     world.send("queue:q", "a", "b")
     fail(world, consumer, 1)
     assert world.browse("queue:DLQ.q") == ["a"]
+    queue = world.namespace.queue("queue:q")
+    assert (queue.dead_lettered, queue.dead_refused) == (1, 1)
+    world.send("queue:q", "c")
+    assert world.counts(consumer)[-1] == ("c", 1), "those behind it go on"
+    world.advance(REFUSED_DELAY_MS - 10 - 1)  # ten have passed in `fail`
+    assert world.counts(consumer)[-1] == ("c", 1)
+    world.advance(1)
     assert world.counts(consumer)[-1] == ("b", 2)
-    assert world.namespace.queue("queue:q").dead_lettered == 1
+
+
+def test_a_full_dead_letter_queue_does_not_shorten_the_delay_of_the_rule() -> None:
+    rule = DestinationPolicy(max_attempts=1, redelivery_delay=REFUSED_DELAY_MS + 5)
+    world = World(("queue:DLQ.*", DestinationPolicy(max_messages=1)), ("queue:q", rule))
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", "a", "b")
+    fail(world, consumer, 1)
+    world.advance(REFUSED_DELAY_MS + 5 - 10 - 1)
+    assert world.counts(consumer)[-1] == ("b", 1)
+    world.advance(1)
+    assert world.counts(consumer)[-1] == ("b", 2)
+
+
+def test_a_failed_dead_letter_comes_again_at_once() -> None:
+    world = World(("queue:DLQ.q", DestinationPolicy(max_attempts=1)))
+    consumer = world.consumer("queue:DLQ.q")
+    world.send("queue:DLQ.q", "a")
+    fail(world, consumer, 1)
+    assert world.counts(consumer)[-1] == ("a", 2)
+    assert world.namespace.queue("queue:DLQ.q").dead_refused == 0
 
 
 def test_undecodable_properties_are_kept_as_they_are() -> None:

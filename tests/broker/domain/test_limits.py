@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sievemq_broker.domain.dead_letters import REFUSED_DELAY_MS
 from sievemq_broker.domain.policy import AT_LIMIT, DestinationPolicy
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.room import LOOK_AT, Limited, Rooms
@@ -235,6 +236,7 @@ def test_what_is_moved_is_neither_dropped_nor_waits(at_limit: str) -> None:
     consumer = world.consumer("queue:q")
     consumer.recover(2, NOW)
     assert len(world.browse("queue:DLQ.q")) == 1
+    world.advance(REFUSED_DELAY_MS)
     assert len(world.browse("queue:q")) == 1
     with pytest.raises(RequestError, match="max_messages"):
         world.namespace.transfer("queue:DLQ.q", message("c"), NOW)
