@@ -6,7 +6,9 @@ something of it:
 
 - who wakes it from another thread (:meth:`Lead.rouse`): its consumer was closed, the connection is lost;
 - the I/O thread that takes the socket away (:meth:`Lead.evict`);
-- a signal handler that waits for the broker in the leader's own thread (:meth:`Lead.give_up`).
+- a signal handler that waits for the broker in the leader's own thread (:meth:`Lead.give_up`). The leader's poll goes
+  on when the handler returns, as if nothing had been: it finds a byte then, and looks whether the handler's wait has
+  read what it waits for.
 
 A session's delivery thread that has nothing to deliver waits like anybody else. Who has waited most often waits again
 soon: so the I/O thread is not told to watch again when a leader ends unless somebody would miss it; it does so when it
@@ -21,6 +23,7 @@ import select
 import socket
 import time
 from _thread import LockType, get_ident
+from itertools import chain
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
@@ -52,6 +55,7 @@ class Lead:
     __slots__ = (
         "_evicted",
         "_followers",
+        "_left",
         "_over",
         "_poll",
         "_rouse_fd",
@@ -59,6 +63,7 @@ class Lead:
         "_rouse_out",
         "_roused",
         "_transport",
+        "_woken",
         "heeded",
         "thread",
     )
@@ -69,6 +74,8 @@ class Lead:
         self._evicted = self._roused = self._over = self.heeded = False
         self._followers: set[LockType] = set()
         self._poll: select.poll | None = None  # for the present socket, unless somebody is still in it
+        self._woken: LockType | None = None  # of the leader
+        self._left: dict[LockType, list[socket.socket]] = {}  # by what wakes those who gave up: what rouses them still
         self._rouse_in: socket.socket | None = None
         self._rouse_out: socket.socket | None = None
         self._rouse_fd = -1
@@ -87,6 +94,7 @@ class Lead:
                 transport.watch()
             return
         self._evicted = False
+        self._woken = woken
         self.thread = get_ident()
         transport.watch()
         if self._poll is None:
@@ -127,9 +135,11 @@ class Lead:
                 return woken.acquire(timeout=left)
             ready = poll.poll(None if end is None else ceil(min(left, _LONGEST) * 1000.0))
             with self._transport.lock:
+                if self.thread != me:  # gave up
+                    continue
                 if self._roused or (ready and ready[-1][0] == self._rouse_fd):
                     self._drain()
-                if self.thread == me and not self._evicted:
+                if not self._evicted:
                     self._transport.read_for_leader()
         return True
 
@@ -140,6 +150,9 @@ class Lead:
             woken: as :meth:`begin` was given.
         """
         self._followers.discard(woken)
+        if self._left:
+            for end in self._left.pop(woken, ()):
+                end.close()
         self._hand_over()
 
     def _hand_over(self) -> None:
@@ -159,12 +172,21 @@ class Lead:
         if self.thread == get_ident():
             self._evicted = True
             self._poll = None  # it may be in it
+            if self._woken is not None and self._rouse_in is not None and self._rouse_out is not None:
+                self._rouse()
+                self._left.setdefault(self._woken, []).extend((self._rouse_in, self._rouse_out))
+                self._rouse_in = self._rouse_out = None
+                self._roused = False
             self._hand_over()
 
     def rouse(self) -> None:
         """Have the leader look whether it is woken; nothing to do in its own thread. What it is to see is there before:
         then the lock is not needed."""
-        if self.thread is not None and self.thread != get_ident() and not self._roused and self._rouse_out is not None:
+        if self.thread is not None and self.thread != get_ident():
+            self._rouse()
+
+    def _rouse(self) -> None:
+        if not self._roused and self._rouse_out is not None:
             self._roused = True
             self._rouse_out.send(b"\0")
 
@@ -188,7 +210,8 @@ class Lead:
     def forget(self) -> list[socket.socket]:
         """In a child made by fork: there is no leader. Returns sockets that are the parent's."""
         self.thread, self._poll, self._over = None, None, True
-        return [end for end in (self._rouse_in, self._rouse_out) if end is not None]
+        ends = (self._rouse_in, self._rouse_out, *chain.from_iterable(self._left.values()))
+        return [end for end in ends if end is not None]
 
     def _drain(self) -> None:
         try:

@@ -228,3 +228,36 @@ context.close()
 def test_a_signal_handler_may_use_the_connection_that_its_thread_leads(url: str) -> None:
     said, _ = run(HANDLER, url)
     assert said.splitlines() == ["from the handler", "go on [1]"]
+
+
+NEIGHBOUR = """
+import signal, sys, threading
+from sievemq import ConnectionFactory
+
+context = ConnectionFactory(sys.argv[1]).create_context()
+other = context.create_context(1)
+queue = context.create_queue("q")
+consumer, producer = context.create_consumer(queue), other.create_producer()
+lead = context._session._transport.lead
+
+# PERSISTENT: waits for its confirm, and reads, mostly in the same breath, the message that is waited for.
+signal.signal(signal.SIGUSR1, lambda *_: producer.send(queue, "from the handler"))
+
+def interrupt():
+    while lead.thread != threading.main_thread().ident:
+        threading.Event().wait(0.001)
+    threading.Event().wait(0.1)
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+for _ in range(8):
+    threading.Thread(target=interrupt, daemon=True).start()
+    print(consumer.receive().get_body(str), flush=True)
+print(len(lead._left), flush=True)
+context.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no such signals on this platform")
+def test_what_a_signal_handler_reads_for_whom_it_interrupts_is_noticed(url: str) -> None:
+    said, _ = run(NEIGHBOUR, url)
+    assert said.splitlines() == ["from the handler"] * 8 + ["0"]
