@@ -40,6 +40,45 @@ CAN_LEAD: Final = hasattr(select, "epoll") and hasattr(select, "poll")
 _LONGEST: Final = 1e6
 
 
+class _Bell:
+    """Has a leader look around, where it waits in a poll."""
+
+    __slots__ = ("_ears", "_hand", "fd", "rung")
+
+    def __init__(self) -> None:
+        self._ears, self._hand = socket.socketpair()
+        self._ears.setblocking(False)
+        self._hand.setblocking(False)
+        self.fd = self._ears.fileno()
+        self.rung = False
+
+    def ring(self) -> None:
+        """Have whoever polls for :attr:`fd` find something there."""
+        if not self.rung:
+            self.rung = True
+            try:
+                self._hand.send(b"\0")
+            except OSError:  # closed: nobody polls any more
+                pass
+
+    def hush(self) -> None:
+        """Nothing is there any more."""
+        try:
+            self._ears.recv(64)
+        except OSError:  # nothing was; or closed, while a signal handler kept this thread
+            pass
+        self.rung = False  # last: who rings before does not know that its byte is taken, but what it says is seen
+
+    def close(self) -> None:
+        self._ears.close()
+        self._hand.close()
+
+    @property
+    def sockets(self) -> tuple[socket.socket, socket.socket]:
+        """What it is made of."""
+        return self._ears, self._hand
+
+
 class Lead:
     """Who reads the socket of a transport in place of its I/O thread.
 
@@ -53,15 +92,12 @@ class Lead:
     """
 
     __slots__ = (
+        "_bell",
         "_evicted",
         "_followers",
         "_left",
         "_over",
         "_poll",
-        "_rouse_fd",
-        "_rouse_in",
-        "_rouse_out",
-        "_roused",
         "_transport",
         "_woken",
         "heeded",
@@ -71,14 +107,12 @@ class Lead:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.thread: int | None = None
-        self._evicted = self._roused = self._over = self.heeded = False
+        self._evicted = self._over = self.heeded = False
         self._followers: set[LockType] = set()
         self._poll: select.poll | None = None  # for the present socket, unless somebody is still in it
         self._woken: LockType | None = None  # of the leader
-        self._left: dict[LockType, list[socket.socket]] = {}  # by what wakes those who gave up: what rouses them still
-        self._rouse_in: socket.socket | None = None
-        self._rouse_out: socket.socket | None = None
-        self._rouse_fd = -1
+        self._left: dict[LockType, list[_Bell]] = {}  # by what wakes those who gave up: they poll for these still
+        self._bell: _Bell | None = None
 
     def begin(self, woken: LockType) -> None:
         """Somebody is going to wait; :meth:`end` follows. They lead, if nobody does and the socket is of use.
@@ -101,14 +135,11 @@ class Lead:
             self._poll = self._make_poll()
 
     def _make_poll(self) -> select.poll:
-        if self._rouse_in is None or self._rouse_out is None:
-            self._rouse_in, self._rouse_out = socket.socketpair()
-            self._rouse_in.setblocking(False)
-            self._rouse_out.setblocking(False)
-            self._rouse_fd = self._rouse_in.fileno()
+        if self._bell is None:
+            self._bell = _Bell()
         poll = select.poll()
         poll.register(self._transport.fileno(), select.POLLIN)
-        poll.register(self._rouse_fd, select.POLLIN)  # behind the socket: what is ready is told in this order
+        poll.register(self._bell.fd, select.POLLIN)  # behind the socket: what is ready is told in this order
         return poll
 
     def wait(self, woken: LockType, seconds: float) -> bool:
@@ -137,8 +168,9 @@ class Lead:
             with self._transport.lock:
                 if self.thread != me:  # gave up
                     continue
-                if self._roused or (ready and ready[-1][0] == self._rouse_fd):
-                    self._drain()
+                bell = self._bell
+                if bell is not None and (bell.rung or (ready and ready[-1][0] == bell.fd)):
+                    bell.hush()
                 if not self._evicted:
                     self._transport.read_for_leader()
         return True
@@ -151,8 +183,8 @@ class Lead:
         """
         self._followers.discard(woken)
         if self._left:
-            for end in self._left.pop(woken, ()):
-                end.close()
+            for bell in self._left.pop(woken, ()):
+                bell.close()
         self._hand_over()
 
     def _hand_over(self) -> None:
@@ -160,8 +192,8 @@ class Lead:
         transport = self._transport
         if self.thread == get_ident():
             self.thread = None
-            if self._roused:
-                self._drain()
+            if self._bell is not None and self._bell.rung:
+                self._bell.hush()
             if self._over:
                 self.close()
         if self.thread is None and (self._followers or self.heeded or transport.asleep):
@@ -172,23 +204,18 @@ class Lead:
         if self.thread == get_ident():
             self._evicted = True
             self._poll = None  # it may be in it
-            if self._woken is not None and self._rouse_in is not None and self._rouse_out is not None:
-                self._rouse()
-                self._left.setdefault(self._woken, []).extend((self._rouse_in, self._rouse_out))
-                self._rouse_in = self._rouse_out = None
-                self._roused = False
+            if self._woken is not None and self._bell is not None:
+                self._bell.ring()
+                self._left.setdefault(self._woken, []).append(self._bell)
+                self._bell = None
             self._hand_over()
 
     def rouse(self) -> None:
         """Have the leader look whether it is woken; nothing to do in its own thread. What it is to see is there before:
         then the lock is not needed."""
-        if self.thread is not None and self.thread != get_ident():
-            self._rouse()
-
-    def _rouse(self) -> None:
-        if not self._roused and self._rouse_out is not None:
-            self._roused = True
-            self._rouse_out.send(b"\0")
+        bell = self._bell
+        if bell is not None and self.thread is not None and self.thread != get_ident():
+            bell.ring()
 
     def evict(self) -> None:
         """The socket is of no use any more."""
@@ -203,20 +230,11 @@ class Lead:
         if self.thread is not None:
             self.evict()
             return
-        for end in (self._rouse_in, self._rouse_out):
-            if end is not None:
-                end.close()
+        if self._bell is not None:
+            self._bell.close()
 
     def forget(self) -> list[socket.socket]:
         """In a child made by fork: there is no leader. Returns sockets that are the parent's."""
         self.thread, self._poll, self._over = None, None, True
-        ends = (self._rouse_in, self._rouse_out, *chain.from_iterable(self._left.values()))
-        return [end for end in ends if end is not None]
-
-    def _drain(self) -> None:
-        try:
-            if self._rouse_in is not None:
-                self._rouse_in.recv(64)
-        except OSError:  # nothing there; or closed, while a signal handler kept this thread
-            pass
-        self._roused = False  # last: who rouses before does not know that its byte is taken, but what it says is seen
+        bells = [*chain.from_iterable(self._left.values()), *([self._bell] if self._bell else [])]
+        return [end for bell in bells for end in bell.sockets]
