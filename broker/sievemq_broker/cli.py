@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -145,14 +146,14 @@ def show(
     origin: Annotated[bool, typer.Option("--origin", help="Also say where each value comes from.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Print the settings a broker would start with; secrets are masked."""
+    """Print the settings a broker would start with, as its TOML file would say them; secrets are masked."""
     loaded = _load(config_file)
     rows = [(name, _shown(loaded.settings, name), loaded.origins[name]) for name in loaded.origins]
     if as_json:
         typer.echo(json.dumps({n: {"value": v, "origin": o} if origin else v for n, v, o in rows}, indent=2))
         return
     for name, value, source in rows:
-        line = f"{name} = {json.dumps(value, ensure_ascii=False)}"
+        line = f"# {name} is not set" if value is None else f"{name} = {_toml(value)}"
         typer.echo(f"{line:<48}  # {source}" if origin else line)
 
 
@@ -161,6 +162,13 @@ def check(config_file: _ConfigFile = None) -> None:
     """Check the settings a broker would start with. Exit codes: 0 fine, 2 wrong."""
     _load(config_file)
     typer.echo("The settings are fine.")
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, Mapping):
+        pairs = ", ".join(f"{json.dumps(key, ensure_ascii=False)} = {_toml(of)}" for key, of in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
+    return json.dumps(value, ensure_ascii=False)  # numbers, booleans, strings and lists of them are the same in TOML
 
 
 def _shown(settings: Settings, name: str) -> object:

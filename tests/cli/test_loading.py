@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from sievemq.cli import loading
+from sievemq_broker.config import Settings
 
 from .conftest import Sievemq
 
@@ -118,12 +120,16 @@ def test_config_show_masks_secrets_and_tells_origins(
     sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "broker.toml"
-    file.write_text('log_level = "debug"\n')
+    file.write_text('log_level = "debug"\n[destinations."queue:a.*"]\nmax_attempts = 3\n')
     monkeypatch.setenv("SIEVEMQ_USERS", "anna:rosebud")
     outcome = sievemq("config", "show", "--origin", "--config", str(file))
+    said = tomllib.loads(outcome.out)
+    assert said == tomllib.loads(sievemq("config", "show", "--config", str(file)).out)
+    assert (said["port"], said["destinations"]) == (Settings().port, {"queue:a.*": {"max_attempts": 3}})
+    assert "# data_dir is not set" in outcome.out
     assert outcome.code == 0
     assert "rosebud" not in outcome.out
-    assert 'users = {"anna": "***"}' in outcome.out
+    assert 'users = { "anna" = "***" }' in outcome.out
     assert "# environment SIEVEMQ_USERS" in outcome.out
     assert re.search(rf'^log_level = "debug" +# file {re.escape(str(file))}$', outcome.out, re.MULTILINE)
     assert '"origin": "default"' in sievemq("config", "show", "--origin", "--json").out
