@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,9 @@ def test_java_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_wrong_versions(monkeypatch: pytest.MonkeyPatch, name: str, version: str, says: str) -> None:
-    monkeypatch.setattr(pytest.importorskip(name, reason=f"{name} is not installed"), "__version__", version)
+    for needed in ("pyspark", "pyarrow", "pandas"):  # they are looked at in turn
+        pytest.importorskip(needed, reason=f"{needed} is not installed")
+    monkeypatch.setattr(sys.modules[name], "__version__", version)
     with pytest.raises(MissingSparkError, match=says):
         spark_module.require_spark()
 
