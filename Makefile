@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -q
 CODE := core client broker testkit pipeline tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help run test venv lint format fast slow soak kills fuzz spark spark-slow coverage-map demo bench bench-growth \
+.PHONY: help run test venv lint format fast slow again soak kills fuzz spark spark-slow coverage-map demo bench bench-growth \
 	bench-latency bench-peers screenshots clean
 
 help: ## list the targets
@@ -48,6 +48,9 @@ slow: ## the tests that take longer: whole demo, deep queues, containers
 	@.ci/venv dev
 	@.ci/chromium || true
 	$(PYTEST) -m "(slow or docker) and not spark" $(ARGS)
+
+again: ## the tests that failed when last they ran
+	$(PYTEST) --last-failed --last-failed-no-failures none $(ARGS)
 
 soak: ## clients in many processes, killed at random; every message is accounted for (ARGS="--seconds 600 --seed 7")
 	@.ci/venv dev
