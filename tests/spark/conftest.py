@@ -16,13 +16,12 @@ from sievemq_spark.spark import require_spark, spark_session
 TOO_BUSY = {"reruns": 5, "only_rerun": [SLOW_WORKER, "Spark waits ten seconds for a Python process"]}
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("spark")]
     if not marked:
         return
-    if not config.getoption("reruns"):  # else whatever fails is tried again, this as well
-        for item in marked:
-            item.add_marker(pytest.mark.flaky(**TOO_BUSY))
+    for item in marked:
+        item.add_marker(pytest.mark.flaky(**TOO_BUSY))
     try:
         require_spark()
     except MissingSparkError as error:
