@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.entry import GONE
-from sievemq_broker.domain.policy import DROP_NEWEST, DROP_OLDEST, FAIL
+from sievemq_broker.domain.policy import BLOCK, DROP_NEWEST, DROP_OLDEST, FAIL
 from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.queue import Queue
+    from sievemq_broker.domain.room import Limited
     from sievemq_core.message.envelope import Envelope
 
-__all__ = ["admit", "check", "check_moved", "check_sent", "fits", "must_wait"]
+__all__ = ["admit", "check", "check_moved", "check_sent", "fits", "lacking", "must_wait"]
 
 
 def check(queue: Queue, messages: int, size: int) -> None:
@@ -85,6 +87,27 @@ def must_wait(queue: Queue, messages: int, size: int, waited: bool) -> bool:
     return not fits(queue, messages + promised, size + queue.promised_bytes) and bool(
         queue.depth or queue.scheduled or promised
     )
+
+
+def lacking(load: Iterable[tuple[Queue, int, int]], patient: bool, waited: bool) -> list[Limited]:
+    """Where several messages, all or none, have to wait for room.
+
+    Args:
+        load: queues, with how many messages and how many bytes would come into each.
+        patient: the sender can wait where that is the rule; otherwise it is refused there.
+        waited: it has waited for room, and is the next.
+
+    Raises:
+        RequestError: RESOURCE_ALLOCATION, where the rule is to refuse.
+    """
+    full: list[Limited] = []
+    for queue, messages, size in load:
+        at_limit = queue.policy.at_limit
+        if at_limit == FAIL or (at_limit == BLOCK and not patient):
+            check(queue, messages, size)
+        elif at_limit == BLOCK and must_wait(queue, messages, size, waited):
+            full.append(queue)
+    return full
 
 
 def admit(queue: Queue, envelope: Envelope, now: int) -> None:

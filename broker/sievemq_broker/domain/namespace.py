@@ -11,7 +11,7 @@ from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.gate import Gate, load_of
 from sievemq_broker.domain.overrides import overridden
-from sievemq_broker.domain.policy import BLOCK, FAIL
+from sievemq_broker.domain.policy import BLOCK
 from sievemq_broker.domain.ports import DeliveryPort
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.room import Limited, NoRoomError, Overfull
@@ -378,7 +378,7 @@ class Namespace:
             AddressError, RequestError: as :meth:`send`; nothing has been sent then.
         """
         checked: list[tuple[Destination, Envelope]] = []
-        load: dict[Queue, list[int]] = {}
+        load: dict[Queue, tuple[int, int]] = {}
         for address, envelope in sends:
             try:
                 destination = self._look_up(address, envelope, connection)
@@ -394,17 +394,11 @@ class Namespace:
                     )
                     for queue in queues:
                         capacity.check_sent(queue, len(envelope.packed))
-                        messages_bytes = load.setdefault(queue, [0, 0])
-                        messages_bytes[0] += 1
-                        messages_bytes[1] += len(envelope.packed)
+                        messages, size = load.get(queue, (0, 0))
+                        load[queue] = messages + 1, size + len(envelope.packed)
             checked.append((destination, envelope))
         full = self.enter_several(checked, connection, patient, acknowledges) if checked else []
-        for queue, (messages, size) in load.items():
-            at_limit = queue.policy.at_limit
-            if at_limit == FAIL or (at_limit == BLOCK and not patient):
-                capacity.check(queue, messages, size)
-            elif at_limit == BLOCK and capacity.must_wait(queue, messages, size, waited):
-                full.append(queue)
+        full += capacity.lacking(((queue, *of) for queue, of in load.items()), patient, waited)
         if full:
             return full
         for destination, envelope in checked:

@@ -76,13 +76,9 @@ def begin(
     load = _load(sends, destinations, now, connection)
     going = ((destinations[address], envelope) for address, envelope in sends)
     full = namespace.enter_several(going, connection, patient, acknowledges) if sends else []
-    for queue, (messages, size, largest) in load.items():
+    for queue, (_, _, largest) in load.items():
         capacity.check_sent(queue, largest)
-        at_limit = queue.policy.at_limit
-        if at_limit == FAIL or (at_limit == BLOCK and not patient):
-            capacity.check(queue, messages, size)
-        elif at_limit == BLOCK and capacity.must_wait(queue, messages, size, waited):
-            full.append(queue)
+    full += capacity.lacking(((queue, *of[:2]) for queue, of in load.items()), patient, waited)
     if full:
         return full
     promised = {
