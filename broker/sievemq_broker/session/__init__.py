@@ -7,7 +7,7 @@
                  settlement, taps                                     stall        sends that wait for room
     checks       ids, pairs, limits, selectors, times                 resume       what is kept of a lost connection
     rights       who may do what; guard asks                          leaving      closing, a slice at a time
-    page         the answer to BROWSE
+    page         the answer to BROWSE                                 heartbeat    how long a peer may be silent
 
 Three rules hold it together. A refused request changes nothing. A broken connection harms no other. However a
 connection ends, everything it held goes back, once.

@@ -17,6 +17,7 @@ from sievemq_broker.session.checks import check_identifier, unknown
 from sievemq_broker.session.commands import HANDLERS, Handler
 from sievemq_broker.session.guard import guarded, is_own
 from sievemq_broker.session.handshake import welcome
+from sievemq_broker.session.heartbeat import Heartbeat
 from sievemq_broker.session.leaving import leaving
 from sievemq_broker.session.outbox import Outbox
 from sievemq_broker.session.resume import Memory, Refusal
@@ -51,10 +52,7 @@ class BrokerConnection:
     """
 
     __slots__ = (
-        "_beat_at",
-        "_check_at",
         "_gone",
-        "_misses",
         "_resume_due",
         "_table",
         "_turn",
@@ -68,6 +66,7 @@ class BrokerConnection:
         "closing",
         "consumers",
         "handed",
+        "heartbeat",
         "hello",
         "highest_consumer",
         "highest_session",
@@ -147,10 +146,7 @@ class BrokerConnection:
         self._gone = False
         self._resume_due = False
         self._turn = 0
-        # Times of the clock without its offset: when HELLO is due, then when silence is looked at and broken.
-        self._check_at = services.now() - services.clock_offset + self.settings.handshake_ms
-        self._beat_at = 0
-        self._misses = 0
+        self.heartbeat = Heartbeat(self.wire, self.settings.handshake_ms, services.now() - services.clock_offset)
 
     # -- what the rim calls -----------------------------------------------------------------------------------------
 
@@ -256,41 +252,15 @@ class BrokerConnection:
             return None
         if self.unconfirmed:
             self.flush_confirms()
-        wire = self.wire
         offset = self.services.clock_offset
-        real = now - offset  # a test that moves the clock must not make every peer look dead
-        deadlines: list[int] = []
-        if wire.state is State.HELLO or wire.state is State.WELCOMING:
-            if real >= self._check_at:
-                what = "no HELLO" if wire.state is State.HELLO else "no handshake"
-                self.close(ErrorCode.HEARTBEAT_MISSED, f"{what} within {self.settings.handshake_ms} ms", now)
-                return None
-            return self._check_at + offset
-        # Both are counted in intervals, not measured from a time: a machine's clock that is set, or a process that was
-        # stopped for a minute, makes one interval look long and must not end every connection.
-        interval = wire.interval_in
-        if interval:
-            if wire.heard():
-                self._misses = 0
-                self._check_at = real + interval
-            elif real >= self._check_at:
-                self._misses += 1
-                late = real - self._check_at >= interval
-                self._check_at = (real if late else self._check_at) + interval
-                if self._misses >= 2:
-                    self.close(ErrorCode.HEARTBEAT_MISSED, f"nothing was heard for {2 * interval} ms", now)
-                    return None
-            else:
-                self._check_at = min(self._check_at, real + interval)
-            deadlines.append(self._check_at)
-        interval = wire.interval_out // 2
-        if interval:
-            if real >= self._beat_at or self._beat_at - real > interval:
-                self._beat_at = real + interval
-                if wire.heartbeat_due():
-                    self.nudge()
-            deadlines.append(self._beat_at)
-        return min(deadlines) + offset if deadlines else None
+        try:
+            following = self.heartbeat.tick(now - offset)
+        except ProtocolError as error:
+            self.close(error.code, error.text, now)
+            return None
+        if self.wire.pending_bytes:
+            self.nudge()
+        return None if following is None else following + offset
 
     @property
     def unpublished(self) -> int:
@@ -299,8 +269,7 @@ class BrokerConnection:
 
     def clock_jumped(self, by: int) -> None:
         """The machine's clock was set, by so many ms: deadlines of the peer are where they would have been."""
-        self._check_at += by
-        self._beat_at += by
+        self.heartbeat.clock_jumped(by)
 
     def announce_shutdown(self, grace: int, text: str) -> None:
         """Tell the client that the broker ends in `grace` milliseconds."""
@@ -445,8 +414,7 @@ class BrokerConnection:
         """The handshake is done."""
         offset = self.services.clock_offset
         self.clock_seen = offset
-        self._check_at = now - offset + self.wire.interval_in
-        self._beat_at = now - offset
+        self.heartbeat.welcomed(now - offset)
         if self.services.blocked is not None:
             self.flow_changed()
 
@@ -530,14 +498,6 @@ class BrokerConnection:
         self.outbox.send(Command.SEND_FAILED, session.id, sequence, int(error.code), error.text)
         if session.transaction is not None:
             session.transaction.fail(error)
-
-    def send_to_closed(self, session_id: int, sequence: int) -> None:
-        """A send for a session that is not open."""
-        if session_id > self.highest_session:
-            raise unknown("session", session_id)
-        self.outbox.send(
-            Command.SEND_FAILED, session_id, sequence, int(ErrorCode.ILLEGAL_STATE), f"session {session_id} is closed"
-        )
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from sievemq_core.limits import MAX_HEADER_CHARS
 from sievemq_core.message.envelope import BODY_KIND, DELIVERY_MODE, TIMESTAMP, BodyKind, Envelope
 from sievemq_core.message.headers import PERSISTENT
 from sievemq_core.wire.codec import CommandTuple
+from sievemq_core.wire.commands import Command
 
 if TYPE_CHECKING:
     from sievemq_broker.session.connection import BrokerConnection
@@ -25,7 +26,7 @@ def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> No
     _, session_id, sequence, text, fields = command
     session = connection.sessions.get(session_id)
     if session is None:
-        connection.send_to_closed(session_id, sequence)
+        _refuse_closed(connection, session_id, sequence)
         return
     if sequence != session.sent + 1 or session.stall is not None:
         if connection.resumed and sequence <= session.sent:
@@ -91,3 +92,12 @@ def on_withdraw(connection: BrokerConnection, command: CommandTuple, now: int) -
         )
     if request:
         connection.answer(request)
+
+
+def _refuse_closed(connection: BrokerConnection, session_id: int, sequence: int) -> None:
+    """A send for a session that is not open."""
+    if session_id > connection.highest_session:
+        raise unknown("session", session_id)
+    connection.outbox.send(
+        Command.SEND_FAILED, session_id, sequence, int(ErrorCode.ILLEGAL_STATE), f"session {session_id} is closed"
+    )
