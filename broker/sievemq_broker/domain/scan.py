@@ -36,8 +36,6 @@ CHEAPER = 8
 
 _CORRELATION_ID = "JMSCorrelationID"
 
-_ALL_TEXT = frozenset({str})
-
 #: A backlog below this is looked through faster than an index is kept.
 INDEX_FROM = 1_000
 
@@ -135,26 +133,29 @@ class Scan:
         return True
 
     def _examine_ids(self, entries: list[Entry]) -> None:
-        """As :meth:`_examine` with each, where the correlation id alone says who is worth a look: the first to ask for
-        one waits for all."""
-        found = [entry for entry in entries if not entry.state]  # READY
-        try:
-            # Envelope.correlation_id while it waits, without the call of a property: half of what all this takes.
-            values = [entry.envelope._correlation_id for entry in found]
-        except AttributeError:  # one is decoded at the moment
-            values = [entry.envelope.correlation_id for entry in found]
-        if not _ALL_TEXT.issuperset(map(type, values)):
-            pairs = [(value, entry) for value, entry in zip(values, found, strict=True) if value.__class__ is str]
-            values, found = [value for value, _ in pairs], [entry for _, entry in pairs]
-        for lookup in self._lookups.values():
-            lookup.add_all(values, found)
-            for entry in found:
-                entry.places += 1
+        """As :meth:`_examine` with each, where the correlation id alone says who is worth a look. One loop, for what an
+        entry refers to is in no cache as a rule: the first to ask for an id waits until all have been looked at."""
         wanted, view = self._wanted, self.view
         assert wanted is not None
-        if self._view_gone or wanted.isdisjoint(values):
-            return
-        for value, entry in zip(values, found, strict=True):
+        if self._view_gone:
+            wanted = frozenset()
+        lookup = self._lookups.get(_CORRELATION_ID)
+        first = None if lookup is None else lookup.first
+        for entry in entries:
+            if entry.state:  # not READY
+                continue
+            try:
+                # Envelope.correlation_id while it waits, without the call of a property.
+                value = entry.envelope._correlation_id
+            except AttributeError:  # it is decoded at the moment
+                value = entry.envelope.correlation_id
+            if value.__class__ is not str:
+                continue
+            if first is not None:
+                if first(value, entry) is not entry:
+                    assert lookup is not None
+                    lookup.again(value, entry)
+                entry.places += 1
             if value in wanted and view.matches(entry):
                 view.push(entry, entry.envelope.priority)
                 entry.envelope.compact()

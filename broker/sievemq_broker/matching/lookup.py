@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 __all__ = ["ValueIndex"]
@@ -20,16 +20,21 @@ class ValueIndex(Generic[E]):
     Args:
         value_of: reads the value; None is not filed, since no equality is TRUE for it.
         waits: whether an entry is still of interest.
+
+    Attributes:
+        first: ``first(value, entry)`` files an entry whose value, not None, was read already, and returns it; or what
+            is filed under that value: then it is for :meth:`again`. One call, in C, for who has very many of them.
+        scanning: as :attr:`View.scanning`: arrivals of at most this priority are still left for a scan to file.
     """
 
-    __slots__ = ("_count", "_entries", "_value_of", "_waits", "scanning")
+    __slots__ = ("_entries", "_more", "_value_of", "_waits", "first", "scanning")
 
     def __init__(self, value_of: Callable[[E], Any], waits: Callable[[E], bool]) -> None:
         self._value_of = value_of
         self._waits = waits
-        self._count = 0
         self._entries: dict[Any, E | list[E]] = {}  # most values are unique, and a list each would double the memory
-        #: As View.scanning: arrivals of at most this priority are still left for a scan to file.
+        self._more = 0  # entries that are not the only one of their value, without the first
+        self.first: Callable[[Any, E], E | list[E]] = self._entries.setdefault
         self.scanning = 9
 
     def add(self, entry: E) -> bool:
@@ -37,32 +42,18 @@ class ValueIndex(Generic[E]):
         value = self._value_of(entry)
         if value is None:
             return False
-        self._count += 1
-        filed = self._entries.get(value)
-        if filed is None:
-            self._entries[value] = entry
-        elif type(filed) is list:
+        if self.first(value, entry) is not entry:
+            self.again(value, entry)
+        return True
+
+    def again(self, value: Any, entry: E) -> None:
+        """File an entry under a value that others have, too."""
+        self._more += 1
+        filed = self._entries[value]
+        if type(filed) is list:
             filed.append(entry)
         else:
             self._entries[value] = [filed, entry]  # type: ignore[list-item]  # no entry is a list
-        return True
-
-    def add_all(self, values: Sequence[Any], filed: Sequence[E]) -> None:
-        """As :meth:`add`, of many entries whose values, none of them None, were read already."""
-        entries = self._entries
-        self._count += len(filed)
-        fresh: dict[Any, E | list[E]] = dict(zip(values, filed, strict=True))
-        if len(fresh) == len(filed) and (not entries or entries.keys().isdisjoint(fresh)):  # as a rule ids are unique
-            entries.update(fresh)
-            return
-        for value, entry in zip(values, filed, strict=True):
-            known = entries.get(value)
-            if known is None:
-                entries[value] = entry
-            elif type(known) is list:
-                known.append(entry)
-            else:
-                entries[value] = [known, entry]  # type: ignore[list-item]  # no entry is a list
 
     def count(self, values: Iterable[Any]) -> int:
         """How many are filed under these values, at most."""
@@ -93,7 +84,8 @@ class ValueIndex(Generic[E]):
                 filed = self._filed(value)
                 looked += len(filed)
                 kept = [entry for entry in dict.fromkeys(filed) if self._waits(entry)]
-                self._count += len(kept) - len(filed)
+                if filed:
+                    self._more -= len(filed) - max(1, len(kept))
                 if kept:
                     self._entries[value] = kept if len(kept) > 1 else kept[0]
                 else:
@@ -103,8 +95,8 @@ class ValueIndex(Generic[E]):
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()
-        self._count = 0
+        self._more = 0
 
     def __len__(self) -> int:
         """Entries filed, those no longer waiting included."""
-        return self._count
+        return len(self._entries) + self._more
