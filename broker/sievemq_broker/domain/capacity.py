@@ -1,4 +1,4 @@
-"""A queue at its limits: whether a message may come in, and what gives way for it by the rule of its policy."""
+"""A destination with limits: whether a message may come in, and what gives way for it by the rule of its policy."""
 
 from __future__ import annotations
 
@@ -7,14 +7,69 @@ from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.entry import GONE
 from sievemq_broker.domain.policy import BLOCK, DROP_NEWEST, DROP_OLDEST, FAIL
+from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
+    from sievemq_broker.domain.namespace import Destination
     from sievemq_broker.domain.queue import Queue
     from sievemq_broker.domain.room import Limited
     from sievemq_core.message.envelope import Envelope
 
-__all__ = ["admit", "check", "check_moved", "check_sent", "fits", "lacking", "must_wait"]
+__all__ = [
+    "admit",
+    "admit_to",
+    "check",
+    "check_moved",
+    "check_sent",
+    "fits",
+    "lacking",
+    "move_within",
+    "must_wait",
+    "send_within",
+]
+
+
+def send_within(
+    destination: Destination, envelope: Envelope, now: int, connection: str | None, waited: bool
+) -> list[Limited] | None:
+    """Send a message to a queue with limits, or to a topic whose subscriptions have some: all of them, or none.
+
+    Args:
+        destination: where to.
+        envelope: the message.
+        now: ms epoch.
+        connection: id of the sender's connection, for no_local.
+        waited: the message has waited for room, and is the next.
+
+    Returns:
+        None; or where it has to wait for room: it was not taken then, anywhere.
+
+    Raises:
+        RequestError: RESOURCE_ALLOCATION, as :func:`check_sent`.
+    """
+    size = len(envelope.packed)
+    queues = destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
+    for queue in queues:
+        check_sent(queue, size)
+    if destination.policy.at_limit == BLOCK:
+        full: list[Limited] = [queue for queue in queues if must_wait(queue, 1, size, waited)]
+        if full:
+            return full
+    admit_to(destination, queues, envelope, now)
+    return None
+
+
+def move_within(destination: Destination, envelope: Envelope, now: int) -> None:
+    """As :func:`send_within`, for a message that has been in the broker before, or whose sender cannot wait.
+
+    Raises:
+        RequestError: RESOURCE_ALLOCATION, as :func:`check_moved`.
+    """
+    queues = destination.matching(envelope, None) if isinstance(destination, Topic) else [destination]
+    for queue in queues:
+        check_moved(queue, len(envelope.packed))
+    admit_to(destination, queues, envelope, now)
 
 
 def check(queue: Queue, messages: int, size: int) -> None:
@@ -108,6 +163,14 @@ def lacking(load: Iterable[tuple[Queue, int, int]], patient: bool, waited: bool)
         elif at_limit == BLOCK and must_wait(queue, messages, size, waited):
             full.append(queue)
     return full
+
+
+def admit_to(destination: Destination, queues: list[Queue], envelope: Envelope, now: int) -> None:
+    """Add a message that may be sent to each of these queues of a destination."""
+    if isinstance(destination, Topic):
+        destination.take(envelope, now)
+    for queue in queues:
+        admit(queue, envelope, now)
 
 
 def admit(queue: Queue, envelope: Envelope, now: int) -> None:

@@ -1,4 +1,4 @@
-"""Counts what comes into a namespace with limits, or into a broker that is near its own, send by send.
+"""Whether sends may come into a namespace with limits, or into a broker that is near its own: counted send by send.
 
 A namespace's sum on each send would cost every send of every queue in it. So whoever can add up how much is there says
 how much more may come, that is counted down here, and when it is used up it is added up anew. What goes meanwhile is
@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.room import Overfull
+from sievemq_broker.domain.room import Limited, Overfull
+from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.message.destination import Address
 from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
-    from sievemq_broker.domain.namespace import Destination
+    from sievemq_broker.domain.namespace import Destination, Namespace
     from sievemq_broker.domain.topic import Topic
 
-__all__ = ["MESSAGE_BYTES", "UNLIMITED", "Gate", "load_of"]
+__all__ = ["MESSAGE_BYTES", "UNLIMITED", "Gate", "check_over", "check_room", "count", "enter", "enter_several"]
 
 #: What a message takes beside its packed bytes: an entry, an envelope, its places in a view. Measured: 160 to 380.
 MESSAGE_BYTES: Final = 256
@@ -69,7 +71,87 @@ class Gate:
         self.bytes -= size
 
 
-def load_of(sends: Iterable[tuple[Destination, Envelope]], connection: str | None) -> tuple[int, int]:
+def enter(
+    namespace: Namespace,
+    sends: Iterable[tuple[Destination, Envelope]],
+    connection: str | None,
+    *,
+    whether_full: bool = True,
+) -> Overfull | None:
+    """Count sends that are about to come in.
+
+    Args:
+        namespace: into which.
+        sends: where to, and what.
+        connection: id of the sender's connection, for no_local.
+        whether_full: ask whether the broker has room; otherwise they come in though it has none.
+
+    Returns:
+        None; or what is at its limit, of the namespace and the broker: they must not come in then.
+
+    Raises:
+        RequestError: RESOURCE_ALLOCATION, they could never come in.
+    """
+    gate, broker_gate = namespace.gate, namespace.broker.gate
+    if gate is None and broker_gate is None:
+        return None
+    load = _load_of(sends, connection)
+    over = None if gate is None else gate.enter(*load)
+    if over is None and broker_gate is not None:
+        if whether_full:
+            return broker_gate.enter(*load)
+        broker_gate.count(*load)
+    return over
+
+
+def enter_several(
+    namespace: Namespace,
+    sends: Iterable[tuple[Destination, Envelope]],
+    connection: str | None,
+    patient: bool,
+    acknowledges: bool,
+) -> list[Limited]:
+    """As :func:`enter`, for a batch. What acknowledges something makes room for others too, so it need not wait for
+    the broker, and comes in whether that is full or not.
+
+    Raises:
+        RequestError: also if it would have to wait, and cannot.
+    """
+    waits = patient and not acknowledges
+    over = (namespace.broker.over if waits else None) or namespace.over
+    over = over or enter(namespace, sends, connection, whether_full=waits)
+    if over is None:
+        return []
+    if over.refuses or not patient:
+        check_over(namespace)
+    return [over]
+
+
+def count(namespace: Namespace, sends: Iterable[tuple[Destination, Envelope]]) -> None:
+    """Count what comes in whether there is room or not."""
+    for gate in (namespace.gate, namespace.broker.gate):
+        if gate is not None:
+            gate.count(*_load_of(sends, None))
+
+
+def check_over(namespace: Namespace) -> None:
+    """Raise RequestError RESOURCE_ALLOCATION if the namespace is at its limit: for who cannot wait."""
+    if namespace.over is not None:
+        raise RequestError(namespace.over.limit_text, ErrorCode.RESOURCE_ALLOCATION, {"namespace": namespace.name})
+
+
+def check_room(namespace: Namespace, address: Address, envelope: Envelope) -> None:
+    """Raise unless a message may come in, as far as the namespace and the broker go: for who cannot wait.
+
+    Raises:
+        AddressError, RequestError: as :meth:`Namespace.declare`; RESOURCE_ALLOCATION.
+    """
+    over = namespace.over or namespace.broker.over or enter(namespace, ((namespace.declare(address), envelope),), None)
+    if over is not None:
+        raise RequestError(over.limit_text, ErrorCode.RESOURCE_ALLOCATION, {"namespace": namespace.name})
+
+
+def _load_of(sends: Iterable[tuple[Destination, Envelope]], connection: str | None) -> tuple[int, int]:
     """Messages and bytes of what is about to be sent, for each queue in which it would be.
 
     Args:

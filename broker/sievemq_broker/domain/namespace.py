@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sievemq_broker.domain import capacity, dead_letters, pages
+from sievemq_broker.domain import capacity, dead_letters, gate, pages
 from sievemq_broker.domain.client_ids import ClientIds
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import Entry
-from sievemq_broker.domain.gate import Gate, load_of
 from sievemq_broker.domain.overrides import overridden
-from sievemq_broker.domain.policy import BLOCK
 from sievemq_broker.domain.ports import DeliveryPort
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.room import Limited, NoRoomError, Overfull
@@ -58,7 +56,7 @@ class Namespace:
         self.destinations: dict[str, Destination] = {}
         self.policy = broker.settings.policy_for_namespace(name)
         self.over: Overfull | None = None
-        self.gate: Gate | None = None
+        self.gate: gate.Gate | None = None
         self.temporaries = Temporaries(self)
         self.client_ids = ClientIds()
         self.subscriptions = Subscriptions()
@@ -83,7 +81,7 @@ class Namespace:
         """
         return self.destinations.get(str(address if isinstance(address, Address) else parse_address(address)))
 
-    def declare(self, address: Address | str, connection: str | None = None) -> Destination:
+    def declare(self, address: Address | str) -> Destination:
         """The destination with this address; made if there is none.
 
         Raises:
@@ -211,19 +209,19 @@ class Namespace:
         destination = self._routes.get(address)
         if destination is None:
             try:
-                destination = self._look_up(address, envelope, connection)
+                destination = self._look_up(address, envelope)
             except NoRoomError as error:
                 return [error.place]
-            over = self.over or self.broker.over or self.enter(((destination, envelope),), connection)
+            over = self.over or self.broker.over or gate.enter(self, ((destination, envelope),), connection)
             if over is not None:
                 if over.refuses:
-                    self.check_over()
+                    gate.check_over(self)
                 return [over]
         policy = destination.policy
         if policy.special:
             envelope = overridden(policy, envelope, now)
             if policy.limited:
-                return self._send_within(destination, envelope, now, connection, waited)
+                return capacity.send_within(destination, envelope, now, connection, waited)
         if isinstance(destination, Queue):
             destination.accept(envelope, now)
         else:
@@ -239,12 +237,10 @@ class Namespace:
         """
         destination = self._routes.get(address)
         if destination is None:
-            destination = self._look_up(address, envelope, None)
-            for gate in (self.gate, self.broker.gate):
-                if gate is not None:  # who sends anew has asked whether there is room
-                    gate.count(*load_of(((destination, envelope),), None))
+            destination = self._look_up(address, envelope)
+            gate.count(self, ((destination, envelope),))  # who sends anew has asked whether there is room
         if destination.policy.limited:
-            self._move_within(destination, overridden(destination.policy, envelope, now), now)
+            capacity.move_within(destination, overridden(destination.policy, envelope, now), now)
             return
         envelope = overridden(destination.policy, envelope, now)
         if isinstance(destination, Queue):
@@ -259,97 +255,12 @@ class Namespace:
         self.over = over
         self.forget_routes()
 
-    def enter(self, sends: Iterable[tuple[Destination, Envelope]], connection: str | None) -> Overfull | None:
-        """Count sends that are about to come in.
-
-        Args:
-            sends: where to, and what.
-            connection: id of the sender's connection, for no_local.
-
-        Returns:
-            None; or what is at its limit, of the namespace and the broker: they must not come in then.
-
-        Raises:
-            RequestError: RESOURCE_ALLOCATION, they could never come in.
-        """
-        gate, broker_gate = self.gate, self.broker.gate
-        if gate is None and broker_gate is None:
-            return None
-        load = load_of(sends, connection)
-        over = None if gate is None else gate.enter(*load)
-        if over is None and broker_gate is not None:
-            over = broker_gate.enter(*load)
-        return over
-
-    def enter_several(
-        self, sends: Iterable[tuple[Destination, Envelope]], connection: str | None, patient: bool, acknowledges: bool
-    ) -> list[Limited]:
-        """As :meth:`enter`, for a batch. What acknowledges something makes room for others too, so it need not wait for
-        the broker, and comes in whether that is full or not.
-
-        Raises:
-            RequestError: also if it would have to wait, and cannot.
-        """
-        if acknowledges or not patient:
-            gate, broker_gate, over = self.gate, self.broker.gate, self.over
-            if over is None and (gate is not None or broker_gate is not None):
-                load = load_of(sends, connection)
-                over = None if gate is None else gate.enter(*load)
-                if over is None and broker_gate is not None:
-                    broker_gate.count(*load)
-        else:
-            over = self.broker.over or self.over or self.enter(sends, connection)
-        if over is None:
-            return []
-        if over.refuses or not patient:
-            self.check_over()
-        return [over]
-
-    def check_over(self) -> None:
-        """Raise RequestError RESOURCE_ALLOCATION if the namespace is at its limit: for who cannot wait."""
-        if self.over is not None:
-            raise RequestError(self.over.limit_text, ErrorCode.RESOURCE_ALLOCATION, {"namespace": self.name})
-
-    def check_room(self, address: Address, envelope: Envelope) -> None:
-        """Raise unless a message may come in, as far as the namespace and the broker go: for who cannot wait.
-
-        Raises:
-            AddressError, RequestError: as :meth:`declare`; RESOURCE_ALLOCATION.
-        """
-        over = self.over or self.broker.over or self.enter(((self.declare(address), envelope),), None)
-        if over is not None:
-            raise RequestError(over.limit_text, ErrorCode.RESOURCE_ALLOCATION, {"namespace": self.name})
-
-    def check_kept(self, sends: Iterable[tuple[Address | str, Envelope]], connection: str | None) -> None:
+    def check_kept(self, sends: Iterable[tuple[Address | str, Envelope]]) -> None:
         """Raise unless all of these messages can be kept, as :meth:`Journal.check`; looks at none while it can."""
         journal = self.broker.journal
         if journal is not None and journal.refusing is not None:
             for address, envelope in sends:
-                self._look_up(address, envelope, connection)
-
-    @staticmethod
-    def _send_within(
-        destination: Destination, envelope: Envelope, now: int, connection: str | None, waited: bool
-    ) -> list[Limited] | None:
-        """Send to where there are limits."""
-        size = len(envelope.packed)
-        queues = destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
-        for queue in queues:
-            capacity.check_sent(queue, size)
-        if destination.policy.at_limit == BLOCK:
-            full: list[Limited] = [queue for queue in queues if capacity.must_wait(queue, 1, size, waited)]
-            if full:
-                return full
-        _admit(destination, queues, envelope, now)
-        return None
-
-    @staticmethod
-    def _move_within(destination: Destination, envelope: Envelope, now: int) -> None:
-        """Move a message to where there are limits."""
-        queues = destination.matching(envelope, None) if isinstance(destination, Topic) else [destination]
-        for queue in queues:
-            capacity.check_moved(queue, len(envelope.packed))
-        _admit(destination, queues, envelope, now)
+                self._look_up(address, envelope)
 
     def commit(
         self,
@@ -369,7 +280,7 @@ class Namespace:
             connection: id of the sender's connection, for no_local.
             patient: the sender can wait where that is the rule; otherwise it is refused there.
             waited: it has waited for room, and is the next.
-            acknowledges: messages go with it: see :meth:`enter_several`.
+            acknowledges: messages go with it: see :func:`~sievemq_broker.domain.gate.enter_several`.
 
         Returns:
             None; or, for a patient sender, what must have room before this can be done. Nothing has been sent then.
@@ -381,7 +292,7 @@ class Namespace:
         load: dict[Queue, tuple[int, int]] = {}
         for address, envelope in sends:
             try:
-                destination = self._look_up(address, envelope, connection)
+                destination = self._look_up(address, envelope)
             except NoRoomError as error:
                 if patient:
                     return [error.place]
@@ -397,23 +308,23 @@ class Namespace:
                         messages, size = load.get(queue, (0, 0))
                         load[queue] = messages + 1, size + len(envelope.packed)
             checked.append((destination, envelope))
-        full = self.enter_several(checked, connection, patient, acknowledges) if checked else []
+        full = gate.enter_several(self, checked, connection, patient, acknowledges) if checked else []
         full += capacity.lacking(((queue, *of) for queue, of in load.items()), patient, waited)
         if full:
             return full
         for destination, envelope in checked:
             if destination.policy.limited:
                 queues = destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
-                _admit(destination, queues, envelope, now)
+                capacity.admit_to(destination, queues, envelope, now)
             elif isinstance(destination, Queue):
                 destination.accept(envelope, now)
             else:
                 destination.publish(envelope, now, connection)
         return None
 
-    def _look_up(self, address: Address | str, envelope: Envelope, connection: str | None) -> Destination:
+    def _look_up(self, address: Address | str, envelope: Envelope) -> Destination:
         """Where a message goes that is not known yet, or while not every message can be kept."""
-        destination = self.declare(address, connection)
+        destination = self.declare(address)
         journal = self.broker.journal
         if journal is not None and journal.refusing is not None and _keeps(destination):
             mode = destination.policy.delivery_mode or envelope.fields[DELIVERY_MODE]
@@ -463,7 +374,7 @@ class Namespace:
                 destination (SES-33) or a temporary one of another connection (TMP-03); ILLEGAL_STATE and
                 SUBSCRIPTION_IN_USE by section 29.
         """
-        destination = self.declare(address, connection)
+        destination = self.declare(address)
         owner = self.temporaries.owner_of(destination.label)
         if owner is not None and owner != connection:
             raise RequestError(
@@ -580,14 +491,6 @@ class Namespace:
     def bury(self, queue: Queue, entry: Entry, reason: str, now: int) -> dead_letters.Burial:
         """Move a message to its dead-letter queue (D-22), if that is possible, and count it."""
         return dead_letters.bury(self, queue, entry, reason, now)
-
-
-def _admit(destination: Destination, queues: list[Queue], envelope: Envelope, now: int) -> None:
-    """Add a message that may be sent to each of these queues."""
-    if isinstance(destination, Topic):
-        destination.take(envelope, now)
-    for queue in queues:
-        capacity.admit(queue, envelope, now)
 
 
 def _keeps(destination: Destination) -> bool:

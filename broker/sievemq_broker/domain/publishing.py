@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from sievemq_broker.domain import capacity
+from sievemq_broker.domain import capacity, gate
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.policy import BLOCK, FAIL
 from sievemq_broker.domain.queue import Queue
@@ -56,7 +56,7 @@ def begin(
         connection: id of the sender's connection, for no_local.
         patient: the sender can wait where that is the rule; otherwise it is refused there.
         waited: it has waited for room, and is the next.
-        acknowledges: messages go with it: see :meth:`Namespace.enter_several`.
+        acknowledges: messages go with it: see :func:`~sievemq_broker.domain.gate.enter_several`.
 
     Returns:
         What is on its way then; or, for a patient sender, what must have room before this can be done.
@@ -64,18 +64,16 @@ def begin(
     Raises:
         AddressError, RequestError: as :meth:`Namespace.commit`. Nothing is sent then.
     """
-    destinations = {
-        address: namespace.declare(address, connection) for address in dict.fromkeys([address for address, _ in sends])
-    }
+    destinations = {address: namespace.declare(address) for address in dict.fromkeys([address for address, _ in sends])}
     try:
-        namespace.check_kept(sends, connection)
+        namespace.check_kept(sends)
     except NoRoomError as error:
         if patient:
             return [error.place]
         raise
     load = _load(sends, destinations, now, connection)
     going = ((destinations[address], envelope) for address, envelope in sends)
-    full = namespace.enter_several(going, connection, patient, acknowledges) if sends else []
+    full = gate.enter_several(namespace, going, connection, patient, acknowledges) if sends else []
     for queue, (_, _, largest) in load.items():
         capacity.check_sent(queue, largest)
     full += capacity.lacking(((queue, *of[:2]) for queue, of in load.items()), patient, waited)

@@ -21,7 +21,7 @@ _UNREAD_PAGES = 64 * 1024 * 1024
 def on_declare(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
     """Can this be sent to? (SES-18)"""
     _, request, destination = command
-    connection.namespace.declare(destination, connection.id)
+    connection.namespace.declare(destination)
     connection.answer(request)
 
 

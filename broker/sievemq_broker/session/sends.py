@@ -50,7 +50,7 @@ def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> No
         if transaction is None:
             full = connection.namespace.send(text, envelope, now, connection.id)
         elif transaction.doom is None:
-            connection.namespace.declare(text, connection.id)
+            connection.namespace.declare(text)
             transaction.stage(text, envelope)
     except SieveError as error:
         connection.refuse_send(session, sequence, error)

@@ -49,7 +49,7 @@ def _files() -> dict[str, bytes]:
             space.send("queue:q", message(f"m{number}", priority=number, text="x" * number), NOW)
             space.send("topic:t", message(f"t{number}"), NOW)
             if number == 2:
-                space.declare("topic:t", "c")
+                space.declare("topic:t")
                 consumer = space.open_consumer(
                     Port(), 1, "topic:t", None, connection="c", client_id="id", subscription="s", durable=True,
                     shared=False, credit=2, now=NOW,

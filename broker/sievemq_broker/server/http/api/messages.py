@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from sievemq_broker.domain import management
+from sievemq_broker.domain.gate import check_room
 from sievemq_broker.domain.locate import locate
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
@@ -131,7 +132,7 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     limit = call.server.services.settings.body_bytes
     if len(envelope.fields[BODY] or b"") > limit:
         raise ApiError(413, "MESSAGE_TOO_LARGE", f"a body may have {limit} bytes here", {"limit": limit})
-    space.check_room(address, envelope)
+    check_room(space, address, envelope)
     space.transfer(address, envelope, now)  # nobody could tell this sender to wait
     call.server.turn.worked()
     fields = envelope.fields
