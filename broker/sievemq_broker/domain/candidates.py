@@ -44,8 +44,7 @@ def few(queue: Queue, condition: Condition | None, after: int = -1) -> list[Entr
         lookup = queue.lookups.get(name)
         if lookup is None:
             promised = promised or name in _PROMISED
-        elif lookup.scanning == ALL_SCANNED and lookup.count(values) <= FEW:
-            entries = lookup.find(values)
+        elif lookup.scanning == ALL_SCANNED and (entries := lookup.find(values, FEW)) is not None:
             waiting = [(key_of(entry), entry) for entry in entries if entry.state <= STRAY]
             return [entry for key, entry in sorted(waiting) if key > after]
     if promised and after < 0:

@@ -201,11 +201,18 @@ def fill_from_index(queue: Queue, view: View) -> bool:
     assert view.condition is not None
     for name, values in indexable(view.condition):
         lookup = queue.lookups.get(name)
-        if lookup is None or lookup.scanning != ALL_SCANNED or lookup.count(values) > FEW:
+        if lookup is None or lookup.scanning != ALL_SCANNED or (filed := lookup.find(values, FEW)) is None:
             continue
         view.scanning = ALL_SCANNED
-        candidates = [entry for entry in lookup.find(values) if entry.state <= STRAY and view.matches(entry)]
-        for entry in sorted(candidates, key=key_of):
+        found = [entry for entry in filed if entry.state <= STRAY]
+        if view.condition.is_lookup:  # what it says of a message has been answered: nothing need be decoded
+            view.evaluations += len(found)
+            view.matched += len(found)
+        else:
+            found = [entry for entry in found if view.matches(entry)]
+        if len(found) > 1:
+            found.sort(key=key_of)
+        for entry in found:
             if entry.state == READY:
                 view.push(entry, entry.envelope.priority)
             else:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
 from sievemq_broker.matching.clue import Clue, choose, the_clue
-from sievemq_broker.matching.condition import Condition, is_lookup
+from sievemq_broker.matching.condition import Condition
 from sievemq_broker.matching.places import Bucket, Places
 from sievemq_core.message.envelope import Envelope
 
@@ -55,7 +55,7 @@ class SelectorIndex(Generic[T]):
         if condition.facts.never:
             self._filed[target] = condition, ()  # it is never asked: nowhere to be found
             return
-        lookup = is_lookup(condition)
+        lookup = condition.is_lookup
         clues = the_clue(condition) if lookup else choose(condition, self._cost)
         self._filed[target] = condition, clues
         self._needing += condition.facts.uses_properties

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain
+from math import inf
 from typing import Any, Generic, TypeVar
 
 __all__ = ["ValueIndex"]
@@ -55,18 +57,20 @@ class ValueIndex(Generic[E]):
         else:
             self._entries[value] = [filed, entry]  # type: ignore[list-item]  # no entry is a list
 
-    def count(self, values: Iterable[Any]) -> int:
-        """How many are filed under these values, at most."""
-        return sum(map(len, map(self._filed, values)))
-
     @property
     def distinct(self) -> int:
         """Values that something is filed under."""
         return len(self._entries)
 
-    def find(self, values: Iterable[Any]) -> list[E]:
-        """Everything filed under one of the values, each entry once."""
-        return list(dict.fromkeys(entry for value in values for entry in self._filed(value)))
+    def find(self, values: Collection[Any], most: float = inf) -> list[E] | None:
+        """Everything filed under one of the values, each entry once; None if that may be more than `most`."""
+        filed = [filed for value in values if (filed := self._entries.get(value)) is not None]
+        if len(filed) == 1 and type(filed[0]) is not list:  # as a rule one value is asked for, and one has it
+            return filed  # type: ignore[return-value]  # no list in it
+        lists: list[list[E]] = [each if type(each) is list else [each] for each in filed]  # type: ignore[list-item]
+        if sum(map(len, lists)) > most:
+            return None
+        return list(dict.fromkeys(chain.from_iterable(lists)))
 
     def _filed(self, value: Any) -> list[E]:
         filed = self._entries.get(value)

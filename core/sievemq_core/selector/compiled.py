@@ -119,6 +119,19 @@ class CompiledSelector:
         return alternatives(self.plan)
 
     @property
+    def is_lookup(self) -> bool:
+        """True if the selector says no more than that one name has one of some texts: whoever finds a message's value
+        among the keys of :attr:`facts` need not ask the function. Only texts: they are equal as keys exactly if they
+        are to a selector."""
+        shape = self._shape
+        if shape is None:
+            return _is_lookup(self)
+        known = shape.is_lookup
+        if known is None:
+            known = shape.is_lookup = _is_lookup(self)
+        return known
+
+    @property
     def source(self) -> str:
         """The Python text of :attr:`function`."""
         return make_source(self.plan)
@@ -239,6 +252,18 @@ def _pipeline(text: str, dialect: Dialect, taken: Outline | None) -> CompiledSel
     return CompiledSelector(text, dialect, facts, make_function(plan), ast=tree, plan=plan)
 
 
+def _is_lookup(selector: CompiledSelector) -> bool:
+    equalities = selector.facts.equalities
+    if len(equalities) != 1:
+        return False
+    name, keys = equalities[0]
+    texts = sorted(print_literal(key) for key in keys if isinstance(key, str))
+    if len(texts) < len(keys) or name == "JMSDeliveryMode":  # the mode is a number in the envelope
+        return False
+    whole = f"{name} = {texts[0]}" if len(texts) == 1 else f"{name} IN ({', '.join(texts)})"
+    return selector.canonical == whole
+
+
 _PLACES = re.compile("\0([0-9]+)\0")
 
 
@@ -248,6 +273,7 @@ class _Shape:
     Attributes:
         unremarkable: one of them was found to have no warnings, so none has.
         has_alternatives: there is an OR that an index could use.
+        is_lookup: all are, or none; None as long as nobody has asked.
     """
 
     __slots__ = (
@@ -258,11 +284,13 @@ class _Shape:
         "_lists",
         "_ordered",
         "has_alternatives",
+        "is_lookup",
         "unremarkable",
     )
 
     def __init__(self, tree: Node, plan: Test, facts: Facts, open_to: tuple[Parameter, ...]) -> None:
         self.unremarkable = False
+        self.is_lookup: bool | None = None
         self.has_alternatives = bool(alternatives(plan))
         self._facts = FactsTemplate(facts, open_to)
         self._factory = make_factory(

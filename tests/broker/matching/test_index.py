@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sievemq_broker.matching.condition import indexable, is_lookup, is_true
+from sievemq_broker.matching.condition import indexable, is_true
 from sievemq_broker.matching.index import SelectorIndex
 from sievemq_broker.matching.lookup import ValueIndex
 from sievemq_core.message.envelope import Envelope, pack_properties
@@ -270,7 +270,7 @@ def test_values_are_found_until_they_are_compacted_away() -> None:
 def test_a_comparison_with_texts_is_answered_by_the_look_up() -> None:
     index: SelectorIndex[str] = SelectorIndex()
     for text in ("a = 'x'", "a IN ('x', 'y')", "JMSCorrelationID = 'x'"):
-        assert is_lookup(compiled(text))
+        assert compiled(text).is_lookup
         index.add(compiled(text), text)
     assert sorted(index.match(message({"a": "x"}))) == ["a = 'x'", "a IN ('x', 'y')"]
     assert index.match(message({"a": "y"}, correlation_id="x")) == ["a IN ('x', 'y')", "JMSCorrelationID = 'x'"]
@@ -281,4 +281,4 @@ def test_a_comparison_with_texts_is_answered_by_the_look_up() -> None:
     "text", ["JMSDeliveryMode = 'PERSISTENT'", "a <> 'x'", "a NOT IN ('x', 'y')", "a = 1", "a = 'x' AND b = 1"]
 )
 def test_everything_else_is_asked(text: str) -> None:
-    assert not is_lookup(compiled(text))
+    assert not compiled(text).is_lookup

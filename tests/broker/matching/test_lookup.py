@@ -35,8 +35,22 @@ def test_entries_that_share_a_value_are_all_found_in_the_order_in_which_they_wer
     items = [Item("x") for _ in range(3)]
     assert all(index.add(item) for item in items)
     assert index.find(["x"]) == items
-    assert index.count(["x", "y"]) == len(index) == 3
+    assert index.find(["x", "y"], 3) == items
+    assert index.find(["x", "y"], 2) is None
+    assert len(index) == 3
     assert index.distinct == 1
+
+
+def test_several_values_are_found_together_and_count_together() -> None:
+    index = make()
+    items = [Item(value) for value in ("x", "y", "y")]
+    for item in items:
+        index.add(item)
+    assert index.find(["y", "none"], 1) is None
+    assert set(index.find(["x", "y"], 3) or ()) == set(items)
+    assert index.find(["x", "y"], 2) is None
+    assert index.find(["x", "none"], 1) == items[:1]
+    assert index.find(["none"], 0) == []
 
 
 def test_a_value_that_was_read_already_is_filed_by_first_unless_another_is_there() -> None:
@@ -107,6 +121,6 @@ def test_it_finds_what_a_plain_list_has(steps: list[tuple[str, int]]) -> None:
             filed = [kept for kept in dict.fromkeys(filed) if kept.waits]
             assert len(index) == len(filed)
         for value in ("v0", "v1", "v2"):
-            assert set(index.find([value])) == {kept for kept in filed if kept.value == value}
+            assert set(index.find([value]) or ()) == {kept for kept in filed if kept.value == value}
         assert index.distinct == len({kept.value for kept in filed})
         assert len(set(filed)) <= len(index) <= len(filed)

@@ -38,6 +38,7 @@ def same(one: CompiledSelector, other: CompiledSelector) -> None:
     assert one.text == other.text
     assert one.canonical == other.canonical
     assert one.facts == other.facts
+    assert one.is_lookup == other.is_lookup
     assert one.alternatives == other.alternatives
     assert one.ast == other.ast
     assert one.plan == other.plan
