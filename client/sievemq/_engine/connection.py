@@ -10,7 +10,7 @@ from typing import Any, Final
 from sievemq._engine.completion import Completion
 from sievemq._engine.consumer import EngineConsumer
 from sievemq._engine.deadlines import Deadlines
-from sievemq._engine.ending import end, fail, lose, loss
+from sievemq._engine.ending import end, fail, goodbye, lose, loss, unrepaired
 from sievemq._engine.flow import Flow
 from sievemq._engine.heartbeat import Heartbeat
 from sievemq._engine.incoming import HANDLERS, WINDOW_BYTES, WINDOW_MESSAGES
@@ -237,13 +237,9 @@ class ClientConnection:
         if self.failure is not None or self.closed:
             return
         if error is None:
-            error = JMSException(
-                f"the connection to the broker is lost, and was not repaired within {self.options.reconnect} ms: "
-                f"{self.cause}",
-                "CONNECTION_LOST",
-                self.cause,
-            )
-        fail(self, error if isinstance(error, JMSException) else loss(self, error))
+            fail(self, unrepaired(self))
+        else:
+            fail(self, error if isinstance(error, JMSException) else loss(self, error))
 
     def leave(self) -> None:
         """Closing begins. If the connection is lost, what is pending fails at once (D-32)."""
@@ -480,30 +476,7 @@ class ClientConnection:
         The completion succeeds, whatever state the connection is in; then the transport can be closed. What waits for
         an answer that will not come has failed by then.
         """
-        done: Completion[Any] = Completion()
-        self.leave()
-        if self.closed or self.closing or self.failure is not None or not self.opened.done:
-            end(self)
-            done.succeed(None)
-            return done
-        for session in self.sessions.values():
-            session.mark_closed()
-        pack_acknowledgements(self)  # D-26: sends and acknowledgements go first
-        gather(self)
-        handed = tuple(field for session in self.sessions.values() for field in session.handed())
-        self.goodbye = number = self.requests.next_number()
-        self.requests.pending[number] = done, (Command.GOODBYE, number, handed)
-        self.wire.send(Command.GOODBYE, number, handed)
-        self.closing = True
-
-        def ended(_: Completion[Any]) -> None:
-            if not self.closed:  # the answer has come: what is not confirmed was not taken
-                for session in tuple(self.sessions.values()):
-                    session.sends.give_up()
-            end(self)
-
-        done.add_callback(ended)
-        return done
+        return goodbye(self)
 
     # -- what sessions and consumers use -----------------------------------------------------------------------------
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from sievemq._engine.completion import Completion
+from sievemq._engine.outgoing import gather, pack_acknowledgements
 from sievemq._engine.restore import MAX_HANDED
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq_core.wire.commands import Command
@@ -13,7 +15,7 @@ from sievemq_core.wire.connection import WireConnection
 if TYPE_CHECKING:
     from sievemq._engine.connection import ClientConnection
 
-__all__ = ["end", "fail", "lose", "loss"]
+__all__ = ["end", "fail", "goodbye", "lose", "loss", "unrepaired"]
 
 _log = logging.getLogger("sievemq")
 
@@ -35,6 +37,12 @@ def loss(connection: ClientConnection, error: BaseException | None, code: str = 
     else:
         reason = f"the connection to the broker is lost: {error}"
     return JMSException(reason, code, error)
+
+
+def unrepaired(connection: ClientConnection) -> JMSException:
+    """What whoever waits is told when the time is over that a repair may take."""
+    text = f"the connection to the broker is lost, and was not repaired within {connection.options.reconnect} ms"
+    return JMSException(f"{text}: {connection.cause}", "CONNECTION_LOST", connection.cause)
 
 
 def lose(connection: ClientConnection, error: JMSException, repairable: bool) -> None:
@@ -89,6 +97,34 @@ def fail(connection: ClientConnection, error: JMSException, tell: bool = True) -
         consumer.wake()
     if opened and tell:
         connection.report(error)
+
+
+def goodbye(connection: ClientConnection) -> Completion[Any]:
+    """Close on purpose: everything that waits to be said, then GOODBYE; as :meth:`ClientConnection.close`."""
+    done: Completion[Any] = Completion()
+    connection.leave()
+    if connection.closed or connection.closing or connection.failure is not None or not connection.opened.done:
+        end(connection)
+        done.succeed(None)
+        return done
+    for session in connection.sessions.values():
+        session.mark_closed()
+    pack_acknowledgements(connection)  # D-26: sends and acknowledgements go first
+    gather(connection)
+    handed = tuple(field for session in connection.sessions.values() for field in session.handed())
+    connection.goodbye = number = connection.requests.next_number()
+    connection.requests.pending[number] = done, (Command.GOODBYE, number, handed)
+    connection.wire.send(Command.GOODBYE, number, handed)
+    connection.closing = True
+
+    def ended(_: Completion[Any]) -> None:
+        if not connection.closed:  # the answer has come: what is not confirmed was not taken
+            for session in tuple(connection.sessions.values()):
+                session.sends.give_up()
+        end(connection)
+
+    done.add_callback(ended)
+    return done
 
 
 def end(connection: ClientConnection) -> None:

@@ -80,12 +80,12 @@ class Connection:
         """
         return await self._create_session(session_mode_of(transacted, acknowledge_mode, session_mode))
 
-    async def _create_session(self, mode: int) -> Session:
-        return await self._open_session(Session, mode)
+    async def _create_session(self, mode: int, is_action: bool = True) -> Session:
+        return await self._open_session(Session, mode, is_action)
 
-    async def _open_session(self, kind: type[S], mode: int) -> S:
+    async def _open_session(self, kind: type[S], mode: int, is_action: bool = True) -> S:
         self._transport.check_loop()
-        engine = self._engine.open_session(mode)
+        engine = self._engine.open_session(mode, is_action)
         await self._transport.ask(lambda: engine.opened, undo=lambda _: engine.close())
         session = kind(self, engine)
         self._sessions.add(session)

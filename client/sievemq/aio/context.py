@@ -85,13 +85,7 @@ class JMSContext:
     @classmethod
     async def _open(cls, connection: Connection, session_mode: int) -> Self:
         # The session alone must not make it too late for a client id: a context is born with one (CTX-03).
-        used = connection._engine._used
-        opening = connection._create_session(session_mode)
-        try:
-            session = await opening
-        finally:
-            connection._engine._used = used
-        return cls(connection, session)
+        return cls(connection, await connection._create_session(session_mode, is_action=False))
 
     async def __aenter__(self) -> Self:
         return self

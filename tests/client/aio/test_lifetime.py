@@ -13,8 +13,16 @@ from typing import Any
 
 import pytest
 
-from sievemq import IllegalStateException, JMSException, Message, Queue, TextMessage, Topic
-from sievemq.aio import Connection, ConnectionFactory, MessageConsumer, MessageProducer, Session
+from sievemq import (
+    IllegalStateException,
+    IllegalStateRuntimeException,
+    JMSException,
+    Message,
+    Queue,
+    TextMessage,
+    Topic,
+)
+from sievemq.aio import Connection, ConnectionFactory, JMSContext, MessageConsumer, MessageProducer, Session
 from sievemq_broker import EmbeddedBroker
 from sievemq_core.wire.commands import Command
 
@@ -212,6 +220,21 @@ async def test_each_of_many_requests_has_its_own_time() -> None:
             assert outcome.get_error_code() == "TIMEOUT"
         broker.silent.clear()
         await session.create_consumer(Queue("q"))  # the time of those before does not end it
+        await connection.close()
+
+
+async def test_con_08_what_is_done_while_a_context_is_opened_counts() -> None:
+    async with scripted() as broker:
+        connection = await ConnectionFactory(broker.url, reconnect=0).create_connection()
+        first = await JMSContext._open(connection, Session.AUTO_ACKNOWLEDGE)
+        broker.silent.add(Command.OPEN_SESSION)
+        opening = asyncio.create_task(first.create_context(Session.AUTO_ACKNOWLEDGE))
+        request = (await broker.until(Command.OPEN_SESSION, 2))[1]
+        first.create_producer()  # with that it is too late for a client id
+        broker.say(Command.OK, request, None)
+        await opening
+        with pytest.raises(IllegalStateRuntimeException):
+            await first.set_client_id("late")
         await connection.close()
 
 
