@@ -242,6 +242,8 @@ class Session:
         self._engine.check_open()
         if not isinstance(name, str) or not name:
             raise InvalidDestinationException(f"a subscription's name is needed, not {name!r}")
+        if self._transport.undoing:
+            await self._transport.undone()  # a consumer of it that nobody waited for any more
         await self._transport.ask(lambda: self._engine.connection.unsubscribe(name))
 
     # -- producers, consumers, browsers -------------------------------------------------------------------------------
@@ -360,6 +362,8 @@ class Session:
         shared: bool = False,
     ) -> C:
         self._transport.check_loop()
+        if name is not None and self._transport.undoing:
+            await self._transport.undone()  # a consumer of the same subscription would refuse this one (SUB-11, SUB-14)
         engine = self._engine.open_consumer(
             destination,
             str(destination),

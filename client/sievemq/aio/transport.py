@@ -92,6 +92,7 @@ class Transport(asyncio.Protocol):
         armed: a write is due in this turn of the loop; whoever queues something need not say so.
         paused: the peer does not read as fast as we write.
         ended: done once the loop's transport is closed, for good.
+        undoing: what cancelled waits had asked for, and what is to be taken back when it is answered.
         at: number of the host that it is connected to.
     """
 
@@ -117,6 +118,7 @@ class Transport(asyncio.Protocol):
         "engine",
         "loop",
         "paused",
+        "undoing",
     )
 
     def __init__(
@@ -143,6 +145,7 @@ class Transport(asyncio.Protocol):
         self.armed = False
         self.paused = False
         self.ended: asyncio.Future[bool] = loop.create_future()
+        self.undoing: list[Completion[Any]] = []
         self._patience = patience
         self._limits: deque[_Limit] = deque()
         self._limiting: asyncio.TimerHandle | None = None
@@ -293,6 +296,7 @@ class Transport(asyncio.Protocol):
             if limit is not None:
                 limit.completion = None  # as long as it takes: it may have to be undone
             if undo is not None:
+                self.undoing.append(completion)
                 completion.add_callback(partial(self._undo, undo))
             raise
         return completion.result()
@@ -345,7 +349,15 @@ class Transport(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
 
+    async def undone(self) -> None:
+        """Wait until what cancelled waits had asked for is taken back, so that it is in the way of nothing; no longer
+        than a request may take."""
+        end = self.loop.time() + self._patience / 1000.0 if self._patience else None
+        while self.undoing and (end is None or self.loop.time() < end):
+            await self.wait_until(self.undoing[-1], end)
+
     def _undo(self, undo: Callable[[T], object], completion: Completion[T]) -> None:
+        self.undoing.remove(completion)
         if completion.error is None and self.engine.failure is None and not self.engine.closing:
             undo(completion.result())
             self.flush_soon()
