@@ -45,7 +45,6 @@ class ErrorCode(IntEnum):
     NOT_FOUND = 10
     SUBSCRIPTION_IN_USE = 11
     MESSAGE_TOO_LARGE = 12
-    EXPIRED_REQUEST = 13
     # 32-63: the connection ends after it
     MALFORMED_FRAME = 32
     FRAME_TOO_LARGE = 33

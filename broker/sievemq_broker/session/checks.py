@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sievemq_broker.session.session import Session
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_identifier",
     "check_message",
+    "check_unread",
     "handed_to",
     "pairs",
     "shift_times",
@@ -27,6 +28,9 @@ __all__ = [
     "undelivered",
     "unknown",
 ]
+
+#: Bytes of answers that may wait to be written to a connection before more are refused.
+UNREAD_BYTES: Final = 64 * 1024 * 1024
 
 
 def unknown(what: str, number: int) -> ProtocolError:
@@ -107,6 +111,25 @@ def the_selector(connection: BrokerConnection, text: str | None, dialect: str | 
     except ValueError as error:
         raise RequestError(str(error), ErrorCode.INVALID_SELECTOR) from None
     return compile_selector(text, chosen)
+
+
+def check_unread(connection: BrokerConnection, doing: str) -> None:
+    """Go on only if a client reads what it asks for. A few bytes of BROWSE ask for half a MiB: thousands of them in one
+    read must not be answered from memory all at once.
+
+    Args:
+        connection: that asks for more.
+        doing: what it should not do before it has read, for people.
+
+    Raises:
+        RequestError: RESOURCE_ALLOCATION.
+    """
+    waiting = connection.wire.pending_bytes
+    if waiting > UNREAD_BYTES:
+        raise RequestError(
+            f"{waiting} bytes of answers wait to be written to this connection; read them before {doing} on",
+            ErrorCode.RESOURCE_ALLOCATION,
+        )
 
 
 def check_identifier(what: str, text: str) -> None:

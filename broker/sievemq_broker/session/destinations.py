@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sievemq_broker.session.checks import the_selector
+from sievemq_broker.session.checks import check_unread, the_selector
 from sievemq_broker.session.page import pack_page
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.wire.codec import CommandTuple
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from sievemq_broker.session.connection import BrokerConnection
 
 __all__ = ["on_browse", "on_create_temporary", "on_declare", "on_delete_temporary", "on_unsubscribe"]
-
-# A few bytes of BROWSE ask for half a MiB: thousands of them in one read must not be answered from memory all at once.
-_UNREAD_PAGES = 64 * 1024 * 1024
 
 
 def on_declare(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
@@ -59,12 +56,7 @@ def on_browse(connection: BrokerConnection, command: CommandTuple, now: int) -> 
     _, request, destination, selector, dialect, cursor, limit = command
     if connection.wait_for_publishing(command):
         return
-    if connection.wire.pending_bytes > _UNREAD_PAGES:
-        raise RequestError(
-            f"{connection.wire.pending_bytes} bytes of answers wait to be written to this connection; "
-            "read them before browsing on",
-            ErrorCode.RESOURCE_ALLOCATION,
-        )
+    check_unread(connection, "browsing")
     compiled = the_selector(connection, selector, dialect)
     limit = min(limit, connection.settings.page_messages)
     cursor, page = connection.namespace.browse(destination, compiled, cursor, limit, now)

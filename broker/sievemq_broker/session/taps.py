@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.tap import CopyTap, DrainTap
-from sievemq_broker.session.checks import the_selector, the_session
+from sievemq_broker.session.checks import check_unread, the_selector, the_session
 from sievemq_broker.session.guard import require_there
 from sievemq_broker.session.rights import Identity, Verb
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError
@@ -44,9 +44,6 @@ __all__ = [
 FETCH_MESSAGES = 2_000
 FETCH_BYTES = 1024 * 1024
 
-#: Bytes of answers that may wait to be written before more are refused.
-_UNREAD = 64 * 1024 * 1024
-
 
 def on_open_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
     """Make a tap, or find it; selector and rights are verified before anything is made."""
@@ -76,12 +73,7 @@ def on_fetch_tap(connection: BrokerConnection, command: tuple[Any, ...], now: in
     _, request, name, destination, tap_id, after, upto, limit = command
     if connection.wait_for_publishing(command):
         return
-    if connection.wire.pending_bytes > _UNREAD:
-        raise RequestError(
-            f"{connection.wire.pending_bytes} bytes of answers wait to be written to this connection; "
-            "read them before fetching on",
-            ErrorCode.RESOURCE_ALLOCATION,
-        )
+    check_unread(connection, "fetching")
     tap = _the_tap(connection, name, destination)
     limit = max(1, min(limit, FETCH_MESSAGES))
     found = tap.fetch(tap_id, after, upto, limit, FETCH_BYTES, now)

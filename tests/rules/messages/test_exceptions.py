@@ -60,7 +60,7 @@ def test_exc_01_a_failure_without_a_closer_class_is_a_plain_jms_exception():
     for code in ErrorCode:
         closer = type(exception_for(code, "x")) is not JMSException
         assert closer or code in {
-            ErrorCode.INTERNAL, ErrorCode.EXPIRED_REQUEST, ErrorCode.MALFORMED_FRAME, ErrorCode.FRAME_TOO_LARGE,
+            ErrorCode.INTERNAL, ErrorCode.MALFORMED_FRAME, ErrorCode.FRAME_TOO_LARGE,
             ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNKNOWN_COMMAND, ErrorCode.UNEXPECTED_COMMAND,
             ErrorCode.HEARTBEAT_MISSED, ErrorCode.SHUTTING_DOWN, ErrorCode.CLOSED_BY_ADMINISTRATOR,
         }, code  # fmt: skip
