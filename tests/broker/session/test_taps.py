@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sievemq_broker.domain.steps import SLICE
+from sievemq_broker.session import checks
 from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
 from sievemq_broker.session.services import SessionSettings
@@ -47,6 +48,28 @@ def test_a_tap_from_the_beginning_to_the_end(world: World) -> None:
     assert reader.ask(Command.FETCH_TAP, "t", "queue:q", state["id"], 3, 3, 100) == (4, (), ())
     assert client.ask(Command.DELETE_TAP, "t", "queue:q") is True
     assert client.ask(Command.DELETE_TAP, "t", "queue:q") is False
+
+
+def test_fetching_waits_for_a_client_that_does_not_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = world.client()
+    state = open_tap(client)
+    client.send(client.session(AUTO), "a")
+    client.heard.clear()
+    client.reading = False
+
+    def fetch(request: int) -> None:
+        client.say(Command.FETCH_TAP, request, "t", "queue:q", state["id"], 0, 1, 100)
+
+    fetch(901)
+    monkeypatch.setattr(checks, "UNREAD_BYTES", client.broker.wire.pending_bytes)
+    fetch(902)  # as much waits as may
+    fetch(903)
+    client.reading = True
+    world.settle()
+    assert [command[:2] for command in client.heard] == [(Command.OK, 901), (Command.OK, 902), (Command.ERROR, 903)]
+    assert client.heard[-1][2] == ErrorCode.RESOURCE_ALLOCATION
+    assert "before fetching on" in client.heard[-1][3]
+    assert bodies(client.ask(Command.FETCH_TAP, "t", "queue:q", state["id"], 0, 1, 100)) == ["a"]
 
 
 def test_a_drain_acknowledges_for_its_reader(world: World) -> None:
