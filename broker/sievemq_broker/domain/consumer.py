@@ -264,7 +264,8 @@ class Consumer:
                 buffered.append(entry)
         self.handed = self.tag = self.base + len(self.window)
         self.queue.forget_if_done(self)
-        give_back(self.queue, buffered, now)
+        if buffered:
+            give_back(self.queue, buffered, now)
         if self.view.groups is not None:
             self.view.groups.leave(self.queue, self, now)
         recall.left(self, now)

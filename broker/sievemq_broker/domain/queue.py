@@ -497,7 +497,8 @@ class Queue:
         if len(view.consumers) == 2:
             view.groups = Groups(view)
         self._set_direct()
-        consumer.grant(credit, now)
+        if credit:
+            consumer.grant(credit, now)
         return consumer
 
     def remove_consumer(self, consumer: Consumer) -> None:
