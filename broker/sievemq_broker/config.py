@@ -26,6 +26,7 @@ from sievemq_broker.server.users_file import parse_users, read_users
 from sievemq_core.limits import HANDSHAKE_TIMEOUT_MS, HEARTBEAT_MS, MAX_BODY_BYTES, MIN_HEARTBEAT_MS
 from sievemq_core.message.destination import Kind
 from sievemq_core.selector.dialect import DIALECTS
+from sievemq_core.wire.busy_poll import BUSY_POLL_US, MAX_BUSY_POLL_US
 
 __all__ = ["ConfigError", "Loaded", "Settings", "load", "parse_users"]
 
@@ -287,6 +288,11 @@ class Settings:
     max_connections: int = _setting(10_000, "connections at a time; one more is refused", _whole(1, 1_000_000))
     handshake_seconds: float = _setting(
         HANDSHAKE_TIMEOUT_MS / 1000, "time a client may take for TLS and its first command", _seconds
+    )
+    busy_poll: int = _setting(
+        BUSY_POLL_US,
+        "microseconds for which the broker looks for more before it sleeps, where more comes fast; 0: never",
+        _whole(0, MAX_BUSY_POLL_US),
     )
     drain_seconds: float = _setting(5.0, "at the end, time that clients get to finish", _seconds)
 

@@ -28,6 +28,7 @@ from urllib.parse import quote, unquote
 from sievemq.exceptions import InvalidURLException
 from sievemq_core.limits import HEARTBEAT_MS, MAX_CREDIT, MAX_IDENTIFIER_CHARS, MIN_HEARTBEAT_MS
 from sievemq_core.selector.dialect import DIALECTS
+from sievemq_core.wire.busy_poll import BUSY_POLL_US, MAX_BUSY_POLL_US
 
 __all__ = ["DEFAULT_PORT", "BrokerURL", "ClientOptions", "parse_url"]
 
@@ -58,6 +59,10 @@ def _milliseconds(least: int, most: int, zero: str = "") -> _Kind:
     if not zero:
         return _Kind(_digits, lambda value: _is_int(value, least, most), wanted)
     return _Kind(_digits, lambda value: value == 0 or _is_int(value, least, most), f"{wanted}, or 0 for {zero}")
+
+
+def _microseconds(most: int, zero: str) -> _Kind:
+    return _Kind(_digits, lambda value: _is_int(value, 0, most), f"microseconds from 1 to {most}, or 0 for {zero}")
 
 
 def _choice(*choices: str) -> _Kind:
@@ -93,7 +98,8 @@ def _option(default: Any, kind: _Kind, reason: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """What a client may choose, in the URL or as keywords of a ConnectionFactory. Times in milliseconds.
+    """What a client may choose, in the URL or as keywords of a ConnectionFactory. Times in milliseconds; `busy_poll` in
+    microseconds.
 
     Raises:
         InvalidURLException: (a ValueError) a value that the option cannot have.
@@ -153,6 +159,12 @@ class ClientOptions:
         _milliseconds(1, _DAY_MS, "no limit"),
         "that a send or a commit may wait for room where an administrator's limit makes senders wait; then it is "
         "withdrawn. By default it waits, as it would for a slow broker",
+    )
+    busy_poll: int = _option(
+        BUSY_POLL_US,
+        _microseconds(MAX_BUSY_POLL_US, "never"),
+        "for which whoever expects an answer looks for it before it sleeps, where answers have come as fast; waking up "
+        "takes longer than a broker's answer",
     )
     tls_ca: str | None = _option(
         None, _text(4096), "file with the certificates to trust; the system's by default; sievemqs only"

@@ -151,7 +151,7 @@ class Server:
         """
         loop = asyncio.get_running_loop()
         settings = self.settings
-        self.turn = Turn(loop)
+        self.turn = Turn(loop, settings.busy_poll)
         incarnation = new_incarnation()
         if settings.data_dir is not None:
             incarnation = self._open_store(settings.data_dir, incarnation)

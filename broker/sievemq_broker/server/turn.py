@@ -2,15 +2,20 @@
 
 Reads come in one after the other; each may produce output for other connections. All of it is written when the reads of
 this turn are done, so a connection costs one write per turn however many commands were said to it.
+
+Where turns follow each other closely, the loop looks for input for a moment instead of sleeping (decision 0022).
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from sievemq_broker.server.histogram import Histogram
+from sievemq_core.wire.busy_poll import BusyPoll
 
 if TYPE_CHECKING:
     from sievemq_broker.server.commits import Commits
@@ -19,6 +24,9 @@ __all__ = ["Turn"]
 
 #: Seconds; bounds of the histogram of turns.
 TURN_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
+
+#: Lets others have the processor; where that cannot be said nobody looks.
+_give_way = getattr(os, "sched_yield", None)
 
 #: One turn in so many (a power of two) is timed.
 TIMED = 8
@@ -39,12 +47,29 @@ class Turn:
 
     Args:
         loop: the loop whose turns are meant.
+        busy_poll: microseconds for which it looks for input before it sleeps; 0 for never.
     """
 
-    __slots__ = ("_began", "_dirty", "_loop", "_scheduled", "_turns", "commits", "latency", "timers", "watchers")
+    __slots__ = (
+        "_began",
+        "_busy_poll",
+        "_dirty",
+        "_ended",
+        "_looks",
+        "_loop",
+        "_scheduled",
+        "_turns",
+        "commits",
+        "latency",
+        "timers",
+        "watchers",
+    )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, busy_poll: int = 0) -> None:
         self._loop = loop
+        self._busy_poll = BusyPoll(busy_poll) if busy_poll and _give_way is not None else None
+        self._ended = 0.0
+        self._looks = False
         self._dirty: list[_Writer] = []
         self._scheduled = False
         self._turns = 0
@@ -69,6 +94,8 @@ class Turn:
             self._turns += 1
             if not self._turns % TIMED:
                 self._began = self._loop.time()
+            if self._busy_poll is not None:
+                self._busy_poll.waited(time.monotonic() - self._ended)
             self._loop.call_soon(self.end)
 
     def worked(self) -> None:
@@ -95,3 +122,19 @@ class Turn:
                 self.commits.end_turn()
         for look in tuple(self.watchers):
             look()
+        busy_poll = self._busy_poll
+        if busy_poll is not None:
+            self._ended = time.monotonic()
+            if busy_poll.worth and not self._looks:
+                self._looks = True
+                self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        """Have the loop look for input once more: as long as something is to be called it does not sleep."""
+        assert self._busy_poll is not None
+        assert _give_way is not None
+        if time.monotonic() - self._ended < self._busy_poll.seconds:
+            _give_way()
+            self._loop.call_soon(self._look)
+        else:
+            self._looks = False

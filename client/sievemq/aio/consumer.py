@@ -203,6 +203,8 @@ class MessageConsumer:
                     engine.want()
                 if not transport.armed and connection.urgent:
                     transport.flush_soon()
+                if transport.asked or transport.armed:
+                    transport.look()
                 future: asyncio.Future[bool] = transport.loop.create_future()
                 engine.waker = partial(wake, future)
                 if patient:

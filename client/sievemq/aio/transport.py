@@ -4,6 +4,8 @@ Everything happens on the loop's thread; there is no other. What the engine has 
 whoever queues something calls :meth:`Transport.flush_soon`, and the write comes after the tasks that were ready in this
 turn, so that what they add goes out with it. Acknowledgements alone wait a few milliseconds for company (D-25).
 
+Where answers come at once, the loop looks for one for a moment before it sleeps (decision 0022).
+
 While the peer does not read fast enough (`pause_writing`), nothing is handed to the loop's transport: it stays in the
 engine, and producers wait.
 """
@@ -11,6 +13,7 @@ engine, and producers wait.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections import deque
@@ -21,6 +24,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from sievemq._engine import ClientConnection, Completion, Repair, Sends
 from sievemq.exceptions import IllegalStateException, JMSException
+from sievemq_core.wire.busy_poll import BusyPoll
 
 __all__ = ["GATHER", "Reach", "Transport", "release", "turn", "wake", "wall_clock"]
 
@@ -34,6 +38,10 @@ GATHER: Final = 64 * 1024
 _ACKNOWLEDGE_DELAY: Final = 0.005
 #: Bytes that the loop's transport may hold before it says that the peer is slow.
 _HIGH_WATER: Final = 256 * 1024
+
+
+#: Lets others have the processor; where that cannot be said nobody looks.
+_give_way: Final = getattr(os, "sched_yield", None)
 
 
 def wall_clock(_time: Callable[[], float] = time.time) -> int:
@@ -87,8 +95,10 @@ class Transport(asyncio.Protocol):
         repair: when to look for another one; None for never.
         reach: how to connect.
         connect_timeout: milliseconds for reaching a host, and for being welcomed there.
+        busy_poll: microseconds for which the loop looks for an answer before it sleeps.
 
     Attributes:
+        asked: something was said to the broker that it may answer, and it has said nothing since.
         armed: a write is due in this turn of the loop; whoever queues something need not say so.
         paused: the peer does not read as fast as we write.
         ended: done once the loop's transport is closed, for good.
@@ -99,11 +109,13 @@ class Transport(asyncio.Protocol):
     __slots__ = (
         "_acknowledging",
         "_beat",
+        "_busy_poll",
         "_connect_timeout",
         "_drained",
         "_hosts",
         "_limiting",
         "_limits",
+        "_looks",
         "_lost",
         "_opened",
         "_outages",
@@ -112,7 +124,9 @@ class Transport(asyncio.Protocol):
         "_repair",
         "_repairing",
         "_transport",
+        "_waits_since",
         "armed",
+        "asked",
         "at",
         "ended",
         "engine",
@@ -131,8 +145,12 @@ class Transport(asyncio.Protocol):
         repair: Repair | None = None,
         reach: Reach | None = None,
         connect_timeout: int = 10_000,
+        busy_poll: int = 0,
     ) -> None:
         self.at = 0
+        self._busy_poll = BusyPoll(busy_poll if _give_way is not None else 0)
+        self._waits_since = 0.0
+        self._looks = self.asked = False
         self._hosts = hosts
         self._repair, self._reach = repair, reach
         self._connect_timeout = connect_timeout / 1000.0
@@ -163,6 +181,10 @@ class Transport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the broker. The write is queued behind the tasks they wake: what these say goes with it."""
+        self.asked = False
+        if self._waits_since:
+            self._busy_poll.waited(time.monotonic() - self._waits_since)
+            self._waits_since = 0.0
         engine, skipped = self.engine, self.engine.skipped
         engine.receive_data(data)
         if engine.skipped != skipped and engine.deadlines.next is not None:
@@ -237,9 +259,29 @@ class Transport(asyncio.Protocol):
         """Write what the engine has to say."""
         transport = self._transport
         if transport is not None and not self.paused:
+            if self.engine.urgent:
+                self.asked = True
             data = self.engine.data_to_send()
             if data:
                 transport.write(data)
+
+    # -- looking for an answer ----------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Somebody waits for what the broker says next: have the loop look for it, if it is likely to come at once."""
+        self._waits_since = time.monotonic()
+        if self._busy_poll.worth and not self._looks:
+            self._looks = True
+            self.loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        """Once more: as long as something is to be called the loop does not sleep."""
+        assert _give_way is not None
+        if self._waits_since and time.monotonic() - self._waits_since < self._busy_poll.seconds:
+            _give_way()
+            self.loop.call_soon(self._look)
+        else:
+            self._looks = False
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -264,6 +306,7 @@ class Transport(asyncio.Protocol):
             completion.add_callback(lambda _: wake(future))
             if not self.armed:
                 self.flush_soon()
+            self.look()
             await future
         return completion.result()
 
@@ -289,6 +332,7 @@ class Transport(asyncio.Protocol):
         completion.add_callback(lambda _: wake(future))
         if not self.armed:
             self.flush_soon()
+        self.look()
         limit = self._limit(completion) if self._patience else None
         try:
             await future

@@ -10,6 +10,9 @@ something of it:
   on when the handler returns, as if nothing had been: it finds a byte then, and looks whether the handler's wait has
   read what it waits for.
 
+Who has said something since it last waited expects an answer. While answers come at once it looks for this one for a
+moment before it sleeps (decision 0022).
+
 A session's delivery thread that has nothing to deliver waits like anybody else. Who has waited most often waits again
 soon: so the I/O thread is not told to watch again when a leader ends unless somebody would miss it; it does so when it
 next looks around by itself, within milliseconds (decision 0021).
@@ -19,13 +22,16 @@ Everything but :meth:`Lead.wait` and :meth:`Lead.rouse` needs the transport's lo
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import time
-from _thread import LockType, get_ident
+from _thread import LockType, allocate_lock, get_ident
 from itertools import chain
 from math import ceil
 from typing import TYPE_CHECKING, Final
+
+from sievemq_core.wire.busy_poll import BusyPoll
 
 if TYPE_CHECKING:
     from sievemq.blocking.transport import Transport
@@ -35,6 +41,12 @@ __all__ = ["CAN_LEAD", "Lead"]
 #: The I/O thread waits in an epoll, which another thread may change while it does.
 CAN_LEAD: Final = hasattr(select, "epoll") and hasattr(select, "poll")
 
+
+#: Lets others have the processor; where that cannot be said nobody looks.
+_give_way: Final = getattr(os, "sched_yield", None)
+
+#: Of who looks: one thread of a process at a time, since two would take the interpreter's lock from each other.
+_looking: Final = allocate_lock()
 
 #: Seconds; a poll takes no more than this many milliseconds, as a C int.
 _LONGEST: Final = 1e6
@@ -84,8 +96,10 @@ class Lead:
 
     Args:
         transport: whose.
+        busy_poll: microseconds for which who expects an answer looks for it before it sleeps; 0 for never.
 
     Attributes:
+        asked: something was said to the broker that it may answer, since somebody last began to wait.
         thread: the leader's; None if the I/O thread reads.
         heeded: what is read concerns others than who waits here: callbacks of sends. Set, without the lock, by who has
             some; it stays.
@@ -93,21 +107,25 @@ class Lead:
 
     __slots__ = (
         "_bell",
+        "_busy_poll",
         "_evicted",
+        "_expects",
         "_followers",
         "_left",
         "_over",
         "_poll",
         "_transport",
         "_woken",
+        "asked",
         "heeded",
         "thread",
     )
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, busy_poll: int = 0) -> None:
         self._transport = transport
+        self._busy_poll = BusyPoll(busy_poll if _give_way is not None else 0)
         self.thread: int | None = None
-        self._evicted = self._over = self.heeded = False
+        self._evicted = self._over = self._expects = self.asked = self.heeded = False
         self._followers: set[LockType] = set()
         self._poll: select.poll | None = None  # for the present socket, unless somebody is still in it
         self._woken: LockType | None = None  # of the leader
@@ -128,6 +146,7 @@ class Lead:
                 transport.watch()
             return
         self._evicted = False
+        self._expects, self.asked = self.asked, False
         self._woken = woken
         self.thread = get_ident()
         transport.watch()
@@ -153,7 +172,8 @@ class Lead:
             True if woken.
         """
         me = get_ident()
-        end = None if seconds < 0 else time.monotonic() + seconds
+        begun = time.monotonic()
+        end = None if seconds < 0 else begun + seconds
         while not woken.acquire(False):
             left = -1.0 if end is None else end - time.monotonic()
             if end is not None and left <= 0.0:
@@ -164,7 +184,9 @@ class Lead:
                     self._followers.add(woken)
                     self._hand_over()
                 return woken.acquire(timeout=left)
-            ready = poll.poll(None if end is None else ceil(min(left, _LONGEST) * 1000.0))
+            ready = self._look(poll, left) if self._expects else None
+            if not ready:
+                ready = poll.poll(None if end is None else ceil(min(left, _LONGEST) * 1000.0))
             with self._transport.lock:
                 if self.thread != me:  # gave up
                     continue
@@ -173,7 +195,28 @@ class Lead:
                     bell.hush()
                 if not self._evicted:
                     self._transport.read_for_leader()
+        if self._expects and self.thread == me:
+            self._busy_poll.waited(time.monotonic() - begun)
         return True
+
+    def _look(self, poll: select.poll, seconds: float) -> list[tuple[int, int]] | None:
+        """What is ready, if that comes at once and looking for it is worth while.
+
+        Args:
+            poll: what to ask.
+            seconds: at most; negative for no limit.
+        """
+        if not self._busy_poll.worth or not _looking.acquire(False):
+            return None
+        assert _give_way is not None
+        try:
+            most = self._busy_poll.seconds
+            end = time.monotonic() + (most if seconds < 0 else min(seconds, most))
+            while not (ready := poll.poll(0)) and time.monotonic() < end:
+                _give_way()
+            return ready
+        finally:
+            _looking.release()
 
     def end(self, woken: LockType) -> None:
         """Somebody does not wait any more.

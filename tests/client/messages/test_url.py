@@ -107,7 +107,7 @@ GOOD = [
     ("selector_dialect", "ibm-mq", "ibm-mq"), ("prefetch", "auto", None), ("prefetch", "0", 0),
     ("prefetch", str(MAX_CREDIT), MAX_CREDIT), ("heartbeat", "0", 0), ("heartbeat", "100", 100),
     ("connect_timeout", "1", 1), ("reconnect", "0", 0), ("reconnect", "60000", 60_000), ("request_timeout", "0", 0),
-    ("send_timeout", "0", 0), ("send_timeout", "1", 1),
+    ("send_timeout", "0", 0), ("send_timeout", "1", 1), ("busy_poll", "0", 0), ("busy_poll", "10000", 10_000),
     ("reconnect_delay", "1", 1), ("reconnect_max_delay", "60000", 60_000),
     ("tls_ca", "/etc/ca.pem", "/etc/ca.pem"), ("tls_cert", "c.pem", "c.pem"), ("tls_key", "k.pem", "k.pem"),
     ("tls_server_name", "broker", "broker"), ("tls_verify", "false", False), ("tls_verify", "true", True),
@@ -132,7 +132,7 @@ def test_every_option_has_a_test_and_a_reason():
         ("selector_dialect", "sql", "sql"), ("prefetch", "-1", -1), ("prefetch", "16001", 16_001),
         ("prefetch", "1.5", 1.5), ("heartbeat", "99", 99), ("heartbeat", "x", True), ("heartbeat", "99999999999", None),
         ("connect_timeout", "0", 0), ("reconnect", "-5", -5), ("request_timeout", "9" * 19, "1"),
-        ("reconnect_delay", "0", 0), ("reconnect_max_delay", "0", None),
+        ("reconnect_delay", "0", 0), ("reconnect_max_delay", "0", None), ("busy_poll", "10001", -1),
         ("tls_verify", "yes", 1), ("tls_verify", "True", None),
     ],
 )  # fmt: skip

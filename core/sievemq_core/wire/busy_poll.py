@@ -1,0 +1,79 @@
+"""Whether whoever waits for the peer looks again and again for a moment before it sleeps (decision 0022).
+
+To wake a sleeping processor can take longer than all that a broker does for a message. So where an answer is likely to
+come at once, its end of the connection looks whether it is there, and lets others have the processor between two looks.
+What decides is here; who looks, and what time it is, is the rims' affair.
+
+The last wait must have been short, so that the next one probably is. And looking must gain something: on a machine that
+has more to do it may take from the peer the very processor that its answer needs. No rule knows that beforehand. So now
+and then some waits are slept that would have been looked for, or the other way round, and what was faster is done.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["BUSY_POLL_US", "MAX_BUSY_POLL_US", "BusyPoll"]
+
+#: Microseconds; a round trip through a broker that need not be woken takes less.
+BUSY_POLL_US: Final = 200
+MAX_BUSY_POLL_US: Final = 10_000
+
+#: Waits of a round, and rounds between two in which the other way is tried: every 33rd wait is an experiment.
+ROUND: Final = 32
+ROUNDS: Final = 32
+
+#: Looking must make waits shorter by a tenth, since it keeps a processor busy.
+_GAIN: Final = 0.9
+
+#: How many times as long as one looks a wait may take to say anything about the next: what sleeping takes is in it.
+_SHORT: Final = 2.0
+#: Longer waits are for something else than an answer, and say nothing about which way is faster.
+_FAR: Final = 5.0
+
+
+class BusyPoll:
+    """How somebody waits, by how the last waits went.
+
+    Args:
+        microseconds: for how long one looks at most; 0 for never.
+
+    Attributes:
+        seconds: the same.
+        worth: the next wait is to be looked for.
+    """
+
+    __slots__ = ("_left", "_looks", "_short", "_sum", "_trying", "_usual", "_waits", "seconds", "worth")
+
+    def __init__(self, microseconds: int) -> None:
+        self.seconds = microseconds / 1e6
+        self.worth = False
+        self._short = self.seconds * _SHORT
+        self._looks = microseconds > 0
+        self._trying = False
+        self._left = 1
+        self._waits = 0
+        self._sum = self._usual = 0.0
+
+    def waited(self, seconds: float) -> None:
+        """A wait took so long, looked for or slept."""
+        if seconds < self.seconds * _FAR:
+            self._sum += seconds
+            self._waits += 1
+            if self._waits == ROUND:
+                self._end_round()
+        self.worth = self._looks and seconds < self._short
+
+    def _end_round(self) -> None:
+        took, self._sum, self._waits = self._sum, 0.0, 0
+        if not self._trying:
+            self._usual = took
+            self._left -= 1
+            if self._left:
+                return
+            self._looks = not self._looks
+        else:
+            looked, slept = (took, self._usual) if self._looks else (self._usual, took)
+            self._looks = looked < slept * _GAIN
+            self._left = ROUNDS
+        self._trying = not self._trying

@@ -1,0 +1,110 @@
+"""Who expects an answer has the loop look for it before it sleeps, where answers come at once (decision 0022)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from sievemq import Queue
+from sievemq.aio import Connection
+from sievemq.aio import transport as module
+
+from .conftest import Connect
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "sched_yield"), reason="nothing to lend the processor with on this platform"
+)
+
+#: Microseconds: long enough for a broker of this very process on a busy machine.
+GENEROUS = 10_000
+#: Seconds.
+SOON = 20.0
+
+
+class Neighbour:
+    """Whom the processor is lent to."""
+
+    times = 0
+
+    def __call__(self) -> None:
+        self.times += 1
+
+
+@pytest.fixture
+def neighbour(monkeypatch: pytest.MonkeyPatch) -> Neighbour:
+    neighbour = Neighbour()
+    monkeypatch.setattr(module, "_give_way", neighbour)
+    return neighbour
+
+
+def ask(connection: Connection) -> Awaitable[object]:
+    return connection._transport.ask(connection._engine.ping)
+
+
+async def ask_until(connection: Connection, condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < end, "it does not come about"
+        await ask(connection)
+
+
+async def test_who_waits_for_an_answer_looks_for_it(connect: Connect, neighbour: Neighbour) -> None:
+    await ask_until(await connect(busy_poll=GENEROUS), lambda: neighbour.times > 0)
+
+
+async def test_who_has_sent_and_receives_looks_for_what_comes_back(connect: Connect, neighbour: Neighbour) -> None:
+    connection = await connect(busy_poll=GENEROUS)
+    session = await connection.create_session()
+    producer, consumer = await session.create_producer(Queue("q")), await session.create_consumer(Queue("q"))
+    await ask_until(connection, lambda: neighbour.times > 0)
+    end = time.monotonic() + SOON
+    before, number = neighbour.times, 0
+    while neighbour.times == before:
+        assert time.monotonic() < end, "it does not come about"
+        number += 1
+        await producer.send(session.create_text_message(str(number)))
+        received = await consumer.receive(int(SOON * 1000))
+        assert received is not None
+        assert received.get_body(str) == str(number)
+
+
+async def test_zero_is_never(connect: Connect, neighbour: Neighbour) -> None:
+    connection = await connect(busy_poll=0)
+    for _ in range(300):
+        await ask(connection)
+    assert not neighbour.times
+
+
+async def test_the_loop_sleeps_again_once_nobody_expects_anything(connect: Connect, neighbour: Neighbour) -> None:
+    connection = await connect(busy_poll=GENEROUS)
+    await ask_until(connection, lambda: neighbour.times > 0)
+    transport = connection._transport
+    async with asyncio.timeout(SOON):
+        while transport._looks:
+            await module.turn()
+    before = neighbour.times
+    for _ in range(50):
+        await module.turn()
+    assert neighbour.times == before
+
+
+async def test_a_wait_that_is_cancelled_looks_no_longer_than_it_would_have(
+    connect: Connect, neighbour: Neighbour
+) -> None:
+    connection = await connect(busy_poll=GENEROUS)
+    consumer = await (await connection.create_session()).create_consumer(Queue("nothing"))
+    await ask_until(connection, lambda: neighbour.times > 0)
+    for _ in range(20):
+        receiving = asyncio.ensure_future(consumer.receive())
+        await module.turn()
+        receiving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await receiving
+    async with asyncio.timeout(SOON):
+        while connection._transport._looks:
+            await module.turn()
+    await ask(connection)

@@ -1,0 +1,111 @@
+"""Who expects an answer looks for it before it sleeps, where answers come at once (decision 0022)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import pytest
+
+from sievemq import Connection, ConnectionFactory, Queue
+from sievemq.blocking import lead
+
+from .conftest import Connect
+from .helpers import SOON
+
+pytestmark = pytest.mark.skipif(
+    not lead.CAN_LEAD or not hasattr(os, "sched_yield"), reason="nothing to lend the processor with on this platform"
+)
+
+#: Microseconds: long enough for a broker of this very process on a busy machine.
+GENEROUS = 10_000
+
+
+class Neighbour:
+    """Whom the processor is lent to."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.does: Callable[[], object] = lambda: None
+
+    def __call__(self) -> None:
+        self.times += 1
+        self.does()
+
+
+@pytest.fixture
+def neighbour(monkeypatch: pytest.MonkeyPatch) -> Neighbour:
+    neighbour = Neighbour()
+    monkeypatch.setattr(lead, "_give_way", neighbour)
+    return neighbour
+
+
+@pytest.fixture
+def impatient(connect: Connect, url: str) -> Connection:
+    """A connection that looks for long."""
+    return connect(factory=ConnectionFactory(url, busy_poll=GENEROUS))
+
+
+def ask(connection: Connection) -> None:
+    connection._transport.ask(connection._engine.ping)
+
+
+def ask_until(connection: Connection, condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + SOON / 1000
+    while not condition():
+        assert time.monotonic() < end, "it does not come about"
+        ask(connection)
+
+
+def test_who_waits_for_an_answer_looks_for_it(impatient: Connection, neighbour: Neighbour) -> None:
+    ask_until(impatient, lambda: neighbour.times > 0)
+
+
+def test_who_has_sent_and_receives_looks_for_what_comes_back(impatient: Connection, neighbour: Neighbour) -> None:
+    session = impatient.create_session()
+    producer, consumer = session.create_producer(Queue("q")), session.create_consumer(Queue("q"))
+    ask_until(impatient, lambda: neighbour.times > 0)
+    end = time.monotonic() + SOON / 1000
+    before, number = neighbour.times, 0
+    while neighbour.times == before:
+        assert time.monotonic() < end, "it does not come about"
+        number += 1
+        producer.send(session.create_text_message(str(number)))
+        received = consumer.receive(SOON)
+        assert received is not None
+        assert received.get_body(str) == str(number)
+
+
+def test_zero_is_never(connect: Connect, url: str, neighbour: Neighbour) -> None:
+    connection = connect(factory=ConnectionFactory(url, busy_poll=0))
+    for _ in range(300):
+        ask(connection)
+    assert not neighbour.times
+
+
+def test_one_thread_of_a_process_looks_at_a_time(impatient: Connection, neighbour: Neighbour) -> None:
+    ask_until(impatient, lambda: neighbour.times > 0)
+    before = neighbour.times
+    with lead._looking:  # somebody does
+        for _ in range(100):
+            ask(impatient)
+    assert neighbour.times == before
+    ask_until(impatient, lambda: neighbour.times > before)
+
+
+def test_an_interruption_while_it_looks_leaves_the_connection_as_it_was(
+    impatient: Connection, neighbour: Neighbour
+) -> None:
+    def interrupt() -> None:
+        neighbour.does = lambda: None
+        raise KeyboardInterrupt
+
+    for _ in range(5):
+        neighbour.does = interrupt
+        with pytest.raises(KeyboardInterrupt):
+            ask_until(impatient, lambda: False)
+        assert not lead._looking.locked()
+        ask(impatient)
+    before = neighbour.times
+    ask_until(impatient, lambda: neighbour.times > before)

@@ -1,0 +1,69 @@
+"""Whether a wait is worth looking for: by how long the last one took, and by which way was faster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sievemq_core.wire.busy_poll import BUSY_POLL_US, ROUND, ROUNDS, BusyPoll
+
+
+def wait(busy_poll: BusyPoll, times: int, seconds: Callable[[bool], float]) -> int:
+    """Wait some times, each as long as `seconds` says for looking or sleeping; how often it was looked for."""
+    looked = 0
+    for _ in range(times):
+        looked += busy_poll.worth
+        busy_poll.waited(seconds(busy_poll.worth))
+    return looked
+
+
+def test_nothing_is_looked_for_before_a_wait_was_short() -> None:
+    busy_poll = BusyPoll(BUSY_POLL_US)
+    assert not busy_poll.worth
+    busy_poll.waited(100e-6)
+    assert busy_poll.worth
+
+
+def test_after_a_long_wait_the_next_is_slept_and_after_a_short_one_it_is_looked_for_again() -> None:
+    busy_poll = BusyPoll(200)
+    assert busy_poll.seconds == 200e-6
+    for seconds, worth in ((0.0, True), (399e-6, True), (401e-6, False), (10.0, False), (399e-6, True)):
+        busy_poll.waited(seconds)
+        assert busy_poll.worth is worth
+
+
+def test_zero_is_never() -> None:
+    assert not wait(BusyPoll(0), 10_000, lambda looked: 0.0)
+
+
+def test_it_looks_where_that_is_faster_but_for_an_experiment_now_and_then() -> None:
+    rounds = 10 * (ROUNDS + 1)
+    looked = wait(BusyPoll(200), rounds * ROUND, lambda looked: 80e-6 if looked else 160e-6)
+    assert rounds - 12 <= looked / ROUND <= rounds - 9
+
+
+def test_it_sleeps_where_looking_gains_less_than_a_tenth() -> None:
+    rounds = 10 * (ROUNDS + 1)
+    looked = wait(BusyPoll(200), rounds * ROUND, lambda looked: 95e-6 if looked else 100e-6)
+    assert 9 <= looked / ROUND <= 12
+
+
+def test_it_notices_that_the_machine_has_become_crowded_and_that_it_is_free_again() -> None:
+    busy_poll = BusyPoll(200)
+    for crowded in (False, True, False, True, True, False):
+        took = (300e-6, 150e-6) if crowded else (80e-6, 160e-6)
+        wait(busy_poll, (ROUNDS + 2) * ROUND, lambda looked, took=took: took[not looked])
+        looked = wait(busy_poll, (ROUNDS + 1) * ROUND, lambda looked, took=took: took[not looked])
+        assert (looked < 3 * ROUND) is crowded
+
+
+def test_what_takes_much_longer_than_an_answer_says_nothing_about_which_way_is_faster() -> None:
+    busy_poll = BusyPoll(200)
+    number = 0
+
+    def seconds(looked: bool) -> float:
+        nonlocal number
+        number += 1
+        return 10.0 if looked and not number % 3 else 80e-6 if looked else 160e-6
+
+    wait(busy_poll, 10 * ROUND, seconds)
+    assert busy_poll._looks
