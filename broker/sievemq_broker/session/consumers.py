@@ -83,7 +83,8 @@ def on_close_consumer(connection: BrokerConnection, command: CommandTuple, now: 
     if consumer is None or consumer_id in connection.retired:
         if consumer_id > connection.highest_consumer:
             raise unknown("consumer", consumer_id)
-        connection.answer(request)  # the broker closed it first (CLO-01)
+        if request:
+            connection.answer(request)  # the broker closed it first (CLO-01)
         return
     if handed > consumer.tag:
         raise undelivered(consumer_id, handed, consumer.tag)
@@ -93,7 +94,8 @@ def on_close_consumer(connection: BrokerConnection, command: CommandTuple, now: 
         connection.retired.add(consumer_id)
     else:
         connection.forget_consumers((consumer_id,))
-    connection.answer(request)
+    if request:
+        connection.answer(request)
 
 
 def on_credit(connection: BrokerConnection, command: CommandTuple, now: int) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sievemq._engine.completion import Completion
 from sievemq._engine.consumer import EngineConsumer
+from sievemq._engine.outgoing import pack_acknowledgements
 from sievemq._engine.sends import Sends
 from sievemq.exceptions import (
     IllegalStateException,
@@ -163,12 +164,15 @@ class EngineSession:
             done.succeed(None)
             return done
         self._keep_consumed(consumer)
-        # Nothing goes back to a queue, and nobody can tell when: the answer need not be waited for. What ends with the
-        # consumer of a topic, its subscription, others may ask about at once.
-        at_once = consumer.of_queue and consumer.holds_nothing
+        if consumer.of_queue and consumer.holds_nothing:
+            # Nothing goes back to a queue, and nobody can tell when: no answer is asked for. What ends with the
+            # consumer of a topic, its subscription, others may ask about at once.
+            if connection.unsettled and not connection.repairing:
+                pack_acknowledgements(connection)
+            connection.append((Command.CLOSE_CONSUMER, 0, consumer.id, consumer.handed))
+            return _nothing_to_do()
         consumer.buffer.clear()
-        completion = connection.request(Command.CLOSE_CONSUMER, consumer.id, consumer.handed)
-        return _nothing_to_do() if at_once else completion
+        return connection.request(Command.CLOSE_CONSUMER, consumer.id, consumer.handed)
 
     def consumer_is_gone(self, consumer: EngineConsumer, error: Exception) -> None:
         """The broker closed the consumer: its destination is deleted, or an administrator did it."""

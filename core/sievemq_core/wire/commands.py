@@ -210,7 +210,8 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             Command.CLOSE_CONSUMER,
             "CLOSE_CONSUMER",
             "client",
-            "closes a consumer; messages handed to the application stay with the session (MCO-09), others go back",
+            "closes a consumer; messages handed to the application stay with the session (MCO-09), others go back. "
+            "Answered, unless request is 0",
             (_REQUEST, _CONSUMER, _f("handed", "uint", "tag of the last message the application has seen; 0 for none")),
         ),
         CommandSpec(

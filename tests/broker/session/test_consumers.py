@@ -165,6 +165,26 @@ def test_clo_01_closing_twice_is_no_error_and_what_never_was_is_one(world: World
     assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
 
 
+def test_who_closes_with_request_0_gets_no_answer(world: World) -> None:
+    client = world.client()
+    session = client.session(CLIENT)
+    consumer, other = client.consumer(session, credit=1), client.consumer(session)
+    client.send(session, "a", "b")
+    assert consumer.all() == ["a"]
+    client.take(Command.OK)
+    client.say(Command.CLOSE_CONSUMER, 0, consumer.id, 1)
+    client.say(Command.CLOSE_CONSUMER, 0, other.id, 0)
+    client.say(Command.CLOSE_CONSUMER, 0, other.id, 0)  # CLO-01
+    assert client.take(Command.OK) == []
+    assert client.fatal is None
+    assert client.consumer(session, credit=9).all() == ["b"]  # a is the session's (MCO-09)
+    client.ask(Command.RECOVER, session, client.handed(session))
+    assert client.consumer(session, credit=9).all() == ["a#2", "b#2"]
+    client.say(Command.CLOSE_CONSUMER, 0, 99, 0)
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
+
+
 @pytest.mark.parametrize(
     "command", [(Command.CREDIT, 1), (Command.ACKNOWLEDGE, 1, 1), (Command.RELEASE, (1,)), (Command.WANT,)]
 )
