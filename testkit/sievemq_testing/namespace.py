@@ -8,6 +8,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import GONE
 from sievemq_broker.embedded import EmbeddedNamespace
+from sievemq_core.counted import counted
 from sievemq_testing.excerpt import LINES, excerpt, show_message
 from sievemq_testing.faults import Faults
 from sievemq_testing.journal import Event, Journal
@@ -106,7 +107,8 @@ class TestNamespace(EmbeddedNamespace):
 
         gone = self.broker.call(look)
         if gone:
-            raise AssertionError("\n".join([f"{len(gone)} messages are lost in namespace {self.name!r}:", *gone[:20]]))
+            lost = f"{counted(len(gone), 'message')} {'is' if len(gone) == 1 else 'are'} lost"
+            raise AssertionError("\n".join([f"{lost} in namespace {self.name!r}:", *gone[:20]]))
 
     # -- its life -----------------------------------------------------------------------------------------------------
 

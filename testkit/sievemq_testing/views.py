@@ -18,6 +18,7 @@ from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import finish
 from sievemq_broker.domain.topic import Topic
+from sievemq_core.counted import counted
 from sievemq_core.message.destination import Address, Kind, parse_address
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector, SelectorError, compile_selector
@@ -125,7 +126,7 @@ class _View:
         all_of_them, found = self._ask(lambda _: (happened(), chosen()))
         if len(found) >= 1 if count is None else len(found) == count:
             return [self._message(envelope) for envelope in found]
-        wanted = "at least 1 message" if count is None else f"{count} message{'s' * (count != 1)}"
+        wanted = "at least 1 message" if count is None else counted(count, "message")
         text = [
             f"{self.name}: {wanted} should have been {word}"
             + (f' that match "{selector}"' if selector else "")
@@ -316,7 +317,7 @@ class QueueView(_View):
         found = [message for message in self.dead_letters(selector) if reason in (None, message.properties.get(REASON))]
         if len(found) >= 1 if count is None else len(found) == count:
             return found
-        wanted = "at least 1 dead letter" if count is None else f"{count} dead letter{'s' * (count != 1)}"
+        wanted = "at least 1 dead letter" if count is None else counted(count, "dead letter")
         raise AssertionError(
             f"{self.name}: there should be {wanted}"
             + (f' that match "{selector}"' if selector else "")
@@ -343,7 +344,7 @@ class QueueView(_View):
         if not self.namespace.broker.wait_for(look, within):
             waiting = sum(consumer.waiting for consumer in self.consumers)
             raise AssertionError(
-                f"{self.name}: {count} consumer{'s' * (count != 1)} should be waiting for a message; "
+                f"{self.name}: {counted(count, 'consumer')} should be waiting for a message; "
                 f"{waiting} of {len(self.consumers)} {'is' if waiting == 1 else 'are'}"
             )
 

@@ -25,6 +25,7 @@ from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.outbox import Outbox
 from sievemq_broker.session.services import Services
 from sievemq_broker.session.session import Session
+from sievemq_core.counted import counted
 from sievemq_core.errors import AddressError, ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import Envelope
@@ -215,7 +216,7 @@ class WatchedConnection(BrokerConnection):
         if not self._gone:
             how = "lost" if handed is None else "closed"
             held = sum(consumer.unacknowledged for consumer in self.consumers.values())
-            self.note("disconnected", detail=f"{how}, with {held} messages unacknowledged" if held else how)
+            self.note("disconnected", detail=f"{how}, with {counted(held, 'message')} unacknowledged" if held else how)
         super().end(now, handed, request)
 
 
@@ -335,7 +336,7 @@ def _fan_out(connection: WatchedConnection, where: str, envelope: Envelope) -> N
             where,
             envelope,
             connection.id,
-            f"by {len(refusing)} of {len(subscriptions)} subscriptions",
+            f"by {len(refusing)} of {counted(len(subscriptions), 'subscription')}",
             tuple(s.condition for s in refusing if s.condition is not None),
         )
 

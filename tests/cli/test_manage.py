@@ -83,7 +83,7 @@ def test_move_copy_delete(sievemq: Sievemq, context: JMSContext) -> None:
     assert (json.loads(done.out)["touched"], bodies(context, "twin")) == (7, [str(n) for n in range(3, 10)])
     assert sievemq("delete", "orders", "-s", "n > 7", "--yes").out == "2 messages deleted\n"
     identity = next(iter(context.create_browser(Queue("orders")))).get_jms_message_id() or ""
-    assert sievemq("delete", "orders", "--id", identity, "--yes").out == "1 messages deleted\n"
+    assert sievemq("delete", "orders", "--id", identity, "--yes").out == "1 message deleted\n"
     assert bodies(context, "orders") == ["4", "5", "6", "7"]
 
 
@@ -161,7 +161,7 @@ def test_dead_letters(sievemq: Sievemq, context: JMSContext) -> None:
     lines = sievemq("dlq", "ls").lines
     assert lines[1].split("\t")[:4] == ["DLQ.orders", "3", "attempts", "queue:orders"]
     assert json.loads(sievemq("dlq", "ls", "--json").out)["groups"][0]["messages"] == 3
-    assert sievemq("dlq", "retry", "DLQ.orders", "-s", "n = 1", "--yes").out == "1 messages sent back\n"
+    assert sievemq("dlq", "retry", "DLQ.orders", "-s", "n = 1", "--yes").out == "1 message sent back\n"
     assert bodies(context, "orders") == ["1"]
     dropped = sievemq("dlq", "drop", "DLQ.orders", "--yes")
     assert dropped.out == "2 messages deleted\n", dropped.err
@@ -196,7 +196,7 @@ def test_schedule(sievemq: Sievemq, context: JMSContext) -> None:
     context.create_producer().set_delivery_delay(60_000).send(Queue("orders"), "later")
     assert len(sievemq("schedule", "ls", "orders").lines) == 2
     assert json.loads(sievemq("schedule", "ls", "orders", "--json").out)["state"] == "scheduled"
-    assert sievemq("schedule", "cancel", "orders", "--yes").out == "1 messages cancelled\n"
+    assert sievemq("schedule", "cancel", "orders", "--yes").out == "1 message cancelled\n"
     assert len(sievemq("schedule", "ls", "orders").lines) == 1
 
 

@@ -246,7 +246,7 @@ async def test_what_finds_no_room_before_the_session_ends_is_told(api: Api) -> N
     await producer.send(TextMessage("c"), delivery_mode=DeliveryMode.NON_PERSISTENT)
     await session.close()
     await flow.failed.wait()
-    assert "1 messages were not taken" in str(flow.errors[0])
+    assert "lost: 1 message that" in str(flow.errors[0])
     assert await api.left("full") == ["a", "b"]
     assert connection.blocked == ()
 

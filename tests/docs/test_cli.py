@@ -42,5 +42,5 @@ def test_the_examples_run() -> None:
             ["bash", "-e", "-c", block], env=environment, capture_output=True, text=True, timeout=180, check=False
         )
     assert done.returncode == 0, done.stderr
-    assert "1 messages would be moved\n1 messages moved\n" in done.stdout
+    assert "1 message would be moved\n1 message moved\n" in done.stdout
     assert '"address": "queue:checked"' in done.stdout

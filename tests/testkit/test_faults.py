@@ -446,7 +446,7 @@ def test_a_restart_from_the_data_directory_accounts_for_each_message(tmp_path: P
             context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT).send(ORDERS, "in memory only")
         broker.kill()
         broker.restart()
-        with pytest.raises(AssertionError, match=r"1 messages are lost .*\n  lost: queue:orders .* 'in memory only'"):
+        with pytest.raises(AssertionError, match=r"1 message is lost .*\n  lost: queue:orders .* 'in memory only'"):
             broker.assert_nothing_lost()
         with ConnectionFactory(broker.url).create_context() as context:
             consumer = context.create_consumer(ORDERS)

@@ -43,7 +43,7 @@ def test_expired_and_removed_messages_are_lost(
     sievemq_clock.advance(seconds=2)
     assert kinds(sievemq_namespace)[-1] == "expired"
     sievemq_namespace.assert_nothing_lost(allow_expired=True)
-    with pytest.raises(AssertionError, match=r"1 messages are lost .*\n  expired: queue:orders .* 'short'"):
+    with pytest.raises(AssertionError, match=r"1 message is lost .*\n  expired: queue:orders .* 'short'"):
         sievemq_namespace.assert_nothing_lost()
     sievemq.create_producer().send(ORDERS, "purged")
     sievemq_namespace.queue("orders").purge()
@@ -104,7 +104,7 @@ def test_excerpt_shows_what_was_never_acknowledged(sievemq_namespace: TestNamesp
         text = sievemq_namespace.excerpt()
     assert "delivered and never acknowledged: 1" in text
     assert "bytes of map" in text
-    assert "with 1 messages unacknowledged" not in text
+    assert "with 1 message unacknowledged" not in text
     assert "disconnected" in sievemq_namespace.excerpt()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sievemq_broker.domain.entry import GONE
 from sievemq_broker.domain.policy import BLOCK, DROP_NEWEST, DROP_OLDEST, FAIL
 from sievemq_broker.domain.topic import Topic
+from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ def check(queue: Queue, messages: int, size: int) -> None:
     messages += queue.promised_messages
     if policy.max_messages and queue.depth + len(queue.scheduled) + messages > policy.max_messages:
         raise RequestError(
-            f"{queue.label} holds {queue.depth + len(queue.scheduled)} messages and may hold {policy.max_messages}; "
-            "consume or purge some, or raise max_messages in its policy",
+            f"{queue.label} holds {counted(queue.depth + len(queue.scheduled), 'message')} and may hold "
+            f"{policy.max_messages}; consume or purge some, or raise max_messages in its policy",
             ErrorCode.RESOURCE_ALLOCATION,
             {"destination": queue.label, "limit": "max_messages"},
         )

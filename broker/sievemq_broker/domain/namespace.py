@@ -20,6 +20,7 @@ from sievemq_broker.domain.taps import Taps
 from sievemq_broker.domain.temporaries import Temporaries
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.matching.condition import Condition
+from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import Address, parse_address
 from sievemq_core.message.envelope import DELIVERY_MODE, Envelope
@@ -138,8 +139,8 @@ class Namespace:
             settings = self.broker.settings
             if len(self.destinations) >= settings.max_destinations:
                 raise RequestError(
-                    f"namespace {self.name!r} has {len(self.destinations)} destinations, as many as are allowed; "
-                    "delete those that are not used any more",
+                    f"namespace {self.name!r} has {counted(len(self.destinations), 'destination')}, as many as are "
+                    "allowed; delete those that are not used any more",
                     ErrorCode.RESOURCE_ALLOCATION,
                     {"limit": "max_destinations"},
                 )

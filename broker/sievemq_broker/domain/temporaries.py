@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.domain.topic import Topic
+from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import Address, Kind, parse_address
 
@@ -86,7 +87,7 @@ class Temporaries:
         )
         if consumers:
             raise RequestError(
-                f"{destination.label} still has {consumers} consumer(s); close them first",
+                f"{destination.label} still has {counted(consumers, 'consumer')}; close what consumes from it first",
                 ErrorCode.ILLEGAL_STATE,
                 {"destination": destination.label, "consumers": consumers},
             )

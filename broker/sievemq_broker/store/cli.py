@@ -15,6 +15,7 @@ from sievemq_broker.store.salvage import Report
 from sievemq_broker.store.salvage import check as check_store
 from sievemq_broker.store.salvage import export as export_store
 from sievemq_broker.store.salvage import repair as repair_store
+from sievemq_core.counted import counted
 
 __all__ = ["store"]
 
@@ -43,7 +44,10 @@ def check(directory: _Directory) -> None:
     """Read everything. Exit codes: 0 all is well, 1 it cannot be looked at, 4 something is damaged."""
     report = _run(lambda: check_store(directory))
     _tell(report)
-    typer.echo(f"{report.messages} messages in {report.batches} batches, {report.definitions} definitions")
+    typer.echo(
+        f"{counted(report.messages, 'message')} in {counted(report.batches, 'batch', many='batches')}, "
+        f"{counted(report.definitions, 'definition')}"
+    )
     if report.findings:
         raise typer.Exit(REFUSED)
     typer.echo("The store is fine.")
@@ -61,7 +65,7 @@ def export(
         with out.open("w", encoding="utf-8") as file:
             report = _run(lambda: export_store(directory, file))
     _tell(report)
-    typer.echo(f"{report.messages} messages", err=True)
+    typer.echo(counted(report.messages, "message"), err=True)
     if report.findings:
         raise typer.Exit(REFUSED)
 
@@ -74,4 +78,4 @@ def repair(directory: _Directory) -> None:
     if report.set_aside is None:
         typer.echo("The store is fine; nothing was done.")
         return
-    typer.echo(f"{report.messages} messages are in the repaired store; the old one is in {report.set_aside}")
+    typer.echo(f"The repaired store has {counted(report.messages, 'message')}; the old one is in {report.set_aside}")

@@ -426,7 +426,7 @@ class ClientConnection:
         most = self.limits.get(limit)
         if type(most) is int and 0 < most <= there:
             raise ResourceAllocationException(
-                f"{where} has {there} {limit}, and may have {most} (the broker's limit); close those that are done",
+                f"{where} has as many {limit} as the broker allows, {most}; close those that are done",
                 "RESOURCE_ALLOCATION",
             )
 

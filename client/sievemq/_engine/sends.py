@@ -10,6 +10,7 @@ from sievemq._engine.completion import Completion
 from sievemq._engine.flow import Blocked
 from sievemq._engine.hold import Hold
 from sievemq.exceptions import ResourceAllocationException, TransactionRolledBackException, exception_for
+from sievemq_core.counted import counted
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
 
@@ -207,7 +208,7 @@ class Sends:
             return
         why = f": {self.last_blocked.reason}" if self.last_blocked is not None else ""
         error = ResourceAllocationException(
-            f"{lost} messages were not taken by the broker before their session was closed, and are lost{why}",
+            f"lost: {counted(lost, 'message')} that the broker had not taken before the session was closed{why}",
             "SEND_TIMEOUT",
         )
         waited = len(self.waiting) + len(self.withdrawn)

@@ -8,6 +8,7 @@ import typer
 
 from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.values import parse_property
+from sievemq_core.counted import counted
 from sievemq_spark.cli.options import LOCAL, Access, Archived, DialectOption, JsonOption, MasterOption
 from sievemq_spark.cli.running import running_spark
 from sievemq_spark.cli.shown import print_json
@@ -67,8 +68,8 @@ def archive(
         if as_json:
             print_json(done)
         else:
-            fates = f", and {done.outcomes:,} outcomes" if outcomes else ""
-            typer.echo(f"{done.seen:,} messages seen, {done.added:,} added to {to}{fates}")
+            fates = f", and {counted(done.outcomes, 'outcome', form=',')}" if outcomes else ""
+            typer.echo(f"{counted(done.seen, 'message', form=',')} seen, {done.added:,} added to {to}{fates}")
 
 
 def replay(
@@ -117,7 +118,7 @@ def replay(
                 name=name,
                 transaction_size=transaction_size,
             )
-        typer.echo(f"{count:,} messages {'would be sent' if dry_run else 'sent'}")
+        typer.echo(f"{counted(count, 'message', form=',')} {'would be sent' if dry_run else 'sent'}")
 
 
 def _renaming(text: str) -> tuple[str, str]:

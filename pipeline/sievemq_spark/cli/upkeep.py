@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from sievemq.cli.exits import FAILED
+from sievemq_core.counted import counted
 from sievemq_spark.cli.options import LOCAL, ArchiveArgument, DestinationOption, JsonOption, MasterOption, day
 from sievemq_spark.cli.running import running_spark
 from sievemq_spark.cli.shown import print_json
@@ -31,7 +32,7 @@ def compact(
         if as_json:
             print_json(done)
         else:
-            typer.echo(f"{done.before:,} files in {done.folders:,} folders became {done.after:,}")
+            typer.echo(f"{_files(done.before, done.folders, 'in')} became {done.after:,}")
 
 
 def expire(
@@ -60,7 +61,7 @@ def expire(
         named = None if destination is None else str(destination_of(destination))
         gone = job(spark, archive, limit, destination=named, dry_run=True)
         if not dry_run and gone.days:
-            what = f"{gone.files:,} files of {len(gone.days):,} folders ({gone.size:,} bytes)"
+            what = f"{_files(gone.files, len(gone.days), 'of')} ({gone.size:,} bytes)"
             if not yes and not typer.confirm(f"Remove {what} from {archive}?", err=True):
                 raise typer.Exit(FAILED)
             gone = job(spark, archive, limit, destination=named)
@@ -68,4 +69,8 @@ def expire(
             print_json(gone)
         else:
             verb = "would be removed" if dry_run else "removed"
-            typer.echo(f"{gone.files:,} files of {len(gone.days):,} folders ({gone.size:,} bytes) {verb}")
+            typer.echo(f"{_files(gone.files, len(gone.days), 'of')} ({gone.size:,} bytes) {verb}")
+
+
+def _files(files: int, folders: int, where: str) -> str:
+    return f"{counted(files, 'file', form=',')} {where} {counted(folders, 'folder', form=',')}"

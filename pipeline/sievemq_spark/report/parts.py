@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import TypeAlias
 
+from sievemq_core.counted import counted
 from sievemq_spark.backtest import Backtest, Coverage
 from sievemq_spark.deadletters import DeadLetters
 from sievemq_spark.outcomes import SHARES, Outcomes
@@ -65,7 +66,7 @@ def _(result: Backtest) -> list[Part]:
         causes = "; ".join(f"{', '.join(names) or 'other types'}: {rows:,}" for names, rows in line.causes.items())
         counts = (f"{line.matched:,}", f"{line.rejected:,}", f"{line.unknown:,}")
         selectors.append((line.selector, number, *counts, causes))
-    title = f"{result.messages:,} messages"
+    title = counted(result.messages, "message", form=",")
     parts: list[Part] = [
         Table(title, ("selector", "number", "TRUE", "FALSE", "UNKNOWN", "UNKNOWN because of"), selectors),
     ]
@@ -101,7 +102,11 @@ def _(result: Coverage) -> list[Part]:
     for one, by in result.shadowed:
         shadows.setdefault(one, []).append(by)
     return [
-        Table(f"{result.messages:,} messages", ("matched by", "messages"), [(name, f"{n:,}") for name, n in sizes]),
+        Table(
+            counted(result.messages, "message", form=","),
+            ("matched by", "messages"),
+            [(name, f"{n:,}") for name, n in sizes],
+        ),
         Chart("messages matched by", [name for name, _ in sizes], {"messages": [n for _, n in sizes]}),
         Table(
             "selectors",
@@ -118,7 +123,10 @@ def _(result: Coverage) -> list[Part]:
 
 @parts_of.register
 def _(result: Profile) -> list[Part]:
-    title = f"{result.messages:,} messages, {result.size_mean:,.0f} bytes on average, {result.size_max:,} at most"
+    title = (
+        f"{counted(result.messages, 'message', form=',')}, "
+        f"{result.size_mean:,.0f} bytes on average, {result.size_max:,} at most"
+    )
     rows = [
         (
             each.name,
@@ -155,7 +163,9 @@ def _(result: Outcomes) -> list[Part]:
         for fate in result.fates
     ]
     rows.append(("not known", f"{result.open:,}", *[""] * (len(columns) - 2)))
-    parts: list[Part] = [Table(f"{result.messages:,} messages, and what became of them", columns, rows)]
+    parts: list[Part] = [
+        Table(f"{counted(result.messages, 'message', form=',')}, and what became of them", columns, rows)
+    ]
     hours = sorted({hour for counts in result.hours.values() for hour in counts})
     if hours:
         series = {outcome: [counts.get(hour, 0) for hour in hours] for outcome, counts in result.hours.items()}
@@ -171,7 +181,9 @@ def _(result: Outcomes) -> list[Part]:
 @parts_of.register
 def _(result: DeadLetters) -> list[Part]:
     reasons = [(f"{reason} ({origin})", f"{rows:,}") for (reason, origin), rows in result.reasons.items()]
-    parts: list[Part] = [Table(f"{result.messages:,} dead letters", ("reason (origin)", "messages"), reasons)]
+    parts: list[Part] = [
+        Table(counted(result.messages, "dead letter", form=","), ("reason (origin)", "messages"), reasons)
+    ]
     if result.attempts:
         tried = [(str(attempts), f"{rows:,}") for attempts, rows in result.attempts.items()]
         parts.append(Table("deliveries that were tried", ("deliveries", "messages"), tried))

@@ -58,7 +58,7 @@ def test_destinations() -> None:
     with with_limits(max_destinations=1) as broker, ConnectionFactory(broker.url).create_context() as context:
         context.create_producer().send(context.create_queue("a"), "x")
         text = refused(lambda: context.create_producer().send(context.create_queue("b"), "x"))
-        assert re.search(r"'default' has 1 destinations, as many as are allowed; delete those", text), text
+        assert re.search(r"'default' has 1 destination, as many as are allowed; delete those", text), text
 
 
 def test_namespaces() -> None:

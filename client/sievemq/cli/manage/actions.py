@@ -12,6 +12,7 @@ import typer
 from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.exits import FAILED
 from sievemq.cli.manage.access import PIECE, TIMEOUT, Api
+from sievemq_core.counted import counted
 
 __all__ = ["Care", "Chosen", "JsonOption", "LimitOption", "Whose", "YesOption", "act", "confirm", "remove"]
 
@@ -90,7 +91,7 @@ def act(
         as_json: the result as JSON.
         more: what else the API takes for this action.
         past: the verb for what has been done: ``moved``.
-        question: what is asked, with ``{}`` for the number of messages.
+        question: what is asked, with ``{}`` for the messages, ``1 message``.
         whole: one request does it all; it cannot be divided, because what was touched would be chosen again.
     """
     path = api.place(address, "actions", verb)
@@ -98,10 +99,10 @@ def act(
     count = api.post(path, {**asked, "limit": chosen.most or None, "dry_run": True})
     matched = int(count["matched"])
     if care.dry_run:
-        _say(count, as_json, f"{matched:,} messages would be {past}")
+        _say(count, as_json, f"{_messages(matched)} would be {past}")
         return
     if matched:
-        confirm(question.format(f"{matched:,}"), care.yes)
+        confirm(question.format(_messages(matched)), care.yes)
     touched = skipped = 0
     answer: dict[str, Any] = dict(count, dry_run=False, touched=0)
     with _Bar(past, matched) as bar:
@@ -120,7 +121,7 @@ def act(
                 break
     stopped = answer.get("stopped")
     answer.update(matched=matched, touched=touched, skipped=skipped)
-    text = f"{touched:,} messages {past}" + (f", {skipped:,} left as they are" if skipped else "")
+    text = f"{_messages(touched)} {past}" + (f", {skipped:,} left as they are" if skipped else "")
     _say(answer, as_json, text)
     if stopped:
         typer.echo(f"sievemq: it stopped there: {stopped['text']}", err=True)
@@ -139,10 +140,14 @@ def remove(api: Api, path: str, name: str, care: Care, *, called: str = "") -> N
     """
     count = api.delete(path, dry_run=True)
     if care.dry_run:
-        typer.echo(f"{name} would be deleted with {count['matched']:,} messages")
+        typer.echo(f"{name} would be deleted with {_messages(count['matched'])}")
         return
-    confirm(f"Delete {called or name} with {count['matched']:,} messages?", care.yes)
-    typer.echo(f"{name} deleted with {api.delete(path)['touched']:,} messages")
+    confirm(f"Delete {called or name} with {_messages(count['matched'])}?", care.yes)
+    typer.echo(f"{name} deleted with {_messages(api.delete(path)['touched'])}")
+
+
+def _messages(number: int) -> str:
+    return counted(number, "message", form=",")
 
 
 def _say(answer: dict[str, Any], as_json: bool, text: str) -> None:

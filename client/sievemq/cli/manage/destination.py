@@ -165,7 +165,7 @@ def purge_queue(
     """Remove what waits in a queue, scheduled messages too. What is in flight stays."""
     address = address_of(name)
     chosen = Chosen(selector, most=most)
-    question = f"Remove {{}} messages from {address}?"
+    question = f"Remove {{}} from {address}?"
     act(place.api(), address, "purge", chosen, care, as_json, past="removed", question=question)
 
 

@@ -45,7 +45,7 @@ def list_dead_letters(place: Place, *, as_json: JsonOption = False) -> None:
 def retry(name: DeadLettersArgument, chosen: Chosen, care: Care, place: Place, *, as_json: JsonOption = False) -> None:
     """Send dead letters back to where they came from; their attempts are counted anew."""
     address = address_of(name)
-    question = f"Send {{}} messages of {address} back to where they came from?"
+    question = f"Send {{}} of {address} back to where they came from?"
     act(place.api(), address, "retry", chosen, care, as_json, past="sent back", question=question)
 
 
@@ -55,7 +55,7 @@ def drop(name: DeadLettersArgument, chosen: Chosen, care: Care, place: Place, *,
     """Delete dead letters for good."""
     address = address_of(name)
     verb = "delete" if chosen.selector is not None or chosen.ids else "purge"
-    question = f"Delete {{}} messages of {address} for good?"
+    question = f"Delete {{}} of {address} for good?"
     act(place.api(), address, verb, chosen, care, as_json, past="deleted", question=question)
 
 

@@ -33,7 +33,7 @@ def move(
     """Move waiting messages to another destination, in order. What is in flight stays."""
     origin, to = address_of(source), address_of(target)
     more = {"to": to, **whose._asdict()}
-    question = f"Move {{}} messages from {origin} to {to}?"
+    question = f"Move {{}} from {origin} to {to}?"
     act(place.api(), origin, "move", chosen, care, as_json, more=more, past="moved", question=question)
 
 
@@ -51,7 +51,7 @@ def copy(
     """Copy waiting messages to another destination, in order; they stay where they are as well."""
     origin, to = address_of(source), address_of(target)
     more = {"to": to, **whose._asdict()}
-    question = f"Copy {{}} messages from {origin} to {to}?"
+    question = f"Copy {{}} from {origin} to {to}?"
     act(place.api(), origin, "copy", chosen, care, as_json, more=more, past="copied", question=question, whole=True)
 
 
@@ -70,5 +70,5 @@ def delete(
     if chosen.selector is None and not chosen.ids:
         typer.echo(f"sievemq: say which messages, with --selector or --id; or: sievemq queue purge {source}", err=True)
         raise typer.Exit(USAGE)
-    question = f"Delete {{}} messages from {origin}?"
+    question = f"Delete {{}} from {origin}?"
     act(place.api(), origin, "delete", chosen, care, as_json, more=whose._asdict(), past="deleted", question=question)

@@ -45,5 +45,5 @@ def list_scheduled(
 def cancel(name: QueueArgument, chosen: Chosen, care: Care, place: Place, *, as_json: JsonOption = False) -> None:
     """Delete scheduled messages before their time."""
     address = address_of(name)
-    question = f"Cancel {{}} scheduled messages of {address}?"
+    question = f"Cancel {{}} scheduled on {address}?"
     act(place.api(), address, "cancel", chosen, care, as_json, past="cancelled", question=question)

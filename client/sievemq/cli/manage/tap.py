@@ -14,6 +14,7 @@ from sievemq.cli.manage.access import Api, Place, address_of
 from sievemq.cli.manage.actions import Care, JsonOption, remove
 from sievemq.cli.manage.output import Columns, moment, number, print_one, print_rows, span
 from sievemq.cli.values import parse_duration
+from sievemq_core.counted import counted
 
 __all__ = ["tap"]
 
@@ -62,15 +63,17 @@ _ONE: Columns = {
     "mode": lambda row: row["mode"],
     "selector": lambda row: row["selector"] or "",
     "lag": lambda row: (
-        f"{row['lag']:,} messages" + (f", the oldest for {span(row['lag_ms'])}" if row["lag_ms"] else "")
+        counted(row["lag"], "message", form=",") + (f", the oldest for {span(row['lag_ms'])}" if row["lag_ms"] else "")
     ),
     "holds": lambda row: f"{row['first']:,} to {row['last']:,}" if row["first"] <= row["last"] else "nothing",
     "acknowledged": lambda row: f"up to {row['acknowledged']:,}",
-    "missed": lambda row: f"{row['missed']:,} messages, up to {row['lost']:,}" if row["missed"] else "",
+    "missed": lambda row: (
+        f"{counted(row['missed'], 'message', form=',')}, up to {row['lost']:,}" if row["missed"] else ""
+    ),
     "takes no more": lambda row: row["ended"] or "",
     "bytes": number("bytes"),
     "may hold": lambda row: (
-        "{messages:,} messages, {bytes:,} bytes".format(**row["retention"])
+        f"{counted(row['retention']['messages'], 'message', form=',')}, {row['retention']['bytes']:,} bytes"
         + (f", for {span(row['retention']['age'])}" if row["retention"]["age"] else "")
     ),
     "lease": lambda row: span(row["retention"]["lease"]),

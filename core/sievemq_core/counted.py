@@ -1,0 +1,17 @@
+"""How many of something there are, as people say it."""
+
+from __future__ import annotations
+
+__all__ = ["counted"]
+
+
+def counted(number: int, noun: str, *, many: str = "", form: str = "") -> str:
+    """``1 message``, ``0 messages``, ``2 messages``.
+
+    Args:
+        number: how many.
+        noun: one of them.
+        many: its plural, if that is not one with an s.
+        form: of the number, as :func:`format` takes it; ``,`` puts commas between thousands.
+    """
+    return f"{number:{form}} {noun if number == 1 else many or noun + 's'}"
