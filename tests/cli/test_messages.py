@@ -48,7 +48,8 @@ def test_headers_and_typed_properties_arrive(broker: EmbeddedBroker, sievemq: Si
 
 
 @pytest.mark.parametrize(
-    "value", ["novalue", "=x", "a=300:byte", "a=x:int", "a=maybe:boolean", "a=99999999999999999999", "a=:double"]
+    "value",
+    ["novalue", "=x", "a=300:byte", "a=x:int", "a=maybe:boolean", "a=99999999999999999999", "a=:double", "a=1:shrt"],
 )
 def test_property_that_cannot_be_is_a_usage_error(broker: EmbeddedBroker, sievemq: Sievemq, value: str) -> None:
     assert sievemq("send", "orders", "x", "-p", value).code == 2

@@ -31,6 +31,9 @@ _TYPES: dict[str, Callable[[str], PropertyValue]] = {
     "string": str,
 }
 
+#: What other languages call these types; no text that is a value ends like this by chance.
+_FOREIGN = frozenset({"bool", "str", "integer"})
+
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
 _FLOATING = re.compile(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]+)?\Z", re.ASCII)
 
@@ -39,10 +42,12 @@ def parse_property(text: str) -> tuple[str, PropertyValue]:
     """A property from ``name=value`` or ``name=value:type``.
 
     Without a type, ``true`` and ``false`` are booleans, digits an int (or long), digits with a point or exponent a
-    double, anything else a string. What stands behind the last colon is a type only if it is the name of one.
+    double, anything else a string. What stands behind the last colon is a type only if it is the name of one:
+    ``at=12:30`` is a text. A word there that was meant as one is refused: behind a number, a true or a false, and where
+    it is a type's name in other letters or another language's.
 
     Raises:
-        typer.BadParameter: no name, or a value that its type does not have.
+        typer.BadParameter: no name, a type that there is not, or a value that its type does not have.
     """
     name, equals, value = text.partition("=")
     if not equals or not name:
@@ -56,6 +61,11 @@ def parse_property(text: str) -> tuple[str, PropertyValue]:
             return name, _TYPES[kind](front)
         except (ValueError, FormatError) as error:
             raise typer.BadParameter(f"{front!r} of property {name!r} is no {kind}: {error}") from None
+    if colon and _is_meant_as_type(kind, front):
+        raise typer.BadParameter(
+            f"{kind!r} of property {name!r} is no type; there are {', '.join(_TYPES)}. "
+            f"If all of {value!r} is a text, write {name}={value}:string"
+        )
     if value in ("true", "false"):
         return name, value == "true"
     if _INTEGER.match(value):
@@ -66,6 +76,14 @@ def parse_property(text: str) -> tuple[str, PropertyValue]:
     if _FLOATING.match(value):
         return name, float(value)
     return name, value
+
+
+def _is_meant_as_type(word: str, front: str) -> bool:
+    """True if a word behind a value's last colon, which names no type, was meant to name one."""
+    if not (word.isascii() and word.isalpha()):
+        return False
+    plain = front in ("true", "false") or _INTEGER.match(front) or _FLOATING.match(front)
+    return bool(plain) or word.lower() in _TYPES or word.lower() in _FOREIGN
 
 
 def typed_value(value: object, kind: str) -> PropertyValue:
