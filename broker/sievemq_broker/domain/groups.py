@@ -33,14 +33,16 @@ MANY = 10_000
 
 
 def group_of(envelope: Envelope) -> str | None:
-    """The group of a message, or None (JSX-02). What cannot be decoded has none."""
+    """The group of a message, or None (JSX-02). What cannot be decoded has none; a number is as good as its text."""
     if envelope.packed.find(_NAME, 0, _WITHIN) < 0:
         return None
     try:
         group = envelope.properties.get("JMSXGroupID")
     except SieveError:
         return None
-    return group if isinstance(group, str) and group else None
+    if isinstance(group, str):
+        return group or None
+    return None if group is None else str(group)
 
 
 class Groups:

@@ -98,6 +98,8 @@ from sievemq._engine.session import (
     SESSION_TRANSACTED,
     EngineSession,
 )
+from sievemq._engine.timeout import check_timeout
+from sievemq._engine.tls import of_tls
 
 __all__ = [
     "ABSENT",
@@ -125,8 +127,10 @@ __all__ = [
     "Scan",
     "SendConfirm",
     "Sends",
+    "check_timeout",
     "completion_callbacks",
     "destination_and_message",
     "is_passing",
     "message_callback",
+    "of_tls",
 ]

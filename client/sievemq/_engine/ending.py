@@ -34,6 +34,12 @@ def loss(connection: ClientConnection, error: BaseException | None, code: str = 
         reason = f"the broker has shut down: {connection.shutdown_notice}"
     elif error is None:
         reason = "the broker closed the connection"
+    elif code == "FRAME_TOO_LARGE" and not connection.welcomed and connection.peer is not None:
+        host, port = connection.peer  # its first bytes are no frame: HTTP, TLS, another broker
+        reason = (
+            f"what answers at {host}:{port} does not speak SieveMQ's protocol (its management port, or TLS, for which "
+            f"the URL begins with sievemqs://?): {error}"
+        )
     else:
         reason = f"the connection to the broker is lost: {error}"
     return JMSException(reason, code, error)
@@ -61,7 +67,7 @@ def _freeze(connection: ClientConnection, error: JMSException) -> None:
     """Nothing is delivered until the connection is restored; what is said waits."""
     connection.repairing = True
     connection.outages += 1
-    _log.warning("%s; it is tried to be repaired", error)
+    _log.warning("%s; trying to reconnect for up to %d ms (option reconnect)", error, connection.options.reconnect)
     connection.routes.clear()
     connection.requests.doubt()
     pending = connection.requests.pending.values()

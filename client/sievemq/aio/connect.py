@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Sequence
 from functools import partial
 
-from sievemq._engine import ClientConnection, EngineOptions, Repair, is_passing
+from sievemq._engine import ClientConnection, EngineOptions, Repair, is_passing, of_tls
 from sievemq._engine.metadata import version
 from sievemq.aio.transport import Reach, Transport, wall_clock
 from sievemq.exceptions import JMSException
@@ -94,7 +94,7 @@ async def _reach(
             async with asyncio.timeout(seconds):
                 await transport.loop.create_connection(lambda: transport, host, port, ssl=context, server_hostname=name)
         except OSError as error:  # an SSLError is one, a TimeoutError too
-            failures.append(f"{host}:{port}: {'TLS: ' * isinstance(error, ssl.SSLError)}{_reason(error)}")
+            failures.append(f"{host}:{port}: {of_tls(error) if isinstance(error, ssl.SSLError) else _reason(error)}")
             last = error
         else:
             return number

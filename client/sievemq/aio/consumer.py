@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from sievemq._engine import PATIENCE, EngineConsumer, message_callback
+from sievemq._engine import PATIENCE, EngineConsumer, check_timeout, message_callback
 from sievemq.aio.listeners import MessageListener
 from sievemq.aio.transport import turn, wake
 from sievemq.destinations import Queue, Topic
@@ -117,12 +117,12 @@ class MessageConsumer:
             None when the time is over, or when the consumer, its session or its connection is closed meanwhile.
 
         Raises:
-            ValueError: the timeout is negative.
+            ValueError: the timeout is negative, or no int.
             IllegalStateException: closed; the session has a listener (MCO-12); another task is receiving (MCO-13).
             JMSException: the connection is lost.
         """
-        if timeout is not None and timeout < 0:
-            raise ValueError(f"a timeout is not negative, unlike {timeout}")
+        if timeout is not None and (timeout.__class__ is not int or timeout < 0):
+            check_timeout(timeout)
         engine, session = self._engine, self._session
         if engine.flowing and session._receiving is None and session._delivery.idle and ~engine.taken & _TURN_MASK:
             message = engine.take()

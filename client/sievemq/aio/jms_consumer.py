@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from sievemq._engine import check_timeout
 from sievemq.aio.consumer import MessageConsumer
 from sievemq.aio.listeners import MessageListener
 from sievemq.exceptions import JMSException, MessageFormatException, runtime_twin
@@ -91,13 +92,13 @@ class JMSConsumer:
             None when the time is over, or when the consumer is closed meanwhile.
 
         Raises:
-            ValueError: the timeout is negative.
+            ValueError: the timeout is negative, or no int.
             MessageFormatRuntimeException: the message has no body, is a StreamMessage or plain Message, or its body is
                 of another type (JCO-06 … JCO-08). In an AUTO or DUPS_OK session it then comes again with the next call
                 (JCO-09); else it counts as received (JCO-10, JCO-11).
         """
-        if timeout is not None and timeout < 0:
-            raise ValueError(f"a timeout is not negative, unlike {timeout}")
+        if timeout is not None and (timeout.__class__ is not int or timeout < 0):
+            check_timeout(timeout)
         body = _Body(self._consumer, body_type)
         try:
             return None if await self._consumer._wait(body.take, timeout) is None else body.value

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from sievemq._engine import ClientConnection, EngineOptions, Repair, is_passing
+from sievemq._engine import ClientConnection, EngineOptions, Repair, is_passing, of_tls
 from sievemq._engine.metadata import version
 from sievemq.blocking.repair import Reach
 from sievemq.blocking.transport import Transport, wall_clock
@@ -98,7 +98,7 @@ def _reach(
                 sock = context.wrap_socket(sock, server_hostname=url.options.tls_server_name or host)
         except OSError as error:  # an SSLError is one
             sock.close()
-            failures.append(f"{host}:{port}: TLS: {error}")
+            failures.append(f"{host}:{port}: {of_tls(error)}")
             last = error
             continue
         return number, sock

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from sievemq._engine import PATIENCE, EngineConsumer, message_callback
+from sievemq._engine import PATIENCE, EngineConsumer, check_timeout, message_callback
 from sievemq.blocking.listeners import MessageListener
 from sievemq.destinations import Queue, Topic
 from sievemq.exceptions import IllegalStateException, JMSException
@@ -102,12 +102,12 @@ class MessageConsumer:
             None when the time is over, or when the consumer, its session or its connection is closed meanwhile.
 
         Raises:
-            ValueError: the timeout is negative.
+            ValueError: the timeout is negative, or no int.
             IllegalStateException: closed; the session has a listener (MCO-12); another thread is receiving (MCO-13).
             JMSException: the connection is lost.
         """
-        if timeout is not None and timeout < 0:
-            raise ValueError(f"a timeout is not negative, unlike {timeout}")
+        if timeout is not None and (timeout.__class__ is not int or timeout < 0):
+            check_timeout(timeout)
         guard = self._guard
         if not guard.acquire(False):
             self._enter()

@@ -17,6 +17,20 @@ async def test_met_01_met_02_the_version_of_the_specification(api: Api) -> None:
     assert (data.get_jms_major_version(), data.get_jms_minor_version()) == (3, 1)
 
 
+@pytest.mark.parametrize(
+    "mode", ["SESSION_TRANSACTED", "AUTO_ACKNOWLEDGE", "CLIENT_ACKNOWLEDGE", "DUPS_OK_ACKNOWLEDGE"]
+)
+async def test_fac_04_the_name_of_a_session_mode_is_no_user(api: Api, mode: str) -> None:
+    with pytest.raises(JMSRuntimeException, match=f"the session mode is JMSContext.{mode}"):
+        await api.factory().create_context(mode)
+
+
+@pytest.mark.parametrize("credentials", [(1.0,), (b"me", "secret"), ("me", b"secret"), (None, 5)])
+async def test_fac_05_credentials_are_text(api: Api, credentials: tuple[object, ...]) -> None:
+    with pytest.raises(JMSRuntimeException, match="is text, not"):
+        await api.factory().create_context(*credentials)
+
+
 async def test_met_03_met_04_met_05_the_provider(api: Api) -> None:
     for data in ((await api.connect()).get_meta_data(), (await api.context()).get_meta_data()):
         assert data.get_jms_provider_name() == "SieveMQ"

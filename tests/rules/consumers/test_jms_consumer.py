@@ -65,8 +65,9 @@ async def test_jco_03_a_timeout(api: Api) -> None:
     await api.until_receiving(consumer)
     await api.fill("orders", "one")
     assert await receiving == "one"
-    with pytest.raises(ValueError):
-        await consumer.receive_body(str, -1)
+    for timeout in (-1, 0.5, "5"):
+        with pytest.raises(ValueError, match="an int of milliseconds that is not negative"):
+            await consumer.receive_body(str, timeout)
 
 
 async def test_jco_04_not_waiting(api: Api) -> None:

@@ -37,8 +37,8 @@ async def test_mco_04_timeouts(api: Api) -> None:
     await api.fill("orders", "one", "two")
     assert text(await receiving) == "one"
     assert text(await consumer.receive(SOON)) == "two"
-    for timeout in (-1, -1000):
-        with pytest.raises(ValueError):
+    for timeout in (-1, -1000, 0.5, 5.0, "5", True):  # half a second is 500 (PY-05)
+        with pytest.raises(ValueError, match="an int of milliseconds that is not negative"):
             await consumer.receive(timeout)
 
 

@@ -79,6 +79,19 @@ async def test_jsx_02_jsx_03_a_groups_messages_go_to_one_consumer_in_order(api: 
             assert [name for name in names if name[0] == group] == [f"{group}{number}" for number in range(1, 6)]
 
 
+async def test_jsx_02_a_group_may_be_a_number(api: Api) -> None:
+    sessions = [await api.session(api.CLIENT_ACKNOWLEDGE) for _ in range(2)]
+    consumers = [await session.create_consumer(api.queue()) for session in sessions]
+    producer = await (await api.session()).create_producer(api.queue())
+    for number in range(12):
+        message = TextMessage(str(number % 3))
+        message.set_object_property("JMSXGroupID", number % 3)  # 0 is a group as well
+        await producer.send(message)
+    received = [[text(message) or "" for message in await take(consumer)] for consumer in consumers]
+    assert sorted(received[0] + received[1]) == sorted("012" * 4)
+    assert not set(received[0]) & set(received[1]), "a group was split"
+
+
 async def test_jsx_02_a_group_moves_when_its_consumer_leaves(api: Api) -> None:
     """What its consumer had and did not acknowledge comes first, marked; nothing is lost or overtaken."""
     first = await api.session(api.CLIENT_ACKNOWLEDGE)

@@ -229,7 +229,7 @@ def test_messages_moved_to_and_fro_under_consumers_are_all_received_once() -> No
             with ConnectionFactory(broker.url).create_context() as context:
                 consumer = context.create_consumer(context.create_queue(name), selector)
                 while not done.is_set():
-                    message = consumer.receive(timeout=0.05)
+                    message = consumer.receive(timeout=50)
                     if message is not None:
                         received[message.get_int_property("n")] += 1
                         if received.total() >= senders * total:
