@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Literal, Self, TypeVar
 
+from sievemq.destinations import Destination
 from sievemq_broker.clock import AdjustableClock
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.entry import GONE
@@ -200,11 +201,11 @@ class TestBroker(EmbeddedBroker):
         """Names of those that exist."""
         return self.call(lambda broker: sorted(broker.namespaces))
 
-    def queue(self, name: str) -> QueueView:
+    def queue(self, name: str | Destination) -> QueueView:
         """A queue of the broker's own namespace."""
         return self.namespace(self._namespace).queue(name)
 
-    def topic(self, name: str) -> TopicView:
+    def topic(self, name: str | Destination) -> TopicView:
         """A topic of the broker's own namespace."""
         return self.namespace(self._namespace).topic(name)
 

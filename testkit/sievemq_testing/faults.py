@@ -20,6 +20,7 @@ from sievemq_testing.rules import Rule
 from sievemq_testing.watched import WatchedConnection, WatchedLink
 
 if TYPE_CHECKING:
+    from sievemq import Destination
     from sievemq_testing.broker import TestBroker
 
 __all__ = ["Faults"]
@@ -69,7 +70,7 @@ class Faults:
         error: str | ErrorCode = ErrorCode.RESOURCE_ALLOCATION,
         text: str = "",
         *,
-        destination: str | None = None,
+        destination: str | Destination | None = None,
         client_id: str | None = None,
         skip: int = 0,
         probability: float = 1.0,
@@ -97,7 +98,7 @@ class Faults:
             kind,
             times,
             refusal,
-            destination=destination,
+            destination=None if destination is None else str(destination),
             client_id=client_id,
             skip=skip,
             probability=probability,
@@ -110,7 +111,7 @@ class Faults:
         times: int = 1,
         *,
         after: bool = False,
-        destination: str | None = None,
+        destination: str | Destination | None = None,
         client_id: str | None = None,
         skip: int = 0,
         probability: float = 1.0,
@@ -133,7 +134,7 @@ class Faults:
             times,
             None,
             drop="after" if after else "before",
-            destination=destination,
+            destination=None if destination is None else str(destination),
             client_id=client_id,
             skip=skip,
             probability=probability,
@@ -283,13 +284,13 @@ class Faults:
         finally:
             self._broker.on_server(lambda server: server.services.flow(None))
 
-    def fill(self, destination: str) -> None:
+    def fill(self, destination: str | Destination) -> None:
         """A destination's limit is reached: from now on each send to it is refused with RESOURCE_ALLOCATION, until it
         is consumed from or :meth:`clear` is called."""
         namespace = self._namespace or ""
 
         def fill(broker: Broker) -> None:
-            queue = broker.namespace(namespace).queue(destination)
+            queue = broker.namespace(namespace).queue(str(destination))
             self._undo.append((queue, queue.policy))
             queue.policy = replace(queue.policy, max_bytes=max(1, queue.bytes))
             self._broker._watch.recorder.note(namespace, "fault", queue.label, detail="its limit is reached")

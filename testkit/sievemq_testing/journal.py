@@ -6,7 +6,7 @@ Written on the broker's thread, by the domain's observer and by watched connecti
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.consumer import Consumer
     from sievemq_broker.domain.queue import Queue
 
-__all__ = ["EVENTS", "Event", "Fate", "Journal", "Recorder", "connection_of", "matches"]
+__all__ = ["EVENTS", "SETTLED", "Event", "Fate", "Journal", "Recorder", "connection_of", "matches"]
 
 #: Events that a journal keeps; the oldest go first. A message costs three to six of them.
 EVENTS: Final = 20_000
+
+#: Kinds of a message's last event after which it is gone, and not lost.
+SETTLED: Final = frozenset({"acknowledged", "dead-lettered"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +39,16 @@ class Event:
     Attributes:
         number: 1, 2, 3, … in the namespace.
         at: the broker's time, ms since 1970.
-        kind: ``sent``, ``refused``, ``accepted``, ``not matched``, ``delivered``, ``acknowledged``, ``returned``,
-            ``redelivered``, ``expired``, ``dead-lettered``, ``removed``, ``unreadable``, ``lost``, ``consumer opened``,
-            ``consumer closed``, ``connected``, ``disconnected``, ``committed``, ``rolled back``, ``fault``.
+        kind: ``sent``, ``published`` (a topic has taken it), ``refused``, ``accepted``, ``not matched``, ``delivered``,
+            ``acknowledged``, ``returned``, ``redelivered``, ``expired``, ``dead-lettered``, ``removed``,
+            ``unreadable``, ``lost``, ``consumer opened``, ``consumer closed``, ``connected``, ``disconnected``,
+            ``committed``, ``rolled back``, ``fault``.
         where: address of the destination; empty where it concerns none.
         envelope: the message; None where it concerns none.
         by: id of the connection; empty if it was the broker itself.
         detail: the rest, for people.
         selectors: of ``not matched``: those that said no.
+        topic: the destination, where that is a topic and `where` one of its subscriptions; empty otherwise.
     """
 
     number: int
@@ -54,6 +59,7 @@ class Event:
     by: str = ""
     detail: str = ""
     selectors: tuple[CompiledSelector, ...] = ()
+    topic: str = ""
 
     @property
     def message_id(self) -> str:
@@ -90,7 +96,7 @@ class Journal:
         limit: events to keep.
     """
 
-    __slots__ = ("_events", "_fates", "_limit", "_number", "fates_dropped", "namespace")
+    __slots__ = ("_events", "_fates", "_forgotten", "_limit", "_number", "fates_dropped", "namespace", "open_dropped")
 
     def __init__(self, namespace: str, limit: int = EVENTS) -> None:
         self.namespace = namespace
@@ -98,8 +104,11 @@ class Journal:
         self._number = 0
         self._events: deque[Event] = deque(maxlen=limit)
         self._fates: dict[Entry, Fate] = {}
+        self._forgotten: Counter[tuple[str, str]] = Counter()
         #: Messages that were forgotten to stay within the limit.
         self.fates_dropped = 0
+        #: Those among them that were neither acknowledged nor dead-lettered: nobody can say whether they got lost.
+        self.open_dropped = 0
 
     def __len__(self) -> int:
         return len(self._events)
@@ -118,14 +127,22 @@ class Journal:
         return self._fates
 
     def of(self, *kinds: str, where: str | None = None) -> list[Event]:
-        """Events of these kinds, at one destination if `where` names it."""
-        return [event for event in self if event.kind in kinds and (where is None or event.where == where)]
+        """Events of these kinds, at one destination if `where` names it: a topic's are those of its subscriptions
+        too."""
+        return [
+            event for event in self if event.kind in kinds and (where is None or where in (event.where, event.topic))
+        ]
+
+    def forgotten(self, kind: str, where: str) -> int:
+        """Events of a kind at a destination that are not in :meth:`of` any more."""
+        return self._forgotten[kind, where]
 
     def clear(self) -> None:
         """Forget everything."""
         self._events.clear()
         self._fates.clear()
-        self._number = self.fates_dropped = 0
+        self._forgotten.clear()
+        self._number = self.fates_dropped = self.open_dropped = 0
 
     def note(
         self,
@@ -136,10 +153,15 @@ class Journal:
         by: str = "",
         detail: str = "",
         selectors: tuple[CompiledSelector, ...] = (),
+        topic: str = "",
     ) -> None:
         """Write down one event; for the arguments see :class:`Event`."""
         self._number += 1
-        self._events.append(Event(self._number, at, kind, where, envelope, by, detail, selectors))
+        events = self._events
+        if len(events) == self._limit:
+            oldest = events[0]
+            self._forgotten[oldest.kind, oldest.topic or oldest.where] += 1
+        events.append(Event(self._number, at, kind, where, envelope, by, detail, selectors, topic))
 
     def begin(self, queue: Queue, entry: Entry) -> Fate:
         """A message is on a queue from now on."""
@@ -151,13 +173,15 @@ class Journal:
         return fate
 
     def _forget(self) -> None:
-        """Make room for a quarter: those whose fate is settled first, then the oldest."""
+        """Make room for a quarter: those with which all went well first, then the oldest."""
         room = max(1, self._limit // 4)
-        settled = [entry for entry in self._fates if entry.state == GONE]
-        oldest = [entry for entry in self._fates if entry.state != GONE]
-        for entry in (*settled, *oldest[: max(0, room - len(settled))]):
+        well = [entry for entry, fate in self._fates.items() if entry.state == GONE and fate.last in SETTLED]
+        forgotten = set(well)
+        others = [entry for entry in self._fates if entry not in forgotten][: max(0, room - len(well))]
+        for entry in (*well, *others):
             del self._fates[entry]
-            self.fates_dropped += 1
+        self.fates_dropped += len(well) + len(others)
+        self.open_dropped += len(others)
 
     def go_on_with(self, found: Iterable[tuple[Queue, Entry]]) -> list[Fate]:
         """The broker is another one, filled from its data directory: what is there again goes on as it was.
@@ -300,7 +324,9 @@ class Recorder:
         fate = journal.fates.get(entry)
         if fate is not None:
             fate.last = kind
-        journal.note(self._now(), kind, queue.label, entry.envelope, by, detail, selectors)
+        subscription = queue.subscription
+        topic = "" if subscription is None else subscription.topic.label
+        journal.note(self._now(), kind, queue.label, entry.envelope, by, detail, selectors, topic)
         self.changed()
 
 

@@ -11,11 +11,12 @@ from sievemq_broker.embedded import EmbeddedNamespace
 from sievemq_core.counted import counted
 from sievemq_testing.excerpt import LINES, excerpt, show_message
 from sievemq_testing.faults import Faults
-from sievemq_testing.journal import Event, Journal
+from sievemq_testing.journal import SETTLED, Event, Journal
 from sievemq_testing.views import QueueView, TopicView, address_of
 from sievemq_testing.watched import queues_of
 
 if TYPE_CHECKING:
+    from sievemq import Destination
     from sievemq_testing.broker import TestBroker
 
 __all__ = ["TestNamespace"]
@@ -40,12 +41,12 @@ class TestNamespace(EmbeddedNamespace):
         super().__init__(broker, name or "default")
         self.faults = Faults(broker, self.name, broker.seed)
 
-    def queue(self, name: str) -> QueueView:
-        """A queue, as ``orders`` or ``queue:orders``; it need not exist yet."""
+    def queue(self, name: str | Destination) -> QueueView:
+        """A queue, as ``orders``, ``queue:orders`` or ``Queue("orders")``; it need not exist yet."""
         return QueueView(self, address_of(name, topic=False))
 
-    def topic(self, name: str) -> TopicView:
-        """A topic, as ``prices`` or ``topic:prices``; it need not exist yet."""
+    def topic(self, name: str | Destination) -> TopicView:
+        """A topic, as ``prices``, ``topic:prices`` or ``Topic("prices")``; it need not exist yet."""
         return TopicView(self, address_of(name, topic=True))
 
     @property
@@ -91,12 +92,13 @@ class TestNamespace(EmbeddedNamespace):
             within: seconds to wait for messages in flight to be settled.
 
         Raises:
-            AssertionError: names those that are gone: expired, removed, or lost when the broker was killed.
+            AssertionError: names those that are gone: expired, removed, or lost when the broker was killed; or says
+                that the journal had no room for all of them.
         """
         __tracebackhide__ = True
         if within:
             self.broker.wait_for(lambda _: all(f.last != "delivered" for f in self._journal().fates.values()), within)
-        fine = {"acknowledged", "dead-lettered", *(("expired",) if allow_expired else ())}
+        fine = SETTLED | ({"expired"} if allow_expired else set())
 
         def look(_: Broker) -> list[str]:
             return [
@@ -109,6 +111,11 @@ class TestNamespace(EmbeddedNamespace):
         if gone:
             lost = f"{counted(len(gone), 'message')} {'is' if len(gone) == 1 else 'are'} lost"
             raise AssertionError("\n".join([f"{lost} in namespace {self.name!r}:", *gone[:20]]))
+        if forgotten := self.broker.call(lambda _: self._journal().open_dropped):
+            raise AssertionError(
+                f"the journal of namespace {self.name!r} had to forget {counted(forgotten, 'message')} before "
+                "that was settled, so nobody can say what became of it; TestBroker(journal_events=…) makes it longer"
+            )
 
     # -- its life -----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from sievemq import ConnectionFactory, Message
-from sievemq.destinations import Queue
+from sievemq.destinations import Destination, Queue
 from sievemq_core.message.destination import parse_address
 
 __all__ = ["RemoteBroker", "RemoteNamespace", "RemoteQueue"]
@@ -55,9 +55,9 @@ class RemoteNamespace:
         self.name = name
         self.url = url
 
-    def queue(self, name: str) -> RemoteQueue:
-        """A queue, as ``orders`` or ``queue:orders``."""
-        return RemoteQueue(self.url, parse_address(name).name)
+    def queue(self, name: str | Destination) -> RemoteQueue:
+        """A queue, as ``orders``, ``queue:orders`` or ``Queue("orders")``."""
+        return RemoteQueue(self.url, parse_address(str(name)).name)
 
     def drop(self) -> None:
         """Nothing: a client cannot."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sievemq import Message
-from sievemq.destinations import parse_destination
+from sievemq.destinations import Destination, parse_destination
 from sievemq.exceptions import from_core
 from sievemq.messages import received
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.dead_letters import ORIGIN, REASON, dead_letter_address
+from sievemq_broker.domain.dead_letters import EXPIRED, FAILED, ORIGIN, REASON, dead_letter_address
 from sievemq_broker.domain.management import scheduled
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.queue import Queue
@@ -114,7 +114,7 @@ class _View:
         __tracebackhide__ = True
         condition = _compile(selector)
         journal = self.namespace._journal()
-        needed = 1 if count is None else count
+        needed = _needed(count)
 
         def happened() -> list[Envelope]:
             return [event.envelope for event in journal.of(kind, where=self.name) if event.envelope is not None]
@@ -123,8 +123,8 @@ class _View:
             return [envelope for envelope in happened() if condition is None or matches(condition, envelope)]
 
         self.namespace.broker.wait_for(lambda _: len(chosen()) >= needed, within)
-        all_of_them, found = self._ask(lambda _: (happened(), chosen()))
-        if len(found) >= 1 if count is None else len(found) == count:
+        all_of_them, found, forgotten = self._ask(lambda _: (happened(), chosen(), journal.forgotten(kind, self.name)))
+        if len(found) >= 1 if count is None else len(found) == count and not forgotten:
             return [self._message(envelope) for envelope in found]
         wanted = "at least 1 message" if count is None else counted(count, "message")
         text = [
@@ -137,8 +137,11 @@ class _View:
         if condition is not None:
             others = [envelope for envelope in all_of_them if envelope not in found]
             text += _listed(others, f"{word}, but does not match", lambda envelope: why_not(condition, envelope))
-        if journal.dropped:
-            text.append(f"  (the journal has forgotten its {journal.dropped} oldest events)")
+        if forgotten:
+            text.append(
+                f"  {forgotten} more {'was' if forgotten == 1 else 'were'} {word} before, which the journal has "
+                "forgotten; TestBroker(journal_events=…) makes it longer"
+            )
         raise AssertionError("\n".join(text))
 
     def _message(self, envelope: Envelope, count: int = 1) -> Message:
@@ -160,20 +163,21 @@ class QueueView(_View):
             InvalidSelectorException: the selector has a mistake.
         """
         condition = _compile(selector)
+        waiting = self._ask(lambda broker: self._browse(broker, self.name, condition))
+        return [self._message(envelope, count) for count, envelope in waiting]
 
-        def look(broker: Broker) -> list[tuple[int, Envelope]]:
-            found: list[tuple[int, Envelope]] = []
-            namespace = broker.namespaces.get(self.namespace.name)
-            if namespace is None or self.name not in namespace.destinations:
+    def _browse(self, broker: Broker, address: str, condition: CompiledSelector | None) -> list[tuple[int, Envelope]]:
+        """What waits in a queue of the namespace. Runs on the broker's thread."""
+        found: list[tuple[int, Envelope]] = []
+        namespace = broker.namespaces.get(self.namespace.name)
+        if namespace is None or address not in namespace.destinations:
+            return found
+        cursor: int | None = None
+        while True:
+            cursor, page = namespace.browse(address, condition, cursor, 1_000, self._now())
+            found += page
+            if cursor is None:
                 return found
-            cursor: int | None = None
-            while True:
-                cursor, page = namespace.browse(self.name, condition, cursor, 1_000, self._now())
-                found += page
-                if cursor is None:
-                    return found
-
-        return [self._message(envelope, count) for count, envelope in self._ask(look)]
 
     def scheduled(self, selector: str | None = None) -> list[Message]:
         """What waits for its delivery time, or for the end of its redelivery delay."""
@@ -190,11 +194,23 @@ class QueueView(_View):
 
     def dead_letters(self, selector: str | None = None) -> list[Message]:
         """What this queue's consumers could not handle: the messages of its dead-letter queue that came from here."""
+        condition = _compile(selector)
+        letters = self._ask(lambda broker: self._letters(broker, condition, None))
+        where = parse_destination(dead_letter_address(self.name) or self.name)
+        return [received(envelope.fields, where, count, None) for count, envelope in letters]
+
+    def _letters(
+        self, broker: Broker, condition: CompiledSelector | None, reason: str | None
+    ) -> list[tuple[int, Envelope]]:
+        """The dead letters of this queue, and of one reason. Runs on the broker's thread."""
         target = dead_letter_address(self.name)
         if target is None:
-            return self.messages(selector)
-        found = QueueView(self.namespace, parse_address(target)).messages(selector)
-        return [message for message in found if message.properties.get(ORIGIN) == self.name]
+            return self._browse(broker, self.name, condition)
+        return [
+            (count, envelope)
+            for count, envelope in self._browse(broker, target, condition)
+            if envelope.properties.get(ORIGIN) == self.name and reason in (None, envelope.properties.get(REASON))
+        ]
 
     @property
     def depth(self) -> int:
@@ -309,12 +325,20 @@ class QueueView(_View):
 
         Returns:
             The dead letters.
+
+        Raises:
+            AssertionError: says how many there are.
+            InvalidSelectorException: the selector has a mistake.
+            ValueError: there is no such reason.
         """
         __tracebackhide__ = True
-        needed = 1 if count is None else count
-        journal = self.namespace._journal()
-        self.namespace.broker.wait_for(lambda _: len(journal.of("dead-lettered", where=self.name)) >= needed, within)
-        found = [message for message in self.dead_letters(selector) if reason in (None, message.properties.get(REASON))]
+        if reason not in (None, FAILED, EXPIRED):
+            raise ValueError(f"the reason of a dead letter is {FAILED!r} or {EXPIRED!r}, not {reason!r}")
+        condition, needed = _compile(selector), _needed(count)
+        self.namespace.broker.wait_for(lambda broker: len(self._letters(broker, condition, reason)) >= needed, within)
+        letters = self._ask(lambda broker: self._letters(broker, condition, reason))
+        where = parse_destination(dead_letter_address(self.name) or self.name)
+        found = [received(envelope.fields, where, times, None) for times, envelope in letters]
         if len(found) >= 1 if count is None else len(found) == count:
             return found
         wanted = "at least 1 dead letter" if count is None else counted(count, "dead letter")
@@ -402,19 +426,28 @@ class TopicView(_View):
     def assert_received(
         self, selector: str | None = None, *, count: int | None = None, within: float = 0.0
     ) -> list[Message]:
-        """Messages were sent to this topic, whoever was subscribed. A send of a transaction counts when it is sent.
+        """This topic has taken messages, whoever was subscribed. A send of a transaction counts when it is committed.
 
         Arguments, return and errors as for :meth:`QueueView.assert_received`.
         """
         __tracebackhide__ = True
-        return self._assert_events("sent", "received", selector, count, within)
+        return self._assert_events("published", "received", selector, count, within)
 
     def assert_consumed(
         self, selector: str | None = None, *, count: int | None = None, within: float = 0.0
     ) -> list[Message]:
-        """Messages of this topic were acknowledged by a subscription without a name; each acknowledgement counts."""
+        """Messages of this topic were acknowledged, by whatever subscription; each acknowledgement counts."""
         __tracebackhide__ = True
         return self._assert_events("acknowledged", "consumed", selector, count, within)
+
+
+def _needed(count: int | None) -> int:
+    """For how many an assertion waits."""
+    if count is None:
+        return 1
+    if type(count) is not int or count < 0:
+        raise ValueError(f"count is an int that is not negative, or None for at least one; not {count!r}")
+    return count
 
 
 def _compile(selector: str | None) -> CompiledSelector | None:
@@ -434,8 +467,9 @@ def _listed(envelopes: list[Envelope], what: str, reason: Callable[[Envelope], s
     return lines
 
 
-def address_of(name: str, topic: bool) -> Address:
-    """A destination as a test names it: ``orders``, or with its kind, ``queue:orders``."""
+def address_of(destination: str | Destination, topic: bool) -> Address:
+    """A destination as a test names it: ``orders``, or with its kind, ``queue:orders``, or as what clients use."""
+    name = str(destination)
     address = parse_address(name)
     if topic and address.kind is Kind.QUEUE and not name.startswith("queue:"):
         return Address(Kind.TOPIC, name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
@@ -252,6 +252,7 @@ def _send(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> 
     refused = connection.refused
     HANDLERS[Command.SEND](connection, command, now)
     if not staged and connection.refused == refused:
+        _published(connection, where, envelope)
         for tape in connection.watch.tapes:
             tape.sent(connection.namespace.name, where, envelope, now)
 
@@ -267,6 +268,8 @@ def _commit(connection: WatchedConnection, command: tuple[Any, ...], now: int) -
         connection.note("rolled back", detail=f"commit refused: {error.text}")
         raise
     connection.note("committed", detail=f"{len(staged)} sends")
+    for text, envelope in staged:
+        _published(connection, canonical(text), envelope)
     for tape in connection.watch.tapes:
         for text, envelope in staged:
             tape.sent(connection.namespace.name, canonical(text), envelope, now)
@@ -320,9 +323,18 @@ _NOTES: dict[int, Callable[[WatchedConnection, tuple[Any, ...], int], None]] = {
 }
 
 
+_TOPICS: Final = ("topic:", "temporary-topic:")
+
+
+def _published(connection: WatchedConnection, where: str, envelope: Envelope) -> None:
+    """A topic has taken a message, whoever is subscribed."""
+    if where.startswith(_TOPICS):
+        connection.note("published", where, envelope)
+
+
 def _fan_out(connection: WatchedConnection, where: str, envelope: Envelope) -> None:
     """Who of a topic's subscriptions does not get a message, and why."""
-    if not where.startswith(("topic:", "temporary-topic:")):
+    if not where.startswith(_TOPICS):
         return
     topic = connection.namespace.destinations.get(where)
     subscriptions = list(topic.subscriptions) if isinstance(topic, Topic) else []

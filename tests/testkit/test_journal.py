@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from sievemq import ConnectionFactory, InvalidSelectorRuntimeException, JMSContext, MapMessage, Queue, Topic
@@ -147,12 +149,45 @@ def test_the_journal_is_bounded() -> None:
                 context.create_producer().send(ORDERS, str(number))
         assert len(broker.journal) == 20
         assert "older ones were forgotten" in broker.excerpt()
-        with pytest.raises(AssertionError, match="the journal has forgotten its"):
+        with pytest.raises(AssertionError, match=r"\d+ more were received before, which the journal has forgotten"):
             broker.queue("orders").assert_received(count=50)
         journal: Journal = broker.call(lambda _: broker._watch.recorder.of("default"))
         assert len(journal.fates) <= 20
         assert journal.fates_dropped >= 30
         assert broker.queue("orders").depth == 50  # the messages themselves are all there
+
+
+def test_an_exact_count_is_not_said_of_what_the_journal_has_forgotten() -> None:
+    with TestBroker(journal_events=20) as broker, ConnectionFactory(broker.url).create_context() as context:
+        for number in range(50):
+            context.create_producer().send(ORDERS, str(number))
+        orders = broker.queue("orders")
+        found = len(orders.assert_received())  # at least one: that much is known
+        for count in (found, 0):
+            with pytest.raises(AssertionError, match=r"TestBroker\(journal_events=…\) makes it longer"):
+                orders.assert_received("JMSPriority = 4" if count else "JMSPriority = 5", count=count)
+        broker.queue("others").assert_received(count=0)  # nothing of these was forgotten
+
+
+def test_nothing_lost_does_not_speak_for_messages_that_the_journal_has_forgotten(
+    sievemq_broker_factory: Callable[..., TestBroker],
+) -> None:
+    broker = sievemq_broker_factory(journal_events=40)
+    with ConnectionFactory(broker.url).create_context() as context:
+        context.create_producer().send(ORDERS, "purged")
+        broker.queue("orders").purge()
+        consumer = context.create_consumer(Queue("work"))
+        for number in range(100):
+            context.create_producer().send(Queue("work"), str(number))
+            assert consumer.receive(60_000) is not None
+        with pytest.raises(AssertionError, match=r"removed: queue:orders .* 'purged'"):
+            broker.assert_nothing_lost()  # what went well was forgotten in its stead
+        for number in range(50):
+            context.create_producer().send(ORDERS, str(number))
+        broker.namespace("default").wait_until_idle()
+        assert broker.queue("orders").depth == 50
+        with pytest.raises(AssertionError, match="had to forget"):
+            broker.assert_nothing_lost()
 
 
 def test_a_full_journal_forgets_settled_messages_first() -> None:

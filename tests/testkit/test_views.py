@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from sievemq import (
     DeliveryMode,
     InvalidSelectorException,
     JMSContext,
+    JMSRuntimeException,
     Queue,
     TextMessage,
     Topic,
@@ -235,7 +237,22 @@ def test_topics(namespace: TestNamespace, context: JMSContext) -> None:
     ]
     prices.assert_received(count=2)
     prices.assert_received("symbol = 'INIT'", count=1)
-    prices.assert_consumed(count=1, within=SOON)
+    assert [m.get_body(str) for m in prices.assert_consumed(count=2, within=SOON)] == ["9", "9"]  # by either
+
+
+def test_a_topic_has_received_what_it_has_taken(namespace: TestNamespace) -> None:
+    prices = namespace.topic("prices")
+    with ConnectionFactory(namespace.url).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        send(context, "withdrawn", Topic("prices"))
+        context.rollback()
+        send(context, "pending", Topic("prices"))
+        prices.assert_received(count=0)
+        context.commit()
+        assert [m.get_body(str) for m in prices.assert_received(count=1)] == ["pending"]
+    with ConnectionFactory(namespace.url).create_context() as context, namespace.faults.refuse("send"):
+        with pytest.raises(JMSRuntimeException):
+            send(context, "refused", Topic("prices"))
+        prices.assert_received(count=1)
 
 
 def test_configure_a_topic_reaches_its_subscriptions(namespace: TestNamespace, context: JMSContext) -> None:
@@ -256,6 +273,54 @@ def test_names_with_the_wrong_kind_are_refused(namespace: TestNamespace) -> None
     assert namespace.topic("topic:prices").name == namespace.topic("prices").name
     assert namespace.queue("queue:orders").name == namespace.queue("orders").name
     assert "orders" in repr(namespace.queue("orders"))
+
+
+def test_what_clients_use_names_a_destination_too(namespace: TestNamespace, context: JMSContext) -> None:
+    assert namespace.queue(ORDERS).name == namespace.queue("orders").name
+    assert namespace.topic(Topic("queue:odd")).name == "topic:queue:odd"
+    with pytest.raises(ValueError, match=r"\.topic\(\)"):
+        namespace.queue(Topic("prices"))
+    with namespace.faults.refuse("send", destination=ORDERS):
+        send(context, "passes", Queue("others"))
+        with pytest.raises(JMSRuntimeException):
+            send(context, "refused")
+    send(context, "fills")
+    namespace.faults.fill(ORDERS)
+    with pytest.raises(JMSRuntimeException):
+        send(context, "too many")
+
+
+@pytest.mark.parametrize("count", [-1, "1", True, 1.0])
+def test_a_count_that_cannot_be_is_refused(namespace: TestNamespace, count: Any) -> None:
+    for asserted in (namespace.queue("orders").assert_received, namespace.queue("orders").assert_dead_letters):
+        with pytest.raises(ValueError, match="count is an int that is not negative"):
+            asserted(count=count)
+
+
+def test_a_reason_that_cannot_be_is_refused(namespace: TestNamespace) -> None:
+    with pytest.raises(ValueError, match="'attempts' or 'expired', not 'attempt'"):
+        namespace.queue("orders").assert_dead_letters(count=0, reason="attempt")
+
+
+def test_dead_letters_are_waited_for_by_selector_and_reason(namespace: TestNamespace) -> None:
+    queue = namespace.queue("orders")
+    queue.configure(max_attempts=1)
+    with ConnectionFactory(namespace.url).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        consumer = context.create_consumer(ORDERS)
+
+        def fail(kind: str) -> None:
+            send(context, kind, kind=kind)
+            context.commit()
+            assert consumer.receive(60_000) is not None
+            context.rollback()
+
+        fail("first")
+        queue.assert_dead_letters(count=1)
+        later = threading.Thread(target=fail, args=("second",))
+        namespace.broker.call(lambda _: later.start())
+        (letter,) = queue.assert_dead_letters("kind = 'second'", count=1, reason="attempts", within=SOON)
+        later.join()
+        assert letter.get_body(str) == "second"
 
 
 def test_policies_are_given_to_the_broker() -> None:
