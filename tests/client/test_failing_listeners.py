@@ -4,6 +4,7 @@ for ever. In asyncio KeyboardInterrupt and SystemExit end the loop, as they do e
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -161,7 +162,8 @@ async def test_an_exception_listener_of_asyncio(broker: TestBroker, kind: type[B
 
 
 def test_a_listener_of_asyncio_that_ends_the_program(broker: TestBroker) -> None:
-    """It ends, and the context is closed in order: the other callbacks are called, nothing waits for ever."""
+    """It ends, and the context is closed in order: the other callbacks are called, nothing waits for ever. asyncio does
+    not complain that nobody has asked the task that called it."""
     once = Once(SystemExit, 3, lambda: None)
 
     class Completions:
@@ -173,6 +175,7 @@ def test_a_listener_of_asyncio_that_ends_the_program(broker: TestBroker) -> None
             once("failed")
 
     async def program() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, about: complaints.append(about["message"]))
         async with await sievemq.aio.ConnectionFactory(broker.url).create_context() as context:
             for number in range(3):
                 await context.create_producer().set_async(Completions()).send(Queue("orders"), str(number))
@@ -180,6 +183,10 @@ def test_a_listener_of_asyncio_that_ends_the_program(broker: TestBroker) -> None
             await asyncio.Event().wait()  # until asyncio.run() cancels it
 
     sent = asyncio.Event()
-    with pytest.raises(SystemExit):
+    complaints: list[str] = []
+    with pytest.raises(SystemExit) as ended:
         asyncio.run(program())
     assert once.seen == ["0", "1", "2"]
+    del ended  # its traceback holds the task
+    gc.collect()
+    assert complaints == []
