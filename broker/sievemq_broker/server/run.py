@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from sievemq_broker import logs
 from sievemq_broker.config import Settings, is_loopback
+from sievemq_broker.server.codec import hasten
 from sievemq_broker.server.collector import calm
 from sievemq_broker.server.listener import ListenError
 from sievemq_broker.server.server import Server
@@ -76,6 +77,7 @@ async def _serve(server: Server) -> int:
             )
         elif settings.tls_cert is None:
             log.warning("broker.clear_text", note="passwords and messages cross the network in clear; set tls_cert")
+    asyncio.get_running_loop().call_soon(hasten)
     http = asyncio.create_task(server.start_http())
     http.add_done_callback(lambda task: stopping.set() if not task.cancelled() and task.exception() else None)
     http.add_done_callback(lambda _: calm())

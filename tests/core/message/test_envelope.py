@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import msgpack
@@ -10,20 +11,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sievemq_broker.server.codec import hasten
 from sievemq_core.errors import FormatError, ProtocolError
 from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES
+from sievemq_core.message import envelope as module
 from sievemq_core.message.envelope import (
+    CORRELATION_ID,
     ENVELOPE_FIELDS,
     PROPERTIES,
     PROPERTY_TYPES,
     Envelope,
     pack_properties,
     unpack_properties,
+    use_codec,
 )
 from sievemq_core.message.values import Byte, Float, Long, PropertyValue, Short, letter_of, to_long
 from sievemq_core.wire.codec import pack, unpack_value
 
 FIELDS = ("ID:a:1", 1_700_000_000_000, 7, 2, 55, 66, b"corr", "queue:r", "t", None, None, 1, b"hi")
+
+
+@pytest.fixture(params=["msgpack", "msgspec"], scope="module", autouse=True)
+def codec(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Everything here holds for both codecs."""
+    if request.param == "msgspec":
+        hasten()
+    yield
+    use_codec(None, None)
 
 
 def carrying(packed: bytes | None, letters: str | None) -> tuple[Any, ...]:
@@ -189,3 +203,51 @@ def test_the_correlation_id_of_what_waits_is_at_hand(correlation_id: str | bytes
     envelope.compact()
     assert envelope.correlation_id == correlation_id
     assert Envelope.from_packed(envelope.packed).correlation_id == correlation_id
+
+
+fields = st.tuples(
+    st.none() | st.text(max_size=300), st.integers(-(2**63), 2**64 - 1), st.integers(0, 9), st.integers(1, 2),
+    st.integers(0, 2**63 - 1), st.integers(0, 2**32), st.none() | st.text() | st.binary(), st.none() | st.text(),
+    st.none() | st.text(), st.none() | st.binary(), st.none() | st.text(), st.integers(0, 5),
+    st.none() | st.binary(max_size=70_000),
+)  # fmt: skip
+
+
+@given(fields)
+def test_both_codecs_write_the_same_bytes(fields: tuple[Any, ...]) -> None:
+    assert Envelope(fields).packed == msgpack.packb(fields, unicode_errors="surrogatepass")
+
+
+@pytest.mark.parametrize("further", [msgpack.ExtType(5, b"x"), msgpack.Timestamp(1, 2), {"a": (1.5,)}])
+def test_further_fields_are_carried_along_untouched(further: object) -> None:
+    fields = (*FIELDS, further)
+    assert msgpack.unpackb(Envelope(fields).packed, use_list=False) == fields
+
+
+def outcome(packed: bytes) -> object:
+    try:
+        return typed(unpack_properties(carrying(packed, None)))
+    except ProtocolError as error:
+        return str(error)
+
+
+@given(st.dictionaries(st.text(max_size=5), values, max_size=8), st.data())
+def test_both_codecs_read_the_same_and_refuse_the_same(
+    properties: dict[str, PropertyValue], data: st.DataObject
+) -> None:
+    packed = bytearray(p(properties))
+    for _ in range(data.draw(st.integers(0, 3))):
+        packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
+    found = outcome(bytes(packed))
+    before = module._encode, module._decode
+    use_codec(None, None)
+    try:
+        assert repr(outcome(bytes(packed))) == repr(found)  # NaN is not itself
+    finally:
+        use_codec(*before)
+
+
+def test_text_that_is_no_unicode_is_carried_by_both() -> None:
+    fields = (*FIELDS[:CORRELATION_ID], "\ud800", *FIELDS[CORRELATION_ID + 1 :])
+    assert Envelope.from_packed(Envelope(fields).packed).correlation_id == "\ud800"
+    assert travelled({"a\udfff": "b\ud800"}) == {"a\udfff": "b\ud800"}
