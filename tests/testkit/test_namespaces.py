@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import pytest
 
 from sievemq import ConnectionFactory, JMSContext, Queue, Topic
+from sievemq_broker.domain.namespace import Namespace
 from sievemq_testing import TestBroker, TestNamespace
 
 ORDERS = Queue("orders")
@@ -44,6 +48,34 @@ def test_dropping_cuts_its_connections_and_no_others(
         ConnectionFactory(doomed.url, client_id="c").create_context().close()
         lost.close()
     doomed.drop()
+
+
+def test_a_large_one_is_dropped_in_slices(sievemq_broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = sievemq_broker.namespace("large")
+    with ConnectionFactory(large.url).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        producer = context.create_producer()
+        for number in range(3_000):
+            producer.send(ORDERS, "x")
+            producer.set_delivery_delay(60_000 if number % 3 else 0)
+        context.commit()
+    left: list[int] = []
+    call = sievemq_broker.call
+
+    def watched(function: Any, *arguments: Any) -> Any:
+        result = call(function, *arguments)
+        left.append(call(lambda broker: 0 if (space := broker.namespaces.get("large")) is None else held(space)))
+        return result
+
+    def held(space: Namespace) -> int:
+        queue = space.queue("queue:orders")
+        return queue.depth + len(queue.scheduled)
+
+    monkeypatch.setattr(sievemq_broker, "call", watched)
+    large.drop()
+    assert left[0] == 3_000
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise(left)) <= 1_000
+    assert "large" not in sievemq_broker.namespaces
 
 
 def test_reset_forgets_messages_subscriptions_journal_and_faults_but_no_consumer(

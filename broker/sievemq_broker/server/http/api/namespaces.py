@@ -17,6 +17,7 @@ from sievemq_broker.server.http.api.rights import caller, may, require
 from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.session.checks import check_identifier
 from sievemq_broker.session.rights import Verb
+from sievemq_core.counted import counted
 
 __all__ = ["routes"]
 
@@ -86,7 +87,7 @@ def _refuse_if_connected(call: Call[Any, Any], space: Namespace) -> None:
         raise ApiError(
             409,
             "ILLEGAL_STATE",
-            f"{connected} connections are in namespace {space.name!r}; close them first",
+            f"namespace {space.name!r} has {counted(connected, 'connection')}; close what is open first",
             {"namespace": space.name, "connections": connected},
         )
 
