@@ -5,14 +5,15 @@
                     └─ not yet: scheduled ─ on_deadline ─► arrive   └─► give_back ─► arrive | scheduled | dead letter
 
 A subscription owns one of these as well; only what happens before :meth:`Queue.accept` differs. Limits are the matter
-of :mod:`capacity`, whose turn it is of :mod:`choice`, what comes back of :mod:`returns`.
+of :mod:`capacity`, whose turn it is of :mod:`choice`, what comes back of :mod:`returns`, what waits for a moment of
+:mod:`delays`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sievemq_broker.domain import recall
+from sievemq_broker.domain import delays, recall
 from sievemq_broker.domain.choice import choose
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.dead_letters import EXPIRED
@@ -54,18 +55,16 @@ class Queue:
             one, and its dead-letter queue did not take it.
         dropped_oldest, dropped_newest: dropped at a limit, by rule; the latter never entered the queue.
         sequence: of the latest arrival.
+        again: sequences given a second time, to messages that were scheduled.
     """
 
     __slots__ = (
-        "_again",
-        "_dead",
-        "_dead_limit",
         "_delivered_before",
         "_direct",
         "_sole",
-        "_tidying",
         "_turn",
         "acknowledged",
+        "again",
         "before",
         "bytes",
         "consumers",
@@ -127,6 +126,7 @@ class Queue:
         self.depth = 0
         self.bytes = 0
         self.sequence = 0
+        self.again = 0
         self.acknowledged = 0
         self.redelivered = 0
         self.expired = 0
@@ -139,7 +139,6 @@ class Queue:
         self.unreadable = 0
         #: Messages that selectors were asked about on arrival; only counted while there are some.
         self.examined = 0
-        self._again = 0  # sequences given a second time, to messages that were scheduled
         self._delivered_before = 0
         self._turn = 0
         self._direct = self.observer is None
@@ -155,7 +154,7 @@ class Queue:
     @property
     def enqueued(self) -> int:
         """Messages accepted so far."""
-        return self.sequence - self._again
+        return self.sequence - self.again
 
     @property
     def delivered(self) -> int:
@@ -190,7 +189,7 @@ class Queue:
     def accept(self, envelope: Envelope, now: int) -> None:
         """Add a message, and deliver it if somebody can take it. Cannot fail: limits were checked before."""
         if envelope.delivery_time > now and envelope.delayed:
-            self._schedule_new(envelope, now)
+            delays.delay_new(self, envelope, now)
             return
         sequence = self.sequence = self.sequence + 1
         expiration = envelope.expiration
@@ -266,64 +265,17 @@ class Queue:
             tap.copy(entry.envelope, now)
         self.expire(entry, now)
 
-    def _schedule_new(self, envelope: Envelope, now: int) -> None:
-        sequence = self.sequence = self.sequence + 1
-        entry = Entry(sequence, envelope, DELAYED)
-        if self.observer is not None:
-            self.observer.accepted(self, entry)
-        for tap in self.taps:
-            tap.copy(envelope, now)
-        self.schedule(entry, envelope.delivery_time)
-
-    def schedule(self, entry: Entry, when: int, *, span: bool = False) -> None:
-        """Let an entry wait for a moment. It expires before if it must (EXP-10).
-
-        Args:
-            entry: in no view.
-            when: ms epoch.
-            span: it is to wait so long, whatever the machine's clock is set to meanwhile.
-        """
-        entry.state = DELAYED
-        entry.due = when
-        envelope = entry.envelope
-        envelope.compact()
-        self.scheduled[entry.sequence] = entry
-        self.bytes += len(envelope.packed)
-        deadlines = self.namespace.broker.deadlines
-        if span:
-            deadlines.push_span(when, self, entry)
-            if envelope.expiration:
-                deadlines.push(envelope.expiration, self, entry)
-        else:
-            deadlines.push(min(when, envelope.expiration) if envelope.expiration else when, self, entry)
-
     def on_jump(self, entry: Entry, by: int) -> None:
         """The clock was set while an entry waits for the end of its redelivery delay."""
         entry.due += by
 
     def on_deadline(self, entry: Entry, when: int, now: int) -> None:
         """The moment of an entry has come: it expires, or stops being delayed."""
-        expiration = entry.envelope.expiration
-        if entry.state != DELAYED:
-            if expiration and expiration <= now:
-                self._drop_waiting(entry)
-                self.expire(entry, now)
-            return
-        if self.scheduled.pop(entry.sequence, None) is None:
-            return
-        self.bytes -= len(entry.envelope.packed)
-        if expiration and expiration <= now:
+        if entry.state == DELAYED:
+            delays.end(self, entry, now)
+        elif 0 < entry.envelope.expiration <= now:
+            self._unplace(entry)
             self.expire(entry, now)
-            return
-        if entry.count:
-            entry.state = STRAY  # end of a redelivery delay: to the front (ORD-07)
-        else:
-            # It arrives now: behind what came in the meantime (ORD-05).
-            self.sequence += 1
-            self._again += 1
-            entry.sequence = self.sequence
-            entry.state = READY
-        self.arrive(entry)
 
     # -- who gets it --------------------------------------------------------------------------------------------
 
@@ -446,11 +398,6 @@ class Queue:
             entry.places = 0
             if upkeep.dead > upkeep.dead_limit:
                 upkeep.tidy(self)
-
-    def _drop_waiting(self, entry: Entry) -> None:
-        """Take a waiting entry out, wherever it stands."""
-        self._unplace(entry)
-        entry.state = GONE
 
     def expire(self, entry: Entry, now: int) -> None:
         """EXP-05. The entry is in no view any more, or a tombstone there."""

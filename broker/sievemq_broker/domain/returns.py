@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sievemq_broker.domain import delays
 from sievemq_broker.domain.dead_letters import FAILED, REFUSED_DELAY_MS, Burial
 from sievemq_broker.domain.entry import GONE, STRAY, Entry, key_of
 
@@ -88,7 +89,7 @@ def _mark(queue: Queue, entry: Entry, now: int, suspect: bool) -> bool:
         if burial is Burial.REFUSED:
             delay = max(delay, REFUSED_DELAY_MS)
     if delay:
-        queue.schedule(entry, now + delay, span=True)
+        delays.delay(queue, entry, now + delay, span=True)
         return False
     return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sievemq_broker.domain import Consumer, DestinationPolicy, Queue
 from sievemq_broker.domain.deadlines import BATCH
+from sievemq_broker.domain.returns import unmark
 from sievemq_core.message.envelope import DELIVERY_TIME, TIMESTAMP, Envelope
 
 from .support import NOW, World, message
@@ -78,6 +79,21 @@ def test_exp_07_not_before_its_time() -> None:
     world.advance(10)
     assert world.got(consumer) == ["a"]
     assert world.broker.due(world.now) is None
+
+
+def test_what_no_longer_waits_for_its_delay_stays_when_the_delay_would_have_ended() -> None:
+    world = World(("queue:q", DestinationPolicy(redelivery_delay=10)))
+    world.send("queue:q", message("a"))
+    holder = world.consumer("queue:q")
+    holder.abandon(world.now)
+    queue = queue_of(world)
+    (entry,) = queue.scheduled.values()
+    unmark(queue, [(entry, 1)], world.now)  # nobody had seen it after all (D-32)
+    assert world.browse("queue:q") == ["a"]
+    world.advance(50)
+    assert world.browse("queue:q") == ["a"]
+    assert (queue.depth, queue.bytes, queue.expired) == (1, len(entry.envelope.packed), 0)
+    assert world.counts(world.consumer("queue:q")) == [("a", 1)]
 
 
 def test_exp_09_a_consumer_that_comes_later_may_get_it() -> None:
