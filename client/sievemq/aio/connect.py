@@ -12,6 +12,7 @@ from sievemq._engine import ClientConnection, EngineOptions, Repair, is_passing,
 from sievemq._engine.metadata import version
 from sievemq.aio.transport import Reach, Transport, wall_clock
 from sievemq.exceptions import JMSException
+from sievemq.tls import tls_of
 from sievemq.url import BrokerURL
 
 __all__ = ["connect"]
@@ -36,7 +37,7 @@ async def connect(
     options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()} asyncio"), url.options
     loop = asyncio.get_running_loop()
     if reach is None:
-        reach = partial(_reach, url, _tls(url) if url.secure else None)
+        reach = partial(_reach, url, tls_of(url))
     repair = Repair(chosen.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
     repair.begin(int(loop.time() * 1000.0))
     while True:
@@ -107,18 +108,3 @@ def _reason(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return str(error.strerror or error)
-
-
-def _tls(url: BrokerURL) -> ssl.SSLContext:
-    chosen = url.options
-    try:
-        context = ssl.create_default_context(cafile=chosen.tls_ca)
-        if not chosen.tls_verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if chosen.tls_cert is not None:
-            context.load_cert_chain(chosen.tls_cert, chosen.tls_key)
-    except OSError as error:
-        files = ", ".join(name for name in (chosen.tls_ca, chosen.tls_cert, chosen.tls_key) if name)
-        raise JMSException(f"TLS cannot be set up with {files or 'the system certificates'}: {error}") from error
-    return context

@@ -14,6 +14,7 @@ from sievemq._engine.metadata import version
 from sievemq.blocking.repair import Reach
 from sievemq.blocking.transport import Transport, wall_clock
 from sievemq.exceptions import JMSException
+from sievemq.tls import tls_of
 from sievemq.url import BrokerURL
 
 __all__ = ["connect"]
@@ -36,7 +37,7 @@ def connect(
     """
     options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()}"), url.options
     if reach is None:
-        reach = partial(_reach, url, _tls(url) if url.secure else None)
+        reach = partial(_reach, url, tls_of(url))
     repair = Repair(chosen.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
     repair.begin(_milliseconds())
     while True:
@@ -105,18 +106,3 @@ def _reach(
     # What is not trusted now will not be trusted a moment later.
     code = "TLS" if isinstance(last, ssl.SSLCertVerificationError) else "CONNECTION_FAILED"
     raise JMSException(f"no broker could be reached: {'; '.join(failures)}", code, last)
-
-
-def _tls(url: BrokerURL) -> ssl.SSLContext:
-    chosen = url.options
-    try:
-        context = ssl.create_default_context(cafile=chosen.tls_ca)
-        if not chosen.tls_verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if chosen.tls_cert is not None:
-            context.load_cert_chain(chosen.tls_cert, chosen.tls_key)
-    except OSError as error:
-        files = ", ".join(name for name in (chosen.tls_ca, chosen.tls_cert, chosen.tls_key) if name)
-        raise JMSException(f"TLS cannot be set up with {files or 'the system certificates'}: {error}") from error
-    return context

@@ -19,7 +19,8 @@ from sievemq.cli.broker_access import UserOption
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.cli.show import harmless
 from sievemq.destinations import parse_destination
-from sievemq.exceptions import InvalidDestinationException
+from sievemq.exceptions import InvalidDestinationException, JMSException
+from sievemq.tls import tls_context
 
 __all__ = ["Api", "MostOption", "Place", "Port", "QueueArgument", "address_of"]
 
@@ -193,16 +194,12 @@ def _tls(url: SplitResult) -> ssl.SSLContext | None:
         if given:
             _end(f"{min(given)} is for https; write {_EXAMPLE}", USAGE)
         return None
+    verify = given.pop("tls_verify", "true") == "true"
+    ca, cert, key = map(given.get, ("tls_ca", "tls_cert", "tls_key"))
     try:
-        context = ssl.create_default_context(cafile=given.get("tls_ca"))
-        if given.get("tls_verify") == "false":
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        if "tls_cert" in given:
-            context.load_cert_chain(given["tls_cert"], given.get("tls_key"))
-    except OSError as error:
-        files = ", ".join(value for name, value in given.items() if name != "tls_verify")
-        _end(f"TLS cannot be set up with {files or 'the system certificates'}: {error}", USAGE)
-    return context
+        return tls_context(ca=ca, cert=cert, key=key, verify=verify)
+    except JMSException as error:
+        _end(str(error), USAGE)
 
 
 def _content(error: urllib.error.HTTPError) -> bytes:

@@ -1,0 +1,46 @@
+"""Whom to trust, and who we are: what TLS is set up with, on the wire and on the management port."""
+
+from __future__ import annotations
+
+import ssl
+
+from sievemq.exceptions import JMSException
+from sievemq.url import BrokerURL
+
+__all__ = ["tls_context", "tls_of"]
+
+
+def tls_of(url: BrokerURL) -> ssl.SSLContext | None:
+    """What the options of a URL say; None where TLS is not spoken.
+
+    Raises:
+        JMSException: as :func:`tls_context`.
+    """
+    if not url.secure:
+        return None
+    chosen = url.options
+    return tls_context(ca=chosen.tls_ca, cert=chosen.tls_cert, key=chosen.tls_key, verify=chosen.tls_verify)
+
+
+def tls_context(*, ca: str | None, cert: str | None, key: str | None, verify: bool = True) -> ssl.SSLContext:
+    """What a client speaks TLS with.
+
+    Args:
+        ca: file of the certificates to trust; the system's if None.
+        cert, key: files of the client's own certificate, if it has one, and its key, if that is not in the same file.
+        verify: look whether the certificate of the other end is trusted, and its own.
+
+    Raises:
+        JMSException: a file is not there, or is not what it should be.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if not verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if cert is not None:
+            context.load_cert_chain(cert, key)
+    except OSError as error:
+        files = ", ".join(name for name in (ca, cert, key) if name)
+        raise JMSException(f"TLS cannot be set up with {files or 'the system certificates'}: {error}") from error
+    return context
