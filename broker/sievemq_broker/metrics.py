@@ -29,7 +29,7 @@ from sievemq_broker.domain.dead_letters import dead_letter_address
 from sievemq_broker.domain.policy import DROP_NEWEST, DROP_OLDEST
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.counts import Counts, kind_of
+from sievemq_broker.server.counts import Counts, kind_of, queues_at
 from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.server.totals import Holdings, Totals
 from sievemq_broker.version import version
@@ -358,7 +358,7 @@ def _labels_of(of: Queue | Topic) -> tuple[str, str, str]:
 def _figures(of: Queue | Topic) -> tuple[Counts, Holdings]:
     counts, held = Counts(), Holdings()
     counts.add(of)
-    for queue in [subscription.queue for subscription in of.subscriptions] if isinstance(of, Topic) else [of]:
+    for queue in queues_at(of):
         held.add(queue)
         if queue is not of:
             counts.add(queue)

@@ -17,6 +17,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.entry import GONE
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.embedded import EmbeddedBroker
+from sievemq_broker.server.counts import queues_in
 from sievemq_broker.server.server import Server
 from sievemq_broker.session.resume import LostConnections
 from sievemq_core.message.envelope import DELIVERY_MODE
@@ -28,7 +29,7 @@ from sievemq_testing.namespace import TestNamespace
 from sievemq_testing.recording import Tape
 from sievemq_testing.rules import FaultBox
 from sievemq_testing.views import QueueView, TopicView
-from sievemq_testing.watched import Watch, WatchedServer, entries_of, queues_of, when_idle
+from sievemq_testing.watched import Watch, WatchedServer, entries_of, when_idle
 
 __all__ = ["TestBroker"]
 
@@ -151,7 +152,7 @@ class TestBroker(EmbeddedBroker):
             self._domain = self._new_domain()
         elif keep == "persistent":
             for namespace in self._domain.namespaces.values():
-                for queue in queues_of(namespace):
+                for queue in queues_in(namespace):
                     for entry in entries_of(queue):
                         if entry.envelope.fields[DELIVERY_MODE] == _NON_PERSISTENT:
                             queue.remove(entry)

@@ -11,12 +11,12 @@ from sievemq_broker.domain.management import Choice, purge
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.embedded import EmbeddedNamespace
+from sievemq_broker.server.counts import queues_in
 from sievemq_core.counted import counted
 from sievemq_testing.excerpt import LINES, excerpt, show_message
 from sievemq_testing.faults import Faults
 from sievemq_testing.journal import SETTLED, Event, Journal
 from sievemq_testing.views import QueueView, TopicView, address_of
-from sievemq_testing.watched import queues_of
 
 if TYPE_CHECKING:
     from sievemq import Destination
@@ -133,7 +133,7 @@ class TestNamespace(EmbeddedNamespace):
         def empty(broker: Broker) -> None:
             namespace = broker.namespaces.get(self.name)
             if namespace is not None:
-                for queue in queues_of(namespace):
+                for queue in queues_in(namespace):
                     queue.clear()
                     for consumer in (*queue.consumers, *queue.holders):
                         _forget(consumer)
@@ -156,7 +156,7 @@ class TestNamespace(EmbeddedNamespace):
                     link.abort()
                     connection.lost(server.clock.now())
             namespace = broker.namespaces.get(self.name)
-            return [] if namespace is None else [queue for queue in queues_of(namespace) if _waiting(queue) > _AT_ONCE]
+            return [] if namespace is None else [queue for queue in queues_in(namespace) if _waiting(queue) > _AT_ONCE]
 
         def begin(_: Broker, steps: Steps[object]) -> None:
             next(steps)

@@ -14,9 +14,9 @@ from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.entry import Entry
-from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.server.counts import queues_in
 from sievemq_broker.server.link import Link, Links
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.turn import Turn
@@ -83,7 +83,7 @@ class WatchedServer(Server):
         found: dict[str, list[tuple[Queue, Entry]]] = {name: [] for name in recorder.journals}
         for namespace in self.broker.namespaces.values():
             found[recorder.of(namespace.name).namespace] = [
-                (queue, entry) for queue in queues_of(namespace) for entry in entries_of(queue)
+                (queue, entry) for queue in queues_in(namespace) for entry in entries_of(queue)
             ]
         for known, there in found.items():
             for fate in recorder.of(known).go_on_with(there):
@@ -448,17 +448,6 @@ class WatchedLink(Link):
         for data in waiting:
             super().data_received(data)
         self._turn.mark(self)
-
-
-def queues_of(namespace: Namespace) -> list[Queue]:
-    """The queues of a namespace and of its subscriptions."""
-    found: list[Queue] = []
-    for destination in namespace.destinations.values():
-        if isinstance(destination, Topic):
-            found += [subscription.queue for subscription in destination.subscriptions]
-        else:
-            found.append(destination)
-    return found
 
 
 def entries_of(queue: Queue) -> list[Entry]:

@@ -10,7 +10,7 @@ from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 
-__all__ = ["Counts", "Ended", "held_bytes", "kind_of", "queues_in", "queues_of"]
+__all__ = ["Counts", "Ended", "held_bytes", "kind_of", "queues_at", "queues_in", "queues_of"]
 
 
 @dataclass(slots=True)
@@ -73,6 +73,11 @@ def kind_of(destination: Queue | Topic) -> str:
     if isinstance(destination, Topic):
         return "topic"
     return "queue" if destination.subscription is None else "subscription"
+
+
+def queues_at(destination: Queue | Topic) -> list[Queue]:
+    """A queue, or those of a topic's subscriptions."""
+    return [destination] if isinstance(destination, Queue) else [s.queue for s in destination.subscriptions]
 
 
 def queues_of(broker: Broker) -> Iterator[Queue]:

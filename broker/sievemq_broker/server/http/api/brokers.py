@@ -7,7 +7,7 @@ from typing import Any
 
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.counts import Counts
+from sievemq_broker.server.counts import Counts, queues_at
 from sievemq_broker.server.http.api import answers
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
@@ -102,7 +102,7 @@ def counters_of(counts: Counts) -> answers.Counters:
 
 def _add(destination: Queue | Topic, counts: Counts, held: answers.Holdings) -> int:
     counts.add(destination)
-    queues = [destination] if isinstance(destination, Queue) else [s.queue for s in destination.subscriptions]
+    queues = queues_at(destination)
     consumers = 0
     for queue in queues:
         if queue is not destination:

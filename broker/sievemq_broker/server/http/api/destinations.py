@@ -10,7 +10,7 @@ from sievemq_broker.domain.dead_letters import PREFIX, dead_letter_address
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.counts import Counts
+from sievemq_broker.server.counts import Counts, queues_at
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
@@ -159,9 +159,8 @@ def _since(
 
 async def empty(call: Call[Any, Any], destination: Queue | Topic, *, dry_run: bool) -> int:
     """How many messages it holds; they are removed, in slices, down to what deleting it can drop in one go."""
-    queues = [destination] if isinstance(destination, Queue) else [s.queue for s in list(destination.subscriptions)]
     messages = 0
-    for queue in queues:
+    for queue in queues_at(destination):
         held = queue.depth + len(queue.scheduled)
         messages += held + queue.in_flight
         if held > _AT_ONCE and not dry_run:
@@ -169,18 +168,14 @@ async def empty(call: Call[Any, Any], destination: Queue | Topic, *, dry_run: bo
     return messages
 
 
-def _queues(destination: Queue | Topic) -> list[Queue]:
-    return [destination] if isinstance(destination, Queue) else [s.queue for s in destination.subscriptions]
-
-
 def _sum(destination: Queue | Topic, name: str) -> int:
-    return sum(getattr(queue, name) for queue in _queues(destination))
+    return sum(getattr(queue, name) for queue in queues_at(destination))
 
 
 def _figure(call: Call[Any, Any], destination: Queue | Topic, name: str) -> float:
     match name:
         case "scheduled" | "consumers":
-            return sum(len(getattr(queue, name)) for queue in _queues(destination))
+            return sum(len(getattr(queue, name)) for queue in queues_at(destination))
         case "in_rate":
             return round(call.api.sampler.rates(destination)[0], 2)
         case "out_rate":
@@ -192,7 +187,7 @@ def _facts(call: Call[Any, Any], destination: Queue | Topic) -> dict[str, Any]:
     address = parse_address(destination.label)
     counts = Counts()
     counts.add(destination)
-    queues = _queues(destination)
+    queues = queues_at(destination)
     for queue in queues:
         if queue is not destination:
             counts.add(queue)
@@ -223,7 +218,7 @@ def _row(call: Call[Any, Any], destination: Queue | Topic) -> answers.Destinatio
 
 def _details(call: Call[Any, Any], destination: Queue | Topic) -> answers.DestinationDetails:
     index = destination.index
-    since = min(filter(None, map(waits_since, _queues(destination))), default=0)
+    since = min(filter(None, map(waits_since, queues_at(destination))), default=0)
     return answers.DestinationDetails(
         **_facts(call, destination),
         oldest_ms=max(0, call.now - since) if since else 0,

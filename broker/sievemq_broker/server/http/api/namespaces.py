@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from sievemq_broker.domain.namespace import Namespace
-from sievemq_broker.domain.topic import Topic
+from sievemq_broker.server.counts import queues_at
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
@@ -99,8 +99,7 @@ async def _row(call: Call[Any, Any], space: Namespace, connections: int) -> answ
         if not everything and not may(call, Verb.VIEW, space.name, destination.label):
             continue
         row.destinations += 1
-        queues = [s.queue for s in destination.subscriptions] if isinstance(destination, Topic) else [destination]
-        for queue in queues:
+        for queue in queues_at(destination):
             row.depth += queue.depth
             row.in_flight += queue.in_flight
             row.scheduled += len(queue.scheduled)
