@@ -54,7 +54,7 @@ class ServerServices(Services):
         self._last_id = 0
         #: Which run of a broker that keeps its name this is.
         self.run = ""
-        self._advised: set[str] = set()  # canonical selectors whose warnings were looked at
+        self._advised: set[str] = set()  # canonical selectors whose warnings were logged
 
     def connection_id(self) -> str:
         """Incarnation, run and a counter: short, since every message id carries it."""
@@ -99,13 +99,14 @@ class ServerServices(Services):
 
     def advise(self, connection: BrokerConnection, destination: str, selector: CompiledSelector) -> None:
         """Log the warnings of a selector, once. Its text stays out of the log: it may hold what nobody should read."""
-        if selector.canonical in self._advised:
+        warnings = selector.warnings
+        if not warnings or selector.canonical in self._advised:
             return
         if len(self._advised) >= _MAX_ADVISED:
             self._advised.clear()
         self._advised.add(selector.canonical)
         link = self._links.of(connection)
-        for warning in selector.warnings:
+        for warning in warnings:
             log.warning(
                 "selector.doubtful",
                 destination=destination,
