@@ -5,11 +5,12 @@
     ├── RequestError            one request is refused: the connection goes on
     ├── SelectorError           (sievemq_core.selector.source) a selector is not valid
     ├── FormatError             a value or conversion that JMS does not allow
-    │   └── NumberFormatError   text that is not a number of the wanted type (also a ValueError)
+    │   ├── NumberFormatError   text that is not a number of the wanted type (also a ValueError)
+    │   └── NullValueError      null where a value is needed (also a TypeError)
     └── AddressError            text that names no destination
 
-An error crosses the wire as ``(code, text, details)``. The *type* decides whether the connection survives
-(``fatal``); the code decides which JMS exception the client raises.
+An error crosses the wire as ``(code, text, details)``. A ProtocolError ends the connection, and so does whatever has a
+code that is ``fatal``; the code decides which JMS exception the client raises.
 """
 
 from __future__ import annotations

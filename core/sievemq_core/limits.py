@@ -1,6 +1,6 @@
 """Every limit that both ends must agree on, each with its reason.
 
-A broker may announce lower ones in its Welcome; none may be raised past these.
+A broker may announce lower ones in its WELCOME; none may be raised past these.
 """
 
 from __future__ import annotations

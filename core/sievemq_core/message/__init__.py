@@ -1,1 +1,1 @@
-"""Values of a message: addresses, typed properties and their conversions, the envelope."""
+"""A message: addresses, headers, typed properties and their conversions, bodies, the envelope, outcomes."""

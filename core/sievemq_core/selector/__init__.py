@@ -5,9 +5,11 @@
     parser    tokens -> tree (ast)                               facts      plan -> necessary conditions for an index
     checker   types and names that the text shows                to_python  plan -> function
     printer   tree -> text, canonical text                       evaluate   the reference: tree + message -> truth value
+    hints     what to write instead, for the parser              syntax     the Python nodes that to_python needs
     advice    warnings                                           cache      compiled selectors by text
+    analysis  can it be TRUE at all? possible: by which values   shape      what differs in its constants only
     explain   why a message matches or not                       portability  where other providers differ
-    describe  plans and facts in words                           shape      what differs in its constants only
+    describe  plans and facts in words                           rewrite    what portability says to write instead
 
 ``compiled`` puts them together; arithmetic, like and names are what both ways of evaluation share.
 """

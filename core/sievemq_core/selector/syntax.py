@@ -1,5 +1,5 @@
-"""Python syntax nodes in the few shapes that compiled selectors need. Nodes are
-never changed, so that one may stand in several places.
+"""Python syntax nodes in the few shapes that compiled selectors need. Nodes are never changed, so that one may stand in
+several places.
 
 Every node carries a position, which Python's compiler demands; setting it here is several times cheaper than walking
 the finished tree with ``ast.fix_missing_locations``.

@@ -1,4 +1,4 @@
-"""Commands to bytes and back, over the msgpack package. The only place that knows it, and translates its errors."""
+"""Commands to bytes and back, over the msgpack package, whose errors become ProtocolErrors here."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ Role-blind: a client and a broker run the same class, and one table says who may
       └──────────────────── a fatal ERROR, a broken frame or the end of the stream ────────────────────┘
 
 The caller feeds bytes with :meth:`receive_data`, says commands with :meth:`send` or :meth:`send_packed`, and writes
-what :meth:`data_to_send` returns. Nothing here waits or knows the time; heartbeats are told the time.
+what :meth:`data_to_send` returns. Nothing here waits or knows the time: who does asks once each interval, for a
+heartbeat to send and whether anything came.
 """
 
 from __future__ import annotations
