@@ -2,7 +2,7 @@
 
 Where things are:
 
-- the process, and a broker on a loop: run, server, services
+- the process, and a broker on a loop: run, server, services, codec
 - connections: listener, link, turn, timers, slow_consumers
 - what is on disk before anybody hears of it: durable, commits, progress
 - limits: memory, namespace_limits, collector

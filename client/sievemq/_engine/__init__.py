@@ -66,7 +66,7 @@ send that nobody waits for, a consumer that the broker closed).
 Where things are:
 
 - a connection: connection, requests, completion, incoming, outgoing, answers, options, metadata, factory_settings
-- its heartbeats, its loss, its end: heartbeat, repair, restore, ending, reports
+- its heartbeats, its loss, its end: heartbeat, repair, restore, ending, reports, tls
 - a session: session, browser, taps, selector
 - sending: producer, producer_defaults, jms_producer, send_call, async_send, sends, hold, flow, deadlines
 - receiving: consumer, credit, listeners
