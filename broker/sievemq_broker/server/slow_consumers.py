@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
 from sievemq_broker.domain.policy import CLOSE
+from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class SlowConsumers:
         )
         if closes:
             text = (
-                f"consumer {consumer.id} of {queue.label} has held {consumer.unacknowledged} messages for "
+                f"consumer {consumer.id} of {queue.label} has held {counted(consumer.unacknowledged, 'message')} for "
                 f"{policy.slow_consumer_seconds} s without a sign while {queue.depth} wait (rule slow_consumer)"
             )
             connection.close(ErrorCode.CLOSED_BY_ADMINISTRATOR, text, now)
