@@ -509,7 +509,6 @@ class Queue:
         view = self.views[key] = View(condition)
         view.since = self.examined - self.depth
         self.index.add(condition, view)
-        self._set_direct()
         self.upkeep.fill(self, view)
         return view
 

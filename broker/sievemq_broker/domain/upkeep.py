@@ -99,7 +99,8 @@ class Upkeep:
 
     def forget(self, view: View) -> None:
         """A view is not in use any more."""
-        self.scans = [scan for scan in self.scans if not scan.forget(view)]
+        if self.scans:
+            self.scans = [scan for scan in self.scans if not scan.forget(view)]
 
     # -- tombstones ---------------------------------------------------------------------------------------------
 
