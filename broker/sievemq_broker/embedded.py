@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from os import PathLike, fspath
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from urllib.parse import quote
 
 from sievemq_broker.clock import AdjustableClock
 from sievemq_broker.config import load
@@ -171,7 +172,7 @@ class EmbeddedBroker:
     def url(self) -> str:
         """For a ConnectionFactory."""
         url = self.server.url
-        return f"{url}/{self._namespace}" if self._namespace else url
+        return f"{url}/{quote(self._namespace, safe='')}" if self._namespace else url
 
     @property
     def port(self) -> int:
@@ -275,7 +276,7 @@ class EmbeddedNamespace:
     @property
     def url(self) -> str:
         """For a ConnectionFactory."""
-        return f"{self.broker.server.url}/{self.name}"
+        return f"{self.broker.server.url}/{quote(self.name, safe='')}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

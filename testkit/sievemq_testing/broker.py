@@ -129,8 +129,10 @@ class TestBroker(EmbeddedBroker):
                 ``nothing`` empties it.
 
         Raises:
-            ValueError: ``all`` of a broker with a data directory, which holds what is PERSISTENT.
+            ValueError: another word; ``all`` of a broker with a data directory, which holds what is PERSISTENT.
         """
+        if keep not in ("persistent", "all", "nothing"):
+            raise ValueError(f"what is kept is 'persistent', 'all' or 'nothing', not {keep!r}")
         directory = self._settings.data_dir
         if directory and keep == "all":
             raise ValueError("with a data directory, what is not PERSISTENT cannot be kept: use persistent or nothing")

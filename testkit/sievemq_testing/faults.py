@@ -88,7 +88,7 @@ class Faults:
             probability: that it happens to a command, by the seed.
 
         Raises:
-            ValueError: the broker never refuses that kind, or there is no such error.
+            ValueError: the broker never refuses that kind, there is no such error, or it would never happen.
         """
         if kind not in REFUSABLE:
             raise ValueError(f"{kind!r} cannot be refused; one of {', '.join(sorted(REFUSABLE))}")
@@ -125,7 +125,7 @@ class Faults:
             destination, client_id, skip, probability: as for :meth:`refuse`.
 
         Raises:
-            ValueError: there is no such kind.
+            ValueError: there is no such kind, or it would never happen.
         """
         if kind not in _SAID_BY_CLIENT:
             raise ValueError(f"no client says {kind!r}; one of {', '.join(sorted(_SAID_BY_CLIENT))}")

@@ -6,6 +6,7 @@ What a client cannot see or do (the journal, the clock, faults) skips the test, 
 from __future__ import annotations
 
 from typing import Any, NoReturn
+from urllib.parse import quote
 
 import pytest
 
@@ -35,7 +36,7 @@ class RemoteBroker:
     def namespace(self, name: str) -> RemoteNamespace:
         """A namespace; it cannot be dropped from here, so give it a name that nobody else uses."""
         base, mark, options = self._base
-        return RemoteNamespace(name, f"{base.rstrip('/')}/{name}{mark}{options}")
+        return RemoteNamespace(name, f"{base.rstrip('/')}/{quote(name, safe='')}{mark}{options}")
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):

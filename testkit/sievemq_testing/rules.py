@@ -47,6 +47,11 @@ class Rule:
         probability: float = 1.0,
         seed: int = 0,
     ) -> None:
+        if times < 1 or skip < 0 or not 0.0 < probability <= 1.0:
+            raise ValueError(
+                f"a fault that never happens: times is at least 1, skip at least 0, probability above 0 and at most 1; "
+                f"not {times}, {skip} and {probability}"
+            )
         self.kind = kind
         self.left = times
         self.used = 0

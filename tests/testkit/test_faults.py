@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -147,6 +147,16 @@ def test_mistakes_are_said(faults: Faults) -> None:
     with pytest.raises(LookupError, match="'nobody'"):
         faults.drop_connections("nobody")
     assert "send: refuse: SECURITY" in repr(faults.refuse("send", error="SECURITY"))
+
+
+@pytest.mark.parametrize(
+    "how", [{"times": 0}, {"times": -1}, {"skip": -1}, {"probability": 0.0}, {"probability": 50}, {"probability": -0.5}]
+)
+def test_a_fault_that_would_never_happen_is_refused(faults: Faults, context: JMSContext, how: dict[str, Any]) -> None:
+    for fault in (faults.refuse, faults.drop_on):
+        with pytest.raises(ValueError, match="times is at least 1, skip at least 0, probability above 0"):
+            fault("send", **how)
+    context.create_producer().send(ORDERS, "passes")
 
 
 # -- connections ------------------------------------------------------------------------------------------------------
@@ -416,6 +426,12 @@ def test_a_client_goes_on_over_a_restart_and_its_sends_are_not_doubled(keep: Lit
         consumer = context.create_consumer(ORDERS)
         assert [consumer.receive_body(str, 60_000) for _ in range(2)] == ["once", "twice"]
         assert consumer.receive_no_wait() is None
+
+
+def test_restart_keeps_nothing_else_than_is_said() -> None:
+    refusal = "'persistent', 'all' or 'nothing', not 'persistant'"
+    with TestBroker() as broker, pytest.raises(ValueError, match=refusal):
+        broker.restart("persistant")  # type: ignore[arg-type]
 
 
 def test_restart_without_its_data() -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
+from sievemq import ConnectionFactory, Queue
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import ConfigError
 from sievemq_broker.server.listener import ListenError
@@ -112,6 +113,16 @@ def test_two_brokers_never_mix() -> None:
             assert abs((one.clock.now() - two.clock.now()).total_seconds()) > 3500
         assert one.call(lambda broker: broker.namespace("default").queue("q").depth) == 1
         assert two.call(lambda broker: broker.namespace("default").queue("q").depth) == 0
+
+
+@pytest.mark.parametrize("name", ["a/b", "ü x", "50%", "who?", "a@b#c"])
+def test_the_url_of_a_namespace_leads_there_whatever_its_name(name: str) -> None:
+    with EmbeddedBroker(namespace=name) as broker, ConnectionFactory(broker.url).create_context() as context:
+        context.create_producer().send(Queue("q"), "x")
+        with ConnectionFactory(broker.namespace(f"{name}2").url).create_context() as other:
+            other.create_producer().send(Queue("q"), "y").send(Queue("q"), "z")
+        assert broker.call(lambda b: b.namespace(name).queue("q").depth) == 1
+        assert broker.call(lambda b: b.namespace(f"{name}2").queue("q").depth) == 2
 
 
 def test_namespaces_of_one_broker_never_mix() -> None:
