@@ -55,6 +55,9 @@ class Store:
         if error is not None:
             raise error
 
+    def is_light(self, batch: Batch) -> bool:
+        return False
+
     def relieve(self) -> None:
         self.calls.append("relieve")
 

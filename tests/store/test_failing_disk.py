@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -13,13 +15,14 @@ import pytest
 from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server import commits
+from sievemq_broker.store import tail
 from sievemq_core.wire.commands import Command
 
 from ..broker.server.wire_client import WireClient
 
 
 class Fault:
-    """Makes every COMMIT fail while it is on."""
+    """Makes every sync fail while it is on."""
 
     def __init__(self, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
         assert broker.server.opened is not None
@@ -37,7 +40,14 @@ class Fault:
                 raise error
             return execute(statement, values)
 
+        def sync(descriptor: int) -> None:
+            if self._on.is_set():
+                self.met.set()
+                raise OSError(errno.EIO, "disk I/O error")
+            os.fsync(descriptor)
+
         monkeypatch.setattr(self._store, "_execute", failing)
+        monkeypatch.setattr(tail, "_sync", sync)
 
     def begin(self) -> None:
         self._on.set()

@@ -18,9 +18,10 @@ import apsw
 import pytest
 
 from sievemq_broker.domain.journal import HELD_FLAG, Batch
-from sievemq_broker.store import SqliteStore
+from sievemq_broker.store import SqliteStore, tail
 from sievemq_broker.store.database import DATABASE
-from sievemq_broker.store.files import Runway, Witness, sync_directory
+from sievemq_broker.store.files import Witness, sync_directory
+from sievemq_broker.store.tail import FORMER, TAIL, Tail
 
 from .support import NOW, DictStore, message
 
@@ -42,6 +43,8 @@ class Record:
         loose: dict[str, list[tuple[str, int, bytes]]] = {}
         #: Deleted, and the directory not synced since: it may be there again.
         doubtful: dict[str, tuple[bytearray, list[tuple[str, int, bytes]]]] = {}
+        #: Renamed, and the directory not synced since: it may have its former name.
+        moved: dict[str, str] = {}
         confirmed = begun = 0
         for file, what, offset, data in self.events[:at]:
             if what == "begun":
@@ -54,10 +57,19 @@ class Record:
                     _apply(content, *each)
             elif what == "deleted":
                 doubtful[file] = (safe.pop(file, bytearray()), loose.pop(file, []))
+            elif what == "renamed":
+                new = data.decode()
+                safe[new], loose[new] = safe.pop(file, bytearray()), loose.pop(file, [])
+                doubtful.pop(new, None)
+                moved[new] = file
             elif what == "directory":
                 doubtful.clear()
+                moved.clear()
             else:
                 loose.setdefault(file, []).append((what, offset, data))
+        for new, file in moved.items():
+            if chance.random() < 0.5:
+                safe[file], loose[file] = safe.pop(new), loose.pop(new)
         for file, (content, writes) in doubtful.items():
             if file not in safe and file not in loose and chance.random() < 0.5:
                 safe[file], loose[file] = content, writes
@@ -138,14 +150,28 @@ class RecordedWitness(Witness):
         self.record.note("", "directory")
 
 
-class RecordedRunway(Runway):
-    """Its zeros are synced with the next commit, so they may be lost or torn before; steps of a few frames."""
+class RecordedTail(Tail):
+    """The file for small batches."""
 
     __slots__ = ("record",)
 
     def _write(self, data: bytes, at: int) -> None:
         super()._write(data, at)
-        self.record.note(self._path.name, "write", at, data)
+        self.record.note(TAIL, "write", at, data)
+
+    def _sync(self) -> None:
+        super()._sync()
+        self.record.note(TAIL, "sync")
+
+    def take_over(self, sequence: int) -> None:
+        if (self._directory / TAIL).exists():
+            self.record.note(TAIL, "renamed", 0, FORMER.encode())  # before the directory is synced
+        super().take_over(sequence)
+
+    def begin(self) -> None:
+        if (self._directory / FORMER).exists():
+            self.record.note(FORMER, "deleted")
+        super().begin()
 
 
 def opened(record: Record, folder: Path) -> SqliteStore:
@@ -156,8 +182,8 @@ def opened(record: Record, folder: Path) -> SqliteStore:
         made.record = record
         return made
 
-    def runway(path: Path, step: int) -> RecordedRunway:
-        made = RecordedRunway(path, 6_000)
+    def small(folder: Path, size: int) -> RecordedTail:
+        made = RecordedTail(folder, 4_000)
         made.record = record
         return made
 
@@ -168,12 +194,14 @@ def opened(record: Record, folder: Path) -> SqliteStore:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sievemq_broker.store.sqlite.sync_directory", directory)
         patch.setattr("sievemq_broker.store.sqlite.Witness", witness)
-        patch.setattr("sievemq_broker.store.sqlite.Runway", runway)
+        patch.setattr("sievemq_broker.store.sqlite.Tail", small)
+        patch.setattr("sievemq_broker.store.tail.sync_directory", directory)
         return SqliteStore(folder, "name", reserve=0, opener=lambda path: apsw.Connection(str(path), vfs="recording"))
 
 
 def live(record: Record, folder: Path, chance: random.Random) -> list[DictStore]:
-    """A store of some dozens of batches, with checkpoints and a second owner; what it was after each batch."""
+    """A store of some dozens of batches, small and large ones, with checkpoints and a second owner that takes over from
+    one that has ended in order or not; what it was after each batch."""
     layer = recording(record)
     moments = [DictStore()]
     numbers: list[int] = []
@@ -182,8 +210,9 @@ def live(record: Record, folder: Path, chance: random.Random) -> list[DictStore]
         store._execute(f"PRAGMA wal_autocheckpoint = {chance.choice((4, 20, 1000))}")
         for step in range(25):
             batch = Batch(store.next_batch)
+            sizes = chance.choice(((0, 100), (0, 100, 3_000, 20_000)))
             for place in range(chance.randrange(6)):
-                body = b"x" * chance.choice((0, 100, 3_000, 20_000))
+                body = b"x" * chance.choice(sizes)
                 batch.accepted.append((1, message(f"m{life}.{step}.{place}", body=body).packed))
                 numbers.append(batch.base | place)
             for number in chance.sample(numbers, min(len(numbers), chance.randrange(4))):
@@ -199,9 +228,18 @@ def live(record: Record, folder: Path, chance: random.Random) -> list[DictStore]
             record.note("", "begun", len(moments) - 1)
             store.write(batch, NOW)
             record.note("", "confirmed", len(moments) - 1)
-        store.close()
+        if life or chance.random() < 0.5:
+            store.close()
+        else:
+            store.abandon()
     del layer
     return moments
+
+
+@pytest.fixture(autouse=True)
+def small_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file for small batches is used up soon."""
+    monkeypatch.setattr(tail, "_LARGEST", 1_000)
 
 
 @pytest.mark.parametrize("cuts", [60, pytest.param(1_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
@@ -213,12 +251,13 @@ def test_what_was_confirmed_is_there_after_a_power_cut(tmp_path: Path, cuts: int
     (tmp_path / "live").mkdir()
     moments = live(record, tmp_path / "live", chance)
     first = next(at for at, event in enumerate(record.events) if event[1] == "confirmed")
-    partial = 0
+    partial = small = 0
     for number in range(cuts):
         folder = tmp_path / f"cut{number}"
         folder.mkdir()
         at = chance.randrange(first + 1, len(record.events) + 1)
         confirmed, begun = record.cut(at, chance, folder)
+        small += any(list(tail.read_tail(folder / name, None)) for name in (TAIL, FORMER))
         store = SqliteStore(folder, reserve=0)
         found = (list(store.entries()), dict(store.definitions("kind")))
         store.close()
@@ -231,6 +270,7 @@ def test_what_was_confirmed_is_there_after_a_power_cut(tmp_path: Path, cuts: int
         partial += begun > confirmed
         shutil.rmtree(folder)
     assert partial, "no cut fell into a write"
+    assert small, "no cut found small batches"
 
 
 def test_the_record_is_what_was_written(tmp_path: Path) -> None:
@@ -241,8 +281,9 @@ def test_the_record_is_what_was_written(tmp_path: Path) -> None:
     live(record, folder, random.Random(1))
     made = tmp_path / "made"
     made.mkdir()
-    for file in (DATABASE, "witness"):
+    for file in (DATABASE, "witness", TAIL):
         record.note(file, "sync")
     record.cut(len(record.events), random.Random(1), made)
     assert (made / DATABASE).read_bytes() == (folder / DATABASE).read_bytes()
     assert (made / "witness").read_bytes() == (folder / "witness").read_bytes()
+    assert (made / TAIL).read_bytes() == (folder / TAIL).read_bytes()

@@ -4,7 +4,7 @@ Where things are:
 
 - the process, and a broker on a loop: run, server, services, codec
 - connections: listener, link, turn, timers, slow_consumers
-- what is on disk before anybody hears of it: durable, commits, progress
+- what is on disk before anybody hears of it: durable, commits, shortcut, progress
 - limits: memory, namespace_limits, collector
 - who comes in: authenticator, passwords, throttle, users, users_file, user_store
 - figures: counts, totals, histogram, selector_times

@@ -2,7 +2,8 @@
 
     turn ends ─► links flush ─► hold(link, bytes)          nothing to wait for: written at once
              └─► end_turn ─► cut the batch ─► writer thread: Store.write, one sync
-                                 turns go on, and gather the next batch
+                          │      turns go on, and gather the next batch
+                          └─► or here, if it is small, the disk quick and nothing else to do (shortcut.py)
              release ◄── the batch is on disk: its turns' bytes go out, in order; the next batch follows at once
 
 Everything that a link says in a turn waits, confirms and deliveries alike: a message that was seen before it was kept
@@ -19,11 +20,13 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sievemq_broker import logs
 from sievemq_broker.server.histogram import Histogram
+from sievemq_broker.server.shortcut import Shortcut
 from sievemq_broker.store.errors import DamagedError, FencedError, StoreError, StoreFullError
 
 if TYPE_CHECKING:
@@ -55,6 +58,9 @@ class DurableStore(Protocol):
     def write(self, batch: Batch, now: int) -> None:
         """Keep a batch."""
 
+    def is_light(self, batch: Batch) -> bool:
+        """True if that takes as long as the disk takes to sync, and no longer."""
+
     @property
     def low(self) -> bool:
         """True if there is hardly room for what consumers settle."""
@@ -82,7 +88,7 @@ class Holder(Protocol):
 
 
 class Commits:
-    """Writes batches one after the other on a thread of its own, and holds back what waits for them.
+    """Writes batches one after the other, on a thread of its own or on the loop's, and holds back what waits for them.
 
     Args:
         loop: the running loop.
@@ -92,10 +98,12 @@ class Commits:
         refuse: makes the broker refuse PERSISTENT messages for a reason, or with None take them again.
         failed: the store cannot be used any more: the broker must end.
         stands: tells clients for which reason nothing is answered, past what is held; with None that it goes on.
+        timer: seconds; what writes take is measured with it.
 
     Attributes:
         writes: batches written.
         latency: that writing took.
+        shortcut: whether the loop's thread writes.
     """
 
     def __init__(
@@ -107,6 +115,7 @@ class Commits:
         refuse: Callable[[str | None], None],
         failed: Callable[[Exception], None],
         stands: Callable[[str | None], None] = lambda reason: None,
+        timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._loop = loop
         self._clock = clock
@@ -115,6 +124,7 @@ class Commits:
         self._refuse = refuse
         self._failed = failed
         self._stands = stands
+        self._timer = timer
         self._standing = False
         self._held: dict[Holder, list[bytes]] = {}
         self._flying: dict[Holder, list[bytes]] = {}
@@ -122,7 +132,7 @@ class Commits:
         self._owed: list[asyncio.Future[None]] = []
         self._busy = False
         self._dead = False
-        self._since = 0.0
+        self._since = self._cut = 0.0
         #: Notes how far connections have come, before each cut.
         self.progress: Progress | None = None
         self._fed: dict[Any, None] = {}
@@ -132,6 +142,7 @@ class Commits:
         self._thread = threading.Thread(target=self._work, name="sievemq-store", daemon=True)
         self._thread.start()
         self.writes = 0
+        self.shortcut = Shortcut()
         #: From the cut of a batch to when it was on disk.
         self.latency = Histogram(COMMIT_BOUNDS)
 
@@ -167,7 +178,7 @@ class Commits:
         if self._busy:
             return
         if self._held or self._asked:
-            self._begin()
+            self._begin(alone=not self._asked)
         elif self._lazy is None and self._journal.batch:
             self._lazy = self._loop.call_later(LAZY_SECONDS, self._begin_lazily)
 
@@ -190,7 +201,12 @@ class Commits:
         if not self._busy and self._journal.batch:
             self._begin()
 
-    def _begin(self) -> None:
+    def _begin(self, *, alone: bool = False) -> None:
+        """Write what was gathered.
+
+        Args:
+            alone: nothing else is to be done, and nothing to be said first: the loop's thread may.
+        """
         if self._dead or self._journal.holds:  # the turn in which the last hold ends comes by here again
             return
         if self._lazy is not None:
@@ -200,35 +216,67 @@ class Commits:
         self._flying, self._held = self._held, {}
         self._owed, self._asked = self._asked, []
         self._since = self._loop.time()
+        self._cut = self._timer()  # the loop's time stands still while its thread writes
         if self._fed:
             if self.progress is not None and self._journal.batch:
                 self.progress.note([link.connection for link in self._fed])
             self._fed.clear()
         batch = self._journal.cut()
-        if batch:
-            self._submit(batch, self._clock.now())
-        else:  # the journal was cut by a failed start of this one's like; there is nothing to write
+        if not batch:  # the journal was cut by a failed start of this one's like; there is nothing to write
             self._done(batch, 0, None)
+        elif alone and self._may_write_here(batch):
+            self._write_here(batch, self._clock.now())
+        else:
+            self._submit(batch, self._clock.now())
 
     def _submit(self, batch: Batch, now: int) -> None:
-        store, loop, done = self._store, self._loop, self._done
+        loop, done = self._loop, self._done
 
         def write() -> None:
-            error: Exception | None = None
-            low = False
-            try:
-                store.write(batch, now)
-                low = store.low
-            except Exception as found:
-                error = found
-            loop.call_soon_threadsafe(done, batch, now, error, low)
+            loop.call_soon_threadsafe(done, batch, now, *self._write(batch, now))
 
         self._jobs.put(write)
 
-    def _done(self, batch: Batch, now: int, error: Exception | None, low: bool = False) -> None:
+    def _write(self, batch: Batch, now: int) -> tuple[Exception | None, bool, float]:
+        """Write on this thread, whichever it is: what went wrong, whether the disk is getting full, and the seconds
+        that it took, 0 if that says nothing of syncs."""
+        store, timer = self._store, self._timer
+        try:
+            light = store.is_light(batch)
+            begin = timer()
+            store.write(batch, now)
+            return None, store.low, timer() - begin if light else 0.0
+        except Exception as error:
+            return error, False, 0.0
+
+    def _may_write_here(self, batch: Batch) -> bool:
+        """May this thread write? The other one has nothing to do then: it writes while `_busy`, and looks for room
+        while messages are refused."""
+        return (
+            self.shortcut.is_open(len(self._flying), self._timer())
+            and self._journal.refusing is None
+            and self._store.is_light(batch)
+        )
+
+    def _write_here(self, batch: Batch, now: int) -> None:
+        """Write on the loop's thread. What fails is tried again on the other, as if it had been written there."""
+        self.shortcut.taken += 1
+        self._done(batch, now, *self._write(batch, now))
+        self._loop.call_soon(self._loop.call_soon, self._look_around)
+
+    def _look_around(self) -> None:
+        """Had anything come while this thread wrote? The loop has looked once since then, without waiting; a client
+        that only waited for its confirm has not answered yet."""
+        if self._fed:
+            self.shortcut.crowded(self._timer())
+
+    def _done(self, batch: Batch, now: int, error: Exception | None, low: bool = False, seconds: float = 0.0) -> None:
         if error is not None:
+            self.shortcut.failed()
             self._on_error(batch, now, error)
             return
+        if seconds:
+            self.shortcut.wrote(seconds, self._timer())
         if low and self._journal.refusing is None:
             self._full("the disk of the data directory is full")
         if self._standing:
@@ -237,7 +285,7 @@ class Commits:
             self._stands(None)
         self._busy = False
         self.writes += 1
-        self.latency.observe(self._loop.time() - self._since)
+        self.latency.observe(self._timer() - self._cut)
         flying, self._flying = self._flying, {}
         owed, self._owed = self._owed, []
         if self._held or self._asked:

@@ -14,7 +14,7 @@ from sievemq_broker.domain.journal import GONE_STATE, HELD_FLAG, PLACE_BITS, Bat
 from sievemq_broker.store.blob import State, pack_batch, unpack_batch
 from sievemq_broker.store.errors import DamagedError
 
-__all__ = ["Batches"]
+__all__ = ["Batches", "ascending"]
 
 #: Batches whose state is kept at hand. What is acknowledged was mostly kept a moment ago.
 _STATES: Final = 4_096
@@ -26,7 +26,7 @@ _SPARSE_BYTES: Final = 16_384
 _REWRITE_BYTES: Final = 4 * 1024 * 1024
 
 
-def _ascending(numbers: list[int]) -> list[int]:
+def ascending(numbers: list[int]) -> list[int]:
     """Each number once, in order; they mostly are."""
     distinct = set(numbers)
     if len(distinct) < len(numbers):
@@ -97,8 +97,8 @@ class Batches:
             batch: see :class:`~sievemq_broker.domain.journal.Batch`.
             now: ms epoch.
         """
-        batch.held = _ascending(batch.held)
-        batch.gone = _ascending(batch.gone)
+        batch.held = ascending(batch.held)
+        batch.gone = ascending(batch.gone)
         if batch.accepted:
             self._append(batch, now)
         if batch.held or batch.gone or batch.states:
@@ -112,7 +112,7 @@ class Batches:
         count = len(batch.accepted)
         states = array("H", bytes(2 * count))
         state = State(count, count, 0, states, {})
-        self._apply(batch, batch.base, batch.base + count, state)
+        self.apply(batch, own, state)
         if not state.live:
             return  # came and went between two writes
         data = pack_batch(own, now, batch.accepted, states)
@@ -136,8 +136,7 @@ class Batches:
             state = self._state_of(batch_id)
             if state is None:
                 continue  # all of it was gone before
-            first = batch_id << PLACE_BITS
-            self._apply(batch, first, first + len(state.states), state)
+            self.apply(batch, batch_id, state)
             if not state.live:
                 self._drop(batch_id)
                 continue
@@ -146,9 +145,17 @@ class Batches:
                 self._sparse[batch_id] = None
 
     @staticmethod
-    def _apply(batch: Batch, first: int, end: int, state: State) -> None:
-        """Note in a state what a batch says of the messages from number `first` to before `end`."""
+    def apply(batch: Batch, batch_id: int, state: State) -> None:
+        """Note in the state of one batch what another, or itself, says of its messages.
+
+        Args:
+            batch: says it; its numbers ascend.
+            batch_id: of the one whose messages are meant.
+            state: of that one.
+        """
         states = state.states
+        first = batch_id << PLACE_BITS
+        end = first + len(states)
         _set(states, batch.held, first, end, HELD_FLAG)
         if batch.states:
             failures = batch.failures

@@ -1,5 +1,4 @@
-"""The files beside the database: who owns the directory, how far it is known to be written, room for a full disk; and
-the database's log, made longer before it is written to."""
+"""The files beside the database: who owns the directory, how far it is known to be written, room for a full disk."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ try:
 except ImportError:  # Windows: the database's own lock has to do
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Lock", "Reserve", "Runway", "Witness", "sync_directory"]
+__all__ = ["Lock", "Reserve", "Witness", "sync_directory"]
 
 
 def sync_directory(path: Path) -> None:
@@ -161,75 +160,10 @@ class Reserve:
             os.close(descriptor)
         return True
 
-    def give(self) -> None:
-        """Give the room up."""
-        self._path.unlink(missing_ok=True)
-
-
-class Runway:
-    """Makes the database's log longer in steps, ahead of its writer. A sync of a file that has grown writes the file
-    system's own journal as well, which takes longer than syncing the few pages of a message; over zeros that are there
-    already it does not. The log is read up to the first frame that does not belong to it, and zeros are none.
-
-    It only saves time: where it cannot be done (a full disk) it is not.
-
-    Args:
-        path: of the log.
-        step: bytes.
-    """
-
-    __slots__ = ("_descriptor", "_frame", "_mark", "_path", "_step")
-
-    #: Of a log, before its first frame.
-    _HEADER = 32
-
-    def __init__(self, path: Path, step: int) -> None:
-        self._path = path
-        self._step = step
-        self._descriptor = -1
-        self._frame = 1
-        #: Offset of a frame that is zeros still; -1 for none.
-        self._mark = -1
-
-    def open(self, frame: int) -> None:
-        """Begin, or begin again with a new log.
-
-        Args:
-            frame: bytes of a frame of the log.
-        """
-        self.close()
-        self._frame = frame
+    def give(self) -> bool:
+        """Give the room up; False if there was none."""
         try:
-            self._descriptor = os.open(self._path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
-        except OSError:
-            return
-        self._lengthen()
-
-    def advance(self) -> None:
-        """The log was written to: make it longer if it has come to the middle of the last step."""
-        # A frame begins with the number of a page, which is never 0.
-        if self._mark >= 0 and any(os.pread(self._descriptor, 4, self._mark)):
-            self._lengthen()
-
-    def _lengthen(self) -> None:
-        try:
-            size = os.fstat(self._descriptor).st_size
-            self._write(bytes(self._step), size)
-        except OSError:
-            self._mark = -1
-            return
-        middle = size + self._step // 2
-        self._mark = middle + (self._HEADER - middle) % self._frame
-
-    def _write(self, data: bytes, at: int) -> None:
-        view = memoryview(data)
-        while view:
-            written = os.pwrite(self._descriptor, view, at)
-            view, at = view[written:], at + written
-
-    def close(self) -> None:
-        """Leave the log as it is."""
-        self._mark = -1
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+            self._path.unlink()
+        except FileNotFoundError:
+            return False
+        return True

@@ -61,7 +61,7 @@ def _files() -> dict[str, bytes]:
         return {
             path.name: path.read_bytes().rstrip(b"\0")  # the log is made longer ahead of its writes
             for path in sorted(folder.iterdir())
-            if path.name == "witness" or path.suffix in (".db", ".db-wal")
+            if path.name in ("witness", "tail") or path.suffix in (".db", ".db-wal")
         }
     finally:
         store.close()
