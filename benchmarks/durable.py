@@ -103,6 +103,7 @@ def one_at_a_time(folder: Path, n: int, repeats: int, say: Callable[[str], None]
         "beside": f"in memory {took['memory']:.0f} µs + bare sync {sync:.0f} µs",
         "other": f"{took['memory'] + sync:.0f} µs",
         "ratio": round(took["durable"] / (took["memory"] + sync), 2),
+        "syncs": round(took["durable"] / sync, 2),
         "syncs_more": round((took["durable"] - took["memory"]) / sync, 2),
         "us": {name: round(each, 1) for name, each in took.items()},
     }
@@ -228,6 +229,7 @@ def main() -> None:
     print(f"{us['sync']:7.0f} µs  bare: {RECORD} bytes written over zeros, fdatasync")
     print(f"{us['append']:7.0f} µs  bare: {RECORD} bytes appended, fdatasync")
     print(f"{us['sqlite']:7.0f} µs  SQLite as it comes: {RECORD} bytes inserted and committed, WAL, synchronous = FULL")
+    print(f"durable / bare sync = {row['syncs']}")
     print(f"durable / (in memory + bare sync) = {row['ratio']}")
     print(f"(durable - in memory) / bare sync = {row['syncs_more']}")
 
