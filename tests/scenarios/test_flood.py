@@ -90,7 +90,7 @@ class Flooded:
         with ConnectionFactory(self.url).create_context() as context:
             consumer = context.create_consumer(context.create_queue("flood"))
             while message := (
-                consumer.receive(DEADLINE * 1000 if len(numbers) < first else 1000) or consumer.receive_no_wait()
+                consumer.receive(int(DEADLINE * 1000) if len(numbers) < first else 1000) or consumer.receive_no_wait()
             ):
                 assert message.get_body_length() == SIZE
                 numbers.append(message.get_int_property("number"))
