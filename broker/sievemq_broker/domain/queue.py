@@ -22,6 +22,7 @@ from sievemq_broker.domain.groups import Groups, group_of
 from sievemq_broker.domain.observers import joined, without
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort, Observer
+from sievemq_broker.domain.rows import serve_row
 from sievemq_broker.domain.upkeep import Upkeep
 from sievemq_broker.domain.view import View
 from sievemq_broker.matching.condition import Condition, group_key
@@ -56,13 +57,13 @@ class Queue:
         dropped_oldest, dropped_newest: dropped at a limit, by rule; the latter never entered the queue.
         sequence: of the latest arrival.
         again: sequences given a second time, to messages that were scheduled.
+        turn: deliveries that were somebody's turn: who was served longest ago has the lowest.
     """
 
     __slots__ = (
         "_delivered_before",
         "_direct",
         "_sole",
-        "_turn",
         "acknowledged",
         "again",
         "before",
@@ -96,6 +97,7 @@ class Queue:
         "shut",
         "subscription",
         "taps",
+        "turn",
         "unreadable",
         "upkeep",
         "views",
@@ -140,7 +142,7 @@ class Queue:
         #: Messages that selectors were asked about on arrival; only counted while there are some.
         self.examined = 0
         self._delivered_before = 0
-        self._turn = 0
+        self.turn = 0
         self._direct = self.observer is None
         #: The only consumer, while deliveries are direct: most subscriptions have one.
         self._sole: Consumer | None = None
@@ -310,7 +312,7 @@ class Queue:
         if entry.sequence > consumer.newest:
             consumer.newest = entry.sequence
         consumer.window.append(entry)
-        self._turn = consumer.turn = self._turn + 1
+        self.turn = consumer.turn = self.turn + 1
         if self.observer is not None:
             self.observer.handed(self, entry)
         consumer.port.deliver(consumer.id, tag, entry.count + 1, entry.envelope.packed)
@@ -336,6 +338,15 @@ class Queue:
             view.groups.serve(self, now)
             return
         while (consumer := view.next_consumer()) is not None:
+            if (
+                len(view.ready) == 1
+                and not view.waiting
+                and not consumer.waiting
+                and view.mask
+                and not view.heap
+                and serve_row(self, view, consumer, now)
+            ):
+                continue
             entry = view.first()
             if entry is None:
                 return
@@ -393,11 +404,8 @@ class Queue:
         if envelope.expiration:
             self.namespace.broker.deadlines.void()
         if entry.places:
-            upkeep = self.upkeep
-            upkeep.dead += entry.places
+            self.upkeep.note_dead(self, entry.places)
             entry.places = 0
-            if upkeep.dead > upkeep.dead_limit:
-                upkeep.tidy(self)
 
     def expire(self, entry: Entry, now: int) -> None:
         """EXP-05. The entry is in no view any more, or a tombstone there."""

@@ -411,9 +411,6 @@ class DrainTap(Tap):
     mode: Mode = "drain"
     destination: Queue
 
-    #: As a :class:`~sievemq_broker.domain.ports.DeliveryPort`: it has room, or its consumer has no credit.
-    writable: Final = True
-
     def __init__(
         self, tap_id: str, name: str, destination: Queue, condition: Condition | None, terms: TapTerms, now: int
     ) -> None:
@@ -505,12 +502,15 @@ class DrainTap(Tap):
 
     # -- what the queue says ------------------------------------------------------------------------------------
 
+    @property
+    def writable(self) -> bool:
+        """As a :class:`~sievemq_broker.domain.ports.DeliveryPort`: it has room."""
+        return self.log.bytes < self.terms.bytes
+
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """A message; for good, so nobody need ask for it back."""
         self.log.append(packed, count, self._now)
         self._consumer.handed = tag
-        if self.log.bytes >= self.terms.bytes:
-            self._consumer.credit = 0
 
     def recall(self, consumer_id: int, tags: list[int]) -> None:
         """Does not happen: what it has, it has handed out."""

@@ -104,6 +104,12 @@ class Upkeep:
 
     # -- tombstones ---------------------------------------------------------------------------------------------
 
+    def note_dead(self, queue: Queue, references: int) -> None:
+        """References have become tombstones; when there are many, they are dropped."""
+        self.dead += references
+        if self.dead > self.dead_limit:
+            self.tidy(queue)
+
     def tidy(self, queue: Queue) -> None:
         """Drop tombstones if half of all references are some, so each is paid for once: at once where there are few,
         otherwise as pending work."""

@@ -1,0 +1,179 @@
+"""A backlog that one consumer drains: the same messages in the same order, and no more than it can take."""
+
+from __future__ import annotations
+
+import pytest
+
+from sievemq_broker.domain import Consumer
+from sievemq_broker.domain import queue as module
+from sievemq_broker.domain.rows import ROW
+
+from .support import Port, World, message
+
+
+def names(*numbers: int) -> list[str]:
+    return [f"m{number}" for number in numbers]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """What each row came to: a test that is about rows must have seen one."""
+    seen: list[bool] = []
+    serve = module.serve_row
+
+    def serve_row(*args: object) -> bool:
+        seen.append(serve(*args))  # type: ignore[arg-type]
+        return seen[-1]
+
+    monkeypatch.setattr(module, "serve_row", serve_row)
+    return seen
+
+
+class Narrow(Port):
+    """Takes some messages, then it is full."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+
+    def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
+        super().deliver(consumer_id, tag, count, packed)
+        self.room -= 1
+        self.writable = self.room > 0
+
+
+def depth(world: World) -> tuple[int, int]:
+    queue = world.namespace.queue("queue:q")
+    return queue.depth, queue.bytes
+
+
+def test_credit_is_used_up_and_no_more(world: World, rows: list[bool]) -> None:
+    world.send("queue:q", *names(*range(10)))
+    whole = depth(world)[1]
+    consumer = world.consumer("queue:q", credit=4)
+    assert world.got(consumer) == names(0, 1, 2, 3)
+    assert (consumer.credit, consumer.tag, consumer.unacknowledged) == (0, 4, 4)
+    assert depth(world) == (6, whole * 6 // 10)
+    consumer.grant(100, world.now)
+    assert world.got(consumer) == names(*range(10))
+    assert [delivery.tag for delivery in world.port(consumer).deliveries] == list(range(1, 11))
+    assert depth(world) == (0, 0)
+    assert True in rows
+    world.send("queue:q", "next")
+    assert world.got(consumer)[-1] == "next"
+
+
+def test_a_port_that_is_full_ends_the_row_where_it_is(world: World, rows: list[bool]) -> None:
+    world.send("queue:q", *names(*range(8)))
+    port = world.ports[1] = Narrow(3)
+    consumer = world.namespace.open_consumer(port, 1, "queue:q", None, connection="c1", credit=100, now=world.now)
+    assert world.got(consumer) == names(0, 1, 2)
+    assert (consumer.credit, depth(world)[0]) == (97, 5)
+    port.room, port.writable = 2, True
+    consumer.resume(world.now)
+    assert world.got(consumer) == names(0, 1, 2, 3, 4)
+    port.room, port.writable = 100, True
+    consumer.resume(world.now)
+    assert world.got(consumer) == names(*range(8))
+    assert True in rows
+
+
+def test_what_has_expired_unnoticed_is_not_delivered_and_those_behind_it_are(world: World, rows: list[bool]) -> None:
+    for number in range(6):
+        world.send("queue:q", message(f"m{number}", expires=world.now + 10 if number in (0, 2, 3) else 0))
+    world.now += 10  # the timer has not come round to it
+    consumer = world.consumer("queue:q")
+    assert world.got(consumer) == names(1, 4, 5)
+    assert world.namespace.queue("queue:q").expired == 3
+    assert depth(world) == (0, 0)
+    assert rows.count(True) >= 2
+
+
+def test_messages_that_will_expire_lose_their_deadline(world: World) -> None:
+    for number in range(3_000):
+        world.send("queue:q", message(f"m{number}", expires=world.now + 1_000 + number))
+    consumer = world.consumer("queue:q", credit=3_000)
+    assert len(world.got(consumer)) == 3_000
+    world.advance(10_000)
+    assert world.namespace.queue("queue:q").expired == 0
+    consumer.acknowledge(3_000, world.now)
+    assert len(world.broker.deadlines) < 3_000
+
+
+def test_priorities_go_first_and_what_came_back_before_its_like(world: World, rows: list[bool]) -> None:
+    world.send("queue:q", *names(0, 1))
+    world.send("queue:q", "high", priority=9)
+    first = world.consumer("queue:q", credit=2)
+    assert world.got(first) == ["high", "m0"]
+    first.abandon(world.now)  # both come back, marked
+    second = world.consumer("queue:q")
+    assert world.counts(second) == [("high", 2), ("m0", 2), ("m1", 1)]
+
+
+def test_several_consumers_take_turns(world: World, rows: list[bool]) -> None:
+    queue = world.namespace.queue("queue:q")
+    one, two = world.consumer("queue:q", credit=0), world.consumer("queue:q", credit=0)
+    world.send("queue:q", *names(*range(6)))
+    queue.pause()
+    one.grant(3, world.now)
+    two.grant(3, world.now)
+    queue.unpause(world.now)
+    assert sorted(world.got(one) + world.got(two)) == names(*range(6))
+    assert len(world.got(one)) == len(world.got(two)) == 3
+    assert world.got(one) in (names(0, 2, 4), names(1, 3, 5))
+    assert not any(rows)
+
+
+def test_who_asked_is_answered_once(world: World) -> None:
+    consumer, queue = world.consumer("queue:q", credit=0), world.namespace.queue("queue:q")
+    queue.hold()
+    assert not consumer.want(world.now), "a batch is being published: the answer has to wait for it"
+    world.send("queue:q", *names(0, 1, 2))
+    consumer.grant(10, world.now)
+    assert not world.port(consumer).events
+    queue.release(world.now)
+    assert world.got(consumer) == names(0, 1, 2)
+    assert world.port(consumer).events.count("settled") == 1
+
+
+def views(world: World) -> tuple[Consumer, Consumer, Consumer]:
+    return (
+        world.consumer("queue:q", "n = 0", credit=0),
+        world.consumer("queue:q", "n = 1", credit=0),
+        world.consumer("queue:q", credit=0),
+    )
+
+
+def test_a_row_of_one_view_leaves_tombstones_in_the_others(world: World, rows: list[bool]) -> None:
+    even, odd, every = views(world)
+    world.send("queue:q", *(message(f"m{number}", properties={"n": number % 2}) for number in range(12)))
+    even.grant(4, world.now)
+    assert world.got(even) == names(0, 2, 4, 6)
+    every.grant(3, world.now)
+    assert world.got(every) == names(1, 3, 5)
+    odd.grant(100, world.now)
+    assert world.got(odd) == names(7, 9, 11)
+    even.grant(100, world.now)
+    assert world.got(even) == names(0, 2, 4, 6, 8, 10)
+    assert depth(world) == (0, 0)
+    assert rows.count(True) >= 4
+
+
+def test_very_many_tombstones_are_dropped_in_the_middle_of_draining(world: World) -> None:
+    even, odd, every = views(world)
+    count = 6 * ROW
+    world.send("queue:q", *(message(f"m{number}", properties={"n": number % 2}) for number in range(count)))
+    even.grant(count, world.now)
+    world.work()
+    assert world.got(even) == names(*range(0, count, 2))
+    every.grant(ROW // 2, world.now)
+    odd.grant(count, world.now)
+    world.work()
+    assert world.got(every) + world.got(odd) == names(*range(1, count, 2))
+    assert depth(world) == (0, 0)
+    assert len(world.namespace.queue("queue:q").main) < count
