@@ -183,6 +183,9 @@ class ClientOptions:
     def __post_init__(self) -> None:
         for option in fields(self):
             value = getattr(self, option.name)
+            if option.name == "prefetch" and value == "auto":  # the word that a URL has for None
+                object.__setattr__(self, "prefetch", None)
+                continue
             if not (value is None and option.default is None) and not option.metadata["kind"].check(value):
                 raise _bad_value(option.name, value, option.metadata["kind"].wanted)
 

@@ -265,6 +265,10 @@ class Recorder:
 
     def released(self, queue: Queue, entry: Entry) -> None:
         """It came back unseen: nothing has become of it."""
+        fate = self.of(queue.namespace.name).fates.get(entry)
+        if fate is not None:
+            fate.deliveries -= 1
+            fate.last = "redelivered" if entry.count else "accepted"
 
     def acknowledged(self, queue: Queue, entry: Entry, consumer: Consumer | None) -> None:
         """It was acknowledged and is gone."""

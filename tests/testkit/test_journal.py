@@ -110,6 +110,23 @@ def test_excerpt_shows_what_was_never_acknowledged(sievemq_namespace: TestNamesp
     assert "disconnected" in sievemq_namespace.excerpt()
 
 
+def test_what_came_back_unseen_is_neither_delivered_nor_in_flight(sievemq_namespace: TestNamespace) -> None:
+    with ConnectionFactory(sievemq_namespace.url, prefetch=10).create_context() as context:
+        context.create_producer().send(ORDERS, "x").send(ORDERS, "y")
+        consumer = context.create_consumer(ORDERS)
+        assert consumer.receive_body(str, 60_000) == "x"
+        consumer.close()
+    orders = sievemq_namespace.queue("orders")
+    orders.assert_consumed(count=1, within=SOON)
+    assert [message.get_body(str) for message in orders.messages()] == ["y"]
+    text = sievemq_namespace.excerpt()
+    assert "delivered and never acknowledged" not in text
+    assert "never delivered: 1" in text
+    broker = sievemq_namespace.broker
+    journal = broker.call(lambda _: broker._watch.recorder.of(sievemq_namespace.name))
+    assert {fate.last for fate in journal.fates.values()} == {"acknowledged", "accepted"}
+
+
 def test_topic_says_who_did_not_want_it(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
     sievemq.create_producer().send(Topic("prices"), "too early")
     sievemq.create_consumer(Topic("prices"), "symbol = 'ACME'")

@@ -174,3 +174,10 @@ def test_no_text_raises_anything_else(text):
             parse_url(candidate)
         except InvalidURLException:
             pass
+
+
+def test_prefetch_is_auto_as_a_keyword_too() -> None:
+    assert parse_url("sievemq://localhost?prefetch=5", prefetch="auto").options.prefetch is None
+    assert parse_url("sievemq://localhost", prefetch="auto") == parse_url("sievemq://localhost?prefetch=auto")
+    with pytest.raises(InvalidURLException, match="auto or 0 to 16000, not 'many'"):
+        parse_url("sievemq://localhost", prefetch="many")
