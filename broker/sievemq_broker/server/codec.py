@@ -6,9 +6,12 @@ process does that when clients may come already; what it refuses, msgpack does (
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from sievemq_core.message.envelope import use_codec
 
-__all__ = ["hasten"]
+__all__ = ["exactly", "hasten"]
 
 
 def hasten() -> None:
@@ -16,4 +19,11 @@ def hasten() -> None:
     from msgspec import msgpack
 
     decoder = msgpack.Decoder(dict[str, str | int | float | bool | None])
-    use_codec(msgpack.Encoder().encode, decoder.decode)
+    use_codec(exactly(msgpack.Encoder().encode), decoder.decode)
+
+
+def exactly(encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """As `encode`, in just as much memory as it takes. What msgspec returns was cut off from a larger buffer, whose end
+    is hardly of use to anybody else: messages that wait would take half as much again."""
+    join = b"".join
+    return lambda value: join((encode(value), b""))  # of two, so that it is a copy
