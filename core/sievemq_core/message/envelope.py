@@ -64,7 +64,7 @@ __all__ = [
     "EnvelopeFields",
     "pack_properties",
     "unpack_properties",
-    "use_codec",
+    "use_decoder",
 ]
 
 MESSAGE_ID: Final = 0
@@ -99,23 +99,20 @@ class BodyKind(IntEnum):
 
 _packer = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass")
 
-#: A faster codec for what it takes, if there is one (:func:`use_codec`).
-_encode: Callable[[Any], bytes] | None = None
+#: A faster decoder of properties, if there is one (:func:`use_decoder`).
 _decode: Callable[[bytes], dict[str, PropertyValue]] | None = None
 
 
-def use_codec(
-    encode: Callable[[Any], bytes] | None, decode: Callable[[bytes], dict[str, PropertyValue]] | None
-) -> None:
-    """From now on have something faster than msgpack pack envelopes and decode properties. A broker's process does, for
-    a half of what selectors take is decoding; a client's one dependency is msgpack.
+def use_decoder(decode: Callable[[bytes], dict[str, PropertyValue]] | None) -> None:
+    """From now on have something faster than msgpack decode properties. A broker's process does, for half of what
+    selectors take is decoding; a client's one dependency is msgpack.
 
     Args:
-        encode: packs a tuple of None, int, str and bytes as msgpack does, or raises: text that is no UTF-8.
-        decode: unpacks a map whose keys are text and whose values are scalars, or raises: then msgpack is asked.
+        decode: unpacks a map whose keys are text and whose values are scalars, or raises ValueError: then msgpack is
+            asked. None for msgpack alone.
     """
-    global _encode, _decode
-    _encode, _decode = encode, decode
+    global _decode
+    _decode = decode
 
 
 # Values whose JMS type msgpack's form does not tell; their presence makes the letters necessary.
@@ -213,15 +210,7 @@ class Envelope:
     __slots__ = ("_correlation_id", "_fields", "_properties", "delivery_time", "expiration", "packed", "priority")
 
     def __init__(self, fields: EnvelopeFields, packed: bytes | None = None) -> None:
-        if packed is None:
-            if _encode is not None and len(fields) == ENVELOPE_FIELDS:  # fields of a later version may be anything
-                try:
-                    packed = _encode(fields)
-                except (TypeError, ValueError, OverflowError):
-                    packed = _packer.pack(fields)
-            else:
-                packed = _packer.pack(fields)
-        self.packed: bytes = packed
+        self.packed: bytes = _packer.pack(fields) if packed is None else packed
         self.priority: int = fields[PRIORITY]
         self.expiration: int = fields[EXPIRATION]
         self.delivery_time: int = fields[DELIVERY_TIME]
