@@ -28,7 +28,8 @@ _GAIN: Final = 0.9
 
 #: How many times as long as one looks a wait may take to say anything about the next: what sleeping takes is in it.
 _SHORT: Final = 2.0
-#: Longer waits are for something else than an answer, and say nothing about which way is faster.
+#: Longer waits count as one that took so many times as long as one looks: whoever gave the processor to others and was
+#: kept from it must notice, and one long pause must not outweigh a whole round.
 _FAR: Final = 5.0
 
 
@@ -43,12 +44,13 @@ class BusyPoll:
         worth: the next wait is to be looked for.
     """
 
-    __slots__ = ("_left", "_looks", "_short", "_sum", "_trying", "_usual", "_waits", "seconds", "worth")
+    __slots__ = ("_far", "_left", "_looks", "_short", "_sum", "_trying", "_usual", "_waits", "seconds", "worth")
 
     def __init__(self, microseconds: int) -> None:
         self.seconds = microseconds / 1e6
         self.worth = False
         self._short = self.seconds * _SHORT
+        self._far = self.seconds * _FAR
         self._looks = microseconds > 0
         self._trying = False
         self._left = 1
@@ -57,11 +59,10 @@ class BusyPoll:
 
     def waited(self, seconds: float) -> None:
         """A wait took so long, looked for or slept."""
-        if seconds < self.seconds * _FAR:
-            self._sum += seconds
-            self._waits += 1
-            if self._waits == ROUND:
-                self._end_round()
+        self._sum += min(seconds, self._far)
+        self._waits += 1
+        if self._waits == ROUND:
+            self._end_round()
         self.worth = self._looks and seconds < self._short
 
     def _end_round(self) -> None:

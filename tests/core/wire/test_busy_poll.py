@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 
 from sievemq_core.wire.busy_poll import BUSY_POLL_US, ROUND, ROUNDS, BusyPoll
 
@@ -56,14 +57,23 @@ def test_it_notices_that_the_machine_has_become_crowded_and_that_it_is_free_agai
         assert (looked < 3 * ROUND) is crowded
 
 
-def test_what_takes_much_longer_than_an_answer_says_nothing_about_which_way_is_faster() -> None:
+def test_who_is_kept_from_the_processor_now_and_then_sleeps() -> None:
     busy_poll = BusyPoll(200)
-    number = 0
+    numbers = count()
 
     def seconds(looked: bool) -> float:
-        nonlocal number
-        number += 1
-        return 10.0 if looked and not number % 3 else 80e-6 if looked else 160e-6
+        return 0.01 if looked and not next(numbers) % 4 else 80e-6 if looked else 160e-6
 
-    wait(busy_poll, 10 * ROUND, seconds)
-    assert busy_poll._looks
+    wait(busy_poll, 2 * ROUND, seconds)
+    assert wait(busy_poll, ROUNDS * ROUND, seconds) == 0
+
+
+def test_a_pause_now_and_then_does_not_hide_that_looking_is_faster() -> None:
+    busy_poll = BusyPoll(200)
+    numbers = count(1)
+
+    def seconds(looked: bool) -> float:
+        return 1.0 if not next(numbers) % ROUND else 80e-6 if looked else 160e-6
+
+    wait(busy_poll, 2 * ROUND, seconds)
+    assert wait(busy_poll, ROUNDS * ROUND, seconds) > (ROUNDS - 3) * ROUND
