@@ -282,6 +282,6 @@ def test_send_says_that_it_waits_for_room(sievemq: Sievemq, monkeypatch: pytest.
         assert sievemq("send", "full", "a").code == 0
         outcome = sievemq("send", "full", "b")
         assert outcome.code == 1
-        assert "waiting for room: queue:full is full; it may hold 1 messages" in outcome.err
+        assert "waiting for room: queue:full is full; it may hold 1 message" in outcome.err
         assert "rolled back" in outcome.err
         assert sievemq("receive", "full", "-w", "0", "-n", "2").lines == ["a"]

@@ -28,6 +28,7 @@ from sievemq_broker.domain.view import View
 from sievemq_broker.matching.condition import Condition, group_key
 from sievemq_broker.matching.index import SelectorIndex
 from sievemq_broker.matching.lookup import ValueIndex
+from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope
 
@@ -185,7 +186,7 @@ class Queue:
     def limit_text(self) -> str:
         """Its limits, for people."""
         policy = self.policy
-        limits = [f"{n} {what}" for n, what in ((policy.max_messages, "messages"), (policy.max_bytes, "bytes")) if n]
+        limits = [counted(n, what) for n, what in ((policy.max_messages, "message"), (policy.max_bytes, "byte")) if n]
         return f"{self.label} is full; it may hold {' and '.join(limits)}"
 
     def accept(self, envelope: Envelope, now: int) -> None:
