@@ -42,7 +42,7 @@ def broker() -> Iterator[EmbeddedBroker]:
     """Everything in it that has a name or a text is hostile."""
     settings = {"destinations": {f"queue:{HOSTILE}": {"max_attempts": 1}}}
     with (
-        EmbeddedBroker(http=True, namespace=quote(HOSTILE, safe=""), settings=settings) as broker,
+        EmbeddedBroker(http=True, namespace=HOSTILE, settings=settings) as broker,
         ConnectionFactory(broker.url).create_context() as client,
         ConnectionFactory(broker.url).create_connection() as connection,
     ):
