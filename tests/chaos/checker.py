@@ -78,7 +78,9 @@ def check(
     for tx, keys in staged.items():
         there = [(view, key) in seen for key in keys for view in _views(key)]
         if tx in committed and not all(there):
-            wrong.append(f"lost: {there.count(False)} of {len(there)} of committed transaction {tx}")
+            missing = [f"{key} in {view}" for key in keys for view in _views(key) if (view, key) not in seen]
+            few = ", ".join(missing[:3])
+            wrong.append(f"lost: {there.count(False)} of {len(there)} of committed transaction {tx}: {few}")
         elif (tx not in asked or tx in rolled_back) and any(there):
             wrong.append(f"{there.count(True)} of {len(there)} of transaction {tx} came, which was not committed")
         elif any(there) and not all(there):
