@@ -12,6 +12,7 @@ killed, all messages are persistent, for others would be lost as promised.
     T tx key…       these are staged in a transaction      TC tx        its commit is going to be asked for
     TK tx           the commit was confirmed               TR tx        it was rolled back, by whom ever
     F key code      its send failed
+    W view consumer         is going to receive, and what it gets is acknowledged by itself
     D view consumer key count                              a message was handed out
     A view key…     they are acknowledged for certain      R view consumer   marked ones may come from here on
     G consumer      the consumer was closed and its session gave back what it held
@@ -228,12 +229,15 @@ class Player:
     def take(self, context: JMSContext, consumer: Any, view: str, name: str) -> list[str]:
         """Take a few and finish them, give them back, or leave them in hand. Those that are done by themselves."""
         keys: list[str] = []
+        mode = context.get_session_mode()
         for _ in range(self.chance.randint(1, 50)):
+            if mode in (AUTO, DUPS_OK):
+                self.journal.write("W", view, name)
             message = consumer.receive_no_wait() if self.chance.random() < 0.2 else consumer.receive(20)
             if message is None:
                 break
             keys.append(self.see(view, name, message))
-        mode, what = context.get_session_mode(), self.chance.random()
+        what = self.chance.random()
         if mode in (AUTO, DUPS_OK):
             return keys
         if what < 0.1:

@@ -76,6 +76,17 @@ IN_TX = "solo/p1.1/{}/4/t1/-"
         ([f"1 S {FIRST}", f"2 D solo c1 {FIRST} 2"], [(FIRST, 2)], "twice with one count"),
         ([f"1 S {FIRST}", f"2 D solo c1 {FIRST} 1", f"3 A solo {FIRST}"], [(FIRST, 2)], "after it was acknowledged"),
         ([f"1 S {FIRST} {SECOND}", f"2 D solo c1 {SECOND} 1", f"3 D solo c1 {FIRST} 1"], [], "out of order"),
+        ([f"1 S {FIRST}", f"2 C {FIRST}", "3 W solo c1"], [], None),  # killed when it had it and had not noted it
+        ([f"1 S {FIRST}", f"2 C {FIRST}", "3 W solo c1", "4 END"], [], "lost"),
+        ([f"1 S {FIRST}", f"2 C {FIRST}", "3 W crew c1"], [], "lost"),
+        ([f"1 S {FIRST} {SECOND}", f"2 C {FIRST}", f"3 C {SECOND}", "4 W solo c1"], [], "lost"),
+        (
+            [f"1 T t1 {IN_TX.format(1)} {IN_TX.format(2)}", "2 TC t1", "3 TK t1", "4 W solo c1"],
+            [(IN_TX.format(2), 1)],
+            None,
+        ),
+        ([f"1 T t1 {IN_TX.format(1)} {IN_TX.format(2)}", "2 TC t1", "4 W solo c1"], [(IN_TX.format(2), 1)], None),
+        ([f"1 T t1 {IN_TX.format(1)} {IN_TX.format(2)}", "2 TC t1", "3 TK t1", "4 W solo c1"], [], "lost"),
         ([f"1 T t1 {IN_TX.format(1)}"], [(IN_TX.format(1), 1)], "not committed"),
         ([f"1 T t1 {IN_TX.format(1)} {IN_TX.format(2)}", "2 TC t1", "3 TK t1"], [(IN_TX.format(1), 1)], "lost"),
         ([f"1 T t1 {IN_TX.format(1)} {IN_TX.format(2)}", "2 TC t1"], [(IN_TX.format(1), 1)], "neither all nor nothing"),
