@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.domain.entry import HELD
+from sievemq_broker.domain.view import PIECE
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.consumer import Consumer
@@ -64,6 +65,8 @@ def serve_row(queue: Queue, view: View, consumer: Consumer, now: int) -> bool:
                 break
     finally:
         lane.head = head
+        if head > PIECE:  # a queue that is never drained, whose consumer never asks for more than waits: as View.first
+            lane.trim()
         delivered = tag - first
         consumer.tag = tag
         consumer.credit -= delivered

@@ -7,6 +7,7 @@ import pytest
 from sievemq_broker.domain import Consumer
 from sievemq_broker.domain import queue as module
 from sievemq_broker.domain.rows import ROW
+from sievemq_broker.domain.view import PIECE
 
 from .support import Port, World, message
 
@@ -177,3 +178,21 @@ def test_very_many_tombstones_are_dropped_in_the_middle_of_draining(world: World
     assert world.got(every) + world.got(odd) == names(*range(1, count, 2))
     assert depth(world) == (0, 0)
     assert len(world.namespace.queue("queue:q").main) < count
+
+
+def test_a_queue_that_is_never_drained_does_not_grow(world: World, rows: list[bool]) -> None:
+    """Credit is used up before anybody looks whether there is more: what was delivered is let go of all the same."""
+    world.send("queue:q", *names(*range(500)))
+    consumer, queue = world.consumer("queue:q", credit=0), world.namespace.queue("queue:q")
+    number = 500
+    for _ in range(3 * PIECE // 500):
+        world.send("queue:q", *names(*range(number, number + 500)))
+        number += 500
+        consumer.grant(500, world.now)
+        consumer.acknowledge(consumer.tag, world.now)
+    lane = queue.main.lanes[4]
+    assert lane is not None
+    assert (queue.depth, len(lane)) == (500, 500)
+    assert len(lane.items) <= PIECE + 500
+    assert world.got(consumer) == names(*range(number - 500))
+    assert all(rows)
