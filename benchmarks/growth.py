@@ -153,26 +153,39 @@ def consumers(n: int) -> Point:
 
 
 def depth(n: int) -> Point:
-    """A queue in which `n` messages of 256 bytes wait: one in, the oldest out; and a selector on one of them."""
+    """A queue in which `n` messages of 256 bytes wait, the second half of them with a correlation id: one in, the
+    oldest out; and a selector on one of them."""
     rig = Rig()
     sender, receiver = rig.client(), rig.client()
+    half = n // 2
+    plain = _fill(rig, sender, range(half), lambda number: None)
+    correlated = _fill(rig, sender, range(half, n), lambda number: f"c{number}")
+    found = _correlated(rig, receiver, range(half, n)) if n else 0.0
+    consumer = receiver.consumer("queue:q")
+    us = _exchange(rig, sender, [(receiver, consumer)], _in_turn(["queue:q"]), 5_000, pull=True)
+    return {
+        "us_per_message": us,
+        "bytes_each": plain,
+        "bytes_each_with_correlation_id": correlated,
+        "us_by_correlation_id": found,
+    }
+
+
+def _fill(rig: Rig, sender: Client, numbers: range, correlation_id: Callable[[int], str | None]) -> float:
+    """Have messages wait; bytes that one of them takes."""
     before = resident_bytes()
-    for number in range(n):
+    for number in numbers:
         fields = envelope(number)
-        sender.send("queue:q", (*fields[:6], f"c{number}", *fields[7:]))
+        sender.send("queue:q", (*fields[:6], correlation_id(number), *fields[7:]))
         if not number % BATCH:
             sender.flush()
     sender.flush()
-    memory = (resident_bytes() - before) / n if n else 0.0
-    found = _correlated(rig, receiver, n) if n else 0.0
-    consumer = receiver.consumer("queue:q")
-    us = _exchange(rig, sender, [(receiver, consumer)], _in_turn(["queue:q"]), 5_000, pull=True)
-    return {"us_per_message": us, "bytes_each": memory, "us_by_correlation_id": found}
+    return (resident_bytes() - before) / len(numbers) if numbers else 0.0
 
 
-def _correlated(rig: Rig, client: Client, n: int) -> float:
+def _correlated(rig: Rig, client: Client, numbers: range) -> float:
     """Microseconds to open a consumer for one correlation id, take the message and close; the index is there."""
-    picked = [number * 7919 % n for number in range(min(51, n))]
+    picked = [numbers[place * 7919 % len(numbers)] for place in range(min(51, len(numbers)))]
     before = 0.0
     for place, number in enumerate(picked):
         if place == 1:
@@ -219,7 +232,7 @@ SERIES: Final[dict[str, Series]] = {
     "size": Series("Message size", "bytes of the body", (0, 256, 4_096, 65_536, 1_048_576), size, flat=False),
     "queues": Series("Queues", "queues with a message", (1, 100, 1_000, 10_000, 100_000), queues),
     "consumers": Series("Consumers", "consumers of one queue", (1, 10, 100, 1_000, 10_000), consumers),
-    "depth": Series("Depth", "messages that wait", (0, 1_000, 10_000, 100_000, 1_000_000), depth),
+    "depth": Series("Depth", "messages that wait", (0, 1_000, 10_000, 100_000, 1_000_000, 5_000_000), depth),
     "connections": Series("Connections", "open connections", (1, 10, 100, 1_000, 5_000), connections),
     "selectors": Series("Selectors", "different selectors on one topic", (0, 10, 100, 1_000, 10_000), selectors),
 }
