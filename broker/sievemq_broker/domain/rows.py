@@ -68,12 +68,13 @@ def serve_row(queue: Queue, view: View, consumer: Consumer, now: int) -> bool:
         if head > PIECE:  # a queue that is never drained, whose consumer never asks for more than waits: as View.first
             lane.trim()
         delivered = tag - first
-        consumer.tag = tag
-        consumer.credit -= delivered
-        if newest > consumer.newest:
-            consumer.newest = newest
-        queue.turn = consumer.turn = queue.turn + delivered
-        queue.depth -= delivered
-        queue.bytes -= size
-        queue.upkeep.note_dead(queue, dead)
+        if delivered:  # else its turn has not been
+            consumer.tag = tag
+            consumer.credit -= delivered
+            if newest > consumer.newest:
+                consumer.newest = newest
+            queue.turn = consumer.turn = queue.turn + delivered
+            queue.depth -= delivered
+            queue.bytes -= size
+            queue.upkeep.note_dead(queue, dead)
     return tag > first

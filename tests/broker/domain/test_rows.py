@@ -196,3 +196,14 @@ def test_a_queue_that_is_never_drained_does_not_grow(world: World, rows: list[bo
     assert len(lane.items) <= PIECE + 500
     assert world.got(consumer) == names(*range(number - 500))
     assert all(rows)
+
+
+def test_who_finds_only_tombstones_has_not_had_a_turn(world: World, rows: list[bool]) -> None:
+    queue = world.namespace.queue("queue:q")
+    queue.pause()
+    world.send("queue:q", message("m0", properties={"n": 1}))
+    every, ones = world.consumer("queue:q", credit=9), world.consumer("queue:q", "n = 1", credit=9)
+    queue.unpause(world.now)
+    assert (rows, world.got(every)) == ([True, False, False], ["m0"])
+    world.send("queue:q", message("m1", properties={"n": 1}))
+    assert world.got(ones) == ["m1"], "the other one was served last"

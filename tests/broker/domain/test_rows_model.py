@@ -1,0 +1,234 @@
+"""Rows against one message at a time: the same random steps, and everybody sees the same.
+
+What a row does at once (credit, depth, places, turns, deadlines) is what many single deliveries do one after the other;
+so there is nothing that a consumer, a port, an observer, a tap or a browser could tell them apart by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sievemq_broker.domain import Consumer, DestinationPolicy
+from sievemq_broker.domain import queue as queue_module
+from sievemq_broker.domain import rows as rows_module
+from sievemq_broker.domain import upkeep as upkeep_module
+from sievemq_broker.domain import view as view_module
+from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.queue import Queue
+from sievemq_core.errors import RequestError
+
+from .support import Port, World, message, selector
+
+SELECTORS = [None, None, "n = 0", "n > 0", "n = 1 OR n = 2", "JMSCorrelationID = 'x'"]
+
+POLICIES = {
+    "plain": DestinationPolicy(),
+    "delay": DestinationPolicy(redelivery_delay=5, max_attempts=2, dead_letter_expired=True),
+    "oldest": DestinationPolicy(max_messages=8, at_limit="drop-oldest"),
+}
+
+
+class Narrow(Port):
+    """Takes some messages, then it is full."""
+
+    room = 3
+
+    def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
+        super().deliver(consumer_id, tag, count, packed)
+        self.room -= 1
+        self.writable = self.room > 0
+
+
+class Ears:
+    """An observer that writes everything down."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[object, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        def hear(queue: Queue, entry: Any, *more: object) -> None:
+            what = entry.sequence, entry.count if isinstance(entry, Entry) else None
+            self.heard.append((name, queue.label, what, *(m for m in more if isinstance(m, str))))
+
+        return hear
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("send"),
+            st.integers(1, 12),  # how many alike
+            st.sampled_from([4, 4, 4, 9, 0]),
+            st.sampled_from([0, 0, 0, 3, 6]),  # expires after so many ms
+            st.sampled_from([0, 0, 0, 4]),  # delivered after so many ms
+            st.sampled_from([None, None, "a", "b"]),  # its group
+        ),
+        st.tuples(st.just("open"), st.sampled_from(SELECTORS), st.sampled_from([0, 0, 2, 50]), st.booleans()),
+        st.tuples(st.just("grant"), st.integers(0, 5), st.sampled_from([1, 2, 5, 20, 100])),
+        st.tuples(
+            st.sampled_from(["want", "acknowledge", "recover", "close", "abandon", "release", "resume"]),
+            st.integers(0, 5),
+            st.integers(0, 9),
+        ),
+        st.tuples(st.sampled_from(["pause", "hold", "purge", "tidy"])),
+        st.tuples(st.just("advance"), st.integers(1, 6)),
+        st.tuples(st.just("late"), st.integers(1, 6)),  # nobody has noticed yet
+    ),
+    min_size=4,
+    max_size=25,
+)
+
+
+@contextmanager
+def rows(size: int) -> Iterator[list[int]]:
+    """Rows of that size, 0 for none; and how long they were. Small pieces, so that some are reached."""
+    lengths: list[int] = []
+    serve = rows_module.serve_row
+
+    def serve_row(queue: Queue, view: Any, consumer: Consumer, now: int) -> bool:
+        before = consumer.tag
+        done = size > 0 and serve(queue, view, consumer, now)
+        if done:
+            lengths.append(consumer.tag - before)
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queue_module, "serve_row", serve_row)
+        patch.setattr(rows_module, "ROW", size)
+        for module in (rows_module, view_module):
+            patch.setattr(module, "PIECE", 4)
+        patch.setattr(upkeep_module, "TIDY_AT_ONCE", 2)
+        patch.setattr(upkeep_module, "FIRST_SLICE", 2)
+        yield lengths
+
+
+def play(steps: list[tuple[Any, ...]], policy: DestinationPolicy, observed: bool) -> list[object]:
+    """What everybody sees, step by step."""
+    world = World(("queue:q", policy))
+    queue = world.namespace.queue("queue:q")
+    ears = Ears()
+    if observed:
+        queue.observe(ears)
+    consumers: list[Consumer] = []
+    seen: list[object] = []
+    number = 0
+    for step in steps:
+        match step:
+            case "send", count, priority, life, delay, group:
+                for _ in range(count):
+                    number += 1
+                    properties = {"n": number % 3} | ({"JMSXGroupID": group} if group else {})
+                    one = message(
+                        f"m{number}",
+                        priority=priority,
+                        expires=world.now + life if life else 0,
+                        at=world.now + delay if delay else 0,
+                        properties=properties,
+                        correlation_id="xyz"[number % 3],
+                    )
+                    try:
+                        world.send("queue:q", one)
+                    except RequestError as error:
+                        seen.append(error.text)
+            case "open", text, credit, narrow:
+                identity = len(world.ports) + 1
+                port = world.ports[identity] = Narrow() if narrow else Port()
+                consumers.append(
+                    world.namespace.open_consumer(
+                        port, identity, "queue:q", selector(text), connection="c", credit=credit, now=world.now
+                    )
+                )
+            case ("pause",):
+                queue.unpause(world.now) if queue.paused else queue.pause()
+            case ("hold",):
+                queue.release(world.now) if queue.held else queue.hold()
+            case ("purge",):
+                queue.clear()
+            case ("tidy",):
+                queue.upkeep.dead = 2_000  # as if there were so many tombstones
+                queue.upkeep.tidy(queue)
+            case "advance", ms:
+                world.advance(ms)
+            case "late", ms:
+                world.now += ms
+            case verb, which, how if consumers:
+                act(world, consumers[which % len(consumers)], verb, how)
+        world.work(budget=2)
+        seen.append(
+            (
+                [(port.deliveries[:], port.recalls[:], port.settlements[:], port.events[:]) for port in ports(world)],
+                [(one.open, one.unacknowledged, one.credit, one.tag, one.newest, one.turn) for one in consumers],
+                (
+                    queue.depth,
+                    queue.bytes,
+                    queue.turn,
+                    queue.in_flight,
+                    queue.delivered,
+                    queue.expired,
+                    queue.redelivered,
+                ),
+                (queue.acknowledged, queue.dropped_oldest, queue.dead_lettered, len(queue.scheduled)),
+                world.browse("queue:q"),
+                world.browse("queue:q", "n = 1"),
+                ears.heard[:],
+            )
+        )
+    return seen
+
+
+def ports(world: World) -> list[Port]:
+    return list(world.ports.values())
+
+
+def act(world: World, one: Consumer, verb: str, how: int) -> None:
+    now = world.now
+    match verb:
+        case "grant":
+            one.grant(how, now)
+        case "want":
+            one.want(now, patient=how % 2 == 0, brief=how % 3 == 0)
+        case "acknowledge":
+            one.acknowledge(max(one.base, one.tag - how), now)
+        case "recover":
+            one.recover(max(one.base, one.tag - how), now)
+        case "close":
+            one.close(max(one.base, one.tag - how), now)
+        case "abandon":
+            one.abandon(now)
+        case "release":
+            one.release(tuple(range(one.base + 1 + how // 2, one.tag + 1)), now)
+        case "resume":
+            port = world.port(one)
+            if isinstance(port, Narrow):
+                port.room, port.writable = how, how > 0
+            one.resume(now)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=60)
+@given(steps=STEPS, size=st.sampled_from([1, 2, 3, 512]), observed=st.booleans())
+def test_with_and_without_rows_everybody_sees_the_same(
+    policy: str, steps: list[tuple[Any, ...]], size: int, observed: bool
+) -> None:
+    with rows(size):
+        one = play(steps, POLICIES[policy], observed)
+    with rows(0):
+        other = play(steps, POLICIES[policy], observed)
+    assert one == other
+
+
+def test_that_was_about_rows() -> None:
+    """The steps above make rows; here one that is known to, whatever the others were."""
+    steps: list[tuple[Any, ...]] = [("send", 12, 4, 0, 0, None), ("open", None, 0, False), ("grant", 0, 9)]
+    with rows(5) as lengths:
+        play(steps, POLICIES["plain"], observed=False)
+    assert lengths == [5, 4]
