@@ -85,6 +85,10 @@ def test_move_copy_delete(sievemq: Sievemq, context: JMSContext) -> None:
     identity = next(iter(context.create_browser(Queue("orders")))).get_jms_message_id() or ""
     assert sievemq("delete", "orders", "--id", identity, "--yes").out == "1 message deleted\n"
     assert bodies(context, "orders") == ["4", "5", "6", "7"]
+    mistyped = sievemq("move", "orders", "tpoic:prices", "--yes")
+    assert mistyped.code
+    assert "'tpoic' in 'tpoic:prices' is no kind of destination" in mistyped.err
+    assert sievemq("move", "orders", "queue:tpoic:prices", "--yes").out == "4 messages moved\n"
 
 
 def test_in_pieces(sievemq: Sievemq, context: JMSContext, monkeypatch: pytest.MonkeyPatch) -> None:

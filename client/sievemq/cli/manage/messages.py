@@ -32,7 +32,7 @@ def move(
 ) -> None:
     """Move waiting messages to another destination, in order. What is in flight stays."""
     origin, to = address_of(source), address_of(target)
-    more = {"to": to, **whose._asdict()}
+    more = {"to": target, **whose._asdict()}
     question = f"Move {{}} from {origin} to {to}?"
     act(place.api(), origin, "move", chosen, care, as_json, more=more, past="moved", question=question)
 
@@ -50,7 +50,7 @@ def copy(
 ) -> None:
     """Copy waiting messages to another destination, in order; they stay where they are as well."""
     origin, to = address_of(source), address_of(target)
-    more = {"to": to, **whose._asdict()}
+    more = {"to": target, **whose._asdict()}
     question = f"Copy {{}} from {origin} to {to}?"
     act(place.api(), origin, "copy", chosen, care, as_json, more=more, past="copied", question=question, whole=True)
 

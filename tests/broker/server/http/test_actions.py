@@ -158,6 +158,22 @@ def test_a_target_that_takes_no_more_stops_it_and_nothing_is_lost(api: Api, cont
     assert (api.ids("queue:small"), api.ids(Q)) == (["0", "1"], ["2", "3", "4"])
 
 
+@pytest.mark.parametrize("action", ["move", "copy"])
+def test_a_kind_that_there_is_not_is_a_mistake_unless_such_a_queue_exists(
+    api: Api, context: JMSContext, action: str
+) -> None:
+    send(context, Q, 1, 2)
+    for to in ("tpoic:t", "Queue:r", ":r"):
+        answer = api("POST", f"{at(Q)}/actions/{action}", {"to": to})
+        assert (answer.status, answer.error) == (422, "INVALID_DESTINATION")
+        assert "these are: queue, topic" in answer.json["text"]
+        assert f"write 'queue:{to}'" in answer.json["text"]
+        assert api("GET", at(f"queue:{to}")).status == 404, "nothing was made"
+    assert counts(api.act(Q, action, to="queue:urn:r", limit=1)) == (1, 1, True)
+    assert counts(api.act(Q, action, to="urn:r", limit=1, selector="n = 2")) == (1, 1, False)
+    assert len(api.ids("queue:urn:r")) == 2
+
+
 def test_what_makes_no_sense_is_refused(api: Api) -> None:
     for address in (Q, "topic:t"):
         api.ok("PUT", at(address))

@@ -19,13 +19,15 @@ from sievemq_broker.server.http.api.messages import number_or_name, refuse_while
 from sievemq_broker.server.http.api.rights import require
 from sievemq_broker.server.http.api.slices import run
 from sievemq_broker.session.rights import Verb
-from sievemq_core.message.destination import parse_address
+from sievemq_core.message.destination import Kind, parse_address
 
 __all__ = ["routes"]
 
 routes = Routes("Actions")
 
 _ACTIONS = "/namespaces/{ns}/destinations/{address}/actions"
+
+_KINDS = tuple(kind.value for kind in Kind)
 
 #: Actions at work at the same time; each takes its slices of every turn.
 MAX_AT_WORK = 8
@@ -106,9 +108,25 @@ def _changed(changes: bool, dry_run: bool) -> answers.Touched:
 
 
 def _target(call: Call[Any, requests.Relocate]) -> str:
-    """Where to; the caller must be allowed to send there."""
-    target = str(parse_address(call.body.to))
+    """Where to; the caller must be allowed to send there.
+
+    Raises:
+        ApiError: 422, what stands before its colon is no kind: a bare name may be anything, but a queue that is called
+            ``tpoic:prices`` is hardly meant unless it is there, or its kind is said.
+    """
+    text = call.body.to
+    address = parse_address(text)
+    target = str(address)
     require(call, Verb.SEND, call.path["ns"], target)
+    kind, colon, _ = text.partition(":")
+    if colon and kind not in _KINDS and call.namespace().find(address) is None:
+        raise ApiError(
+            422,
+            "INVALID_DESTINATION",
+            f"{kind!r} in {text!r} is no kind of destination; these are: {', '.join(_KINDS)}. "
+            f"For a new queue of that name write {target!r}",
+            {"field": "to", "address": text},
+        )
     return target
 
 
