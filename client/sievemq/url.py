@@ -28,7 +28,7 @@ from urllib.parse import quote, unquote
 from sievemq.exceptions import InvalidURLException
 from sievemq_core.limits import HEARTBEAT_MS, MAX_CREDIT, MAX_IDENTIFIER_CHARS, MIN_HEARTBEAT_MS
 from sievemq_core.selector.dialect import DIALECTS
-from sievemq_core.wire.busy_poll import BUSY_POLL_US, MAX_BUSY_POLL_US
+from sievemq_core.wire.busy_poll import BUSY_POLL_US, DURABLE_BUSY_POLL_US, MAX_BUSY_POLL_US
 
 __all__ = ["DEFAULT_PORT", "BrokerURL", "ClientOptions", "parse_url"]
 
@@ -62,7 +62,11 @@ def _milliseconds(least: int, most: int, zero: str = "") -> _Kind:
 
 
 def _microseconds(most: int, zero: str) -> _Kind:
-    return _Kind(_digits, lambda value: _is_int(value, 0, most), f"microseconds from 1 to {most}, or 0 for {zero}")
+    return _Kind(
+        _auto,
+        lambda value: value is None or _is_int(value, 0, most),
+        f"auto, microseconds from 1 to {most}, or 0 for {zero}",
+    )
 
 
 def _choice(*choices: str) -> _Kind:
@@ -85,7 +89,7 @@ def _boolean(text: str) -> bool:
     return {"true": True, "false": False}[text]
 
 
-def _prefetch(text: str) -> int | None:
+def _auto(text: str) -> int | None:
     return None if text == "auto" else _digits(text)
 
 
@@ -121,7 +125,7 @@ class ClientOptions:
     )
     prefetch: int | None = _option(
         None,
-        _Kind(_prefetch, lambda value: value is None or _is_int(value, 0, MAX_CREDIT), f"auto or 0 to {MAX_CREDIT}"),
+        _Kind(_auto, lambda value: value is None or _is_int(value, 0, MAX_CREDIT), f"auto or 0 to {MAX_CREDIT}"),
         "messages that a consumer holds ahead of the application; auto adapts it to the traffic (D-23)",
     )
     heartbeat: int = _option(
@@ -160,11 +164,11 @@ class ClientOptions:
         "that a send or a commit may wait for room where an administrator's limit makes senders wait; then it is "
         "withdrawn. By default it waits, as it would for a slow broker",
     )
-    busy_poll: int = _option(
-        BUSY_POLL_US,
+    busy_poll: int | None = _option(
+        None,
         _microseconds(MAX_BUSY_POLL_US, "never"),
         "for which whoever expects an answer looks for it before it sleeps, where answers have come as fast; waking up "
-        "takes longer than a broker's answer",
+        f"takes longer than a broker's answer. auto: {BUSY_POLL_US}, with a durable broker {DURABLE_BUSY_POLL_US}",
     )
     tls_ca: str | None = _option(
         None, _text(4096), "file with the certificates to trust; the system's by default; sievemqs only"
@@ -183,8 +187,8 @@ class ClientOptions:
     def __post_init__(self) -> None:
         for option in fields(self):
             value = getattr(self, option.name)
-            if option.name == "prefetch" and value == "auto":  # the word that a URL has for None
-                object.__setattr__(self, "prefetch", None)
+            if option.metadata["kind"].parse is _auto and value == "auto":  # the word that a URL has for None
+                object.__setattr__(self, option.name, None)
                 continue
             if not (value is None and option.default is None) and not option.metadata["kind"].check(value):
                 raise _bad_value(option.name, value, option.metadata["kind"].wanted)
@@ -358,12 +362,16 @@ def _as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _word_for_none(option: Any) -> str:
+    return "auto" if option.metadata["kind"].parse is _auto else ""
+
+
 def options_as_rows() -> list[dict[str, str]]:
     """The options for documents: name, default, what it must be, why."""
     return [
         {
             "name": name,
-            "default": "" if option.default is None else _as_text(option.default),
+            "default": _as_text(option.default) if option.default is not None else _word_for_none(option),
             "wanted": option.metadata["kind"].wanted,
             "reason": option.metadata["reason"],
         }

@@ -35,6 +35,7 @@ from sievemq.exceptions import (
 )
 from sievemq_core.errors import ProtocolError
 from sievemq_core.limits import MAX_BODY_BYTES
+from sievemq_core.wire.busy_poll import BusyPoll
 from sievemq_core.wire.codec import CommandTuple, pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import State, WireConnection
@@ -82,6 +83,7 @@ class ClientConnection:
         requests: those that wait for an answer.
         opened, goodbye: settled with WELCOME; the number of GOODBYE, once it is said.
         routes: consumers that deliveries are for; not those that wait for the answer to RECOVER or ROLLBACK.
+        busy_poll: how the front waits for the present broker's answers.
         peer: host and port that it was last connected to, as the URL has them; None where the front does not say.
     """
 
@@ -134,6 +136,7 @@ class ClientConnection:
         self.consumers: dict[int, EngineConsumer] = {}
         self._bytes_in, self._commands_in = 0, 0
         self.heartbeat = Heartbeat(0, 0)
+        self.busy_poll = BusyPoll(0)
 
     # -- the boundary to the transport -------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ class EngineOptions:
         reconnect: milliseconds for which a lost connection is tried to be repaired (D-32); 0 for not at all.
         send_timeout: milliseconds that a send or commit may wait for room; 0 for ever.
         request_timeout: milliseconds that the answer to a request may take; 0 for no limit.
+        busy_poll: microseconds for which who expects an answer looks for it before it sleeps, 0 for never; None: as it
+            suits the broker (decision 0022).
     """
 
     namespace: str = ""
@@ -45,6 +47,7 @@ class EngineOptions:
     reconnect: int = 0
     send_timeout: int = 0
     request_timeout: int = 60_000
+    busy_poll: int | None = 0
 
     @classmethod
     def from_url(cls, url: BrokerURL, user: str | None, password: str | None, agent: str) -> Self:
@@ -71,4 +74,5 @@ class EngineOptions:
             reconnect=chosen.reconnect,
             send_timeout=chosen.send_timeout,
             request_timeout=chosen.request_timeout,
+            busy_poll=chosen.busy_poll,
         )

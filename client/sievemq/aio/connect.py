@@ -64,7 +64,6 @@ async def _open(
         repair=repair,
         reach=reach,
         connect_timeout=chosen.connect_timeout,
-        busy_poll=chosen.busy_poll,
     )
     transport.at = await reach(transport, repair.order(url.hosts, 0), chosen.connect_timeout / 1000.0)
     engine.peer = url.hosts[transport.at]

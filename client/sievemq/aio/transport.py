@@ -95,7 +95,6 @@ class Transport(asyncio.Protocol):
         repair: when to look for another one; None for never.
         reach: how to connect.
         connect_timeout: milliseconds for reaching a host, and for being welcomed there.
-        busy_poll: microseconds for which the loop looks for an answer before it sleeps.
 
     Attributes:
         asked: something was said to the broker that it may answer, and it has said nothing since.
@@ -145,10 +144,9 @@ class Transport(asyncio.Protocol):
         repair: Repair | None = None,
         reach: Reach | None = None,
         connect_timeout: int = 10_000,
-        busy_poll: int = 0,
     ) -> None:
         self.at = 0
-        self._busy_poll = BusyPoll(busy_poll if _give_way is not None else 0)
+        self._busy_poll = engine.busy_poll if _give_way is not None else BusyPoll(0)
         self._waits_since = 0.0
         self._looks = self.asked = False
         self._hosts = hosts

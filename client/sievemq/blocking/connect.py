@@ -63,7 +63,6 @@ def _open(url: BrokerURL, options: EngineOptions, reach: Reach, repair: Repair) 
         repair=repair,
         reach=reach,
         connect_timeout=limit,
-        busy_poll=url.options.busy_poll,
     )
     opened = engine.open()
     transport.start()

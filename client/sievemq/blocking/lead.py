@@ -96,7 +96,7 @@ class Lead:
 
     Args:
         transport: whose.
-        busy_poll: microseconds for which who expects an answer looks for it before it sleeps; 0 for never.
+        busy_poll: whether who expects an answer looks for it before it sleeps.
 
     Attributes:
         asked: something was said to the broker that it may answer, since somebody last began to wait.
@@ -121,9 +121,9 @@ class Lead:
         "thread",
     )
 
-    def __init__(self, transport: Transport, busy_poll: int = 0) -> None:
+    def __init__(self, transport: Transport, busy_poll: BusyPoll) -> None:
         self._transport = transport
-        self._busy_poll = BusyPoll(busy_poll if _give_way is not None else 0)
+        self._busy_poll = busy_poll if _give_way is not None else BusyPoll(0)
         self.thread: int | None = None
         self._evicted = self._over = self._expects = self.asked = self.heeded = False
         self._followers: set[LockType] = set()

@@ -65,7 +65,6 @@ class Transport:
         repair: when to look.
         reach: how to connect.
         connect_timeout: milliseconds for reaching a host, and for being welcomed there.
-        busy_poll: microseconds for which who expects an answer looks for it before it sleeps.
 
     Attributes:
         lock: guards the engine, reading, and the order of writes.
@@ -115,7 +114,6 @@ class Transport:
         repair: Repair | None = None,
         reach: Reach | None = None,
         connect_timeout: int = 10_000,
-        busy_poll: int = 0,
     ) -> None:
         self._engine = engine
         self._hosts, self._at = hosts, at
@@ -140,7 +138,7 @@ class Transport:
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
-        self.lead = Lead(self, busy_poll)
+        self.lead = Lead(self, engine.busy_poll)
         self._selector = selectors.DefaultSelector()
         self._selector.register(sock, selectors.EVENT_READ)
         self._watched = selectors.EVENT_READ

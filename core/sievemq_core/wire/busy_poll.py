@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BUSY_POLL_US", "MAX_BUSY_POLL_US", "BusyPoll"]
+__all__ = ["BUSY_POLL_US", "DURABLE_BUSY_POLL_US", "MAX_BUSY_POLL_US", "BusyPoll", "busy_poll_us"]
 
 #: Microseconds; a round trip through a broker that need not be woken takes less.
 BUSY_POLL_US: Final = 200
+#: The same where the answer waits for a disk: a round trip and a quick sync (decision 0023).
+DURABLE_BUSY_POLL_US: Final = 600
 MAX_BUSY_POLL_US: Final = 10_000
 
 #: Waits of a round, and rounds between two in which the other way is tried: every 33rd wait is an experiment.
@@ -26,11 +28,23 @@ ROUNDS: Final = 32
 #: Looking must make waits shorter by a tenth, since it keeps a processor busy.
 _GAIN: Final = 0.9
 
-#: How many times as long as one looks a wait may take to say anything about the next: what sleeping takes is in it.
-_SHORT: Final = 2.0
+#: Seconds by which a wait may be longer than one looks and say anything about the next: what waking takes is in it.
+_WAKING: Final = 200e-6
 #: Longer waits count as one that took so many times as long as one looks: whoever gave the processor to others and was
 #: kept from it must notice, and one long pause must not outweigh a whole round.
 _FAR: Final = 5.0
+
+
+def busy_poll_us(chosen: int | None, durable: bool) -> int:
+    """For how many microseconds a client looks.
+
+    Args:
+        chosen: what its user wants; None leaves it to the broker's kind.
+        durable: the broker's answers wait for its disk.
+    """
+    if chosen is not None:
+        return chosen
+    return DURABLE_BUSY_POLL_US if durable else BUSY_POLL_US
 
 
 class BusyPoll:
@@ -47,9 +61,17 @@ class BusyPoll:
     __slots__ = ("_far", "_left", "_looks", "_short", "_sum", "_trying", "_usual", "_waits", "seconds", "worth")
 
     def __init__(self, microseconds: int) -> None:
+        self.begin(microseconds)
+
+    def begin(self, microseconds: int) -> None:
+        """Wait for another peer: what is known of the last one says nothing of it.
+
+        Args:
+            microseconds: for how long one looks at most; 0 for never.
+        """
         self.seconds = microseconds / 1e6
         self.worth = False
-        self._short = self.seconds * _SHORT
+        self._short = self.seconds + _WAKING if microseconds else 0.0
         self._far = self.seconds * _FAR
         self._looks = microseconds > 0
         self._trying = False

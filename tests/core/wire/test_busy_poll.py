@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from sievemq_core.wire.busy_poll import BUSY_POLL_US, ROUND, ROUNDS, BusyPoll
+from sievemq_core.wire.busy_poll import BUSY_POLL_US, DURABLE_BUSY_POLL_US, ROUND, ROUNDS, BusyPoll, busy_poll_us
 
 
 def wait(busy_poll: BusyPoll, times: int, seconds: Callable[[bool], float]) -> int:
@@ -30,6 +30,40 @@ def test_after_a_long_wait_the_next_is_slept_and_after_a_short_one_it_is_looked_
     for seconds, worth in ((0.0, True), (399e-6, True), (401e-6, False), (10.0, False), (399e-6, True)):
         busy_poll.waited(seconds)
         assert busy_poll.worth is worth
+
+
+def test_where_one_looks_for_longer_waking_takes_no_longer() -> None:
+    busy_poll = BusyPoll(DURABLE_BUSY_POLL_US)
+    for seconds, worth in ((799e-6, True), (801e-6, False), (10.0, False), (799e-6, True)):
+        busy_poll.waited(seconds)
+        assert busy_poll.worth is worth
+
+
+def test_what_the_user_has_chosen_holds_for_every_broker() -> None:
+    assert [busy_poll_us(None, durable) for durable in (False, True)] == [BUSY_POLL_US, DURABLE_BUSY_POLL_US]
+    for chosen in (0, 1, BUSY_POLL_US, 10_000):
+        assert busy_poll_us(chosen, durable=True) == busy_poll_us(chosen, durable=False) == chosen
+
+
+def test_another_peer_is_learned_anew() -> None:
+    busy_poll = BusyPoll(200)
+    wait(busy_poll, 2 * ROUND, lambda looked: 95e-6)  # nothing is gained by looking
+    assert wait(busy_poll, ROUND, lambda looked: 95e-6) == 0
+    busy_poll.begin(600)
+    assert busy_poll.seconds == 600e-6
+    assert not busy_poll.worth
+    wait(busy_poll, 2 * ROUND, lambda looked: 300e-6 if looked else 450e-6)
+    assert wait(busy_poll, ROUNDS * ROUND, lambda looked: 300e-6 if looked else 450e-6) == ROUNDS * ROUND
+    busy_poll.begin(0)
+    assert not wait(busy_poll, 10_000, lambda looked: 0.0)
+
+
+def test_a_disk_that_takes_as_long_as_one_looks_is_slept_for() -> None:
+    """Looking until just before the answer costs a processor and gains nothing."""
+    busy_poll = BusyPoll(DURABLE_BUSY_POLL_US)
+    rounds = 10 * (ROUNDS + 1)
+    looked = wait(busy_poll, rounds * ROUND, lambda looked: 700e-6)
+    assert 9 <= looked / ROUND <= 12
 
 
 def test_zero_is_never() -> None:
