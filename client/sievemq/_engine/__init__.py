@@ -82,7 +82,7 @@ from sievemq._engine.consumer import PATIENCE, EngineConsumer
 from sievemq._engine.factory_settings import FactorySettings
 from sievemq._engine.flow import Blocked
 from sievemq._engine.jms_producer import ProducerState
-from sievemq._engine.listeners import completion_callbacks, message_callback
+from sievemq._engine.listeners import completion_callbacks, log_raised, message_callback
 from sievemq._engine.metadata import ConnectionMetaData
 from sievemq._engine.options import EngineOptions, SendConfirm
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
@@ -131,6 +131,7 @@ __all__ = [
     "completion_callbacks",
     "destination_and_message",
     "is_passing",
+    "log_raised",
     "message_callback",
     "of_tls",
 ]

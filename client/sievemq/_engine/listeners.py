@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
 
-__all__ = ["completion_callbacks", "connection_callbacks", "exception_callback", "flow_callbacks", "message_callback"]
+__all__ = [
+    "completion_callbacks",
+    "connection_callbacks",
+    "exception_callback",
+    "flow_callbacks",
+    "log_raised",
+    "message_callback",
+]
+
+_log = logging.getLogger("sievemq")
 
 
 def message_callback(listener: object) -> Callable[[Message], Any]:
@@ -76,3 +86,10 @@ def completion_callbacks(
         "a completion listener has on_completion(message) and on_exception(message, exception), or is a pair of "
         f"callables, unlike {listener!r:.80}"
     )
+
+
+def log_raised(message: Message, error: BaseException) -> None:
+    """A message listener raised (LIS-09). Which message that was is logged, not what it says: who reads logs may be
+    somebody who must not read messages."""
+    name, destination = message.get_jms_message_id(), message.get_jms_destination()
+    _log.warning("a message listener raised; message %.100r of %.100s", name, destination, exc_info=error)

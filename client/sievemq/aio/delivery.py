@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sievemq._engine import EngineConsumer
+from sievemq._engine import EngineConsumer, log_raised
 from sievemq.aio.listeners import ends_its_task
 from sievemq.aio.transport import release, turn
 from sievemq.exceptions import JMSException
@@ -239,7 +239,7 @@ class Delivery:
                 session._transport.acknowledge_soon()
 
     async def _failed(self, message: Message, recoveries: int, error: BaseException) -> None:
-        _log.warning("a message listener raised; %s", message, exc_info=error)  # LIS-09
+        log_raised(message, error)
         session = self._session
         # LIS-05, LIS-06: in other sessions the next message follows, and this one stays unacknowledged.
         if session._engine.acknowledges_itself and recoveries == session._recoveries:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sievemq._engine import PATIENCE, EngineConsumer
+from sievemq._engine import PATIENCE, EngineConsumer, log_raised
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
 
@@ -166,7 +166,7 @@ class Delivery:
         try:
             listener(message)
         except BaseException as error:  # SystemExit and pytest.fail() too: the next message is to come
-            _log.warning("a message listener raised; %s", message, exc_info=error)  # LIS-09
+            log_raised(message, error)
             if engine.acknowledges_itself and recoveries == session._recoveries:
                 self._redeliver(error)  # LIS-04
             return  # LIS-05, LIS-06: the next message; this one stays unacknowledged

@@ -201,6 +201,22 @@ async def test_lis_09_a_raising_listener_is_logged(api: Api, caplog: pytest.LogC
     assert any("the reason" in str(error) for error in errors)
 
 
+async def test_lis_09_what_a_message_says_is_not_logged(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    """Who reads logs may be somebody who must not read messages: it is named, by its id and destination."""
+
+    def act(message: Message) -> None:
+        if not message.get_jms_redelivered():
+            raise ValueError
+
+    await api.fill("orders", "a secret body", secret="a secret property")
+    listener = api.listener(act)
+    with caplog.at_level(logging.DEBUG, "sievemq"):
+        (await (await api.session()).create_consumer(api.queue())).set_message_listener(listener)
+        await listener.arrived(2)
+    assert f"{listener.messages[0].get_jms_message_id()!r} of queue:orders" in caplog.text
+    assert "secret" not in caplog.text
+
+
 async def test_thr_05_a_listener_uses_its_own_session(api: Api) -> None:
     """Makes producers and consumers, sends, acknowledges, recovers."""
     session = await api.session(api.CLIENT_ACKNOWLEDGE)
