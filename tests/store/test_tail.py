@@ -9,9 +9,11 @@ import os
 import random
 import shutil
 import sqlite3
+import zlib
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 
 from sievemq_broker.domain.journal import HELD_FLAG, Batch
@@ -177,7 +179,7 @@ def test_a_record_that_is_damaged_is_noticed(tmp_path: Path, record: int) -> Non
     path = folder / tail.TAIL
     data = bytearray(path.read_bytes())
     used = len(data.rstrip(b"\0"))
-    data[used * (2 * record + 1) // 10] ^= 0x10
+    data[16 + (used - 16) * (2 * record + 1) // 10] ^= 0x10  # behind the file's beginning
     path.write_bytes(data)
     with pytest.raises(DamagedError, match=rf"or tail has lost the last {5 - record}\. .*sievemq store repair"):
         opened(folder)
@@ -416,4 +418,51 @@ def test_nothing_is_left_for_the_next_start_after_an_end_in_order(tmp_path: Path
     (tmp_path / tail.TAIL).unlink()
     store = opened(tmp_path)
     assert names(store) == ["a"]
+    store.close()
+
+
+def sealed(body: bytes, number: int, seed: int = 0) -> bytes:
+    """A record as the file has it."""
+    rest = len(body).to_bytes(4, "little") + number.to_bytes(8, "little") + body
+    return zlib.crc32(rest, seed).to_bytes(4, "little") + rest
+
+
+def body_of(names: list[str], batch: int, size: int = 0) -> bytes:
+    envelopes = [message(name, body=b"x" * size).packed for name in names]
+    accepted = [(1, place) for place in range(len(names))]
+    return bytes(msgpack.packb((batch, NOW, envelopes, accepted, [], {}, [], {}, [])))
+
+
+def test_what_a_client_sends_is_not_taken_for_a_record(tmp_path: Path) -> None:
+    """A body of an earlier round lies right behind the last record, and looks like the one that follows it."""
+    store = opened(tmp_path / "live")
+    forged = sealed(body_of(["forged"], 3), 4)
+    carrier = Batch(1)
+    carrier.accepted.append((1, message("carrier", body=b"x" * 3_000 + forged).packed))
+    store.write(carrier, NOW)
+    at = (tmp_path / "live" / tail.TAIL).read_bytes().index(forged)
+    store._flush()
+    less = len(sealed(body_of(["second"], 2, size=1_000), 3)) - 1_000
+    add(store, "second", size=at - 16 - less)
+    folder = killed(tmp_path / "live", tmp_path / "killed")
+    store.close()
+    data = (folder / tail.TAIL).read_bytes()
+    assert data[at:].startswith(forged)
+    assert len(list(tail.read_tail(folder / tail.TAIL, 2))) == 1
+    assert (check(folder).batches, check(folder).findings) == (2, [])
+    again = opened(folder)
+    assert names(again) == ["carrier", "second"]
+    again.close()
+    # It would be one where it had the salt.
+    salted = sealed(body_of(["forged"], 3), 4, zlib.crc32(data[:16]))
+    (tmp_path / "salted").write_bytes(data[:at] + salted + data[at + len(salted) :])
+    assert len(list(tail.read_tail(tmp_path / "salted", 2))) == 2
+
+
+def test_a_file_of_before_there_were_salts_is_read(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    records = sealed(body_of(["a"], 1), 2) + sealed(body_of(["b", "c"], 2), 3)
+    (tmp_path / tail.TAIL).write_bytes(records + bytes(1_000))
+    store = opened(tmp_path)
+    assert (names(store), store.next_batch) == (["a", "b", "c"], 3)
     store.close()

@@ -3,12 +3,16 @@
 A transaction of one message costs half as much again as its sync does. So a small batch is one record here, over zeros
 that are there already, and some hundred of them become rows in one transaction (:meth:`SqliteStore.write`).
 
+    file     what it is | salt | records, with zeros or older ones behind them
     record   crc32 | length | number of the write | msgpack [batch, now, envelopes, accepted, held, states, gone,
              failures, definitions]
 
 Writes are numbered one after the other, those of the database too. What is in the database is not cleared here: the
 next records are written over it from the beginning, and the file is read as long as each record has the number that
 follows. A sync of a file that grows writes the file system's journal as well; over zeros it does not.
+
+What lies behind the last record is what clients sent in an earlier round, and a body may look like a record: the
+checksum begins with the file's salt, which nobody outside knows.
 
 Each owner begins with a file of its own, and reads the last one's after it has taken it out of its place: a former
 owner looks after each sync whether its file is where it was.
@@ -43,6 +47,8 @@ _LARGEST: Final = 128 * 1024
 _RECORDS: Final = 256
 
 _HEAD = struct.Struct("<IIQ")
+_MAGIC: Final = b"SieveMQ\x01"
+_BEGIN: Final = len(_MAGIC) + 8
 _packer = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass")
 
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -59,7 +65,18 @@ class Tail:
         records: that are not in the database, packed as in the file.
     """
 
-    __slots__ = ("_at", "_descriptor", "_directory", "_inode", "_name", "_path", "_size", "next_batch", "records")
+    __slots__ = (
+        "_at",
+        "_descriptor",
+        "_directory",
+        "_inode",
+        "_name",
+        "_path",
+        "_seed",
+        "_size",
+        "next_batch",
+        "records",
+    )
 
     def __init__(self, directory: Path, size: int = TAIL_BYTES) -> None:
         self._directory = directory
@@ -68,7 +85,8 @@ class Tail:
         self._size = size
         self._descriptor = -1
         self._inode = -1
-        self._at = 0
+        self._at = _BEGIN
+        self._seed = 0
         self.records: list[bytes] = []
         #: Behind the last batch in them.
         self.next_batch = 0
@@ -101,7 +119,9 @@ class Tail:
             self._descriptor = os.open(
                 self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), 0o640
             )
-            self._write(bytes(self._size), 0)
+            start = _MAGIC + os.urandom(_BEGIN - len(_MAGIC))
+            self._seed = zlib.crc32(start)
+            self._write(start + bytes(self._size - _BEGIN), 0)
             self._sync()
             self._inode = os.fstat(self._descriptor).st_ino
             sync_directory(self._directory)
@@ -137,7 +157,7 @@ class Tail:
         size = _HEAD.size + len(body)
         if size > _LARGEST:
             return False
-        record = _sealed(sequence, body)
+        record = _sealed(sequence, body, self._seed)
         try:
             self._write(record, self._at)
             self._sync()
@@ -158,7 +178,7 @@ class Tail:
     def restart(self) -> None:
         """All records are in the database: write over them."""
         self.records = []
-        self._at = 0
+        self._at = _BEGIN
 
     def close(self) -> None:
         """Append no more."""
@@ -195,12 +215,13 @@ def read_tail(path: Path, sequence: int | None) -> Iterator[bytes]:
         return
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror or error}") from error
-    at = 0
+    # A file that an earlier version made has no beginning, and no salt.
+    at, seed = (_BEGIN, zlib.crc32(data[:_BEGIN])) if data.startswith(_MAGIC) else (0, 0)
     expected: int | None = None
     while at + _HEAD.size <= len(data):
         crc, size, number = _HEAD.unpack_from(data, at)
         end = at + _HEAD.size + size
-        if not size or end > len(data) or crc != zlib.crc32(memoryview(data)[at + 4 : end]):
+        if not size or end > len(data) or crc != zlib.crc32(memoryview(data)[at + 4 : end], seed):
             return
         if expected is not None and number != expected:
             return
@@ -249,6 +270,6 @@ def _pack(batch: Batch, now: int) -> bytes:
     return body
 
 
-def _sealed(sequence: int, body: bytes) -> bytes:
+def _sealed(sequence: int, body: bytes, seed: int) -> bytes:
     rest = _HEAD.pack(0, len(body), sequence)[4:] + body
-    return zlib.crc32(rest).to_bytes(4, "little") + rest
+    return zlib.crc32(rest, seed).to_bytes(4, "little") + rest
