@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.domain import recall
 from sievemq_broker.domain.entry import GONE, Entry
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.view import View
 
 __all__ = ["Consumer"]
+
+#: A range of one, for many a consumer of a topic acknowledges one message at a time: making one takes 60 ns.
+_ONCE: Final = (0,)
 
 
 class Consumer:
@@ -187,23 +190,18 @@ class Consumer:
         self.base = tag
         popleft = self.window.popleft
         queue = self.queue
-        acknowledged = 0
-        if queue.observer is None:
-            for _ in range(tag - base):
-                entry = popleft()
-                if entry is not None:
-                    acknowledged += 1
-                    entry.state = GONE
-                    del entry.envelope
-        else:
-            for _ in range(tag - base):
-                entry = popleft()
-                if entry is not None:
-                    acknowledged += 1
-                    queue.observer.acknowledged(queue, entry, self)
-                    entry.state = GONE
-                    del entry.envelope
-        self.holes -= tag - base - acknowledged
+        acknowledged = tag - base
+        observer = queue.observer
+        for _ in _ONCE if acknowledged == 1 else range(acknowledged):
+            entry = popleft()
+            if entry is None:
+                acknowledged -= 1
+                self.holes -= 1
+            else:
+                if observer is not None:
+                    observer.acknowledged(queue, entry, self)
+                entry.state = GONE
+                del entry.envelope
         self.acknowledged += acknowledged
         queue.acknowledged += acknowledged
         if not self.open:

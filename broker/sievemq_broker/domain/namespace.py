@@ -189,7 +189,6 @@ class Namespace:
         envelope: Envelope,
         now: int,
         connection: str | None = None,
-        *,
         waited: bool = False,
     ) -> list[Limited] | None:
         """Send a message; a topic's subscriptions all get it or none does, but for those that drop it at their limit.
@@ -222,11 +221,14 @@ class Namespace:
         if policy.special:
             envelope = overridden(policy, envelope, now)
             if policy.limited:
-                return capacity.send_within(destination, envelope, now, connection, waited)
+                full = capacity.send_within(destination, envelope, now, connection, waited)
+                envelope.compact()
+                return full
         if isinstance(destination, Queue):
             destination.accept(envelope, now)
         else:
             destination.publish(envelope, now, connection)
+        envelope.compact()  # where it goes is known: while it is in flight it is its packed bytes and little else
         return None
 
     def transfer(self, address: Address | str, envelope: Envelope, now: int) -> None:
@@ -321,6 +323,7 @@ class Namespace:
                 destination.accept(envelope, now)
             else:
                 destination.publish(envelope, now, connection)
+            envelope.compact()
         return None
 
     def _look_up(self, address: Address | str, envelope: Envelope) -> Destination:

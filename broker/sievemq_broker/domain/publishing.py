@@ -196,6 +196,7 @@ class Publishing:
                         else:
                             queue.accept(envelope, now)
                         done += 1
+                envelope.compact()
         except Exception as error:
             self.error = error
             left.clear()  # the queues must be served all the same

@@ -34,10 +34,14 @@ class SelectorIndex(Generic[T]):
         error: what went wrong in the last :meth:`match`, or None (D-14). Whoever reads it resets it.
     """
 
-    __slots__ = ("_filed", "_names", "_needing", "_rest", "_several", "candidates", "error", "evaluations", "matches")
+    __slots__ = (
+        "_filed", "_names", "_needing", "_places", "_rest", "_several", "candidates", "error", "evaluations",
+        "matches",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._names: dict[str, Places] = {}
+        self._places: tuple[Places, ...] = ()  # the same, to go through
         self._rest: Bucket = {}
         self._filed: dict[T, tuple[Condition, tuple[Clue, ...]]] = {}
         self._needing = 0  # selectors that name a property: while there are none, properties need not be decoded
@@ -67,6 +71,7 @@ class SelectorIndex(Generic[T]):
         for clue in clues:
             if clue.name not in self._names:
                 self._names[clue.name] = Places(clue.name)
+                self._places = tuple(self._names.values())
             self._names[clue.name].add(clue, target, function)
 
     def remove(self, target: T) -> None:
@@ -83,6 +88,7 @@ class SelectorIndex(Generic[T]):
             places.remove(clue, target)
             if not places:
                 del self._names[clue.name]
+                self._places = tuple(self._names.values())
 
     def clues(self, target: T) -> tuple[Clue, ...]:
         """Under what `target` is filed; empty if it is asked about every message, or about none."""
@@ -98,14 +104,19 @@ class SelectorIndex(Generic[T]):
         found: list[T] = []
         candidates = 0
         try:
-            properties = envelope.properties if self._needing else _NO_PROPERTIES
+            properties = envelope.read_properties() if self._needing else _NO_PROPERTIES
             fields = envelope.fields
-            for name, places in self._names.items():
+            for places in self._places:
                 position = places.position
-                value = properties.get(name) if position is None else fields[position]
+                value = properties.get(places.name) if position is None else fields[position]
                 # TRUE equals 1 as a key in Python, but not to a selector
                 bucket = places.keys.get(("boolean", value) if value.__class__ is bool else value)
-                if bucket is not None:
+                if bucket is None:
+                    pass
+                elif bucket.__class__ is not dict:  # one target that the look-up has answered for
+                    candidates += 1
+                    found.append(bucket)
+                else:
                     candidates += len(bucket)
                     for target, function in bucket.items():
                         if function is None or function(properties, fields):

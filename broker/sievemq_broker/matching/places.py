@@ -53,16 +53,19 @@ class Places:
     """Buckets for one name.
 
     Attributes:
+        name: theirs.
         position: where the envelope has the header field; None for a property.
-        keys: by the value's key (``bucket_key``).
+        keys: by the value's key (``bucket_key``); in place of a bucket a target, where there is only one and no
+            function to ask, as with most of many subscribers: it is found sooner, in less memory.
         more: by anything else; None while nobody needs it.
     """
 
-    __slots__ = ("keys", "more", "position")
+    __slots__ = ("keys", "more", "name", "position")
 
     def __init__(self, name: str) -> None:
+        self.name = name
         self.position: int | None = HEADERS.get(name)
-        self.keys: dict[Any, Bucket] = {}
+        self.keys: dict[Any, Any] = {}
         self.more: More | None = None
 
     def __bool__(self) -> bool:
@@ -72,7 +75,13 @@ class Places:
         """File a selector."""
         if clue.kind is Kind.KEYS:
             for key in clue.data:
-                self.keys.setdefault(key, {})[target] = function
+                filed = self.keys.get(key)
+                if filed is None:
+                    self.keys[key] = target if function is None else {target: function}
+                elif filed.__class__ is dict:
+                    filed[target] = function
+                else:
+                    self.keys[key] = {filed: None, target: function}
             return
         more = self.more
         if more is None:
@@ -93,9 +102,10 @@ class Places:
         """Forget what :meth:`add` filed."""
         if clue.kind is Kind.KEYS:
             for key in clue.data:
-                bucket = self.keys[key]
-                del bucket[target]
-                if not bucket:
+                filed = self.keys[key]
+                if filed.__class__ is dict and len(filed) > 1:
+                    del filed[target]
+                else:
                     del self.keys[key]
             return
         more = self.more
@@ -122,7 +132,8 @@ class Places:
     def fullest(self, clue: Clue) -> int:
         """How many share the fullest bucket of a clue."""
         if clue.kind is Kind.KEYS:
-            return max((len(self.keys.get(key, ())) for key in clue.data), default=0)
+            filed = (self.keys[key] for key in clue.data if key in self.keys)
+            return max((len(each) if each.__class__ is dict else 1 for each in filed), default=0)
         more = self.more
         if more is None:
             return 0

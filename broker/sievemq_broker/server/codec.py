@@ -7,13 +7,19 @@ what it returns was cut off from a larger buffer, and messages that wait would t
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from sievemq_core.limits import MAX_PROPERTIES
 from sievemq_core.message.envelope import use_decoder
+from sievemq_core.message.values import LONG_MAX
 
 __all__ = ["hasten"]
 
 
 def hasten() -> None:
     """Have this process decode properties with msgspec from now on."""
-    from msgspec import msgpack
+    from msgspec import Meta, msgpack
 
-    use_decoder(msgpack.Decoder(dict[str, str | int | float | bool | None]).decode)
+    number = Annotated[int, Meta(le=LONG_MAX)]
+    value = str | number | float | bool | None
+    use_decoder(msgpack.Decoder(Annotated[dict[str, value], Meta(max_length=MAX_PROPERTIES)]).decode)

@@ -42,12 +42,14 @@ def on_acknowledge_several(connection: BrokerConnection, command: CommandTuple, 
     numbers = command[1]
     if len(numbers) & 1:
         raise ProtocolError(f"ACKNOWLEDGE_SEVERAL lists pairs of consumer and tag, not {len(numbers)} numbers")
-    consumers = connection.consumers
+    consumers, owners, retired = connection.consumers, connection.owners, connection.retired
     flat = iter(numbers)
     for consumer_id, tag in zip(flat, flat, strict=True):
         consumer = consumers.get(consumer_id)
         if consumer is None:
             connection.check_once_open(consumer_id)
+        elif tag and owners[consumer_id].transaction is None and consumer_id not in retired:
+            consumer.acknowledge(tag, now)
         elif tag:
             _acknowledge(connection, consumer, tag, now)
 

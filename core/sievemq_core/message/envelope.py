@@ -98,6 +98,7 @@ class BodyKind(IntEnum):
 
 
 _packer = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass")
+_pack = _packer.pack
 
 #: A faster decoder of properties, if there is one (:func:`use_decoder`).
 _decode: Callable[[bytes], dict[str, PropertyValue]] | None = None
@@ -108,8 +109,8 @@ def use_decoder(decode: Callable[[bytes], dict[str, PropertyValue]] | None) -> N
     selectors take is decoding; a client's one dependency is msgpack.
 
     Args:
-        decode: unpacks a map whose keys are text and whose values are scalars, or raises ValueError: then msgpack is
-            asked. None for msgpack alone.
+        decode: unpacks a map of at most MAX_PROPERTIES whose keys are text and whose values are scalars, no integer
+            above LONG_MAX, or raises ValueError: then msgpack is asked. None for msgpack alone.
     """
     global _decode
     _decode = decode
@@ -129,7 +130,7 @@ def pack_properties(properties: Mapping[str, PropertyValue]) -> tuple[bytes | No
     """
     if not properties:
         return None, None
-    packed: bytes = _packer.pack(properties)
+    packed: bytes = _pack(properties)
     if len(properties) > MAX_PROPERTIES or len(packed) > MAX_PROPERTIES_BYTES:
         raise FormatError(
             f"a message may have {MAX_PROPERTIES} properties of {MAX_PROPERTIES_BYTES} bytes in all; "
@@ -149,11 +150,14 @@ def unpack_properties(fields: EnvelopeFields) -> dict[str, PropertyValue]:
     packed = fields[PROPERTIES]
     if packed is None:
         return {}
-    properties = _unpack_properties(packed)
-    if b"\xcf" in packed:  # begins an unsigned 64-bit integer (and may be a byte of something else)
-        for name, value in properties.items():
-            if type(value) is int and value > LONG_MAX:
-                raise ProtocolError(f"property {name!r} is {value}, which no JMS type holds")
+    properties = None
+    if _decode is not None:
+        try:
+            properties = _decode(packed)
+        except (ValueError, RecursionError):  # msgpack takes it, or says what is wrong
+            pass
+    if properties is None:
+        properties = _unpack_properties(packed)
     letters = fields[PROPERTY_TYPES]
     if letters is not None:
         if len(letters) != len(properties) or not _LETTERS.issuperset(letters):
@@ -168,13 +172,6 @@ def unpack_properties(fields: EnvelopeFields) -> dict[str, PropertyValue]:
 
 
 def _unpack_properties(packed: bytes) -> dict[str, PropertyValue]:
-    if _decode is not None:
-        try:
-            properties = _decode(packed)
-            if len(properties) <= MAX_PROPERTIES:
-                return properties
-        except (ValueError, RecursionError):  # msgpack takes it, or says what is wrong
-            pass
     try:
         properties = msgpack.unpackb(packed, unicode_errors="surrogatepass", max_map_len=MAX_PROPERTIES)
     except (ValueError, msgpack.UnpackException) as error:
@@ -185,6 +182,10 @@ def _unpack_properties(packed: bytes) -> dict[str, PropertyValue]:
         "".join(properties)  # a third of the time that a look at each type takes
     except TypeError:
         raise ProtocolError("the names of properties must be text") from None
+    if b"\xcf" in packed:  # begins an unsigned 64-bit integer (and may be a byte of something else)
+        for name, value in properties.items():
+            if type(value) is int and value > LONG_MAX:
+                raise ProtocolError(f"property {name!r} is {value}, which no JMS type holds")
     return properties
 
 
@@ -210,7 +211,7 @@ class Envelope:
     __slots__ = ("_correlation_id", "_fields", "_properties", "delivery_time", "expiration", "packed", "priority")
 
     def __init__(self, fields: EnvelopeFields, packed: bytes | None = None) -> None:
-        self.packed: bytes = _packer.pack(fields) if packed is None else packed
+        self.packed: bytes = _pack(fields) if packed is None else packed
         self.priority: int = fields[PRIORITY]
         self.expiration: int = fields[EXPIRATION]
         self.delivery_time: int = fields[DELIVERY_TIME]
@@ -253,9 +254,14 @@ class Envelope:
         Raises:
             ProtocolError: the sender packed something that is not a map of scalars.
         """
+        return self.read_properties()
+
+    def read_properties(self) -> dict[str, PropertyValue]:
+        """:attr:`properties`, for the data path: a call takes less than what Python does for a property."""
         properties = self._properties
         if properties is None:
-            properties = self._properties = unpack_properties(self.fields)
+            fields = self._fields
+            properties = self._properties = unpack_properties(self.fields if fields is None else fields)
         return properties
 
     @property

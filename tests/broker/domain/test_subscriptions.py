@@ -35,6 +35,32 @@ def test_sub_05_one_copy_to_each_that_exists_and_matches() -> None:
     assert (world.got(everything), world.got(some)) == (["a", "b"], ["a"])
 
 
+@pytest.mark.parametrize("limited", [False, True], ids=["no limit", "limit"])
+@pytest.mark.parametrize("batch", [False, True], ids=["send", "commit"])
+@pytest.mark.parametrize("address", ["queue:d", "topic:d"])
+def test_of_a_message_in_flight_only_the_packed_bytes_are_kept(address: str, batch: bool, limited: bool) -> None:
+    policies = [("*", DestinationPolicy(max_messages=100))] if limited else []
+    world = World(*policies)
+    one, other = world.consumer(address, "n = 1 AND JMSType = 't'"), world.consumer(address, "n = 2")
+    assert world.namespace.declare(address).policy.limited is limited
+    envelope = message("a", properties={"n": 1}, type="t", correlation_id="c")
+    if batch:
+        world.namespace.commit([(address, envelope)], world.now)
+    else:
+        world.namespace.send(address, envelope, world.now)
+    assert (world.got(one), world.got(other)) == (["a"], [])
+    held = one.window[0]
+    assert held is not None
+    assert held.envelope is envelope
+    assert envelope._fields is None
+    assert envelope._properties is None
+    assert envelope.correlation_id == "c"
+    one.recover(1, world.now)  # it finds its way by what is decoded anew
+    one.grant(1, world.now)
+    assert world.counts(one) == [("a", 1), ("a", 2)]
+    assert (envelope.properties, envelope.fields[8]) == ({"n": 1}, "t")
+
+
 def test_sub_06_copies_are_independent() -> None:
     world = World()
     one, two = world.consumer("topic:t"), world.consumer("topic:t")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -119,6 +120,34 @@ def test_the_index_finds_what_asking_everybody_finds(events: list[Any], messages
     for number in selectors:
         index.remove(number)
     assert (index._names, index._rest, index._needing, index._several) == ({}, {}, 0, 0)
+    assert index._places == ()
+
+
+SHARED = {1: "a = 'x'", 2: "a = 'x'", 3: "a = 'x' AND b = 1", 4: "a IN ('x', 'y')", 5: "a = 'y'"}
+
+
+@pytest.mark.parametrize("order", [*permutations((1, 2, 3)), (4, 1, 3, 5), (3, 5, 4), (2, 4, 1), (5, 3, 4, 1, 2)])
+def test_who_asks_for_the_same_value_comes_and_goes(order: tuple[int, ...]) -> None:
+    index: SelectorIndex[int] = SelectorIndex()
+    messages = [message({"a": "x", "b": 1}), message({"a": "x"}), message({"a": "y", "b": 1}), message({"b": 1})]
+    there: list[int] = []
+
+    def check() -> None:
+        for each in messages:
+            wanted = [number for number in there if is_true(compiled(SHARED[number]), each)]
+            before = index.candidates
+            assert sorted(index.match(each)) == sorted(wanted)
+            assert index.candidates - before >= len(wanted)
+
+    for number in order:
+        index.add(compiled(SHARED[number]), number)
+        there.append(number)
+        check()
+    for number in order:
+        index.remove(number)
+        there.remove(number)
+        check()
+    assert (index._names, index._places) == ({}, ())
 
 
 MANY = 300

@@ -234,6 +234,15 @@ def test_both_codecs_read_the_same_and_refuse_the_same(
         use_decoder(before)
 
 
+def test_both_codecs_have_the_same_limits() -> None:
+    largest = {"a": 2**63 - 1, "b": -(2**63)}
+    assert outcome(p(largest)) == typed(largest)
+    assert outcome(p({"a": 1, "b": 2**63})) == "property 'b' is 9223372036854775808, which no JMS type holds"
+    many = {f"p{number}": number for number in range(MAX_PROPERTIES)}
+    assert outcome(p(many)) == typed(many)
+    assert str(outcome(p({**many, "one more": 1}))).startswith("the properties of a message cannot be decoded")
+
+
 def test_text_that_is_no_unicode_is_carried_by_both() -> None:
     fields = (*FIELDS[:CORRELATION_ID], "\ud800", *FIELDS[CORRELATION_ID + 1 :])
     assert Envelope.from_packed(Envelope(fields).packed).correlation_id == "\ud800"
