@@ -247,3 +247,40 @@ def test_text_that_is_no_unicode_is_carried_by_both() -> None:
     fields = (*FIELDS[:CORRELATION_ID], "\ud800", *FIELDS[CORRELATION_ID + 1 :])
     assert Envelope.from_packed(Envelope(fields).packed).correlation_id == "\ud800"
     assert travelled({"a\udfff": "b\ud800"}) == {"a\udfff": "b\ud800"}
+
+
+#: Values as other encoders write them, and what is none that a property may have; behind the name "a".
+FORMS = {
+    "long as uint8": b"\xcc\x07", "long as uint64": b"\xcf" + bytes(7) + b"\x07", "int8": b"\xd0\x07",
+    "least long": b"\xd3\x80" + bytes(7), "largest long": b"\xcf\x7f" + b"\xff" * 7, "no long": b"\xcf\x80" + bytes(7),
+    "float32": b"\xca\x3d\xcc\xcc\xcd", "float32 NaN": b"\xca\x7f\xc0\x00\x01",
+    "least float32": b"\xca\x00\x00\x00\x01",
+    "-0.0": b"\xcb\x80" + bytes(7), "-inf": b"\xcb\xff\xf0" + bytes(6),
+    "signalling NaN": b"\xcb\x7f\xf0" + bytes(5) + b"\x01",
+    "str8": b"\xd9\x01x", "str32": b"\xdb\x00\x00\x00\x01x", "NUL": b"\xa1\x00", "BOM": b"\xa4\xef\xbb\xbfx",
+    "surrogate": b"\xa3\xed\xa0\x80", "overlong": b"\xa2\xc0\x80", "beyond Unicode": b"\xa4\xf4\x90\x80\x80",
+    "bin": b"\xc4\x01x", "array": b"\x91\x01", "map": b"\x81\xa1b\x01", "ext": b"\xd4\x01x",
+    "timestamp": b"\xd6\xff" + bytes(4),
+    "never used": b"\xc1", "cut": b"\xcd\x01", "one more": b"\x01\x02", "very deep": b"\x91" * 5_000 + b"\x01",
+}  # fmt: skip
+
+#: Heads of the map, and names.
+ODD_MAPS = {
+    "map16": b"\xde\x00\x01\xa1a\x01", "map32": b"\xdf\x00\x00\x00\x01\xa1a\x01",
+    "endless": b"\xdf\xff\xff\xff\xff\xa1a\x01",
+    "the same name twice": b"\x82\xa1a\x01\xa1a\x02", "the same in another form": b"\x82\xa1a\x01\xd9\x01a\xc3",
+    "bin as a name": b"\x81\xc4\x01a\x01", "int as a name": b"\x81\x01\x01", "nil as a name": b"\x81\xc0\x01",
+    "surrogate as a name": b"\x81\xa3\xed\xa0\x80\x01", "no map": b"\x91\x01", "nil": b"\xc0", "nothing": b"",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("packed", [*(b"\x81\xa1a" + form for form in FORMS.values()), *ODD_MAPS.values()],
+                         ids=[*FORMS, *ODD_MAPS])  # fmt: skip
+def test_every_form_is_read_as_msgpack_reads_it(packed: bytes) -> None:
+    found = outcome(packed)
+    before = module._decode
+    use_decoder(None)
+    try:
+        assert repr(outcome(packed)) == repr(found)
+    finally:
+        use_decoder(before)
