@@ -6,7 +6,8 @@ What decides is here; who looks, and what time it is, is the rims' affair.
 
 The last wait must have been short, so that the next one probably is. And looking must gain something: on a machine that
 has more to do it may take from the peer the very processor that its answer needs. No rule knows that beforehand. So now
-and then some waits are slept that would have been looked for, or the other way round, and what was faster is done.
+and then some waits are slept that would have been looked for, or the other way round, and what was faster is done. It
+has to be so twice: a disk that has stalled once must not decide for the next thousand.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ MAX_BUSY_POLL_US: Final = 10_000
 ROUND: Final = 32
 ROUNDS: Final = 32
 
-#: Looking must make waits shorter by a tenth, since it keeps a processor busy.
-_GAIN: Final = 0.9
+#: Looking must make waits shorter by a tenth, since it keeps a processor busy; or by as much as a tenth of 200 µs is: a
+#: wait may have a sync in it, which gets no shorter.
+_GAIN: Final = 0.1
+_ENOUGH: Final = 20e-6 * ROUND
 
 #: Seconds by which a wait may be longer than one looks and say anything about the next: what waking takes is in it.
 _WAKING: Final = 200e-6
-#: Longer waits count as one that took so many times as long as one looks: whoever gave the processor to others and was
-#: kept from it must notice, and one long pause must not outweigh a whole round.
-_FAR: Final = 5.0
+#: Longer waits count as if they were so many seconds longer than one looks: whoever gave the processor to others and
+#: was kept from it must notice, and one long pause must not outweigh a whole round.
+_FAR: Final = 800e-6
 
 
 def busy_poll_us(chosen: int | None, durable: bool) -> int:
@@ -58,7 +61,19 @@ class BusyPoll:
         worth: the next wait is to be looked for.
     """
 
-    __slots__ = ("_far", "_left", "_looks", "_short", "_sum", "_trying", "_usual", "_waits", "seconds", "worth")
+    __slots__ = (
+        "_doubted",
+        "_far",
+        "_left",
+        "_looks",
+        "_short",
+        "_sum",
+        "_trying",
+        "_usual",
+        "_waits",
+        "seconds",
+        "worth",
+    )
 
     def __init__(self, microseconds: int) -> None:
         self.begin(microseconds)
@@ -72,9 +87,9 @@ class BusyPoll:
         self.seconds = microseconds / 1e6
         self.worth = False
         self._short = self.seconds + _WAKING if microseconds else 0.0
-        self._far = self.seconds * _FAR
+        self._far = self.seconds + _FAR
         self._looks = microseconds > 0
-        self._trying = False
+        self._trying = self._doubted = False
         self._left = 1
         self._waits = 0
         self._sum = self._usual = 0.0
@@ -92,11 +107,13 @@ class BusyPoll:
         if not self._trying:
             self._usual = took
             self._left -= 1
-            if self._left:
-                return
-            self._looks = not self._looks
-        else:
-            looked, slept = (took, self._usual) if self._looks else (self._usual, took)
-            self._looks = looked < slept * _GAIN
-            self._left = ROUNDS
-        self._trying = not self._trying
+            if not self._left:
+                self._looks, self._trying = not self._looks, True
+            return
+        looked, slept = (took, self._usual) if self._looks else (self._usual, took)
+        better = (looked < slept - min(slept * _GAIN, _ENOUGH)) == self._looks
+        if not (better and self._doubted):
+            self._looks = not self._looks  # as before
+        self._doubted = better and not self._doubted
+        self._left = 1 if self._doubted else ROUNDS
+        self._trying = False
