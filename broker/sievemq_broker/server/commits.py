@@ -237,12 +237,19 @@ class Commits:
 
         self._jobs.put(write)
 
-    def _write(self, batch: Batch, now: int) -> tuple[Exception | None, bool, float]:
+    def _write(self, batch: Batch, now: int, light: bool | None = None) -> tuple[Exception | None, bool, float]:
         """Write on this thread, whichever it is: what went wrong, whether the disk is getting full, and the seconds
-        that it took, 0 if that says nothing of syncs."""
+        that it took, 0 if that says nothing of syncs.
+
+        Args:
+            batch: the one.
+            now: ms epoch.
+            light: what the store says of it; None if it was not asked.
+        """
         store, timer = self._store, self._timer
         try:
-            light = store.is_light(batch)
+            if light is None:
+                light = store.is_light(batch)
             begin = timer()
             store.write(batch, now)
             return None, store.low, timer() - begin if light else 0.0
@@ -253,7 +260,7 @@ class Commits:
         """May this thread write? The other one has nothing to do then: it writes while `_busy`, and looks for room
         while messages are refused."""
         return (
-            self.shortcut.is_open(len(self._flying), self._timer())
+            self.shortcut.is_open(len(self._flying), self._cut)
             and self._journal.refusing is None
             and self._store.is_light(batch)
         )
@@ -261,7 +268,7 @@ class Commits:
     def _write_here(self, batch: Batch, now: int) -> None:
         """Write on the loop's thread. What fails is tried again on the other, as if it had been written there."""
         self.shortcut.taken += 1
-        self._done(batch, now, *self._write(batch, now))
+        self._done(batch, now, *self._write(batch, now, light=True))
         self._loop.call_soon(self._loop.call_soon, self._look_around)
 
     def _look_around(self) -> None:
@@ -275,8 +282,9 @@ class Commits:
             self.shortcut.failed()
             self._on_error(batch, now, error)
             return
+        ended = self._timer()
         if seconds:
-            self.shortcut.wrote(seconds, self._timer())
+            self.shortcut.wrote(seconds, ended)
         if low and self._journal.refusing is None:
             self._full("the disk of the data directory is full")
         if self._standing:
@@ -285,7 +293,7 @@ class Commits:
             self._stands(None)
         self._busy = False
         self.writes += 1
-        self.latency.observe(self._timer() - self._cut)
+        self.latency.observe(ended - self._cut)
         flying, self._flying = self._flying, {}
         owed, self._owed = self._owed, []
         if self._held or self._asked:
