@@ -11,43 +11,23 @@ import pytest
 
 from sievemq import ConnectionFactory, JMSContext, JMSRuntimeException
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.domain.journal import Batch, Journal
+from sievemq_broker.domain.journal import Batch
 from sievemq_broker.server import commits as module
-from sievemq_broker.server.commits import Commits
 from sievemq_broker.server.server import Server
 from sievemq_broker.store import DamagedError, StoreError, StoreFullError
 
-
-class Clock:
-    def now(self) -> int:
-        return 1
+from . import committing
+from .committing import Obedient
 
 
-class Link:
-    """Writes down what leaves."""
-
-    def __init__(self) -> None:
-        self.held = 0
-        self.left: list[bytes] = []
-        self.something = asyncio.Event()
-
-    def release(self, data: bytes) -> None:
-        self.held -= len(data)
-        self.left.append(data)
-        self.something.set()
-
-
-class Store:
+class Store(Obedient):
     """Writes when the test says so, and fails as the test says."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         self.began: asyncio.Queue[Batch] = asyncio.Queue()
         self.loop = asyncio.get_running_loop()
-        self.calls: list[str] = []
-        self.room = False
-        self.low = False
-        self.closed = False
 
     def write(self, batch: Batch, now: int) -> None:
         self.loop.call_soon_threadsafe(self.began.put_nowait, batch)
@@ -55,55 +35,12 @@ class Store:
         if error is not None:
             raise error
 
-    def is_light(self, batch: Batch) -> bool:
-        return False
 
-    def relieve(self) -> None:
-        self.calls.append("relieve")
+class Rig(committing.Rig[Store]):
+    """Commits over such a store."""
 
-    def restock(self) -> bool:
-        return self.room
-
-    def reopen(self) -> None:
-        self.calls.append("reopen")
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class Rig:
     def __init__(self) -> None:
-        self.journal = Journal()
-        self.store = Store()
-        self.failures: list[Exception] = []
-        self.refusals: asyncio.Queue[str | None] = asyncio.Queue()
-        self.stands: list[str | None] = []
-        self.commits = Commits(
-            asyncio.get_running_loop(),
-            Clock(),
-            self.journal,
-            self.store,
-            self.refuse,
-            self.failures.append,
-            self.stands.append,
-        )  # type: ignore[arg-type]
-        self.links = [Link(), Link()]
-
-    def refuse(self, reason: str | None) -> None:
-        self.journal.refusing = reason
-        self.refusals.put_nowait(reason)
-
-    def record(self, name: str = "d") -> None:
-        self.journal.define("kind", (name,), ())
-
-    def say(self, link: int, data: bytes) -> None:
-        """What Link.flush does."""
-        if not self.commits.hold(self.links[link], data):
-            self.links[link].left.append(data)
-
-    @property
-    def left(self) -> list[list[bytes]]:
-        return [link.left for link in self.links]
+        super().__init__(Store())
 
 
 @pytest.fixture

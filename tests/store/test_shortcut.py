@@ -14,7 +14,8 @@ from sievemq_broker.server import commits as module
 from sievemq_broker.server import shortcut
 from sievemq_broker.store import DamagedError, FencedError, StoreError, StoreFullError
 
-from .test_commits import Rig as CommitsRig
+from . import committing
+from .committing import Link, Obedient
 
 QUICK = 0.0002
 HERE, THERE = "loop", "writer"
@@ -30,23 +31,20 @@ class Timer:
         return self.time
 
 
-class Store:
+class Store(Obedient):
     """Takes as long as the test says, by the test's clock; fails as the test says."""
 
     def __init__(self, timer: Timer) -> None:
+        super().__init__()
         self._timer = timer
         self._loop = threading.get_ident()
         self.takes = QUICK
         self.light = True
-        self.low = False
-        self.room = False
-        self.closed = False
         #: Of the next writes.
         self.errors: list[Exception] = []
         #: Where each try was made, and what of.
         self.tries: list[str] = []
         self.batches: list[Batch] = []
-        self.calls: list[str] = []
         self._inside = threading.Lock()
 
     def write(self, batch: Batch, now: int) -> None:
@@ -60,32 +58,13 @@ class Store:
         finally:
             self._inside.release()
 
-    def is_light(self, batch: Batch) -> bool:
-        return self.light
 
-    def relieve(self) -> None:
-        self.calls.append("relieve")
-
-    def restock(self) -> bool:
-        return self.room
-
-    def reopen(self) -> None:
-        self.calls.append("reopen")
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class Rig(CommitsRig):
+class Rig(committing.Rig[Store]):
     """Commits over such a store."""
 
-    store: Any
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.timer = Timer()
-        monkeypatch.setattr("tests.store.test_commits.Store", lambda: Store(self.timer))
-        super().__init__()
-        self.commits._timer = self.timer
+        super().__init__(Store(self.timer), self.timer)
 
     async def send(self, data: bytes = b"x", *, links: int = 1, pause: float = 0.001) -> str:
         """One send that waits for its confirm, and where it was written."""
@@ -112,8 +91,8 @@ class Rig(CommitsRig):
 
 
 @pytest.fixture
-async def rig(monkeypatch: pytest.MonkeyPatch) -> Any:
-    rig = Rig(monkeypatch)
+async def rig() -> Any:
+    rig = Rig()
     yield rig
     await rig.commits.close()
     assert rig.store.closed
@@ -150,7 +129,7 @@ async def test_the_thread_writes_where_the_loop_should_not(rig: Rig, why: str) -
         rig.store.light = False
         assert await rig.send() == THERE
     elif why == "many wait":
-        rig.links.append(type(rig.links[0])())
+        rig.links.append(Link())
         assert await rig.send(links=3) == THERE
         assert await rig.send(links=2) == HERE
         taken += 1
@@ -164,7 +143,7 @@ async def test_the_thread_writes_where_the_loop_should_not(rig: Rig, why: str) -
         await rig.commits.synced()
         assert rig.store.tries[-1] == THERE
     else:
-        rig.journal.refusing = "full"  # type: ignore[assignment]
+        rig.refuse("full")
         assert await rig.send() == THERE
     assert rig.commits.shortcut.taken == taken
 
@@ -246,7 +225,7 @@ async def test_a_store_that_is_low_refuses(rig: Rig, monkeypatch: pytest.MonkeyP
 async def test_a_store_that_cannot_be_used_ends_the_broker_in_silence(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rig = Rig(monkeypatch)
+    rig = Rig()
     await rig.warm()
     monkeypatch.setattr(module, "RETRY_SECONDS", 0.0)
     left = list(rig.links[0].left)

@@ -1,0 +1,104 @@
+"""Commits on their own: links that write down what leaves, over a store that does as the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from sievemq_broker.domain.journal import Batch, Journal
+from sievemq_broker.server.commits import Commits
+
+__all__ = ["Link", "Obedient", "Rig"]
+
+
+class Clock:
+    def now(self) -> int:
+        return 1
+
+
+class Link:
+    """Writes down what leaves."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.left: list[bytes] = []
+        self.something = asyncio.Event()
+
+    def release(self, data: bytes) -> None:
+        self.held -= len(data)
+        self.left.append(data)
+        self.something.set()
+
+
+class Obedient:
+    """What a store does but for writing, and what was asked of it."""
+
+    def __init__(self) -> None:
+        self.light = self.low = self.room = self.closed = False
+        self.calls: list[str] = []
+
+    def write(self, batch: Batch, now: int) -> None:
+        raise NotImplementedError
+
+    def is_light(self, batch: Batch) -> bool:
+        return self.light
+
+    def relieve(self) -> None:
+        self.calls.append("relieve")
+
+    def restock(self) -> bool:
+        return self.room
+
+    def reopen(self) -> None:
+        self.calls.append("reopen")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+StoreT = TypeVar("StoreT", bound=Obedient)
+
+
+class Rig(Generic[StoreT]):
+    """Commits over such a store.
+
+    Args:
+        store: the one.
+        timer: what writes are timed with.
+    """
+
+    def __init__(self, store: StoreT, timer: Callable[[], float] = time.perf_counter) -> None:
+        self.journal = Journal()
+        self.store = store
+        self.failures: list[Exception] = []
+        self.refusals: asyncio.Queue[str | None] = asyncio.Queue()
+        self.stands: list[str | None] = []
+        self.commits = Commits(
+            asyncio.get_running_loop(),
+            Clock(),  # type: ignore[arg-type]
+            self.journal,
+            store,
+            self.refuse,
+            self.failures.append,
+            self.stands.append,
+            timer,
+        )
+        self.links = [Link(), Link()]
+
+    def refuse(self, reason: str | None) -> None:
+        self.journal.refusing = reason  # type: ignore[assignment]
+        self.refusals.put_nowait(reason)
+
+    def record(self, name: str = "d") -> None:
+        self.journal.define("kind", (name,), ())
+
+    def say(self, link: int, data: bytes) -> None:
+        """What Link.flush does."""
+        if not self.commits.hold(self.links[link], data):
+            self.links[link].left.append(data)
+
+    @property
+    def left(self) -> list[list[bytes]]:
+        return [link.left for link in self.links]
