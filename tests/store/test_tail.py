@@ -102,7 +102,7 @@ def test_a_message_of_a_topic_is_kept_once_over_a_kill(tmp_path: Path) -> None:
 def test_killed_after_any_write_it_is_what_the_obvious_store_is(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Small and large batches in any order, over several rounds of the file and several owners."""
+    """Small and large batches in any order, over several rounds of the file and several owners; repaired, too."""
     chance = random.Random(seed)
     monkeypatch.setattr(tail, "_RECORDS", chance.choice((3, 7)))
     store, other = opened(tmp_path / "live"), DictStore()
@@ -131,9 +131,13 @@ def test_killed_after_any_write_it_is_what_the_obvious_store_is(
             assert sorted(json.loads(line)["id"] for line in out.getvalue().splitlines()) == sorted(
                 name_of(entry.packed) for entry in other.entries()
             )
-            again = opened(folder)
-            assert content(again) == content(other)
-            again.close()
+            spoilt = killed(folder, tmp_path / f"spoilt{step}")
+            (spoilt / "witness").write_bytes(b"no number")
+            assert repair(spoilt, lambda: "name").set_aside is not None
+            for each in (folder, spoilt):
+                again = opened(each)
+                assert content(again) == content(other)
+                again.close()
         if chance.random() < 0.1:
             store.abandon()
             store = opened(tmp_path / "live")
