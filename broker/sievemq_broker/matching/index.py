@@ -84,7 +84,9 @@ class SelectorIndex(Generic[T]):
         if not clues:
             del self._rest[target]
         for clue in clues:
-            places = self._names[clue.name]
+            places = self._names.get(clue.name)
+            if places is None:
+                continue  # all that stood there was this one's, by another clue
             places.remove(clue, target)
             if not places:
                 del self._names[clue.name]

@@ -99,30 +99,34 @@ class Places:
                 more.ranges.add(low, high, target, function)
 
     def remove(self, clue: Clue, target: Any) -> None:
-        """Forget what :meth:`add` filed."""
+        """Forget what :meth:`add` filed; what stood in the same bucket by another clue may be forgotten already."""
         if clue.kind is Kind.KEYS:
             for key in clue.data:
-                filed = self.keys[key]
-                if filed.__class__ is dict and len(filed) > 1:
-                    del filed[target]
-                else:
+                filed = self.keys.get(key)
+                if filed.__class__ is dict:
+                    filed.pop(target, None)
+                    if not filed:
+                        del self.keys[key]
+                elif filed == target:
                     del self.keys[key]
             return
         more = self.more
-        assert more is not None
+        if more is None:
+            return
         match clue.kind:
             case Kind.PREFIXES:
                 for text in clue.data:
-                    buckets = more.prefixes[len(text)]
-                    del buckets[text][target]
-                    if not buckets[text]:
-                        del buckets[text]
-                    if not buckets:
-                        del more.prefixes[len(text)]
+                    buckets = more.prefixes.get(len(text), {})
+                    bucket = buckets.get(text, {})
+                    bucket.pop(target, None)
+                    if buckets and not bucket:
+                        buckets.pop(text, None)
+                        if not buckets:
+                            del more.prefixes[len(text)]
             case Kind.ABSENT:
-                del more.absent[target]
+                more.absent.pop(target, None)
             case Kind.PRESENT:
-                del more.present[target]
+                more.present.pop(target, None)
             case _:
                 low, high = clue.data
                 more.ranges.remove(low, high, target)

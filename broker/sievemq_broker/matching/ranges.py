@@ -66,21 +66,27 @@ class Ranges(Generic[B]):
             cells.setdefault(number, {})[target] = kept
 
     def remove(self, low: float, high: float, target: Any) -> None:
-        """Forget what :meth:`add` filed."""
+        """Forget what :meth:`add` filed, if it has not been forgotten with another interval that lies there, too."""
         exponent = _exponent(low, high)
         if exponent is None:
             bounds, bound = (self._lows, low) if low != -inf else (self._highs, high)
-            bucket = bounds.buckets[bound]
-            del bucket[target]
+            bucket = bounds.buckets.get(bound)
+            if bucket is None:
+                return
+            bucket.pop(target, None)
             if not bucket:
                 del bounds.buckets[bound]
                 del bounds.order[bisect_left(bounds.order, bound)]
             return
+        if exponent not in self._cells:
+            return
         scale, cells = self._cells[exponent]
         for number in range(floor(low * scale), floor(high * scale) + 1):
-            del cells[number][target]
-            if not cells[number]:
-                del cells[number]
+            bucket = cells.get(number)
+            if bucket is not None:
+                bucket.pop(target, None)
+                if not bucket:
+                    del cells[number]
         if not cells:
             del self._cells[exponent]
 

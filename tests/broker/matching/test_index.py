@@ -150,6 +150,36 @@ def test_who_asks_for_the_same_value_comes_and_goes(order: tuple[int, ...]) -> N
     assert (index._names, index._places) == ({}, ())
 
 
+#: A selector whose branches are filed in the same places; another one that is there; and what that one wants.
+TWICE = [
+    ("a = 'x' AND c > 3 OR a IN ('x', 'y') AND c < 1 OR b = 1", "a = 'x'", {"a": "x"}),
+    ("JMSType = 'x' AND b IS NULL OR JMSType IN ('x', 'y') OR b = 1", "JMSType = 'x'", {}),
+    ("a LIKE 'x%' AND c > 3 OR (a LIKE 'x%' OR a LIKE 'y%') AND c <> 1 OR b = 1", "a LIKE 'x%'", {"a": "xy"}),
+    ("a BETWEEN 1 AND 5 AND c <> 1 OR a BETWEEN 2 AND 6 OR b = 1", "a BETWEEN 1 AND 5", {"a": 3}),
+    ("a > 1 AND c <> 1 OR a > 1 AND a < 1e300 OR b = 1", "a > 1", {"a": 3}),
+]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+@pytest.mark.parametrize(("text", "other", "properties"), TWICE)
+def test_one_that_is_filed_twice_in_a_place_goes_alone(
+    text: str, other: str, properties: dict[str, Any], order: tuple[int, ...]
+) -> None:
+    index: SelectorIndex[int] = SelectorIndex()
+    there = {0: text, 1: other, 2: text}
+    for number in order:
+        index.add(compiled(there[number]), number)
+    wanted = message(properties, type="x")
+    for number in order:
+        index.remove(number)
+        del there[number]
+        assert sorted(index.match(wanted)) == [
+            n for n, each in sorted(there.items()) if is_true(compiled(each), wanted)
+        ]
+        assert (1 in there) == (1 in index.match(wanted))
+    assert (index._names, index._places, index.error) == ({}, (), None)
+
+
 MANY = 300
 #: kind -> (the selector of target n; what a message looks like that target 500 wants)
 KINDS: dict[str, tuple[Callable[[int], str], dict[str, Any], dict[str, Any]]] = {
