@@ -68,7 +68,11 @@ def atoms() -> st.SearchStrategy[str]:
         "{} BETWEEN {} AND {}".format, st.sampled_from(NAMES), st.integers(-4, 4), st.sampled_from(["1", "3.5", "1e17"])
     )
     bound = st.builds("{} {} {}".format, st.sampled_from(NAMES), st.sampled_from(["<", "<=", ">", ">="]), NUMBERS)
-    return st.one_of(equal, fixed, ranged, bound)
+    near = st.sampled_from(
+        ["a = 'x'", "a IN ('x', 'y')", "a LIKE 'x%'", "a BETWEEN 1 AND 2", "a < 3", "b = 1", "b IS NULL"]
+    )
+    branches = st.builds("({} AND {} OR {} AND {} OR {})".format, near, near, near, near, near)
+    return st.one_of(equal, fixed, ranged, bound, branches)
 
 
 SELECTORS = st.recursive(
