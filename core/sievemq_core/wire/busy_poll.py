@@ -7,7 +7,8 @@ What decides is here; who looks, and what time it is, is the rims' affair.
 The last wait must have been short, so that the next one probably is. And looking must gain something: on a machine that
 has more to do it may take from the peer the very processor that its answer needs. No rule knows that beforehand. So now
 and then some waits are slept that would have been looked for, or the other way round, and what was faster is done. It
-has to be so twice: a disk that has stalled once must not decide for the next thousand.
+has to be so twice: a disk that has stalled once must not decide for the next thousand. What was decided lately is tried
+again soon, since a connection's first waits are like no others.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ BUSY_POLL_US: Final = 200
 DURABLE_BUSY_POLL_US: Final = 600
 MAX_BUSY_POLL_US: Final = 10_000
 
-#: Waits of a round, and rounds between two in which the other way is tried: every 33rd wait is an experiment.
+#: Waits of a round, and rounds between two in which the other way is tried, once nothing has changed for so long: every
+#: 33rd wait is an experiment.
 ROUND: Final = 32
 ROUNDS: Final = 32
 
@@ -62,6 +64,7 @@ class BusyPoll:
     """
 
     __slots__ = (
+        "_between",
         "_doubted",
         "_far",
         "_left",
@@ -90,7 +93,7 @@ class BusyPoll:
         self._far = self.seconds + _FAR
         self._looks = microseconds > 0
         self._trying = self._doubted = False
-        self._left = 1
+        self._left = self._between = 1
         self._waits = 0
         self._sum = self._usual = 0.0
 
@@ -112,8 +115,12 @@ class BusyPoll:
             return
         looked, slept = (took, self._usual) if self._looks else (self._usual, took)
         better = (looked < slept - min(slept * _GAIN, _ENOUGH)) == self._looks
-        if not (better and self._doubted):
+        if better and self._doubted:
+            self._between = 1
+        else:
             self._looks = not self._looks  # as before
         self._doubted = better and not self._doubted
-        self._left = 1 if self._doubted else ROUNDS
+        if not better:
+            self._between = min(2 * self._between, ROUNDS)
+        self._left = 1 if self._doubted else self._between
         self._trying = False

@@ -52,8 +52,9 @@ def test_another_peer_is_learned_anew() -> None:
     busy_poll.begin(600)
     assert busy_poll.seconds == 600e-6
     assert not busy_poll.worth
-    wait(busy_poll, 2 * ROUND, lambda looked: 300e-6 if looked else 450e-6)
-    assert wait(busy_poll, ROUNDS * ROUND, lambda looked: 300e-6 if looked else 450e-6) == ROUNDS * ROUND
+    assert wait(busy_poll, ROUND, lambda looked: 300e-6 if looked else 450e-6) == ROUND - 1
+    assert wait(busy_poll, ROUND, lambda looked: 300e-6 if looked else 450e-6) == 0  # an experiment
+    assert wait(busy_poll, 2 * ROUND, lambda looked: 300e-6 if looked else 450e-6) == 2 * ROUND
     busy_poll.begin(0)
     assert not wait(busy_poll, 10_000, lambda looked: 0.0)
 
@@ -63,27 +64,38 @@ def test_a_disk_that_takes_as_long_as_one_looks_is_slept_for() -> None:
     busy_poll = BusyPoll(DURABLE_BUSY_POLL_US)
     rounds = 10 * (ROUNDS + 1)
     looked = wait(busy_poll, rounds * ROUND, lambda looked: 700e-6)
-    assert 9 <= looked / ROUND <= 12
+    assert 12 <= looked / ROUND <= 18
 
 
 def test_of_a_wait_with_a_sync_in_it_looking_need_not_gain_a_tenth() -> None:
     busy_poll = BusyPoll(DURABLE_BUSY_POLL_US)
     rounds = 10 * (ROUNDS + 1)
     looked = wait(busy_poll, rounds * ROUND, lambda looked: 375e-6 if looked else 400e-6)
-    assert rounds - 12 <= looked / ROUND <= rounds - 9
+    assert rounds - 15 <= looked / ROUND <= rounds - 11
     busy_poll = BusyPoll(DURABLE_BUSY_POLL_US)
     looked = wait(busy_poll, rounds * ROUND, lambda looked: 385e-6 if looked else 400e-6)
-    assert 9 <= looked / ROUND <= 12
+    assert 12 <= looked / ROUND <= 18
 
 
-def test_one_experiment_that_went_badly_does_not_decide() -> None:
+def test_a_round_that_went_badly_does_not_decide() -> None:
     """A disk that stalls, whichever way is being tried."""
-    for unlucky in range(1, 2 * (ROUNDS + 1)):
+    for unlucky in range(1, 2 * ROUNDS):
         busy_poll = BusyPoll(DURABLE_BUSY_POLL_US)
-        for number in range(2 * (ROUNDS + 1)):
+        for number in range(2 * ROUNDS):
             stalled = 0.01 if number == unlucky else 0.0
             wait(busy_poll, ROUND, lambda looked, stalled=stalled: stalled or (300e-6 if looked else 400e-6))
-        assert wait(busy_poll, 2 * ROUND, lambda looked: 300e-6 if looked else 400e-6) >= ROUND - 1
+        looked = wait(busy_poll, 2 * ROUNDS * ROUND, lambda looked: 300e-6 if looked else 400e-6)
+        assert looked >= (2 * ROUNDS - 5) * ROUND
+
+
+def test_what_the_first_waits_said_is_tried_again_soon() -> None:
+    """To open a session, to make a queue, to write on a thread that has just been started."""
+    busy_poll = BusyPoll(DURABLE_BUSY_POLL_US)
+    for seconds in (750e-6, 350e-6) * 2:
+        wait(busy_poll, ROUND, lambda looked, seconds=seconds: seconds)
+    assert not busy_poll.worth
+    wait(busy_poll, 4 * ROUND, lambda looked: 300e-6 if looked else 400e-6)
+    assert wait(busy_poll, ROUND, lambda looked: 300e-6 if looked else 400e-6) >= ROUND - 1
 
 
 def test_zero_is_never() -> None:
@@ -93,20 +105,20 @@ def test_zero_is_never() -> None:
 def test_it_looks_where_that_is_faster_but_for_an_experiment_now_and_then() -> None:
     rounds = 10 * (ROUNDS + 1)
     looked = wait(BusyPoll(200), rounds * ROUND, lambda looked: 80e-6 if looked else 160e-6)
-    assert rounds - 12 <= looked / ROUND <= rounds - 9
+    assert rounds - 15 <= looked / ROUND <= rounds - 11
 
 
 def test_it_sleeps_where_looking_gains_less_than_a_tenth() -> None:
     rounds = 10 * (ROUNDS + 1)
     looked = wait(BusyPoll(200), rounds * ROUND, lambda looked: 95e-6 if looked else 100e-6)
-    assert 9 <= looked / ROUND <= 12
+    assert 12 <= looked / ROUND <= 18
 
 
 def test_it_notices_that_the_machine_has_become_crowded_and_that_it_is_free_again() -> None:
     busy_poll = BusyPoll(200)
     for crowded in (False, True, False, True, True, False):
         took = (300e-6, 150e-6) if crowded else (80e-6, 160e-6)
-        wait(busy_poll, (ROUNDS + 4) * ROUND, lambda looked, took=took: took[not looked])
+        wait(busy_poll, 4 * ROUNDS * ROUND, lambda looked, took=took: took[not looked])
         looked = wait(busy_poll, (ROUNDS + 1) * ROUND, lambda looked, took=took: took[not looked])
         assert (looked < 3 * ROUND) is crowded
 
@@ -119,7 +131,7 @@ def test_who_is_kept_from_the_processor_now_and_then_sleeps() -> None:
         return 0.01 if looked and not next(numbers) % 4 else 80e-6 if looked else 160e-6
 
     wait(busy_poll, 4 * ROUND, seconds)
-    assert wait(busy_poll, ROUNDS * ROUND, seconds) == 0
+    assert wait(busy_poll, 4 * ROUNDS * ROUND, seconds) <= 10 * ROUND
 
 
 def test_a_pause_now_and_then_does_not_hide_that_looking_is_faster() -> None:
@@ -130,4 +142,4 @@ def test_a_pause_now_and_then_does_not_hide_that_looking_is_faster() -> None:
         return 1.0 if not next(numbers) % ROUND else 80e-6 if looked else 160e-6
 
     wait(busy_poll, 4 * ROUND, seconds)
-    assert wait(busy_poll, ROUNDS * ROUND, seconds) > (ROUNDS - 3) * ROUND
+    assert wait(busy_poll, 4 * ROUNDS * ROUND, seconds) > (4 * ROUNDS - 10) * ROUND
