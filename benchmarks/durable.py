@@ -71,9 +71,16 @@ def throughput(folder: Path, n: int, repeats: int, say: Callable[[str], None]) -
     }
 
 
-def one_at_a_time(folder: Path, n: int, repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
+def one_at_a_time(folder: Path, n: int, repeats: int, say: Callable[[str], None], in_a_row: int = 1) -> dict[str, Any]:
     """Each send waits for its confirm. Beside it what the disk takes for as many bytes, bare and with a database around
     them. All in turns, so that whatever else the machine does meets all of them.
+
+    Args:
+        folder: on the disk that is meant.
+        n, repeats: so many sends, so often.
+        say: is told of progress.
+        in_a_row: of each before the next one's turn. With 1 the broker is asleep each time, and each writer's data have
+            left the processor's caches.
     """
     from sievemq import ConnectionFactory  # after the brokers' processes, which need none of it
 
@@ -92,11 +99,14 @@ def one_at_a_time(folder: Path, n: int, repeats: int, say: Callable[[str], None]
             for case in cases.values():
                 case()
         broker_s = kept.cpu_s()
-        for _ in range(n * repeats):
+        for _ in range(n * repeats // in_a_row):
             for name, case in cases.items():
-                begin, used = time.perf_counter(), time.process_time()
-                case()
-                times.setdefault(name, []).append(time.perf_counter() - begin)
+                own = times.setdefault(name, [])
+                used = time.process_time()
+                for _ in range(in_a_row):
+                    begin = time.perf_counter()
+                    case()
+                    own.append(time.perf_counter() - begin)
                 if name == "durable":
                     client_s += time.process_time() - used
         broker_s = kept.cpu_s() - broker_s
@@ -226,10 +236,11 @@ def main() -> None:
     """Print what one confirmed send at a time takes, and what its parts do."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.durable", description=main.__doc__)
     parser.add_argument("--sends", type=int, default=2_000, help="how many (2,000)")
+    parser.add_argument("--in-a-row", type=int, default=1, help="of each before the next one's turn (1)")
     parser.add_argument("--folder", type=Path, help="on the disk that is meant")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sievemq-bench-", dir=arguments.folder) as folder:
-        row = one_at_a_time(Path(folder), arguments.sends, 1, lambda _: None)
+        row = one_at_a_time(Path(folder), arguments.sends, 1, lambda _: None, arguments.in_a_row)
     us = row["us"]
     cpu = row["cpu_us"]
     print(f"{us['durable']:7.0f} µs  a PERSISTENT send, confirmed, with a data directory", end="")
