@@ -19,7 +19,7 @@ from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
 from sievemq_core.limits import GATHER_BYTES, HANDSHAKE_FRAME_BYTES, MAX_FRAME_BYTES
 from sievemq_core.wire.codec import CommandTuple, Decoder, pack
 from sievemq_core.wire.commands import COMMANDS, Command
-from sievemq_core.wire.form import FORMS, TRUSTED_FORMS, Form, examine
+from sievemq_core.wire.form import FORMS, ROWS, TRUSTED_FORMS, Form, examine
 from sievemq_core.wire.framing import FrameReader, pack_frames
 
 __all__ = ["State", "WireConnection"]
@@ -68,6 +68,12 @@ _PLAIN: dict[tuple[State, Role], dict[int, Form]] = {
     (state, role): {n: (TRUSTED_FORMS if role == "broker" else FORMS)[n] for n in legal - _TURNING}
     for (state, role), legal in _LEGAL.items()
 }
+# What a role mostly says, where that is legal; -1 is no command.
+_MOSTLY = {"client": int(Command.SEND), "broker": int(Command.DELIVER)}
+_ROW: dict[tuple[State, Role], tuple[int, Form]] = {
+    (state, role): (_MOSTLY[role] if _MOSTLY[role] in plain else -1, ROWS[_MOSTLY[role]])
+    for (state, role), plain in _PLAIN.items()
+}
 
 
 class WireConnection:
@@ -84,6 +90,7 @@ class WireConnection:
         "_heard",
         "_max_frame",
         "_plain",
+        "_row",
         "_spoke",
         "interval_in",
         "interval_out",
@@ -103,6 +110,7 @@ class WireConnection:
         self._max_frame = max_frame
         self._decoder = Decoder(max_frame)
         self._plain = _PLAIN[State.HELLO, self.peer]
+        self._row = _ROW[State.HELLO, self.peer]
         #: Packed commands that wait; the same list for life. Whoever appends here adds to `pending_bytes` as well.
         self.out: list[bytes] = []
         #: Bytes in `out`.
@@ -125,6 +133,13 @@ class WireConnection:
         try:
             for payload in self._frames.feed(data):
                 values = self._decoder.unpack(payload)
+                number, in_row = self._row
+                try:
+                    if values[-1][0] == number and in_row(values):
+                        commands += values
+                        continue
+                except (LookupError, TypeError, ValueError):
+                    pass
                 plain = self._plain
                 try:
                     for value in values:
@@ -253,3 +268,4 @@ class WireConnection:
     def _enter(self, state: State) -> None:
         self.state = state
         self._plain = _PLAIN[state, self.peer]
+        self._row = _ROW[state, self.peer]

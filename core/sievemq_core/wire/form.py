@@ -28,6 +28,7 @@ from sievemq_core.wire.commands import COMMANDS, Command, CommandSpec
 
 __all__ = [
     "FORMS",
+    "ROWS",
     "TRUSTED_FORMS",
     "CommandTuple",
     "Form",
@@ -190,20 +191,44 @@ def _condition(kind: str, variable: str) -> str:
     return f"({variable} is None or {condition})" if kind.endswith("?") else condition
 
 
-def _compile(spec: CommandSpec, *, trusted: bool = False) -> Form:
-    """A function that says whether a value is this command, whole and in form."""
+def _parts(spec: CommandSpec, trusted: bool) -> tuple[str, str]:
+    """The line that takes a command apart, and what has to be true then."""
     kinds = [field.kind.replace("envelope", "delivered") if trusted else field.kind for field in spec.fields]
     variables = [f"f{i}" for i in range(len(spec.fields))]
     conditions = ["type(command) is tuple", "type(number) is int"]  # bytes have a [0] too, and True is 1
     conditions += [_condition(kind, v) for kind, v in zip(kinds, variables, strict=True) if kind != "any"]
-    source = (
+    return f"number, {''.join(v + ', ' for v in variables)} = command", " and ".join(conditions)
+
+
+def _compile(spec: CommandSpec, *, trusted: bool = False) -> Form:
+    """A function that says whether a value is this command, whole and in form."""
+    take_apart, condition = _parts(spec, trusted)
+    return _function(
+        spec,
         f"def {spec.name}(command):\n"
         f"    try:\n"
-        f"        number, {''.join(v + ', ' for v in variables)} = command\n"
+        f"        {take_apart}\n"
         f"    except (TypeError, ValueError):\n"
         f"        return False\n"
-        f"    return {' and '.join(conditions)}\n"
+        f"    return {condition}\n",
     )
+
+
+def _compile_row(spec: CommandSpec, *, trusted: bool = False) -> Form:
+    """The same for all values of a frame."""
+    take_apart, condition = _parts(spec, trusted)
+    return _function(
+        spec,
+        f"def {spec.name}(commands):\n"
+        f"    for command in commands:\n"
+        f"        {take_apart}\n"
+        f"        if not ({condition} and number == {spec.number}):\n"
+        f"            return False\n"
+        f"    return True\n",
+    )
+
+
+def _function(spec: CommandSpec, source: str) -> Form:
     names: dict[str, Any] = dict(_SCOPE)
     # Put together from the two tables above and nothing else.
     exec(compile(source, f"<form of {spec.name}>", "exec"), names)  # noqa: S102
@@ -216,6 +241,13 @@ FORMS: Final[dict[int, Form]] = {number: _compile(spec) for number, spec in COMM
 
 TRUSTED_FORMS: Final[dict[int, Form]] = {**FORMS, Command.DELIVER: _compile(COMMANDS[Command.DELIVER], trusted=True)}
 """The same for a client: what is in an envelope was checked when its broker took it in, and is not checked again."""
+
+ROWS: Final[dict[int, Form]] = {
+    int(Command.SEND): _compile_row(COMMANDS[Command.SEND]),
+    int(Command.DELIVER): _compile_row(COMMANDS[Command.DELIVER], trusted=True),
+}
+"""What a frame is full of on a busy connection: True if all values of a frame are that command, whole and in form. One
+call for all of them. Where one cannot be taken apart TypeError or ValueError: another kind of frame, or none at all."""
 
 # -- the slow and obvious twin ----------------------------------------------------------------------------------------
 

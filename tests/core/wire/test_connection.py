@@ -152,6 +152,28 @@ def test_fields_of_a_newer_peer_do_not_disturb_a_frame() -> None:
     assert wire.receive_data(frame((Command.PING, 1, "newer"), send)) == [(Command.PING, 1), send]
 
 
+@pytest.mark.parametrize(("role", "number"), [("broker", Command.SEND), ("client", Command.DELIVER)])
+def test_what_a_frame_is_full_of_may_stand_among_anything(role: str, number: int) -> None:
+    """The quick check of whole frames gives way wherever something else stands in one."""
+    one = example(COMMANDS[number])
+    others = [example(COMMANDS[n]) for n in (Command.HEARTBEAT, Command.CLOCK_SEEN if role == "broker" else Command.OK)]
+    for commands in ([one], [one] * 300, [*others, one], [one, *others], [one, *others, one], others):
+        assert at(State.OPEN, role).receive_data(frame(*commands)) == commands
+    wire = at(State.OPEN, role)
+    assert wire.receive_data(frame((*one, "newer"), one)) == [one, one]
+    assert wire.receive_data(frame(one, (*one, "newer"))) == [one, one]
+    with pytest.raises(ProtocolError):
+        wire.receive_data(frame(one, one[:-1], one))
+    for state in (State.HELLO, State.WELCOMING):
+        with pytest.raises(ProtocolError, match="not legal"):
+            at(state, role).receive_data(frame(one, one))
+    if role == "broker":
+        with pytest.raises(ProtocolError, match="not legal"):
+            at(State.OPEN, role).receive_data(frame(one, GOODBYE, one))
+    else:
+        assert at(State.CLOSING, role).receive_data(frame(one, one)) == [one, one]
+
+
 def test_a_wrong_command_drops_its_whole_frame() -> None:
     wire = at(State.OPEN, "broker")
     with pytest.raises(ProtocolError):

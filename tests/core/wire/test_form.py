@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.message.envelope import ENVELOPE_FIELDS
 from sievemq_core.wire.commands import COMMANDS, Command, CommandSpec
-from sievemq_core.wire.form import FORMS, TRUSTED_FORMS, check_columns, check_envelope, check_headers, examine
+from sievemq_core.wire.form import (
+    FORMS,
+    ROWS,
+    TRUSTED_FORMS,
+    check_columns,
+    check_envelope,
+    check_headers,
+    examine,
+)
 
 ENVELOPE = ("ID:a:1", 1_700_000_000_000, 4, 2, 0, 0, None, None, None, None, None, 1, b"hi")
 GOOD: dict[str, list[Any]] = {
@@ -205,6 +213,29 @@ def test_a_client_trusts_the_inside_of_what_its_broker_delivers() -> None:
     for position in range(1, 4):
         assert not form((*deliver[:position], -1, *deliver[position + 1 :]))
     assert {number for number in FORMS if FORMS[number] is not TRUSTED_FORMS[number]} == {Command.DELIVER}
+
+
+def in_row(number: int, commands: list[Any]) -> bool:
+    try:
+        return ROWS[number](commands)
+    except (TypeError, ValueError):
+        return False
+
+
+@pytest.mark.parametrize("number", [int(Command.SEND), int(Command.DELIVER)])
+def test_a_row_is_in_form_if_each_is_that_command_in_form(number: int) -> None:
+    one = good(COMMANDS[number])
+    assert in_row(number, [one])
+    assert in_row(number, [one, one, one])
+    others: list[Any] = [good(spec) for spec in SPECS if spec.number != number]
+    others += [param.values[0] for param in cases(BAD) if param.values[0][0] == number]
+    others += [(), None, 5, "abcde", b"\x18\x01\x02\x03\x04", list(one), dict.fromkeys(one), one[:-1], (*one, "newer")]
+    others += [(float(number), *one[1:]), (number + 1, *one[1:]), (True, *one[1:])]
+    for other in others:
+        for commands in ([other], [other, one], [one, other], [one, other, one]):
+            assert not in_row(number, commands), other
+    trusted = (*one[:4], (*ENVELOPE[:2], None, *ENVELOPE[3:]))
+    assert in_row(number, [one, trusted]) is (number == Command.DELIVER)
 
 
 # -- quick and slow agree ---------------------------------------------------------------------------------------------
