@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from _thread import allocate_lock
+from _thread import allocate_lock, get_ident
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -199,7 +199,7 @@ class MessageConsumer:
                         if not patient:
                             engine.want()
                         engine.waker = self._wake
-                        session._blocked = True
+                        session._blocked = get_ident()
                         transport.write_urgent()
                         transport.lead.begin(woken)
                 if message is not None:
@@ -224,7 +224,7 @@ class MessageConsumer:
 
     def _stop_waiting(self) -> None:
         """Nobody waits any more. The engine lock is held, so from here on nobody is woken either."""
-        self._session._blocked = False
+        self._session._blocked = 0
         self._transport.lead.end(self._woken)
         if self._engine.waker is None:
             self._woken.acquire(False)  # woken, noticed or not

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from _thread import allocate_lock
+from _thread import allocate_lock, get_ident
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self, TypeVar
@@ -64,9 +64,9 @@ class Session:
         self._transport = connection._transport
         # Held by whoever receives or calls a listener: one at a time, and close waits for it.
         self._guard = allocate_lock()
-        # Whose receive or listener that is, for close and stop; `_blocked` while a receive waits for a message.
+        # Whose receive or listener that is, for close and stop; the thread of a receive that waits for a message, or 0.
         self._current: EngineConsumer | None = None
-        self._blocked = False
+        self._blocked = 0
         self._sending = threading.Lock()  # two threads sending is wrong, but must not mix up their sequence (THR-06)
         self._closing = threading.Lock()
         self._delivery = Delivery(self)
@@ -410,8 +410,8 @@ class Session:
 
     def _wait_until_left(self, consumer: EngineConsumer | None = None) -> None:
         """Return once no receive and no listener is under way, of one consumer or of any. Their gate is shut."""
-        if self._delivery.mine:
-            return
+        if self._delivery.mine or self._blocked == get_ident():
+            return  # the latter: a signal handler in the middle of a receive, which returns None after it
         while not self._guard.acquire(timeout=_LOOK):
             if consumer is not None and self._current is not consumer:
                 return

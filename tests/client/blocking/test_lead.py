@@ -231,6 +231,41 @@ def test_a_signal_handler_may_use_the_connection_that_its_thread_leads(url: str)
     assert said.splitlines() == ["from the handler", "go on [1]"]
 
 
+CLOSER = """
+import signal, sys, threading
+from sievemq import ConnectionFactory
+
+context = ConnectionFactory(sys.argv[1]).create_context()
+queue = context.create_queue("q")
+consumer = context.create_consumer(queue)
+lead = context._session._transport.lead
+
+def handler(*_):
+    {what}.close()
+    print("closed", flush=True)
+
+signal.signal(signal.SIGTERM, handler)
+
+def interrupt():
+    while lead.thread != threading.main_thread().ident:
+        threading.Event().wait(0.001)
+    threading.Event().wait(0.2)  # as above
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
+
+threading.Thread(target=interrupt, daemon=True).start()
+print(consumer.receive(), flush=True)
+context.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no such signals on this platform")
+@pytest.mark.parametrize("what", ["consumer", "context"])
+def test_clo_06_a_signal_handler_closes_what_its_own_thread_receives_from(url: str, what: str) -> None:
+    """As many a program ends. The receive cannot return before the handler does, so that one must not wait for it."""
+    said, _ = run(CLOSER.format(what=what), url)
+    assert said.splitlines() == ["closed", "None"]
+
+
 NEIGHBOUR = """
 import signal, sys, threading
 from sievemq import ConnectionFactory
