@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sievemq_broker.server.link import HIGH_WATER, LOW_WATER, READ_PAUSE, Link, Links
+from sievemq_broker.server.link import HIGH_WATER, LOW_WATER, READ_PAUSE, TURN_BYTES, Link, Links
 from sievemq_broker.server.turn import Turn
 
 from .conftest import FakeConnection, StandingClock
@@ -24,6 +24,10 @@ class Transport(asyncio.Transport):
         self.limits: tuple[int | None, int | None] = (None, None)
         self.unsent = 0
         self.half_close = True
+        self.closing = False
+
+    def is_closing(self) -> bool:
+        return self.closing
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.writes.append(bytes(data))
@@ -167,6 +171,61 @@ async def test_peer_that_asks_without_reading_is_not_read_from() -> None:
     transport.unsent = 0
     link.resume_writing()
     assert transport.calls == ["pause_reading", "resume_reading"]
+
+
+async def test_who_floods_rests_until_the_next_turn() -> None:
+    link, transport, connection = Rig().open()
+    for size in (TURN_BYTES, 1, 1):
+        link.data_received(bytes(size))
+    assert transport.calls == ["pause_reading"]
+    assert [len(data) for data in connection.received] == [TURN_BYTES, 1, 1]  # what was read is not kept waiting
+    await end_of_turn()
+    assert transport.calls == ["pause_reading", "resume_reading"]
+    link.data_received(bytes(TURN_BYTES))
+    await end_of_turn()
+    link.data_received(bytes(TURN_BYTES))
+    await end_of_turn()
+    assert transport.calls == ["pause_reading", "resume_reading"]  # every turn is counted by itself
+
+
+async def test_who_floods_and_does_not_read_is_read_from_when_both_are_over() -> None:
+    link, transport, connection = Rig().open()
+    connection.answer = echo
+    transport.unsent = READ_PAUSE + 1
+    link.data_received(bytes(TURN_BYTES + 1))
+    await end_of_turn()
+    assert transport.calls == ["pause_reading", "resume_reading", "pause_reading"]
+    transport.unsent = 0
+    link.resume_writing()
+    assert transport.calls[3:] == ["resume_reading"]
+    transport.unsent = READ_PAUSE + 1
+    link.data_received(b"more")
+    await end_of_turn()
+    link.data_received(bytes(TURN_BYTES + 1))  # was on its way
+    transport.unsent = 0
+    link.resume_writing()
+    assert transport.calls[4:] == ["pause_reading"]  # it has had its turn
+    await end_of_turn()
+    assert transport.calls[4:] == ["pause_reading", "resume_reading"]
+
+
+async def test_who_floods_and_is_cut_is_not_read_from_again() -> None:
+    rig = Rig()
+    link, transport, _ = rig.open()
+    link.data_received(bytes(TURN_BYTES + 1))
+    transport.closing = True
+    rig.links.abort_all()
+    await end_of_turn()
+    assert transport.calls == ["pause_reading", "abort"]
+
+
+async def test_the_end_of_who_floods_is_noticed() -> None:
+    link, transport, connection = Rig().open()
+    connection.answer = refuse
+    link.data_received(bytes(TURN_BYTES + 1))
+    await end_of_turn()
+    assert transport.calls == ["pause_reading", "resume_reading", "write_eof"]
+    link.connection_lost(None)
 
 
 def refuse(connection: FakeConnection, data: bytes) -> None:
