@@ -26,6 +26,7 @@ from sievemq.blocking.repair import Reach
 from sievemq.exceptions import JMSException
 
 if TYPE_CHECKING:
+    from sievemq_broker.server.link import Link
     from sievemq_testing.broker import TestBroker
 
 __all__ = ["AioMemoryFactory", "Lane", "LoopEnd", "MemoryFactory", "SocketEnd"]
@@ -124,7 +125,7 @@ class LoopEnd(asyncio.Transport):
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol, incoming: Lane, outgoing: Lane
+        self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol | Link, incoming: Lane, outgoing: Lane
     ) -> None:
         super().__init__({"peername": "memory"})
         self._loop = loop

@@ -96,7 +96,7 @@ def make_tls_context(cert: str, key: str | None, client_ca: str | None, *, for_h
 
 async def listen(
     sock: socket.socket,
-    factory: Callable[[], asyncio.Protocol],
+    factory: Callable[[], asyncio.BaseProtocol],
     tls: ssl.SSLContext | None,
     handshake_seconds: float,
 ) -> asyncio.AbstractServer:

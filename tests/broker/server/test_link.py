@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sievemq_broker.server.link import HIGH_WATER, LOW_WATER, READ_PAUSE, TURN_BYTES, Link, Links
+from sievemq_broker.server.link import HIGH_WATER, LOW_WATER, READ_BYTES, READ_PAUSE, Link, Links
 from sievemq_broker.server.turn import Turn
 
 from .conftest import FakeConnection, StandingClock
@@ -175,24 +175,36 @@ async def test_peer_that_asks_without_reading_is_not_read_from() -> None:
 
 async def test_who_floods_rests_until_the_next_turn() -> None:
     link, transport, connection = Rig().open()
-    for size in (TURN_BYTES, 1, 1):
+    for size in (READ_BYTES - 1, READ_BYTES, 1, READ_BYTES):
         link.data_received(bytes(size))
     assert transport.calls == ["pause_reading"]
-    assert [len(data) for data in connection.received] == [TURN_BYTES, 1, 1]  # what was read is not kept waiting
+    # what was read all the same is not kept waiting
+    assert [len(data) for data in connection.received] == [READ_BYTES - 1, READ_BYTES, 1, READ_BYTES]
     await end_of_turn()
     assert transport.calls == ["pause_reading", "resume_reading"]
-    link.data_received(bytes(TURN_BYTES))
+    link.data_received(bytes(READ_BYTES - 1))
     await end_of_turn()
-    link.data_received(bytes(TURN_BYTES))
-    await end_of_turn()
-    assert transport.calls == ["pause_reading", "resume_reading"]  # every turn is counted by itself
+    assert transport.calls == ["pause_reading", "resume_reading"]
+
+
+async def test_what_is_read_is_taken_before_the_next_read() -> None:
+    rig = Rig()
+    link, _, connection = rig.open()
+    other_link, _, other = rig.open()
+    for of, data in ((link, b"first"), (other_link, b"the other one"), (link, b"2nd")):
+        buffer = of.get_buffer(-1)
+        assert len(buffer) == READ_BYTES
+        buffer[: len(data)] = data
+        of.buffer_updated(len(data))
+    assert connection.received == [b"first", b"2nd"]
+    assert other.received == [b"the other one"]
 
 
 async def test_who_floods_and_does_not_read_is_read_from_when_both_are_over() -> None:
     link, transport, connection = Rig().open()
     connection.answer = echo
     transport.unsent = READ_PAUSE + 1
-    link.data_received(bytes(TURN_BYTES + 1))
+    link.data_received(bytes(READ_BYTES))
     await end_of_turn()
     assert transport.calls == ["pause_reading", "resume_reading", "pause_reading"]
     transport.unsent = 0
@@ -201,7 +213,7 @@ async def test_who_floods_and_does_not_read_is_read_from_when_both_are_over() ->
     transport.unsent = READ_PAUSE + 1
     link.data_received(b"more")
     await end_of_turn()
-    link.data_received(bytes(TURN_BYTES + 1))  # was on its way
+    link.data_received(bytes(READ_BYTES))  # was on its way
     transport.unsent = 0
     link.resume_writing()
     assert transport.calls[4:] == ["pause_reading"]  # it has had its turn
@@ -212,7 +224,7 @@ async def test_who_floods_and_does_not_read_is_read_from_when_both_are_over() ->
 async def test_who_floods_and_is_cut_is_not_read_from_again() -> None:
     rig = Rig()
     link, transport, _ = rig.open()
-    link.data_received(bytes(TURN_BYTES + 1))
+    link.data_received(bytes(READ_BYTES))
     transport.closing = True
     rig.links.abort_all()
     await end_of_turn()
@@ -222,7 +234,7 @@ async def test_who_floods_and_is_cut_is_not_read_from_again() -> None:
 async def test_the_end_of_who_floods_is_noticed() -> None:
     link, transport, connection = Rig().open()
     connection.answer = refuse
-    link.data_received(bytes(TURN_BYTES + 1))
+    link.data_received(bytes(READ_BYTES))
     await end_of_turn()
     assert transport.calls == ["pause_reading", "resume_reading", "write_eof"]
     link.connection_lost(None)
