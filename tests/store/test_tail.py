@@ -197,6 +197,21 @@ def test_a_record_that_is_damaged_is_noticed(tmp_path: Path, record: int) -> Non
     again.close()
 
 
+def test_a_beginning_that_is_damaged_is_noticed(tmp_path: Path) -> None:
+    """Without it the file looks like one of before there were salts, and none of its records fits."""
+    store = opened(tmp_path / "live")
+    add(store, "a")
+    add(store, "b")
+    for place in range(16):
+        folder = killed(tmp_path / "live", tmp_path / f"killed{place}")
+        data = bytearray((folder / tail.TAIL).read_bytes())
+        data[place] ^= 0x10
+        (folder / tail.TAIL).write_bytes(data)
+        with pytest.raises(DamagedError, match="or tail has lost the last 2"):
+            opened(folder)
+    store.close()
+
+
 def test_where_the_head_cannot_be_read_the_records_are_set_aside_not_dropped(tmp_path: Path) -> None:
     store = opened(tmp_path / "live")
     add(store, "a")
