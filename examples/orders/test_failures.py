@@ -280,7 +280,11 @@ def test_the_broker_dies_and_the_desk_hardly_notices(sievemq_broker_factory: Cal
         desk.place(ORDER)
         broker.restart()
         desk.place(Order("o2", "EU", 1))
-        assert [worker.work() for _ in range(2)] == [True, True]
+        for _ in range(2):
+            try:
+                assert worker.work()
+            except TransactionRolledBackRuntimeException:
+                assert worker.work()  # it had an order in hand when the broker died: that one comes again
     broker.queue("shipments").assert_received(count=2)
     broker.assert_nothing_lost(within=SOON)
 
