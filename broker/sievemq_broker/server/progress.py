@@ -58,21 +58,30 @@ class Progress:
         return len(records)
 
     def note(self, connections: Iterable[BrokerConnection]) -> None:
-        """Put into the batch being gathered how far these connections have come. Just before it is cut."""
-        for connection in connections:
-            name = connection.id
-            if not name:
-                continue
-            if not connection.keep or name not in self._services.connections:
-                if name in self._noted and name not in self._services.lost:
+        """Put into the batch being gathered how far these connections have come. Just before it is cut.
+
+        One that was lost since it was fed has its sends in this batch as well: what counts is what is remembered of it.
+        One that came back since then counts as it is now, whichever of the two is asked for: they share the id.
+        """
+        services = self._services
+        for name in dict.fromkeys([connection.id for connection in connections]):
+            connection = services.connections.get(name)
+            if connection is None:
+                memory = services.lost.get(name)
+                if memory is not None:
+                    self._define(memory, ())
+                elif name in self._noted:
                     self._forget(name)
-                continue
-            sessions = connection.sessions
-            brief = tuple([(s.id, s.sent, s.settled, s.refused and len(s.refused)) for s in sessions.values()])
-            if brief != self._noted.get(name):
-                self._noted[name] = brief
-                record = Memory.of(connection, with_deliveries=False).to_mapping()
-                self._journal.define(CONNECTION, (name,), (record,))
+            elif connection.keep:
+                before = tuple(connection.before.items()) if connection.before else ()  # sessions not open again yet
+                sessions = connection.sessions.values()
+                brief = (before, *[(s.id, s.sent, s.settled, s.refused and len(s.refused)) for s in sessions])
+                if brief != self._noted.get(name):
+                    self._define(Memory.of(connection, with_deliveries=False), brief)
+
+    def _define(self, memory: Memory, brief: tuple[object, ...]) -> None:
+        self._noted[memory.connection] = brief
+        self._journal.define(CONNECTION, (memory.connection,), (memory.to_mapping(),))
 
     def sweep(self) -> None:
         """Forget connections that nobody will ask for any more."""

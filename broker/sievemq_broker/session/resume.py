@@ -179,6 +179,10 @@ class LostConnections:
     def __contains__(self, connection_id: str) -> bool:
         return connection_id in self._by_id
 
+    def get(self, connection_id: str) -> Memory | None:
+        """What is remembered of a lost connection, which goes on being; None if nothing is."""
+        return self._by_id.get(connection_id)
+
     def remember(self, memory: Memory, until: int, broker: Broker) -> None:
         """A connection was lost.
 

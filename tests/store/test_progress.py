@@ -1,0 +1,196 @@
+"""How far connections have come is in the store with the very messages that they sent: whenever connections are lost,
+come back, and the broker is killed, what is said again is carried out once.
+
+A turn's end is a call here, and so is a cut of the journal; between two cuts may be several turns, as there are while
+the disk is busy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.broker.session.harness import AUTO, TRANSACTED, Client, World, envelope
+
+from sievemq_broker.domain import Broker
+from sievemq_broker.domain.restore import restore
+from sievemq_broker.server.progress import CONNECTION, Progress
+from sievemq_broker.session.connection import BrokerConnection
+from sievemq_core.wire.commands import Command
+
+from .support import NOW, DictStore
+
+KEEP = 600_000
+
+
+class Life:
+    """A broker over a store that keeps what is cut, until it is killed; one client that comes back whenever it is lost.
+
+    The client is as suspicious as it may be: it takes for done only what it was told after a cut, and says all else
+    again.
+    """
+
+    def __init__(self) -> None:
+        self.store = DictStore()
+        self.fed: dict[BrokerConnection, None] = {}
+        self.lost: str | None = None
+        self.resumed: Any = None
+        self.begin()
+
+    def begin(self) -> None:
+        """The broker starts, with what was kept."""
+        broker = Broker()
+        restore(broker, self.store, NOW)
+        self.world = World(broker=broker)
+        assert broker.journal is not None
+        self.journal = broker.journal
+        self.progress = Progress(self.journal, self.world.services)
+        self.progress.restore(self.store, self.world.services.real + KEEP, broker)
+
+    def connect(self) -> Client:
+        """A client, or the one that was lost."""
+        client = Client(self.world)
+        client.hello(resume=self.lost, keep=KEEP)
+        (welcome,) = client.take(Command.WELCOME)
+        self.resumed = welcome[7]["resumed"]
+        self.lost = client.broker.id
+        self.feed(client)
+        return client
+
+    def feed(self, client: Client) -> None:
+        """It said something: the rim notes it."""
+        self.fed[client.broker] = None
+
+    def drop(self, client: Client) -> None:
+        """Its connection is lost."""
+        client.drop()
+
+    def cut(self) -> None:
+        """What has come about is on disk, and may be told."""
+        if self.journal.batch:
+            self.progress.note(list(self.fed))
+            self.store.write(self.journal.cut(), NOW)
+        self.fed.clear()
+
+    def kill(self) -> None:
+        """All that was not cut is gone."""
+        self.fed.clear()
+        self.begin()
+
+    def texts(self) -> list[str]:
+        """What is in the queue."""
+        return [text for _, text in self.world.client().browse()]
+
+
+def say(client: Client, session: int, numbers: range) -> None:
+    """Say sends, with the sequences that they have."""
+    for number in numbers:
+        client.wire.send(Command.SEND, session, number, "queue:q", envelope(f"m{number}"))
+    client.world.settle()
+
+
+def test_what_a_connection_said_just_before_it_was_lost_is_counted() -> None:
+    life = Life()
+    client = life.connect()
+    client.ask(Command.OPEN_SESSION, 1, AUTO)
+    say(client, 1, range(1, 2))
+    life.cut()
+    say(client, 1, range(2, 3))
+    life.feed(client)
+    life.drop(client)
+    life.cut()
+    life.kill()
+    again = life.connect()
+    assert life.resumed["sessions"] == ((1, 2, 0),)
+    again.ask(Command.OPEN_SESSION, 1, AUTO, 1)
+    say(again, 1, range(2, 3))
+    assert life.texts() == ["m1", "m2"]
+
+
+def test_a_commit_just_before_the_loss_is_known_to_have_been_carried_out() -> None:
+    life = Life()
+    client = life.connect()
+    client.ask(Command.OPEN_SESSION, 1, TRANSACTED)
+    say(client, 1, range(1, 3))
+    commit = client.request(Command.COMMIT, 1, ())
+    life.feed(client)
+    life.drop(client)
+    life.cut()
+    life.kill()
+    life.connect()
+    assert life.resumed["sessions"] == ((1, 2, commit),)
+    assert life.texts() == ["m1", "m2"]
+
+
+def test_one_that_has_come_back_and_said_nothing_yet_has_lost_nothing() -> None:
+    """The old link and the new one were fed before the cut; the record is the new one's."""
+    life = Life()
+    client = life.connect()
+    client.ask(Command.OPEN_SESSION, 1, AUTO)
+    say(client, 1, range(1, 2))
+    life.cut()
+    say(client, 1, range(2, 3))
+    life.feed(client)
+    life.drop(client)
+    life.connect()
+    life.cut()
+    life.kill()
+    life.connect()
+    assert life.resumed["sessions"] == ((1, 2, 0),)
+
+
+def test_who_says_goodbye_is_forgotten() -> None:
+    life = Life()
+    client = life.connect()
+    client.ask(Command.OPEN_SESSION, 1, AUTO)
+    say(client, 1, range(1, 2))
+    life.cut()
+    assert list(life.store.definitions(CONNECTION)) == [(life.lost,)]
+    client.ask(Command.GOODBYE, ())
+    life.feed(client)
+    other = life.world.client()
+    other.send(other.session(), "another")
+    life.cut()
+    assert not life.store.definitions(CONNECTION)
+
+
+STEPS = st.lists(
+    st.sampled_from(["send", "send", "drop", "back", "open", "cut", "cut", "kill"]), min_size=30, max_size=60
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(STEPS)
+def test_whatever_happens_each_send_is_there_once(steps: list[str]) -> None:
+    life = Life()
+    client: Client | None = life.connect()
+    opened = False
+    sent = confirmed = 0
+    for step in [*steps, "cut"]:
+        if step == "cut":
+            life.cut()
+            confirmed = sent if opened else confirmed  # with an open session the CONFIRM for all of it goes out now
+        elif step == "kill":
+            life.kill()
+            client, opened = None, False
+        elif client is None:
+            if step in ("back", "send", "open"):
+                client = life.connect()
+        elif step == "drop":
+            life.drop(client)
+            client, opened = None, False
+        elif not opened:
+            client.ask(Command.OPEN_SESSION, 1, AUTO, confirmed)
+            say(client, 1, range(confirmed + 1, sent + 1))
+            life.feed(client)
+            opened = True
+        elif step == "send":
+            sent += 1
+            say(client, 1, range(sent, sent + 1))
+            life.feed(client)
+    if not opened:
+        client = client or life.connect()
+        client.ask(Command.OPEN_SESSION, 1, AUTO, confirmed)
+        say(client, 1, range(confirmed + 1, sent + 1))
+    assert life.texts() == [f"m{number}" for number in range(1, sent + 1)]
