@@ -31,7 +31,7 @@ __all__ = ["Message"]
 T = TypeVar("T")
 
 #: Headers of a message that was never sent (HDR-16); message_id … body as in core's envelope.
-_NEW_FIELDS: Final[EnvelopeFields] = (
+NEW_FIELDS: Final[EnvelopeFields] = (
     None, 0, DEFAULT_PRIORITY, DEFAULT_DELIVERY_MODE, 0, 0, None, None, None, None, None, 0, None,
 )  # fmt: skip
 
@@ -81,7 +81,7 @@ class Message(Properties):
     _body: Any
 
     def __init__(self, *, properties: Mapping[str, object] | None = None) -> None:
-        self._fields = _NEW_FIELDS
+        self._fields = NEW_FIELDS
         self._properties = {}
         self._modes = 0
         self._body = None
@@ -202,15 +202,22 @@ class Message(Properties):
         destination: Destination,
     ) -> None:
         """Show on the sender's object what the send decided (HDR-14). Client headers stay (HDR-17)."""
-        self._fields = (
-            message_id,
-            timestamp,
-            priority,
-            delivery_mode,
-            expiration,
-            delivery_time,
-            *self._fields[6:],
-        )
+        fields = self._fields
+        if fields is NEW_FIELDS:  # no client header was set
+            self._fields = (
+                message_id, timestamp, priority, delivery_mode, expiration, delivery_time,
+                None, None, None, None, None, 0, None,
+            )  # fmt: skip
+        else:
+            self._fields = (
+                message_id,
+                timestamp,
+                priority,
+                delivery_mode,
+                expiration,
+                delivery_time,
+                *fields[6:],
+            )
         self._destination = destination
 
     def _completed(self) -> None:

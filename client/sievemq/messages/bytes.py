@@ -15,7 +15,7 @@ from sievemq.exceptions import (
     MessageNotWriteableException,
     NullValueError,
 )
-from sievemq.messages.base import PENDING, Message, check_type
+from sievemq.messages.base import NEW_FIELDS, PENDING, Message, check_type
 from sievemq.messages.modes import BODY_READ_ONLY
 from sievemq.messages.shown import short
 from sievemq_core.errors import FormatError
@@ -63,15 +63,19 @@ class BytesMessage(Message):
 
     _position: int  # of the next read; set when the body becomes readable
 
-    # _body: a bytearray while write-only, bytes once readable
+    # _body: bytes, or while write-only a bytearray as soon as something is written behind the bytes that were given
 
     def __init__(self, data: Buffer | None = None, *, properties: Mapping[str, object] | None = None) -> None:
-        Message.__init__(self)
-        self._position = 0
+        # Message.__init__, written out: one call less for every message of an application that sends many.
+        self._fields = NEW_FIELDS
+        self._properties = {}
+        self._modes = self._count = self._position = 0
+        self._destination = self._acknowledge = None
+        self._redelivered = False
         if data.__class__ is bytes:
-            self._body = bytearray(data)
+            self._body = data
         else:
-            self._body = bytearray()
+            self._body = b""
             if data is not None:
                 self.write_bytes(data)
         if properties is not None:
@@ -81,16 +85,16 @@ class BytesMessage(Message):
 
     def reset(self) -> None:
         """Make the body read-only and put the pointer at its start (BYT-19)."""
-        if type(self._body) is bytearray:
+        if self._modes & BODY_READ_ONLY:
+            self._readable()
+        else:
             self._body = bytes(self._body)
             self._modes |= BODY_READ_ONLY
-        else:
-            self._readable()
         self._position = 0
 
     def clear_body(self) -> None:
         """Make the body empty and write-only (MSG-04, MOD-02)."""
-        self._body = bytearray()
+        self._body = b""
         self._position = 0
         self._modes &= ~BODY_READ_ONLY
 
@@ -103,20 +107,21 @@ class BytesMessage(Message):
         return len(self._readable())
 
     def _readable(self) -> bytes:
+        if not self._modes & BODY_READ_ONLY:
+            raise MessageNotReadableException("the body is write-only; reset() makes it readable")
         body = self._body
-        if type(body) is bytes:
-            return body
         if body is PENDING:
             body = self._body = self._fields[12] or b""
             self._position = 0
-            return body
-        raise MessageNotReadableException("the body is write-only; reset() makes it readable")
+        return body  # type: ignore[no-any-return]
 
     def _writable(self) -> bytearray:
+        if self._modes & BODY_READ_ONLY:
+            raise MessageNotWriteableException("the body is read-only; clear_body() makes it empty and writable")
         body = self._body
-        if type(body) is bytearray:
-            return body
-        raise MessageNotWriteableException("the body is read-only; clear_body() makes it empty and writable")
+        if type(body) is not bytearray:
+            body = self._body = bytearray(body)
+        return body
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -318,7 +323,6 @@ class BytesMessage(Message):
             whole = self._body
             if whole is PENDING:
                 whole = self._body = self._fields[12] or b""
-            if whole.__class__ is bytes:
                 self._position = 0
                 return whole or None  # type: ignore[return-value]
         self.reset()
@@ -337,7 +341,7 @@ class BytesMessage(Message):
         body = self._body
         if body is PENDING:
             return self._fields[12]  # type: ignore[no-any-return]
-        return bytes(body) or None
+        return bytes(body) or None  # a copy only of what was written piece by piece
 
     def _completed(self) -> None:
         self.reset()  # CPL-15

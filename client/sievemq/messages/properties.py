@@ -15,7 +15,7 @@ from sievemq_core.limits import MAX_NAME_CHARS
 from sievemq_core.message.conversion import convert
 from sievemq_core.message.envelope import pack_properties, unpack_properties
 from sievemq_core.message.headers import DELIVERY_COUNT, HEADERS, JMSX, ON_RECEIVE
-from sievemq_core.message.values import Byte, Float, Long, PropertyValue, Short, hold, normalise
+from sievemq_core.message.values import LONG_MAX, LONG_MIN, Byte, Float, Long, PropertyValue, Short, hold, normalise
 from sievemq_core.selector.dialect import JAKARTA
 from sievemq_core.selector.lexer import is_identifier
 
@@ -190,6 +190,15 @@ class Properties(Headers):
         Raises:
             MessageFormatException: the value is of another type (PRP-02), or beyond 64 bits.
         """
+        kind = type(value)
+        if (
+            (kind is str or kind is bool or kind is float or (kind is int and LONG_MIN <= value <= LONG_MAX))  # type: ignore[operator]
+            and type(name) is str
+            and name in KNOWN_NAMES
+            and not self._modes & 1
+        ):
+            self._properties[name] = value  # type: ignore[index,assignment]
+            return
         self._check_settable(name)
         held = to_property(name, value)
         if type(held) in _AMBIGUOUS:

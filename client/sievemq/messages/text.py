@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, TypeVar
 
 from sievemq.exceptions import MessageFormatException, MessageNotWriteableException
-from sievemq.messages.base import PENDING, Message, check_type
+from sievemq.messages.base import NEW_FIELDS, PENDING, Message, check_type
 from sievemq.messages.modes import BODY_READ_ONLY
 from sievemq.messages.shown import short
 from sievemq_core.errors import FormatError
@@ -33,12 +33,16 @@ class TextMessage(Message):
     _body_kind: ClassVar[int] = int(BodyKind.TEXT)
 
     def __init__(self, text: str | None = None, *, properties: Mapping[str, object] | None = None) -> None:
-        Message.__init__(self)
-        if text is not None:
-            if type(text) is str:
-                self._body = text
-            else:
-                self.set_text(text)
+        # Message.__init__, written out: one call less for every message of an application that sends many.
+        self._fields = NEW_FIELDS
+        self._properties = {}
+        self._modes = self._count = 0
+        self._destination = self._acknowledge = None
+        self._redelivered = False
+        if text is None or type(text) is str:
+            self._body = text
+        else:
+            self.set_text(text)
         if properties is not None:
             self._set_properties(properties)
 
