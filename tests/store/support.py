@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from sievemq_broker.domain import Broker, Queue
@@ -16,6 +17,7 @@ from sievemq_broker.domain.journal import (
     SavedEntry,
 )
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.store.tail import TAIL
 from sievemq_core.message.envelope import MESSAGE_ID, BodyKind, Envelope, pack_properties
 
 NOW = 1_700_000_000_000
@@ -28,6 +30,12 @@ def message(
     packed, letters = pack_properties(properties)
     kind = int(BodyKind.BYTES)
     return Envelope((name, NOW, priority, mode, expires, at, None, None, None, packed, letters, kind, body))
+
+
+def tail_file(folder: Path) -> Path:
+    """The file that a broker which was killed has left for the next one."""
+    (found,) = (folder / TAIL).iterdir()
+    return found
 
 
 def name_of(packed: bytes) -> str:

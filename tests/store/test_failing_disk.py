@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import pytest
 from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server import commits
-from sievemq_broker.store import tail
+from sievemq_broker.store.block_file import BlockFile
 from sievemq_core.wire.commands import Command
 
 from ..broker.server.wire_client import WireClient
@@ -40,14 +39,16 @@ class Fault:
                 raise error
             return execute(statement, values)
 
-        def sync(descriptor: int) -> None:
+        write = BlockFile.write
+
+        def failing_file(file: BlockFile, data: bytes, at: int) -> None:
+            write(file, data, at)
             if self._on.is_set():
                 self.met.set()
                 raise OSError(errno.EIO, "disk I/O error")
-            os.fsync(descriptor)
 
         monkeypatch.setattr(self._store, "_execute", failing)
-        monkeypatch.setattr(tail, "_sync", sync)
+        monkeypatch.setattr(BlockFile, "write", failing_file)
 
     def begin(self) -> None:
         self._on.set()

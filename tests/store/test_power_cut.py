@@ -19,11 +19,12 @@ import pytest
 
 from sievemq_broker.domain.journal import HELD_FLAG, Batch
 from sievemq_broker.store import SqliteStore, tail
+from sievemq_broker.store.block_file import BLOCK, BlockFile, blocks
 from sievemq_broker.store.database import DATABASE
 from sievemq_broker.store.files import Witness, sync_directory
 from sievemq_broker.store.tail import FORMER, TAIL, Tail
 
-from .support import NOW, DictStore, message
+from .support import NOW, DictStore, message, tail_file
 
 SECTOR = 512
 
@@ -41,9 +42,11 @@ class Record:
         """Make the files of a power cut before event `at`; the batches confirmed and begun by then."""
         safe: dict[str, bytearray] = {}
         loose: dict[str, list[tuple[str, int, bytes]]] = {}
+        #: Made, and one of its directories not synced since: it may not be there.
+        fresh: dict[str, set[str]] = {}
         #: Deleted, and the directory not synced since: it may be there again.
         doubtful: dict[str, tuple[bytearray, list[tuple[str, int, bytes]]]] = {}
-        #: Renamed, and the directory not synced since: it may have its former name.
+        #: A directory was renamed, and the one it is in not synced since: its files may have their former names.
         moved: dict[str, str] = {}
         confirmed = begun = 0
         for file, what, offset, data in self.events[:at]:
@@ -58,13 +61,18 @@ class Record:
             elif what == "deleted":
                 doubtful[file] = (safe.pop(file, bytearray()), loose.pop(file, []))
             elif what == "renamed":
-                new = data.decode()
-                safe[new], loose[new] = safe.pop(file, bytearray()), loose.pop(file, [])
-                doubtful.pop(new, None)
-                moved[new] = file
+                for old in {name for name in (*safe, *loose) if name.startswith(f"{file}/")}:
+                    new = data.decode() + old.removeprefix(file)
+                    safe[new], loose[new] = safe.pop(old, bytearray()), loose.pop(old, [])
+                    moved[new] = old
+            elif what == "created":
+                fresh[file] = {str(parent) for parent in Path(file).parents}
             elif what == "directory":
-                doubtful.clear()
-                moved.clear()
+                for unsynced in fresh.values():
+                    unsynced.discard(file)
+                if file == ".":
+                    doubtful.clear()
+                    moved.clear()
             else:
                 loose.setdefault(file, []).append((what, offset, data))
         for new, file in moved.items():
@@ -85,7 +93,9 @@ class Record:
                     if chance.random() < share:
                         _apply(content, what, offset + start, data[start : start + SECTOR])
         for file, content in safe.items():
-            (folder / file).write_bytes(content)
+            if not fresh.get(file) or chance.random() < 0.5:
+                (folder / file).parent.mkdir(exist_ok=True)
+                (folder / file).write_bytes(content)
         return confirmed, begun
 
 
@@ -130,7 +140,7 @@ def recording(record: Record) -> Any:
             super().xDelete(name, sync)
             record.note(Path(name).name, "deleted")
             if sync:
-                record.note("", "directory")
+                record.note(".", "directory")
 
     return Layer()
 
@@ -147,21 +157,13 @@ class RecordedWitness(Witness):
     def open(self, sequence: int) -> None:
         super().open(sequence)
         self.record.note("witness", "sync")
-        self.record.note("", "directory")
+        self.record.note(".", "directory")
 
 
 class RecordedTail(Tail):
-    """The file for small batches."""
+    """What is done to the directories of small batches."""
 
     __slots__ = ("record",)
-
-    def _write(self, data: bytes, at: int) -> None:
-        super()._write(data, at)
-        self.record.note(TAIL, "write", at, data)
-
-    def _sync(self) -> None:
-        super()._sync()
-        self.record.note(TAIL, "sync")
 
     def take_over(self, sequence: int) -> None:
         if (self._directory / TAIL).exists():
@@ -169,9 +171,34 @@ class RecordedTail(Tail):
         super().take_over(sequence)
 
     def begin(self) -> None:
-        if (self._directory / FORMER).exists():
-            self.record.note(FORMER, "deleted")
+        for file in (self._directory / FORMER).glob("*"):
+            self.record.note(f"{FORMER}/{file.name}", "deleted")
         super().begin()
+
+    def remove(self) -> None:
+        self.record.note(self._name[-len(f"{TAIL}/0123456789abcdef") :], "deleted")
+        super().remove()
+
+
+def recorded_file(record: Record) -> type[BlockFile]:
+    """The file for small batches."""
+
+    class RecordedFile(BlockFile):
+        __slots__ = ("name",)
+
+        def __init__(self, path: Path, size: int, largest: int, begin: bytes) -> None:
+            self.name = f"{TAIL}/{path.name}"
+            record.note(self.name, "created")
+            record.note(self.name, "write", 0, bytes(size))
+            record.note(self.name, "sync")
+            super().__init__(path, size, largest, begin)
+
+        def write(self, data: bytes, at: int) -> None:
+            super().write(data, at)
+            record.note(self.name, "write", at, data.ljust(blocks(len(data)), b"\0"))
+            record.note(self.name, "sync")
+
+    return RecordedFile
 
 
 def opened(record: Record, folder: Path) -> SqliteStore:
@@ -183,25 +210,26 @@ def opened(record: Record, folder: Path) -> SqliteStore:
         return made
 
     def small(folder: Path, size: int) -> RecordedTail:
-        made = RecordedTail(folder, 4_000)
+        made = RecordedTail(folder, BLOCK * 10)
         made.record = record
         return made
 
     def directory(path: Path) -> None:
         sync_directory(path)
-        record.note("", "directory")
+        record.note(str(path.relative_to(folder)), "directory")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sievemq_broker.store.sqlite.sync_directory", directory)
         patch.setattr("sievemq_broker.store.sqlite.Witness", witness)
         patch.setattr("sievemq_broker.store.sqlite.Tail", small)
         patch.setattr("sievemq_broker.store.tail.sync_directory", directory)
+        patch.setattr("sievemq_broker.store.tail.BlockFile", recorded_file(record))
         return SqliteStore(folder, "name", reserve=0, opener=lambda path: apsw.Connection(str(path), vfs="recording"))
 
 
-def live(record: Record, folder: Path, chance: random.Random) -> list[DictStore]:
+def live(record: Record, folder: Path, chance: random.Random, *, in_order: bool = True) -> list[DictStore]:
     """A store of some dozens of batches, small and large ones, with checkpoints and a second owner that takes over from
-    one that has ended in order or not; what it was after each batch."""
+    one that has ended in order or not, and ends itself in order or not; what it was after each batch."""
     layer = recording(record)
     moments = [DictStore()]
     numbers: list[int] = []
@@ -228,7 +256,7 @@ def live(record: Record, folder: Path, chance: random.Random) -> list[DictStore]
             record.note("", "begun", len(moments) - 1)
             store.write(batch, NOW)
             record.note("", "confirmed", len(moments) - 1)
-        if life or chance.random() < 0.5:
+        if in_order if life else chance.random() < 0.5:
             store.close()
         else:
             store.abandon()
@@ -278,12 +306,15 @@ def test_the_record_is_what_was_written(tmp_path: Path) -> None:
     record = Record()
     folder = tmp_path / "live"
     folder.mkdir()
-    live(record, folder, random.Random(1))
+    live(record, folder, random.Random(1), in_order=False)
     made = tmp_path / "made"
     made.mkdir()
-    for file in (DATABASE, "witness", TAIL):
+    name = f"{TAIL}/{tail_file(folder).name}"
+    for file in (DATABASE, "witness"):
         record.note(file, "sync")
+    record.note(".", "directory")
     record.cut(len(record.events), random.Random(1), made)
-    assert (made / DATABASE).read_bytes() == (folder / DATABASE).read_bytes()
-    assert (made / "witness").read_bytes() == (folder / "witness").read_bytes()
-    assert (made / TAIL).read_bytes() == (folder / TAIL).read_bytes()
+    for file in (DATABASE, "witness", name):
+        assert (made / file).read_bytes() == (folder / file).read_bytes()
+    assert len(list((made / TAIL).iterdir())) == 1
+    assert not (made / FORMER).exists()

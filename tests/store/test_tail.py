@@ -18,10 +18,11 @@ import pytest
 
 from sievemq_broker.domain.journal import HELD_FLAG, Batch
 from sievemq_broker.store import DamagedError, FencedError, SqliteStore, StoreError, tail
+from sievemq_broker.store.block_file import BLOCK, BlockFile
 from sievemq_broker.store.database import DATABASE, connect
 from sievemq_broker.store.salvage import check, export, repair
 
-from .support import NOW, DictStore, message, name_of
+from .support import NOW, DictStore, message, name_of, tail_file
 
 
 def opened(folder: Path, **more: Any) -> SqliteStore:
@@ -180,10 +181,9 @@ def test_a_record_that_is_damaged_is_noticed(tmp_path: Path, record: int) -> Non
         add(store, f"m{number}")
     folder = killed(tmp_path / "live", tmp_path / "killed")
     store.close()
-    path = folder / tail.TAIL
+    path = tail_file(folder)
     data = bytearray(path.read_bytes())
-    used = len(data.rstrip(b"\0"))
-    data[16 + (used - 16) * (2 * record + 1) // 10] ^= 0x10  # behind the file's beginning
+    data[BLOCK * (1 + record) + 40] ^= 0x10
     path.write_bytes(data)
     with pytest.raises(DamagedError, match=rf"or tail has lost the last {5 - record}\. .*sievemq store repair"):
         opened(folder)
@@ -204,9 +204,9 @@ def test_a_beginning_that_is_damaged_is_noticed(tmp_path: Path) -> None:
     add(store, "b")
     for place in range(16):
         folder = killed(tmp_path / "live", tmp_path / f"killed{place}")
-        data = bytearray((folder / tail.TAIL).read_bytes())
+        data = bytearray(tail_file(folder).read_bytes())
         data[place] ^= 0x10
-        (folder / tail.TAIL).write_bytes(data)
+        tail_file(folder).write_bytes(data)
         with pytest.raises(DamagedError, match="or tail has lost the last 2"):
             opened(folder)
     store.close()
@@ -230,13 +230,12 @@ def test_where_the_head_cannot_be_read_the_records_are_set_aside_not_dropped(tmp
 def test_a_record_that_was_never_confirmed_may_be_torn(tmp_path: Path) -> None:
     store = opened(tmp_path / "live")
     add(store, "a")
-    path = tmp_path / "live" / tail.TAIL
-    used = len(path.read_bytes().rstrip(b"\0"))
-    for cut in (1, 8, 20, used - 1):
+    record = tail_file(tmp_path / "live").read_bytes()[BLOCK : 2 * BLOCK].rstrip(b"\0")
+    for cut in (1, 8, 20, len(record) - 1):
         folder = killed(tmp_path / "live", tmp_path / f"cut{cut}")
-        data = bytearray((folder / tail.TAIL).read_bytes())
-        data[used : used + cut] = data[:cut]  # the beginning of another one
-        (folder / tail.TAIL).write_bytes(data)
+        data = bytearray(tail_file(folder).read_bytes())
+        data[2 * BLOCK : 2 * BLOCK + cut] = record[:cut]  # the beginning of another one
+        tail_file(folder).write_bytes(data)
         again = opened(folder)
         assert names(again) == ["a"]
         again.close()
@@ -265,11 +264,11 @@ def test_a_sync_that_fails_ends_the_tail_and_nothing_of_it_is_lost(
     store = opened(tmp_path / "live")
     add(store, "a")
 
-    def fail(descriptor: int) -> None:
+    def fail(file: BlockFile, data: bytes, at: int) -> None:
         raise OSError(errno.EIO, "input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(tail, "_sync", fail)
+        patch.setattr(BlockFile, "write", fail)
         batch = batch_of(store, "b")
         with pytest.raises(StoreError, match=r"tail cannot be written: .*input/output error"):
             store.write(batch, NOW)
@@ -288,8 +287,14 @@ def test_a_record_whose_sync_failed_may_be_there_and_is_not_kept_twice(
 ) -> None:
     store = opened(tmp_path / "live")
     add(store, "a")
+    write = BlockFile.write
+
+    def fail(file: BlockFile, data: bytes, at: int) -> None:
+        write(file, data, at)
+        os.close(-1)
+
     with monkeypatch.context() as patch:
-        patch.setattr(tail, "_sync", lambda descriptor: os.close(-1))
+        patch.setattr(BlockFile, "write", fail)
         batch = batch_of(store, "b")
         with pytest.raises(StoreError, match="Bad file descriptor"):
             store.write(batch, NOW)
@@ -376,10 +381,10 @@ def test_a_batch_is_not_taken_for_kept_when_nothing_could_be_read_after_its_fail
 
 
 def test_where_the_file_cannot_be_made_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(own: tail.Tail, data: bytes, at: int) -> None:
+    def refuse(file: BlockFile, data: bytes, at: int) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
-    monkeypatch.setattr(tail.Tail, "_write", refuse)
+    monkeypatch.setattr(BlockFile, "write", refuse)
     store = opened(tmp_path)
     add(store, "a")
     assert not (tmp_path / tail.TAIL).exists()
@@ -434,7 +439,7 @@ def test_nothing_is_left_for_the_next_start_after_an_end_in_order(tmp_path: Path
     store = opened(tmp_path)
     add(store, "a")
     store.close()
-    (tmp_path / tail.TAIL).unlink()
+    assert not (tmp_path / tail.TAIL).exists()  # an earlier version would be refused by the directory
     store = opened(tmp_path)
     assert names(store) == ["a"]
     store.close()
@@ -456,16 +461,21 @@ def test_what_a_client_sends_is_not_taken_for_a_record(tmp_path: Path) -> None:
     """A body of an earlier round lies right behind the last record, and looks like the one that follows it."""
     store = opened(tmp_path / "live")
     forged = sealed(body_of(["forged"], 3), 4)
-    carrier = Batch(1)
-    carrier.accepted.append((1, message("carrier", body=b"x" * 3_000 + forged).packed))
-    store.write(carrier, NOW)
-    at = (tmp_path / "live" / tail.TAIL).read_bytes().index(forged)
+    at = 2 * BLOCK
+
+    def carrying(before: int) -> Batch:
+        batch = Batch(1)
+        batch.accepted.append((1, message("carrier", body=b"x" * before + forged).packed))
+        return batch
+
+    less = BLOCK + 16 + tail._pack(carrying(3_000), NOW).index(forged) - 3_000
+    store.write(carrying(at - less), NOW)
+    assert tail_file(tmp_path / "live").read_bytes()[at:].startswith(forged)
     store._flush()
-    less = len(sealed(body_of(["second"], 2, size=1_000), 3)) - 1_000
-    add(store, "second", size=at - 16 - less)
+    add(store, "second")
     folder = killed(tmp_path / "live", tmp_path / "killed")
     store.close()
-    data = (folder / tail.TAIL).read_bytes()
+    data = tail_file(folder).read_bytes()
     assert data[at:].startswith(forged)
     assert len(list(tail.read_tail(folder / tail.TAIL, 2))) == 1
     assert (check(folder).batches, check(folder).findings) == (2, [])
@@ -478,10 +488,21 @@ def test_what_a_client_sends_is_not_taken_for_a_record(tmp_path: Path) -> None:
     assert len(list(tail.read_tail(tmp_path / "salted", 2))) == 2
 
 
-def test_a_file_of_before_there_were_salts_is_read(tmp_path: Path) -> None:
-    opened(tmp_path).close()
-    records = sealed(body_of(["a"], 1), 2) + sealed(body_of(["b", "c"], 2), 3)
-    (tmp_path / tail.TAIL).write_bytes(records + bytes(1_000))
-    store = opened(tmp_path)
+@pytest.mark.parametrize("begin", [b"", b"SieveMQ\x01" + b"salt" * 2])
+def test_a_file_of_an_earlier_version_is_read(tmp_path: Path, begin: bytes) -> None:
+    """Of before there were salts, and of before each owner had a directory and records began at blocks."""
+    folder = tmp_path / "live"
+    opened(folder).close()
+    seed = zlib.crc32(begin)
+    records = sealed(body_of(["a"], 1), 2, seed) + sealed(body_of(["b", "c"], 2), 3, seed)
+    (folder / tail.TAIL).write_bytes(begin + records + bytes(1_000))
+    (folder / tail.FORMER).write_bytes(b"of its predecessor")
+    report = check(folder)
+    assert (report.batches, report.findings) == (2, [])
+    store = opened(folder)
     assert (names(store), store.next_batch) == (["a", "b", "c"], 3)
+    add(store, "d")
+    again = opened(killed(folder, tmp_path / "killed"))
+    assert names(again) == ["a", "b", "c", "d"]
+    again.close()
     store.close()

@@ -131,17 +131,15 @@ class SqliteStore:
                 self._create()
             self._verify(path)
             self._load_head()
-            self._tail.take_over(self._sequence)
-            self._look_for_losses(path, witnessed)
-            self._shrink()
             try:
-                self._take_over()
+                self._take_over(path, witnessed)
             except Exception as error:
                 if not isinstance(self._translated(error, "be opened"), StoreFullError) or not self._reserve.give():
                     raise
                 self._forget(begun=True)
-                self._take_over()
-            self._tail.begin()
+                self._take_over(path, witnessed)
+            self._shrink()
+            self._begin_tail()
         except Exception as error:
             raise self._translated(error, "be opened") from error
         self.has_reserve = self._reserve.take()
@@ -195,19 +193,34 @@ class SqliteStore:
         head = unpack_value("the head of the store", HEAD, row[0])
         self.epoch, self._sequence, self._next_batch, self.incarnation = head[:4]
 
-    def _take_over(self) -> None:
-        """Begin a new epoch: whoever wrote here before cannot any more. What the tail has becomes rows."""
+    def _take_over(self, path: Path, witnessed: int | None) -> None:
+        """Begin a new epoch: whoever wrote here before cannot any more. What the tail has becomes rows.
+
+        The tail is moved and read under the lock of the transaction, and made under it (:meth:`_begin_tail`): of two
+        that take over at the same time neither moves, removes or misses what the other one has just begun with.
+        """
         self._execute("BEGIN IMMEDIATE")
         sequence = self._sequence
         self._load_head()  # under the lock of the transaction
         if self._sequence != sequence:
             raise StoreError(f"{self.directory / DATABASE} was written to by another process while it was opened")
+        self._tail.take_over(self._sequence)
+        self._look_for_losses(path, witnessed)
         self.epoch += 1
         self._take_in_tail()
         self._sequence += 1
         self._execute(_WRITE_HEAD, (self._head(),))
         self._execute("COMMIT")
         self._witness.open(self._sequence)
+
+    def _begin_tail(self) -> None:
+        """Begin with a tail of this owner's, unless there is another one by now."""
+        self._execute("BEGIN IMMEDIATE")
+        try:
+            self._check_owner()
+            self._tail.begin()
+        finally:
+            self._execute("ROLLBACK")
 
     def _shrink(self) -> None:
         pages = self._execute("PRAGMA page_count").fetchone()[0]
@@ -455,6 +468,7 @@ class SqliteStore:
             try:
                 self._flush()
                 self._execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self._tail.remove()
             except Exception:  # noqa: S110  everything is in the log and the tail, and synced
                 pass
         self.abandon()

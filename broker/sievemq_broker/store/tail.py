@@ -3,27 +3,29 @@
 A transaction of one message costs half as much again as its sync does. So a small batch is one record here, over zeros
 that are there already, and some hundred of them become rows in one transaction (:meth:`SqliteStore.write`).
 
-    file     what it is | salt | records, with zeros or older ones behind them
+    file     what it is | salt | records, with zeros or older ones behind them; each begins at a block (block_file.py)
     record   crc32 | length | number of the write | msgpack [batch, now, envelopes, accepted, held, states, gone,
              failures, definitions]
 
 Writes are numbered one after the other, those of the database too. What is in the database is not cleared here: the
 next records are written over it from the beginning, and the file is read as long as each record has the number that
-follows. A sync of a file that grows writes the file system's journal as well; over zeros it does not.
+follows.
 
 What lies behind the last record is what clients sent in an earlier round, and a body may look like a record: the
 checksum begins with the file's salt, which nobody outside knows.
 
-Each owner begins with a file of its own, and reads the last one's after it has taken it out of its place: a former
-owner looks after each sync whether its file is where it was.
+Each owner begins with a file of its own, under a name that nobody else gives, in the directory ``tail``. Who takes over
+moves that directory out of its place before it reads: a former owner looks after each sync whether its file is where it
+was. What an earlier version left is a file ``tail``, of records one behind the other.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +33,7 @@ import msgpack
 
 from sievemq_broker.domain.journal import Batch
 from sievemq_broker.store.batches import ascending
+from sievemq_broker.store.block_file import BLOCK, BlockFile, blocks
 from sievemq_broker.store.errors import DamagedError, StoreError
 from sievemq_broker.store.files import sync_directory
 
@@ -39,19 +42,22 @@ __all__ = ["FORMER", "TAIL", "TAIL_BYTES", "SupersededError", "Tail", "read_tail
 TAIL: Final = "tail"
 FORMER: Final = "tail.former"
 
-#: Bytes of the file, and of it what a record may take that is begun.
-TAIL_BYTES: Final = 512 * 1024
+#: Bytes of a record at most.
 _LARGEST: Final = 128 * 1024
 
 #: Records, which become rows in one go: some milliseconds.
 _RECORDS: Final = 256
 
+#: Bytes of the file: the beginning, so many records of a block, and room for one of any size.
+TAIL_BYTES: Final = BLOCK * (1 + _RECORDS) + _LARGEST
+
 _HEAD = struct.Struct("<IIQ")
-_MAGIC: Final = b"SieveMQ\x01"
-_BEGIN: Final = len(_MAGIC) + 8
+_MAGIC: Final = b"SieveMQ\x02"
+_SALTED: Final = len(_MAGIC) + 8
 _packer = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass")
 
-_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+#: What files of earlier versions begin with: nothing, with neither salt nor room behind it, or this.
+_EARLIER_MAGIC: Final = b"SieveMQ\x01"
 
 
 class Tail:
@@ -67,11 +73,9 @@ class Tail:
 
     __slots__ = (
         "_at",
-        "_descriptor",
         "_directory",
-        "_inode",
+        "_file",
         "_name",
-        "_path",
         "_seed",
         "_size",
         "next_batch",
@@ -80,66 +84,69 @@ class Tail:
 
     def __init__(self, directory: Path, size: int = TAIL_BYTES) -> None:
         self._directory = directory
-        self._path = directory / TAIL
-        self._name = str(self._path)
         self._size = size
-        self._descriptor = -1
-        self._inode = -1
-        self._at = _BEGIN
+        self._file: BlockFile | None = None
+        self._name = ""
+        self._at = BLOCK
         self._seed = 0
         self.records: list[bytes] = []
         #: Behind the last batch in them.
         self.next_batch = 0
 
     def take_over(self, sequence: int) -> None:
-        """Take the last owner's file out of its place, so that it writes no more, and read it.
+        """Take the last owner's file out of its place, so that it confirms no more, and read it. Nobody else must take
+        over meanwhile, or begin.
 
         Args:
             sequence: writes that are in the database.
 
         Raises:
             StoreError: it cannot be read.
+            OSError: it cannot be moved.
         """
-        former = self._directory / FORMER
-        if self._path.exists():
+        own, former = self._directory / TAIL, self._directory / FORMER
+        if own.exists():
             # One that is there still was read, and what it had is in the database: this one was made afterwards.
-            self._path.replace(former)
+            _remove(former)
+            own.replace(former)
             sync_directory(self._directory)
         self.records = list(read_tail(former, sequence))
         if self.records:
             self.next_batch = unpack_record(self.records[-1])[0].id + 1
 
     def begin(self) -> None:
-        """What there was is in the database: begin with a file of this owner's, or without one if it cannot be made."""
+        """What there was is in the database: begin with a file of this owner's, or without one if it cannot be made.
+        Nobody else must have taken over since, or do so meanwhile."""
         self.records = []
-        (self._directory / FORMER).unlink(missing_ok=True)
+        _remove(self._directory / FORMER)
         if not self._size:
             return
+        own = self._directory / TAIL
+        path = own / os.urandom(8).hex()
+        start = _MAGIC + os.urandom(_SALTED - len(_MAGIC))
         try:
-            self._descriptor = os.open(
-                self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), 0o640
-            )
-            start = _MAGIC + os.urandom(_BEGIN - len(_MAGIC))
-            self._seed = zlib.crc32(start)
-            self._write(start + bytes(self._size - _BEGIN), 0)
-            self._sync()
-            self._inode = os.fstat(self._descriptor).st_ino
+            own.mkdir(0o750)
+            self._file = BlockFile(path, self._size, _LARGEST, start)
+            sync_directory(own)
             sync_directory(self._directory)
         except OSError:
             self.close()
-            self._path.unlink(missing_ok=True)
+            shutil.rmtree(own, ignore_errors=True)
+            return
+        self._name = str(path)
+        self._seed = zlib.crc32(start)
 
     @property
     def used(self) -> int:
-        """Bytes that the database will need."""
+        """Bytes that the database will need, at most."""
         return self._at
 
     def has_room(self) -> bool:
         """True if a record can be appended."""
-        return self._descriptor >= 0 and len(self.records) < _RECORDS and self._at + _LARGEST <= self._size
+        return self._file is not None and len(self.records) < _RECORDS and self._at + _LARGEST <= self._size
 
     def append(self, batch: Batch, now: int, sequence: int) -> bool:
-        """Append a batch and sync it.
+        """Append a batch and sync it. There must be room.
 
         Args:
             batch: a single one.
@@ -153,46 +160,55 @@ class Tail:
             OSError: it cannot be written, or synced. There is no tail any more.
             SupersededError: there is another owner.
         """
+        file = self._file
+        assert file is not None
         body = _pack(batch, now)
         size = _HEAD.size + len(body)
         if size > _LARGEST:
             return False
         record = _sealed(sequence, body, self._seed)
         try:
-            self._write(record, self._at)
-            self._sync()
-            found = os.stat(self._name).st_ino  # noqa: PTH116  half of what Path.stat takes
-        except FileNotFoundError:
-            found = -1
+            file.write(record, self._at)
+            # Nothing that asks for the file's state: the next write would have to note the exact time (Linux 6.13).
+            if not os.access(self._name, os.F_OK):
+                self._look()
         except OSError:
             self.close()
             raise
-        if found != self._inode:
-            self.close()
-            raise SupersededError
-        self._at += size
+        self._at += blocks(size)
         self.records.append(body)
         self.next_batch = batch.id + 1
         return True
 
+    def _look(self) -> None:
+        """The file seems to have been moved. Was it, or could that only not be seen?"""
+        try:
+            os.stat(self._name)  # noqa: PTH116
+        except (FileNotFoundError, NotADirectoryError):
+            self.close()
+            raise SupersededError from None
+
     def restart(self) -> None:
         """All records are in the database: write over them."""
         self.records = []
-        self._at = _BEGIN
+        self._at = BLOCK
+
+    def remove(self) -> None:
+        """All records are in the database, and nothing will follow: leave nothing that an earlier version could not
+        read. Another owner's file is left alone, wherever it is."""
+        self.close()
+        if self._name:
+            try:
+                os.unlink(self._name)  # noqa: PTH108
+                (self._directory / TAIL).rmdir()
+            except OSError:  # it is not there any more, or the directory is not empty
+                pass
 
     def close(self) -> None:
         """Append no more."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def _write(self, data: bytes, at: int) -> None:
-        written = os.pwrite(self._descriptor, data, at)
-        while written < len(data):
-            written += os.pwrite(self._descriptor, data[written:], at + written)
-
-    def _sync(self) -> None:
-        _sync(self._descriptor)
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 class SupersededError(StoreError):
@@ -200,23 +216,35 @@ class SupersededError(StoreError):
 
 
 def read_tail(path: Path, sequence: int | None) -> Iterator[bytes]:
-    """The records of a file that follow what is in the database.
+    """The records of a tail that follow what is in the database.
 
     Args:
-        path: of the file; there may be none.
+        path: of an owner's directory, or of an earlier version's file; there may be none.
         sequence: writes that are in the database; None if that is not known: all that follow one another.
 
     Raises:
         StoreError: it cannot be read.
     """
     try:
-        data = path.read_bytes()
+        # One file, or none if its owner was killed while it began. Where one directory was copied over another there
+        # may be more: an owner's numbers begin behind its own start's, so the others have none that could follow.
+        for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+            for body in _read_records(file.read_bytes(), sequence):
+                yield body
+                if sequence is not None:
+                    sequence += 1
     except FileNotFoundError:
         return
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror or error}") from error
-    # A file that an earlier version made has no beginning, and no salt.
-    at, seed = (_BEGIN, zlib.crc32(data[:_BEGIN])) if data.startswith(_MAGIC) else (0, 0)
+
+
+def _read_records(data: bytes, sequence: int | None) -> Iterator[bytes]:
+    at, step, seed = 0, 1, 0
+    if data.startswith((_MAGIC, _EARLIER_MAGIC)):
+        at, seed = _SALTED, zlib.crc32(data[:_SALTED])
+    if data.startswith(_MAGIC):
+        at = step = BLOCK
     expected: int | None = None
     while at + _HEAD.size <= len(data):
         crc, size, number = _HEAD.unpack_from(data, at)
@@ -232,7 +260,7 @@ def read_tail(path: Path, sequence: int | None) -> Iterator[bytes]:
                 return
             yield data[at + _HEAD.size : end]
         expected = number + 1
-        at = end
+        at = -(-end // step) * step
 
 
 def unpack_record(body: bytes) -> tuple[Batch, int]:
@@ -252,6 +280,14 @@ def unpack_record(body: bytes) -> tuple[Batch, int]:
     except Exception as error:  # whatever msgpack raises for what the checksum lets pass
         raise DamagedError(f"a record of {TAIL} cannot be decoded: {error}") from error
     return batch, now
+
+
+def _remove(path: Path) -> None:
+    """An owner's directory, or an earlier version's file; there may be none."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _pack(batch: Batch, now: int) -> bytes:

@@ -59,9 +59,11 @@ def _files() -> dict[str, bytes]:
         consumer.acknowledge(1, NOW)
         store.write(broker.journal.cut(), NOW)
         return {
-            path.name: path.read_bytes().rstrip(b"\0")  # the log is made longer ahead of its writes
-            for path in sorted(folder.iterdir())
-            if path.name in ("witness", "tail") or path.suffix in (".db", ".db-wal")
+            str(path.relative_to(folder)): path.read_bytes().rstrip(
+                b"\0"
+            )  # files are made longer ahead of their writes
+            for path in sorted(folder.rglob("*"))
+            if path.name == "witness" or path.parent.name == "tail" or path.suffix in (".db", ".db-wal")
         }
     finally:
         store.close()
@@ -100,6 +102,7 @@ def run(data: bytes) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
     for name, content in files.items():
+        (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_bytes(content)
     _looked_at(directory)
     opened = _opened(directory)
