@@ -231,7 +231,7 @@ def test_one_that_took_over_and_is_slow_to_begin_does_not_begin_beside_the_next(
     former = opened(folder)
     add(former, "a")
     quick: list[SqliteStore] = []
-    shrink = Store._shrink
+    shrink = SqliteStore._shrink
 
     def meanwhile(store: SqliteStore) -> None:
         monkeypatch.undo()
