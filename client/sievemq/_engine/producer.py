@@ -10,10 +10,10 @@ from sievemq.exceptions import (
     IllegalStateException,
     InvalidDestinationException,
     JMSException,
-    ResourceAllocationException,
     UnsupportedOperationError,
 )
 from sievemq.messages import Message, adopt, write_back
+from sievemq.messages.base import NEW_FIELDS
 from sievemq_core.message.headers import (
     DEFAULT_DELIVERY_DELAY,
     DEFAULT_DELIVERY_MODE,
@@ -21,7 +21,7 @@ from sievemq_core.message.headers import (
     DEFAULT_TIME_TO_LIVE,
     NON_PERSISTENT,
 )
-from sievemq_core.wire.codec import pack
+from sievemq_core.wire.codec import NIL, pack
 
 if TYPE_CHECKING:
     from sievemq._engine.session import EngineSession
@@ -43,6 +43,9 @@ ABSENT: Final = Absent()
 
 _LONGEST: Final = 2**62  # ms; a time to live or delay beyond it would leave the range of a long when added to a time
 
+_NEVER: Final = -1  # no time of a send
+_REST: Final = NEW_FIELDS[6:]
+
 
 class EngineProducer:
     """A producer of a session; it exists at this end only.
@@ -59,6 +62,14 @@ class EngineProducer:
     """
 
     __slots__ = (
+        "_addressed",
+        "_command",
+        "_decided",
+        "_decided_at",
+        "_decided_packed",
+        "_id_prefix",
+        "_longer_from",
+        "_text",
         "closed",
         "delivery_delay",
         "delivery_mode",
@@ -83,6 +94,11 @@ class EngineProducer:
         self.disable_message_id = self.disable_timestamp = False
         self.send_timeout = session.connection.options.send_timeout
         self.closed = False
+        self._decided_at = _NEVER
+        self._decided: tuple[int, int, int, int, int]
+        self._decided_packed = self._command = self._addressed = b""
+        self._text = self._id_prefix = ""
+        self._longer_from = 0
 
     # -- defaults ----------------------------------------------------------------------------------------------------
 
@@ -95,18 +111,22 @@ class EngineProducer:
     def set_delivery_mode(self, delivery_mode: int) -> None:
         """Default delivery mode; other than 1 and 2: JMSException (PRO-03)."""
         self.delivery_mode = _mode(delivery_mode)
+        self._decided_at = _NEVER
 
     def set_priority(self, priority: int) -> None:
         """Default priority; outside 0 … 9: JMSException (PRO-04)."""
         self.priority = _priority(priority)
+        self._decided_at = _NEVER
 
     def set_time_to_live(self, time_to_live: int) -> None:
         """Default time to live in ms, 0 for ever; negative: JMSException (PRO-05)."""
         self.time_to_live = _duration("time to live", time_to_live)
+        self._decided_at = _NEVER
 
     def set_delivery_delay(self, delivery_delay: int) -> None:
         """Delivery delay in ms; negative: JMSException (PRO-06)."""
         self.delivery_delay = _duration("delivery delay", delivery_delay)
+        self._decided_at = _NEVER
 
     def set_send_timeout(self, milliseconds: int) -> None:
         """How long a send may wait for room, in ms, 0 for ever; negative: JMSException."""
@@ -172,19 +192,30 @@ class EngineProducer:
         connection = session.connection
         if self.closed or session.closed or connection.closing or connection.failure is not None:
             self.check_open()
-        delivery_mode = self.delivery_mode if delivery_mode is None else _mode(delivery_mode)
-        priority = self.priority if priority is None else _priority(priority)
-        if time_to_live is None:
-            time_to_live = self.time_to_live
-        elif time_to_live:
-            time_to_live = _duration("time to live", time_to_live)
         now = connection.clock() + connection.clock_offset
-        message_id = None if self.disable_message_id else connection.id_prefix + str(connection.next_message())
-        timestamp = 0 if self.disable_timestamp else now
-        expiration = now + time_to_live if time_to_live else 0  # HDR-03, TXN-14: counted from here
-        delivery_time = now + self.delivery_delay  # HDR-04
+        if now != self._decided_at or not (delivery_mode is priority is time_to_live is None) or self.disable_timestamp:
+            self._decide(now, delivery_mode, priority, time_to_live)
+        decided = self._decided
+        text = destination._text
+        if self.disable_message_id:
+            message_id, digits = None, ""
+            self._address(text, None)
+        else:
+            number = connection.next_message()
+            if number >= self._longer_from or text is not self._text or connection.id_prefix is not self._id_prefix:
+                self._address(text, number)
+            digits = str(number)
+            message_id = self._id_prefix + digits
+        sequence = sends.sequence + 1
         try:
-            fields = message._to_fields(message_id, timestamp, priority, delivery_mode, expiration, delivery_time)
+            packed = message._to_send(
+                self._command,
+                sequence.to_bytes(8),
+                self._addressed,
+                digits.encode(),
+                self._decided_packed,
+                connection.max_body,
+            )
         except AttributeError:
             if isinstance(message, Message):
                 raise
@@ -192,15 +223,8 @@ class EngineProducer:
             fate = self.send(ours, destination, delivery_mode, priority, time_to_live, completion)
             write_back(message, ours)
             return fate
-        body = fields[12]
-        if body is not None and len(body) > connection.max_body:
-            raise ResourceAllocationException(
-                f"the body has {len(body)} bytes; the broker takes {connection.max_body}", "MESSAGE_TOO_LARGE"
-            )
-        if completion is None and sends.waits[delivery_mode]:
+        if completion is None and sends.waits[decided[2]]:
             completion = Completion()
-        sequence = sends.sequence + 1
-        packed = pack((24, session.id, sequence, destination._text, fields))  # SEND
         size = len(packed)
         outbox, step = connection.outbox, 0
         try:
@@ -223,13 +247,57 @@ class EngineProducer:
             raise
         connection.outbox_bytes += size
         if completion is not None:
-            if delivery_mode == NON_PERSISTENT:
+            if decided[2] == NON_PERSISTENT:
                 connection.hurried = True
             if connection.failure is not None:  # lost between the check above and here
                 sends.fail(connection.failure)
         connection.sent_at = now
-        message._sent(message_id, timestamp, priority, delivery_mode, expiration, delivery_time, destination)
+        if message._fields is NEW_FIELDS:  # as _sent does it
+            message._fields = (message_id, *decided, *_REST)
+            message._destination = destination
+        else:
+            message._sent(message_id, *decided, destination)
         return completion
+
+    # What most sends have in common is made once: as long as the millisecond and the producer's defaults are the same,
+    # and as long as the destination is, and the ids are as long. What says so is written last, and taken back first: a
+    # signal handler may raise in between.
+
+    def _decide(self, now: int, delivery_mode: int | None, priority: int | None, time_to_live: int | None) -> None:
+        """What a send at this time decides (HDR-14)."""
+        self._decided_at = _NEVER
+        # Else it is so for this send only.
+        usual = delivery_mode is priority is time_to_live is None and not self.disable_timestamp
+        delivery_mode = self.delivery_mode if delivery_mode is None else _mode(delivery_mode)
+        priority = self.priority if priority is None else _priority(priority)
+        if time_to_live is None:
+            time_to_live = self.time_to_live
+        elif time_to_live:
+            time_to_live = _duration("time to live", time_to_live)
+        timestamp = 0 if self.disable_timestamp else now
+        expiration = now + time_to_live if time_to_live else 0  # HDR-03, TXN-14: counted from here
+        delivery_time = now + self.delivery_delay  # HDR-04
+        self._decided = decided = (timestamp, priority, delivery_mode, expiration, delivery_time)
+        self._decided_packed = b"".join(map(pack, decided))
+        if usual:
+            self._decided_at = now
+
+    def _address(self, text: str, number: int | None) -> None:
+        """The beginning of a send to a destination, but for its sequence and the digits of the message's number.
+
+        Args:
+            text: address of the destination.
+            number: of the message; None where ids are disabled.
+        """
+        self._longer_from = 0
+        self._text = text
+        self._id_prefix = prefix = self.session.connection.id_prefix
+        digits = "" if number is None else str(number)
+        message_id = NIL if number is None else pack(prefix + digits)[: -len(digits)]
+        self._command = b"\x95\x18" + pack(self.session.id) + b"\xcf"  # SEND; the first byte of the sequence
+        self._addressed = pack(text) + b"\x9d" + message_id  # the envelope begins
+        if number is not None:
+            self._longer_from = 10 ** len(digits)
 
 
 def _mode(delivery_mode: Any) -> int:

@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
-import msgpack
-
 from sievemq.destinations import Destination
-from sievemq.exceptions import MessageFormatException
+from sievemq.exceptions import MessageFormatException, ResourceAllocationException
 from sievemq.messages.modes import BODY_READ_ONLY, SLOW_TO_SEND
 from sievemq.messages.properties import Properties, packed_properties
 from sievemq.messages.shown import short_mapping
-from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES
 from sievemq_core.message.envelope import BodyKind, EnvelopeFields
 from sievemq_core.message.headers import (
     DEFAULT_DELIVERY_DELAY,
@@ -25,6 +22,7 @@ from sievemq_core.message.headers import (
     DEFAULT_PRIORITY,
     DEFAULT_TIME_TO_LIVE,
 )
+from sievemq_core.wire.codec import BIN_HEADS, NIL, bin_head, pack
 
 __all__ = ["Message"]
 
@@ -51,7 +49,9 @@ class _Pending:
 #: Stands for a body that has arrived and not been decoded.
 PENDING: Final = _Pending()
 
-_pack: Final = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass").pack
+_join: Final = b"".join
+_FEW: Final = len(BIN_HEADS)
+_NO_HEADERS: Final = 3 * NIL
 
 
 class Message(Properties):
@@ -76,6 +76,10 @@ class Message(Properties):
     DEFAULT_DELIVERY_DELAY: ClassVar[int] = DEFAULT_DELIVERY_DELAY
 
     _body_kind: ClassVar[int] = int(BodyKind.NONE)
+    _kind: ClassVar[bytes] = NIL + b"\0"  # packed: no types of properties, and the kind
+
+    def __init_subclass__(cls) -> None:
+        cls._kind = NIL + pack(cls._body_kind)
 
     _acknowledge: Callable[[], Any] | None
     _body: Any
@@ -142,49 +146,76 @@ class Message(Properties):
 
     # -- what the engine calls ----------------------------------------------------------------------------------------
 
-    def _to_fields(
-        self,
-        message_id: str | None,
-        timestamp: int,
-        priority: int,
-        delivery_mode: int,
-        expiration: int,
-        delivery_time: int,
-    ) -> EnvelopeFields:
-        """The envelope of a send. Times in ms since 1970-01-01 UTC. The message itself does not change (MSG-16).
+    def _to_send(
+        self, command: bytes, sequence: bytes, address: bytes, message_id: bytes, decided: bytes, max_body: int
+    ) -> bytes:
+        """The SEND of this message, put together from pieces that are packed, most of them once for many messages. The
+        message itself does not change (MSG-16).
+
+        Args:
+            command, sequence, address, message_id: how the command begins, up to the message id.
+            decided: the fields behind that, up to the delivery time.
+            max_body: bytes that a body may have.
 
         Raises:
             MessageFormatException: too many properties, or a body that cannot be encoded.
+            ResourceAllocationException: the body is larger than the broker takes.
         """
-        fields = self._fields
-        properties = self._properties
-        letters = None
+        fields, properties, types_and_kind = self._fields, self._properties, self._kind
         if properties:
             if self._modes & SLOW_TO_SEND:
                 packed, letters = packed_properties(properties)
+                types_and_kind = pack(letters) + types_and_kind[1:]
             else:
-                packed = _pack(properties)
-                if len(packed) > MAX_PROPERTIES_BYTES or len(properties) > MAX_PROPERTIES:
-                    packed_properties(properties)  # raises
+                packed = pack(properties)
         elif properties is None:  # received, never looked at, passed on
-            packed, letters = fields[9], fields[10]
+            packed = fields[9]
+            types_and_kind = pack(fields[10]) + types_and_kind[1:]
         else:
             packed = None
-        reply_to = fields[7]
-        return (
-            message_id,
-            timestamp,
-            priority,
-            delivery_mode,
-            expiration,
-            delivery_time,
-            fields[6],
-            reply_to if reply_to is None or type(reply_to) is str else reply_to._text,
-            fields[8],
-            packed,
-            letters,
-            self._body_kind,
-            self._encode_body(),
+        if packed is None:
+            packed_head, packed = NIL, b""
+        else:
+            size = len(packed)
+            if size < _FEW:
+                packed_head = BIN_HEADS[size]
+            else:
+                if properties:
+                    packed_properties(properties)  # raises if they are too many
+                packed_head = bin_head(size)
+        body = self._body
+        if body.__class__ is not bytes or not body:
+            body = self._encode_body()
+        if body is None:
+            body_head, body = NIL, b""
+        else:
+            size = len(body)
+            if size > max_body:
+                raise ResourceAllocationException(
+                    f"the body has {size} bytes; the broker takes {max_body}", "MESSAGE_TOO_LARGE"
+                )
+            body_head = BIN_HEADS[size] if size < _FEW else bin_head(size)
+        if fields is NEW_FIELDS or fields[6] is fields[7] is fields[8] is None:
+            headers = _NO_HEADERS
+        else:
+            reply_to = fields[7]
+            if reply_to is not None and type(reply_to) is not str:
+                reply_to = reply_to._text
+            headers = pack(fields[6]) + pack(reply_to) + pack(fields[8])
+        return _join(
+            (
+                command,
+                sequence,
+                address,
+                message_id,
+                decided,
+                headers,
+                packed_head,
+                packed,
+                types_and_kind,
+                body_head,
+                body,
+            )
         )
 
     def _encode_body(self) -> bytes | None:

@@ -13,8 +13,11 @@ from sievemq_core.wire.commands import CommandSpec
 from sievemq_core.wire.form import CommandTuple, check_headers, examine
 
 __all__ = [
+    "BIN_HEADS",
+    "NIL",
     "CommandTuple",
     "Decoder",
+    "bin_head",
     "check_headers",
     "delivery_head",
     "describe",
@@ -30,6 +33,20 @@ pack: Final = _packer.pack
 
 delivery_head: Final = struct.Struct(">HBIBQBI").pack
 """See :func:`pack_delivery`, which is this call; for the one place where a function call more is felt."""
+
+
+def bin_head(size: int) -> bytes:
+    """What msgpack writes before so many bytes; :data:`BIN_HEADS` has it where they are few."""
+    if size < 256:
+        return b"\xc4%c" % size
+    return b"\xc5" + size.to_bytes(2) if size < 65_536 else b"\xc6" + size.to_bytes(4)
+
+
+NIL: Final = b"\xc0"
+"""None, packed."""
+
+BIN_HEADS: Final = tuple(bin_head(size) for size in range(1_024))
+"""By size."""
 
 
 def pack_delivery(consumer: int, tag: int, count: int, envelope: bytes) -> bytes:

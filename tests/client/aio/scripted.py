@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
+from tests.client.messages.envelope import fields_of
+
 from sievemq import TextMessage
 from sievemq.aio import Connection, ConnectionFactory
 from sievemq_core.wire.commands import Command
@@ -90,7 +92,7 @@ class ScriptedBroker(asyncio.Protocol):
     def deliver(self, *texts: str, consumer: int = 1, first: int = 1) -> None:
         """Deliver text messages, in one write."""
         for tag, text in enumerate(texts, first):
-            fields = TextMessage(text)._to_fields(f"ID:{tag}", 0, 4, 1, 0, 0)
+            fields = fields_of(TextMessage(text), f"ID:{tag}", 0, 4, 1, 0, 0)
             self._wire.send(Command.DELIVER, consumer, tag, 1, fields)
         self.flush()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.client.messages.envelope import fields_of
 
 from sievemq import Message
 from sievemq.messages import properties
@@ -33,5 +34,5 @@ def test_a_bad_name_is_refused_every_time(name):
 def test_on_receive_names_never_enter_the_cache():
     for _ in range(2):
         message = Message(properties={"JMSXState": 1})
-        assert message._to_fields("ID:c:1", 1, 4, 2, 0, 1)[9] is None
+        assert fields_of(message)[9] is None
     assert "JMSXState" not in properties.KNOWN_NAMES

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.client.messages.envelope import fields_of
 
 from sievemq import (
     Byte,
@@ -26,7 +27,6 @@ from sievemq import (
 from sievemq.messages import received
 from sievemq_core.message.conversion import parse_floating, text_of
 from sievemq_core.message.values import letter_of, to_single
-from sievemq_core.wire.codec import pack, unpack_value
 
 text = st.text(st.characters(codec=None), max_size=20)  # surrogates too
 int32 = st.integers(-(2**31), 2**31 - 1)
@@ -65,7 +65,7 @@ def same(one: Any, other: Any) -> bool:
 
 def travel(message: Message, hops: int = 1) -> Message:
     for _ in range(hops):
-        sent = unpack_value(pack(message._to_fields("ID:c:1", 1, 4, 2, 0, 1)))
+        sent = fields_of(message)
         message = received(sent, Queue("q"), 1, None)
     return message
 

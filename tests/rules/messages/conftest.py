@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.client.messages.envelope import fields_of
 
 from sievemq import Destination, Message, Queue
 from sievemq.messages import received
-from sievemq_core.wire.codec import pack, unpack_value
 
 Deliver = Callable[..., Any]
 
@@ -20,7 +20,7 @@ def deliver() -> Deliver:
     orders = Queue("orders")
 
     def deliver(message: Message, count: int = 1, destination: Destination = orders, **hooks: Any) -> Message:
-        fields = message._to_fields("ID:c:1", 1_700_000_000_000, 7, 1, 1_700_000_060_000, 1_700_000_000_005)
-        return received(unpack_value(pack(fields)), destination, count, hooks.get("acknowledge"))
+        fields = fields_of(message, "ID:c:1", 1_700_000_000_000, 7, 1, 1_700_000_060_000, 1_700_000_000_005)
+        return received(fields, destination, count, hooks.get("acknowledge"))
 
     return deliver

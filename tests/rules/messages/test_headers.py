@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.client.messages.envelope import fields_of
 
 from sievemq import (
     InvalidDestinationException,
@@ -32,7 +33,7 @@ def test_hdr_01_hdr_02_hdr_03_hdr_04_hdr_05_hdr_06_hdr_07_dif_08_headers_reach_t
 
 
 def test_hdr_06_hdr_07_ids_and_timestamps_can_be_absent():
-    here = received(Message()._to_fields(None, 0, 4, 2, 0, 0), Queue("q"), 1, None)
+    here = received(fields_of(Message(), None, 0, 4, 2, 0, 0), Queue("q"), 1, None)
     assert here.get_jms_message_id() is None
     assert here.get_jms_timestamp() == 0
 
@@ -113,7 +114,7 @@ def test_hdr_13_hdr_18_dif_09_provider_headers_set_before_a_send_are_overwritten
 def test_hdr_14_what_the_send_decided_shows_on_the_senders_object():
     message = TextMessage("x")
     message.set_jms_correlation_id("c")
-    message._to_fields(*SENT)
+    fields_of(message, *SENT)
     assert message.get_jms_message_id() is None
     message._sent(*SENT, Queue("q"))
     assert message.get_jms_message_id() == "ID:c:1"

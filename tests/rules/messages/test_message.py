@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.client.messages.envelope import fields_of
 
 import sievemq
 from sievemq import (
@@ -273,7 +274,7 @@ def test_msg_16_a_send_leaves_the_senders_object_as_it_was(kind, deliver):
 
 def test_msg_17_two_receivers_and_the_sender_are_independent(deliver):
     message = MapMessage({"a": 1}, properties={"p": 1})
-    fields = message._to_fields("ID:c:1", 1, 4, 2, 0, 1)
+    fields = fields_of(message)
     one, two = (received(fields, Queue("q"), 1, None) for _ in range(2))
     message.set_int("a", 2)
     one.clear_body()
@@ -286,7 +287,7 @@ def test_msg_17_two_receivers_and_the_sender_are_independent(deliver):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_msg_18_a_redelivered_message_is_the_original(kind):
-    fields = FILLED[kind]()._to_fields("ID:c:1", 1, 4, 2, 0, 1)
+    fields = fields_of(FILLED[kind]())
     first = received(fields, Queue("q"), 1, None)
     first.clear_body()
     first.clear_properties()
@@ -395,7 +396,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("kind", "body", "method", "text"), BROKEN)
 def test_mod_10_a_malformed_body_is_a_message_format_exception_and_the_rest_can_be_read(kind, body, method, text):
-    fields = list(kind()._to_fields("ID:c:1", 1, 4, 2, 0, 1))
+    fields = list(fields_of(kind()))
     fields[12] = body
     here = received(tuple(fields), Queue("q"), 1, None)
     for _ in range(2):
@@ -406,7 +407,7 @@ def test_mod_10_a_malformed_body_is_a_message_format_exception_and_the_rest_can_
 
 
 def test_malformed_properties_are_a_message_format_exception():
-    fields = list(TextMessage("x")._to_fields("ID:c:1", 1, 4, 2, 0, 1))
+    fields = list(fields_of(TextMessage("x")))
     fields[9] = b"\xc1"
     here = received(tuple(fields), Queue("q"), 1, None)
     with pytest.raises(MessageFormatException):
@@ -447,7 +448,7 @@ def test_msg_17_a_copy_is_independent(kind, make, look, deliver):
 
 
 def test_a_kind_of_a_later_version_arrives_as_a_message():
-    fields = list(Message(properties={"a": 1})._to_fields("ID:c:1", 1, 4, 2, 0, 1))
+    fields = list(fields_of(Message(properties={"a": 1})))
     fields[11] = 99
     here = received((*fields, "later"), Queue("q"), 1, None)
     assert type(here) is Message
