@@ -38,9 +38,16 @@ class Obedient:
     def __init__(self) -> None:
         self.light = self.low = self.room = self.closed = False
         self.calls: list[str] = []
+        self.noted = 0
 
     def write(self, batch: Batch, now: int) -> None:
         raise NotImplementedError
+
+    def keep(self, batch: Batch, now: int) -> None:
+        self.write(batch, now)
+
+    def note(self) -> None:
+        self.noted += 1
 
     def is_light(self, batch: Batch) -> bool:
         return self.light

@@ -296,6 +296,37 @@ async def test_a_write_that_is_no_sync_alone_says_nothing_of_syncs(rig: Rig) -> 
     assert await rig.send() == HERE
 
 
+async def test_what_was_written_here_is_noted_when_it_has_been_said(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    await rig.warm()
+    said: list[list[bytes]] = []
+    monkeypatch.setattr(rig.store, "note", lambda: said.append(rig.links[0].left[-1:]))
+    for number in range(5):
+        assert await rig.send(b"%d" % number) == HERE
+    assert said == [[b"0"], [b"1"], [b"2"], [b"3"], [b"4"]]
+    rig.store.light = False
+    assert await rig.send(b"noted by the store") == THERE
+    assert len(said) == 5
+
+
+async def test_a_write_that_cannot_be_noted_is_kept_all_the_same(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await rig.warm()
+
+    def fail() -> None:
+        raise OSError("input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.store, "note", fail)
+        assert await rig.send(b"a") == HERE
+    assert rig.links[0].left[-1] == b"a"
+    assert "input/output error" in caplog.text
+    noted = rig.store.noted
+    assert await rig.send(b"b") == HERE
+    assert rig.store.noted == noted + 1
+    assert rig.failures == []
+
+
 async def test_where_work_had_come_meanwhile_the_thread_writes_for_a_while(rig: Rig) -> None:
     await rig.warm()
     rig.record("it")

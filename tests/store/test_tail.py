@@ -348,6 +348,54 @@ def test_a_transaction_that_fails_leaves_what_the_tail_had(tmp_path: Path) -> No
     store.close()
 
 
+def test_noting_what_is_kept_at_any_moment_is_never_ahead_of_it(tmp_path: Path) -> None:
+    """The loop's thread does so when it has said what it wrote, and the other one may be in a transaction by then."""
+    looks = 0
+
+    class Noting(Failing):
+        def execute(self, statement: str, values: Any = ()) -> Any:
+            nonlocal looks
+            if made:
+                made[0].note()
+                if statement.startswith(("BEGIN", "UPDATE", "COMMIT", "ROLLBACK", "SELECT data")):
+                    again = opened(killed(tmp_path / "live", tmp_path / f"killed{looks}"))
+                    assert names(again)[:2] == ["a", "b"]
+                    again.close()
+                    looks += 1
+            return super().execute(statement, values)
+
+    made: list[SqliteStore] = []
+    store = opened(tmp_path / "live", opener=lambda path: Noting(connect(path)))
+    add(store, "a")
+    add(store, "b")
+    made.append(store)
+    large = batch_of(store, *(f"m{number}" for number in range(20)))
+    store._db.fails = ("COMMIT",)
+    with pytest.raises(StoreError, match="disk I/O error"):
+        store.write(large, NOW)
+    store._db.fails = ()
+    store.reopen()
+    store.write(large, NOW)
+    add(store, "c")
+    assert looks > 8
+    made.clear()
+    store.close()
+
+
+def test_what_is_kept_and_not_noted_yet_is_there(tmp_path: Path) -> None:
+    store = opened(tmp_path / "live")
+    add(store, "a")
+    store.keep(batch_of(store, "b"), NOW)
+    assert check(killed(tmp_path / "live", tmp_path / "killed")).batches == 2
+    for number, lost in enumerate((1, 2)):  # of which a start knows
+        folder = killed(tmp_path / "live", tmp_path / f"damaged{number}")
+        tail_file(folder).write_bytes(b"")
+        with pytest.raises(DamagedError, match=f"has lost the last {lost}"):
+            opened(folder)
+        store.note()
+    store.close()
+
+
 @pytest.mark.parametrize("before", [0, 2])
 def test_a_batch_is_not_taken_for_kept_when_nothing_could_be_read_after_its_failure(
     tmp_path: Path, before: int

@@ -58,6 +58,12 @@ class DurableStore(Protocol):
     def write(self, batch: Batch, now: int) -> None:
         """Keep a batch."""
 
+    def keep(self, batch: Batch, now: int) -> None:
+        """Keep a batch that is light, and leave it to `note` to note that."""
+
+    def note(self) -> None:
+        """Note what is kept, so that a start misses what it does not find."""
+
     def is_light(self, batch: Batch) -> bool:
         """True if that takes as long as the disk takes to sync, and no longer."""
 
@@ -237,21 +243,21 @@ class Commits:
 
         self._jobs.put(write)
 
-    def _write(self, batch: Batch, now: int, light: bool | None = None) -> tuple[Exception | None, bool, float]:
+    def _write(self, batch: Batch, now: int, *, here: bool = False) -> tuple[Exception | None, bool, float]:
         """Write on this thread, whichever it is: what went wrong, whether the disk is getting full, and the seconds
         that it took, 0 if that says nothing of syncs.
 
         Args:
             batch: the one.
             now: ms epoch.
-            light: what the store says of it; None if it was not asked.
+            here: on the loop's thread. The store has said that it is light, and what waits for it goes out before it is
+                noted.
         """
         store, timer = self._store, self._timer
         try:
-            if light is None:
-                light = store.is_light(batch)
+            light = here or store.is_light(batch)
             begin = timer()
-            store.write(batch, now)
+            (store.keep if here else store.write)(batch, now)
             return None, store.low, timer() - begin if light else 0.0
         except Exception as error:
             return error, False, 0.0
@@ -268,12 +274,18 @@ class Commits:
     def _write_here(self, batch: Batch, now: int) -> None:
         """Write on the loop's thread. What fails is tried again on the other, as if it had been written there."""
         self.shortcut.taken += 1
-        self._done(batch, now, *self._write(batch, now, light=True))
+        self._done(batch, now, *self._write(batch, now, here=True))
         self._loop.call_soon(self._loop.call_soon, self._look_around)
 
     def _look_around(self) -> None:
-        """Had anything come while this thread wrote? The loop has looked once since then, without waiting; a client
-        that only waited for its confirm has not answered yet."""
+        """What waited for this thread's write has gone out: note the write. And had anything come meanwhile? The loop
+        has looked once since then, without waiting; a client that only waited for its confirm has not answered yet."""
+        if self._dead:
+            return
+        try:
+            self._store.note()
+        except OSError as error:
+            log.warning("store.write_failed", reason=str(error), note="noted with the next write")
         if self._fed:
             self.shortcut.crowded(self._timer())
 
@@ -292,8 +304,7 @@ class Commits:
             log.info("store.works", note="what was held back goes out")
             self._stands(None)
         self._busy = False
-        self.writes += 1
-        self.latency.observe(ended - self._cut)
+        took = ended - self._cut
         flying, self._flying = self._flying, {}
         owed, self._owed = self._owed, []
         if self._held or self._asked:
@@ -303,6 +314,8 @@ class Commits:
         for future in owed:
             if not future.done():
                 future.set_result(None)
+        self.writes += 1
+        self.latency.observe(took)
         self.end_turn()
 
     def _work(self) -> None:

@@ -97,6 +97,8 @@ class SqliteStore:
         #: Of what is in the database.
         self._sequence = 0
         self._next_batch = 1
+        #: Writes that are on disk.
+        self._kept = 0
         self._db: Any = None
         self._opener = opener
         self._witness = Witness(self.directory / "witness")
@@ -211,6 +213,7 @@ class SqliteStore:
         self._sequence += 1
         self._execute(_WRITE_HEAD, (self._head(),))
         self._execute("COMMIT")
+        self._kept = self._sequence
         self._witness.open(self._sequence)
 
     def _begin_tail(self) -> None:
@@ -292,14 +295,31 @@ class SqliteStore:
     def write(self, batch: Batch, now: int) -> None:
         """Keep a batch; see :meth:`Store.write`. One that is kept already, though an error was answered, is passed
         over."""
+        self._keep(batch, now, light=self.is_light(batch))
+        self.note()
+
+    def keep(self, batch: Batch, now: int) -> None:
+        """Keep a batch that is light as :meth:`write` does, for who says so before :meth:`note`."""
+        self._keep(batch, now, light=True)
+
+    def _keep(self, batch: Batch, now: int, *, light: bool) -> None:
         if batch.id < self.next_batch:
             return
-        if not (self.is_light(batch) and self._append(batch, now)):
+        if not (light and self._append(batch, now)):
             try:
                 self._transact(batch, now)
             except Exception as error:
                 raise self._translated(error, "be written") from error
-        self._witness.write(self._sequence + len(self._tail.records))
+        self._kept = self._sequence + len(self._tail.records)
+
+    def note(self) -> None:
+        """Note how many writes are on disk, for a start that does not find them. Any thread may, at any time: what is
+        noted may be behind, never ahead.
+
+        Raises:
+            OSError: it cannot be noted; the next one may.
+        """
+        self._witness.write(self._kept)
 
     def _append(self, batch: Batch, now: int) -> bool:
         """Write a batch into the tail; False if it is too large for it."""
