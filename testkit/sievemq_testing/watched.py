@@ -14,6 +14,7 @@ from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.counts import queues_in
@@ -110,7 +111,7 @@ class WatchedServer(Server):
 class WatchedOutbox(Outbox):
     """Sees deliveries pass, and can stop after a few."""
 
-    __slots__ = ("_connection", "allowance")
+    __slots__ = ("_connection", "_in_row", "allowance")
     _connection: WatchedConnection
 
     def __init__(self, connection: WatchedConnection) -> None:
@@ -118,6 +119,7 @@ class WatchedOutbox(Outbox):
         self._connection = connection
         #: Deliveries that may still be made; None for any number.
         self.allowance: int | None = None
+        self._in_row = False
 
     @property
     def connection_id(self) -> str:
@@ -126,18 +128,37 @@ class WatchedOutbox(Outbox):
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """A delivery; see Outbox."""
-        connection = self._connection
-        consumer = connection.consumers.get(consumer_id)
-        if consumer is not None and consumer.window and (entry := consumer.window[-1]) is not None:
-            again = f", attempt {count}" if count > 1 else ""
-            connection.watch.recorder.delivered(
-                consumer.queue, entry, connection.id, f"to consumer {consumer_id} of {connection.id}{again}"
-            )
+        if not self._in_row:
+            self._note(consumer_id, tag, count)
         super().deliver(consumer_id, tag, count, packed)
         if self.allowance is not None:
             self.allowance -= 1
             if self.allowance <= 0:
                 self.pause()
+
+    def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
+        """Several deliveries; see Outbox."""
+        if self._in_row:  # a part of it
+            return super().deliver_row(consumer_id, tag, row)
+        if self.allowance is not None:
+            return deliver_each(self, consumer_id, tag, row)
+        self._in_row = True
+        try:
+            taken = super().deliver_row(consumer_id, tag, row)
+        finally:
+            self._in_row = False
+        for at in range(tag, tag + taken):
+            self._note(consumer_id, at, 1)
+        return taken
+
+    def _note(self, consumer_id: int, tag: int, count: int) -> None:
+        connection = self._connection
+        consumer = connection.consumers.get(consumer_id)
+        if consumer is not None and (entry := consumer.window[tag - consumer.base - 1]) is not None:
+            again = f", attempt {count}" if count > 1 else ""
+            connection.watch.recorder.delivered(
+                consumer.queue, entry, connection.id, f"to consumer {consumer_id} of {connection.id}{again}"
+            )
 
 
 class WatchedConnection(BrokerConnection):

@@ -31,6 +31,7 @@ KINDS: dict[str, st.SearchStrategy[Any]] = {
     "map": st.dictionaries(text, plain, max_size=3),
     "ids": st.lists(uint, max_size=5).map(tuple),
     "envelope": envelopes,
+    "envelopes": st.lists(envelopes, min_size=1, max_size=4).map(tuple),
     "any": plain,
 }
 

@@ -22,13 +22,16 @@ from sievemq_core.wire.framing import pack_frames
 
 from .support import DEADLINE, PASSWORD, hello, said_at_last, secured
 
-FILL = {"uint": 1, "bool": False, "str": "queue:orders.x", "bytes": b"", "ids": (), "map": {}, "any": 1}
 ENVELOPE = ("ID:x:1", 0, 4, 2, 0, 0, None, None, None, None, None, 1, b"x")
+FILL = {
+    "uint": 1, "bool": False, "str": "queue:orders.x", "bytes": b"", "ids": (), "map": {}, "any": 1,
+    "envelope": ENVELOPE, "envelopes": (ENVELOPE,),
+}  # fmt: skip
 
 
 def command(number: int) -> bytes:
     """A frame with one command, in form, filled with something."""
-    fields = [ENVELOPE if f.kind == "envelope" else FILL[f.kind.rstrip("?")] for f in COMMANDS[number].fields]
+    fields = [FILL[f.kind.rstrip("?")] for f in COMMANDS[number].fields]
     return b"".join(pack_frames([pack((number, *fields))]))
 
 

@@ -21,6 +21,8 @@ class Port:
     writable = True
 
     def deliver(self, *_: object) -> None: ...
+    def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
+        return len(row)
 
 
 def cut(broker: Broker) -> Batch:

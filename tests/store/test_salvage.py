@@ -22,6 +22,9 @@ class Port:
     writable = True
 
     def deliver(self, *_: object) -> None: ...
+    def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
+        return len(row)
+
     def closed(self, *_: object) -> None: ...
 
 

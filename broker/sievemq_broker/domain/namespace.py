@@ -13,6 +13,7 @@ from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.ports import DeliveryPort
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.room import Limited, NoRoomError, Overfull
+from sievemq_broker.domain.rows import accept_row
 from sievemq_broker.domain.stages import Stages
 from sievemq_broker.domain.subscription import Subscription
 from sievemq_broker.domain.subscriptions import Subscriptions
@@ -230,6 +231,27 @@ class Namespace:
             destination.publish(envelope, now, connection)
         envelope.compact()  # where it goes is known: while it is in flight it is its packed bytes and little else
         return None
+
+    def route(self, address: str) -> Destination | None:
+        """Where :meth:`send_row` may send; None where each message is to be looked at, with :meth:`send`."""
+        destination = self._routes.get(address)
+        return None if destination is None or destination.policy.special else destination
+
+    def send_row(self, destination: Destination, envelopes: list[Envelope], now: int, connection: str) -> None:
+        """:meth:`send` for several messages. Cannot fail.
+
+        Args:
+            destination: as :meth:`route` has just said.
+            envelopes: in order; none of them expires, or is for later.
+            now: ms epoch.
+            connection: id of the sender's connection, for no_local.
+        """
+        if isinstance(destination, Queue):
+            accept_row(destination, envelopes, [envelope.packed for envelope in envelopes], now)
+        else:
+            destination.publish_row(envelopes, now, connection)
+        for envelope in envelopes:
+            envelope.compact()
 
     def transfer(self, address: Address | str, envelope: Envelope, now: int) -> None:
         """Send what has been in the broker before, or comes from somebody who cannot wait: it is refused where a

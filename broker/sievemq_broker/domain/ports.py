@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.queue import Queue
     from sievemq_core.message.envelope import Envelope
 
-__all__ = ["DeliveryPort", "Observer"]
+__all__ = ["DeliveryPort", "Observer", "deliver_each"]
 
 
 class DeliveryPort(Protocol):
@@ -26,6 +26,18 @@ class DeliveryPort(Protocol):
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Send a message: `tag` 1, 2, 3, … of the consumer, `count` 1 for a first delivery (JSX-12)."""
 
+    def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
+        """Send several messages, each for the first time, while this is writable; it is, or the row is empty.
+
+        Args:
+            consumer_id: whose.
+            tag: of the first; those behind it have the following ones.
+            row: packed messages.
+
+        Returns:
+            How many it has taken; the others must be delivered again, later.
+        """
+
     def recall(self, consumer_id: int, tags: list[int]) -> None:
         """Ask for buffered messages back; answered by :meth:`Consumer.release`."""
 
@@ -34,6 +46,17 @@ class DeliveryPort(Protocol):
 
     def settled(self, consumer_id: int) -> None:
         """An open WANT is answered: what could be delivered has been."""
+
+
+def deliver_each(port: DeliveryPort, consumer_id: int, tag: int, row: list[bytes]) -> int:
+    """:meth:`DeliveryPort.deliver_row` for a port to which it is the same as so many deliveries."""
+    taken = 0
+    for packed in row:
+        port.deliver(consumer_id, tag + taken, 1, packed)
+        taken += 1
+        if not port.writable:
+            break
+    return taken
 
 
 class Observer(Protocol):

@@ -63,8 +63,6 @@ class Queue:
 
     __slots__ = (
         "_delivered_before",
-        "_direct",
-        "_sole",
         "acknowledged",
         "again",
         "before",
@@ -75,6 +73,7 @@ class Queue:
         "dead_refused",
         "deleted",
         "depth",
+        "direct",
         "dropped_newest",
         "dropped_oldest",
         "examined",
@@ -96,6 +95,7 @@ class Queue:
         "scheduled",
         "sequence",
         "shut",
+        "sole",
         "subscription",
         "taps",
         "turn",
@@ -144,9 +144,10 @@ class Queue:
         self.examined = 0
         self._delivered_before = 0
         self.turn = 0
-        self._direct = self.observer is None
-        #: The only consumer, while deliveries are direct: most subscriptions have one.
-        self._sole: Consumer | None = None
+        #: Nobody has a selector, nobody is told what arrives: it may go to the next consumer with credit as it is.
+        self.direct = self.observer is None
+        #: The only consumer, where that gets everything in order of arrival: most subscriptions have one.
+        self.sole: Consumer | None = None
 
     def __lt__(self, other: Queue) -> bool:
         return self.label < other.label  # two deadlines in the same millisecond: any order will do
@@ -200,9 +201,9 @@ class Queue:
             self._expire_new(Entry(sequence, envelope), now)
             return
         entry = Entry(sequence, envelope, HELD)
-        if self._direct:
+        if self.direct:
             # Nobody has a selector: the next consumer with credit takes it, and no structure needs to know.
-            consumer = self._sole
+            consumer = self.sole
             if (
                 consumer is not None
                 and consumer.credit > 0
@@ -242,7 +243,7 @@ class Queue:
             if self.taps:
                 for tap in self.taps:
                     tap.copy(envelope, now)
-            consumer = self._sole
+            consumer = self.sole
             if (
                 observer is not None
                 and consumer is not None
@@ -505,9 +506,9 @@ class Queue:
     def _set_direct(self) -> None:
         self.shut = self.paused or self.held > 0
         plain = not self.views and not self.shut
-        self._direct = plain and self.observer is None and not self.taps
+        self.direct = plain and self.observer is None and not self.taps
         alone = plain and len(self.consumers) == 1 and self.main.groups is None
-        self._sole = self.consumers[0] if alone else None
+        self.sole = self.consumers[0] if alone else None
 
     def _view(self, condition: Condition) -> View:
         """The view of a selector; made, and filled from the backlog, if nobody used it before."""

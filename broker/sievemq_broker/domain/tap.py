@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from sievemq_broker.domain import tap_records
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import DELAYED
+from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.returns import give_back_oldest
 from sievemq_broker.domain.steps import SLICE, Steps
@@ -511,6 +512,10 @@ class DrainTap(Tap):
         """A message; for good, so nobody need ask for it back."""
         self.log.append(packed, count, self._now)
         self._consumer.handed = tag
+
+    def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
+        """Several of them."""
+        return deliver_each(self, consumer_id, tag, row)
 
     def recall(self, consumer_id: int, tags: list[int]) -> None:
         """Does not happen: what it has, it has handed out."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.rows import accept_row
 from sievemq_broker.domain.subscription import Subscription
 from sievemq_broker.matching.condition import group_key
 from sievemq_broker.matching.index import SelectorIndex
@@ -182,3 +183,14 @@ class Topic:
                 tap.copy(envelope, now)
         for queue in self.matching(envelope, connection):
             queue.accept(envelope, now)
+
+    def publish_row(self, envelopes: list[Envelope], now: int, connection: str | None) -> None:
+        """:meth:`publish` for several messages; none of them expires, or is for later."""
+        if self._groups or self._local or self.taps:
+            for envelope in envelopes:
+                self.publish(envelope, now, connection)
+            return
+        self.published += len(envelopes)
+        packed = [envelope.packed for envelope in envelopes]
+        for queue in self._plain:
+            accept_row(queue, envelopes, packed, now)

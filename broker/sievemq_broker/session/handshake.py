@@ -63,6 +63,7 @@ def welcome(connection: BrokerConnection, identity: Identity, command: tuple[Any
         connection.namespace = connection.broker.namespace(namespace or "default")
         connection.agent = agent[:200]
         connection.keep = min(_number(options.get("keep")), settings.keep_ms)
+        connection.outbox.several = options.get("deliver_several") is True
         memory = None
         if resume is None:
             connection.id = services.connection_id()

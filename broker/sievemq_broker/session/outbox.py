@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from sievemq_broker.domain.ports import deliver_each
 from sievemq_core.errors import ErrorCode
-from sievemq_core.wire.codec import delivery_head
+from sievemq_core.limits import GATHER_BYTES
+from sievemq_core.wire.codec import DELIVERIES_HEAD, delivery_head, pack_deliveries
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
 
@@ -38,7 +40,7 @@ class Outbox:
         high: bytes of waiting output above which no more deliveries are taken.
     """
 
-    __slots__ = ("_append", "_high", "_owner", "_wire", "awake", "over", "paused", "starved", "writable")
+    __slots__ = ("_append", "_high", "_owner", "_wire", "awake", "over", "paused", "several", "starved", "writable")
 
     def __init__(self, wire: WireConnection, owner: OutboxOwner, high: int) -> None:
         self._wire = wire
@@ -54,6 +56,8 @@ class Outbox:
         self.over = False
         #: Somebody will call data_to_send anyway; nobody needs to be woken.
         self.awake = False
+        #: The client takes DELIVER_SEVERAL.
+        self.several = False
 
     # -- DeliveryPort -------------------------------------------------------------------------------------------------
 
@@ -70,6 +74,26 @@ class Outbox:
         if not self.awake:
             self.awake = True
             self._owner.wake()
+
+    def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
+        """Queue first deliveries of several messages, as one command where the client knows that."""
+        if not self.several or len(row) < 2:
+            return deliver_each(self, consumer_id, tag, row)
+        wire = self._wire
+        size = DELIVERIES_HEAD + sum(map(len, row))
+        if size > GATHER_BYTES or wire.pending_bytes + size > self._high:
+            # Too much for one command, or it may come to the point where no more is taken: that is a matter of each.
+            half = len(row) >> 1
+            taken = self.deliver_row(consumer_id, tag, row[:half])
+            if taken < half or not self.writable:
+                return taken
+            return half + self.deliver_row(consumer_id, tag + half, row[half:])
+        self._append(pack_deliveries(consumer_id, tag, row))
+        wire.pending_bytes += size
+        if not self.awake:
+            self.awake = True
+            self._owner.wake()
+        return len(row)
 
     def recall(self, consumer_id: int, tags: Sequence[int]) -> None:
         """Ask the client to give back what it has only buffered (D-23)."""

@@ -16,7 +16,7 @@ from sievemq_core.wire.commands import Command
 if TYPE_CHECKING:
     from sievemq_broker.session.connection import BrokerConnection
 
-__all__ = ["on_send", "on_withdraw"]
+__all__ = ["on_send", "on_withdraw", "take_row"]
 
 _LAST_KIND = int(max(BodyKind))
 
@@ -64,6 +64,55 @@ def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> No
             session.sent = sequence - 1
             connection.confirm(session, session.sent)
             Stall.hold_send(connection, session, full, text, envelope)
+
+
+def take_row(connection: BrokerConnection, commands: list[CommandTuple], now: int) -> int:
+    """Take the messages with which a read begins, as far as they go the same way and nothing is to be said of any of
+    them alone: what :func:`on_send` does, for all of them.
+
+    Returns:
+        How many commands that were; :func:`on_send` is for the next one.
+    """
+    _, session_id, sequence, text, _ = commands[0]
+    session = connection.sessions.get(session_id)
+    destination = connection.namespace.route(text)
+    if (
+        destination is None
+        or session is None
+        or session.transaction is not None
+        or session.stall is not None
+        or connection.clock_lag
+        or sequence != session.sent + 1
+    ):
+        return 0
+    envelopes: list[Envelope] = []
+    persistent = False
+    for command in commands:
+        if command[0] != Command.SEND:
+            break
+        _, number, following, where, fields = command
+        if following != sequence or number != session_id or where != text or fields[BODY_KIND] > _LAST_KIND:
+            break
+        envelope = Envelope(fields)
+        if (
+            envelope.expiration
+            or (envelope.delivery_time > now and envelope.delayed)
+            or len(envelope.packed) > MAX_HEADER_CHARS
+        ):
+            break
+        if fields[DELIVERY_MODE] == PERSISTENT:
+            persistent = True
+        envelopes.append(envelope)
+        sequence += 1
+    if envelopes:
+        session.sent = sequence - 1
+        if not session.unconfirmed:
+            session.unconfirmed = True
+            connection.unconfirmed.append(session)
+        if persistent:
+            connection.hurry = True
+        connection.namespace.send_row(destination, envelopes, now, connection.id)
+    return len(envelopes)
 
 
 def on_withdraw(connection: BrokerConnection, command: CommandTuple, now: int) -> None:

@@ -150,6 +150,7 @@ class ClientConnection:
         options = self.options
         if options.reconnect:  # the broker may notice a loss when it happens, this end after some silent heartbeats
             more = {"keep": options.reconnect + 3 * options.heartbeat, **more}
+        more = {"deliver_several": True, **more}
         self.wire.send(
             Command.HELLO,
             PROTOCOL_VERSION,
@@ -190,6 +191,10 @@ class ClientConnection:
         if self._commands_in > _AVERAGE_OVER:
             self._bytes_in //= 2
             self._commands_in //= 2
+
+    def received_more(self, messages: int) -> None:
+        """A command was as many deliveries more."""
+        self._commands_in += messages
 
     def receive_eof(self) -> None:
         """The broker's stream ended."""

@@ -109,6 +109,18 @@ def _on_send_failed(connection: ClientConnection, command: CommandTuple) -> None
         session.sends.failed(command[2], command[3], command[4])
 
 
+def _on_deliver_several(connection: ClientConnection, command: CommandTuple) -> None:
+    _, number, tag, envelopes = command
+    connection.received_more(len(envelopes) - 1)
+    consumer = connection.routes.get(number)
+    if consumer is not None:  # each as the DELIVER, 80, that it stands for
+        consumer.buffer.extend([(80, number, at, 1, fields) for at, fields in enumerate(envelopes, tag)])
+        waker = consumer.waker
+        if waker is not None:
+            consumer.waker = None
+            waker()
+
+
 def _on_recall(connection: ClientConnection, command: CommandTuple) -> None:
     consumer = connection.consumers.get(command[1])
     if consumer is not None:  # a closed one has given everything back
@@ -169,6 +181,7 @@ HANDLERS: Final[Mapping[int, Callable[[ClientConnection, CommandTuple], None]]] 
     Command.ERROR: _on_error,
     Command.CONFIRM: _on_confirm,
     Command.SEND_FAILED: _on_send_failed,
+    Command.DELIVER_SEVERAL: _on_deliver_several,
     Command.RECALL: _on_recall,
     Command.CONSUMER_CLOSED: _on_consumer_closed,
     Command.FLOW: _on_flow,

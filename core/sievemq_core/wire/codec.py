@@ -14,6 +14,7 @@ from sievemq_core.wire.form import CommandTuple, check_headers, examine
 
 __all__ = [
     "BIN_HEADS",
+    "DELIVERIES_HEAD",
     "NIL",
     "CommandTuple",
     "Decoder",
@@ -22,6 +23,7 @@ __all__ = [
     "delivery_head",
     "describe",
     "pack",
+    "pack_deliveries",
     "pack_delivery",
     "unpack_value",
 ]
@@ -63,6 +65,26 @@ def pack_delivery(consumer: int, tag: int, count: int, envelope: bytes) -> bytes
         envelope: packed.
     """
     return delivery_head(0x9550, 0xCE, consumer, 0xCF, tag, 0xCE, count) + envelope
+
+
+_DELIVERIES: Final = struct.Struct(">HBIBQBH")
+_deliveries_head: Final = _DELIVERIES.pack
+
+DELIVERIES_HEAD: Final = _DELIVERIES.size
+"""Bytes of what :func:`pack_deliveries` puts before the envelopes."""
+
+
+def pack_deliveries(consumer: int, tag: int, envelopes: list[bytes]) -> bytes:
+    """A DELIVER_SEVERAL command around envelopes that are packed already.
+
+    0x94 begins an array of four, 0x58 is DELIVER_SEVERAL; 0xDC begins an array with 16 bits for its length.
+
+    Args:
+        consumer: id, 32 bits.
+        tag: of the first, 64 bits.
+        envelopes: packed; at least one, and no more than an array may have.
+    """
+    return _deliveries_head(0x9458, 0xCE, consumer, 0xCF, tag, 0xDC, len(envelopes)) + b"".join(envelopes)
 
 
 def unpack_value(data: bytes) -> Any:

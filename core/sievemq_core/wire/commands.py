@@ -75,6 +75,7 @@ class Command:
     FLOW: Final = 85
     CLOCK: Final = 86
     SHUTDOWN: Final = 87
+    DELIVER_SEVERAL: Final = 88
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,8 @@ class Field:
     """One position of a command.
 
     Kinds: ``uint`` not negative; ``bool``; ``str``; ``bytes``; ``ids`` an array of uint; ``map`` with text keys;
-    ``envelope``; ``any``. A trailing ``?`` allows nil. An optional field may be left out at the end of a command; it
-    then has its default.
+    ``envelope``; ``envelopes`` an array of them, not empty; ``any``. A trailing ``?`` allows nil. An optional field may
+    be left out at the end of a command; it then has its default.
     """
 
     name: str
@@ -586,6 +587,17 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             "broker",
             "the broker ends soon: finish and close",
             (_f("grace", "uint", "milliseconds until it does"), _f("text", "str", "for people")),
+        ),
+        CommandSpec(
+            Command.DELIVER_SEVERAL,
+            "DELIVER_SEVERAL",
+            "broker",
+            "as a DELIVER, with a count of 1, for each of several messages; only to a client whose HELLO asks for it",
+            (
+                _CONSUMER,
+                _f("tag", "uint", "of the first; those behind it have the following ones"),
+                _f("envelopes", "envelopes", "the messages"),
+            ),
         ),
     )
 }

@@ -59,7 +59,12 @@ _KINDS: Final = {
         "type({0}) is tuple and ([*map(type, {0})] == LAST[0] or seen({0})) "
         f"and {{0}}[{PRIORITY}] in PRIORITIES and {{0}}[{DELIVERY_MODE}] in MODES"
     ),
+    "envelopes": "type({0}) is tuple and {0} and all(map(is_envelope, {0}))",
     "delivered": f"type({{0}}) is tuple and len({{0}}) >= {ENVELOPE_FIELDS}",
+    "delivereds": (
+        f"type({{0}}) is tuple and {{0}} and TUPLES.issuperset(map(type, {{0}})) "
+        f"and min(map(len, {{0}})) >= {ENVELOPE_FIELDS}"
+    ),
     "any": "True",
 }
 _NAMES: Final = {
@@ -70,6 +75,7 @@ _NAMES: Final = {
     "map": "a map with text keys",
     "ids": "an array of unsigned integers",
     "envelope": "an envelope",
+    "envelopes": "an array of envelopes",
     "any": "anything",
 }
 
@@ -135,6 +141,14 @@ def check_envelope(fields: object) -> None:
         raise ProtocolError(wrong)
 
 
+def _is_envelope(fields: object) -> bool:
+    try:
+        check_envelope(fields)
+    except ProtocolError:
+        return False
+    return True
+
+
 def check_columns(columns: tuple[object, ...], count: int) -> None:
     """Check the form of envelopes that come column by column; columns beyond those of this version are left alone.
 
@@ -179,6 +193,8 @@ _BODY_KINDS = frozenset(int(kind) for kind in BodyKind)
 _SCOPE: Final = {
     "TEXTS": frozenset({str}),
     "INTS": frozenset({int}),
+    "TUPLES": frozenset({tuple}),
+    "is_envelope": _is_envelope,
     "LAST": _last,
     "PRIORITIES": _PRIORITIES,
     "MODES": _MODES,
@@ -239,7 +255,10 @@ def _function(spec: CommandSpec, source: str) -> Form:
 FORMS: Final[dict[int, Form]] = {number: _compile(spec) for number, spec in COMMANDS.items()}
 """By command number: True if a value is that command, whole and in form."""
 
-TRUSTED_FORMS: Final[dict[int, Form]] = {**FORMS, Command.DELIVER: _compile(COMMANDS[Command.DELIVER], trusted=True)}
+TRUSTED_FORMS: Final[dict[int, Form]] = {
+    **FORMS,
+    **{int(n): _compile(COMMANDS[n], trusted=True) for n in (Command.DELIVER, Command.DELIVER_SEVERAL)},
+}
 """The same for a client: what is in an envelope was checked when its broker took it in, and is not checked again."""
 
 ROWS: Final[dict[int, Form]] = {
@@ -259,6 +278,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "map": lambda v: type(v) is dict and all(type(k) is str for k in v),
     "ids": lambda v: type(v) is tuple and all(type(i) is int and i >= 0 for i in v),
     "any": lambda v: True,
+    "envelopes": lambda v: False,  # what is one has been looked at
 }
 
 
@@ -282,6 +302,9 @@ def examine(value: object) -> CommandTuple:
     for field, content in zip(spec.fields, command[1:], strict=True):
         if field.kind == "envelope":
             check_envelope(content)
+        elif field.kind == "envelopes" and type(content) is tuple and content:
+            for each in content:
+                check_envelope(each)
         elif not (field.kind.endswith("?") and content is None) and not _CHECKS[field.kind.removesuffix("?")](content):
             name = _NAMES[field.kind.removesuffix("?")] + (" or nil" if field.kind.endswith("?") else "")
             raise ProtocolError(f"{spec.name}.{field.name} must be {name}, not {_show(content)}")

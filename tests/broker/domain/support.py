@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings, Namespace
+from sievemq_broker.domain.ports import deliver_each
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import MESSAGE_ID, BodyKind, Envelope, pack_properties
 from sievemq_core.selector import CompiledSelector, compile_selector
@@ -60,6 +61,9 @@ class Port:
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         self.deliveries.append(Delivery(consumer_id, tag, count, name_of(packed)))
         self.events.append("deliver")
+
+    def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
+        return deliver_each(self, consumer_id, tag, row)
 
     def recall(self, consumer_id: int, tags: list[int]) -> None:
         self.recalls.append((consumer_id, list(tags)))

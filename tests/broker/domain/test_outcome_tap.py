@@ -167,7 +167,7 @@ def test_beside_a_copy_and_gone_again() -> None:
     world.namespace.taps.drop(second, world.now)
     queue = world.namespace.queue("queue:q")
     assert queue.observer is None
-    assert queue._direct
+    assert queue.direct
 
 
 def test_it_may_be_full() -> None:

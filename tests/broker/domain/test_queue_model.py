@@ -19,6 +19,7 @@ from sievemq_broker.domain import Consumer, DestinationPolicy
 from sievemq_broker.domain import scan as scan_module
 from sievemq_broker.domain import upkeep as upkeep_module
 from sievemq_broker.domain import view as view_module
+from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.matching import lookup as lookup_module
 from sievemq_core.errors import ErrorCode
 
@@ -86,6 +87,9 @@ class Receiver:
         assert self.credit >= 0
         found.place, found.holder, found.tag = "held", self, tag
         self.held[tag] = found
+
+    def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
+        return deliver_each(self, consumer_id, tag, row)
 
     def recall(self, consumer_id: int, tags: list[int]) -> None:
         assert tags

@@ -207,3 +207,90 @@ def test_who_finds_only_tombstones_has_not_had_a_turn(world: World, rows: list[b
     assert (rows, world.got(every)) == ([True, False, False], ["m0"])
     world.send("queue:q", message("m1", properties={"n": 1}))
     assert world.got(ones) == ["m1"], "the other one was served last"
+
+
+# -- what arrives in a row --------------------------------------------------------------------------------------------
+
+
+def send_row(world: World, address: str, *texts: str, priority: int = 4) -> None:
+    """As a session sends what has come in one go."""
+    destination = world.namespace.route(address)
+    assert destination is not None, "nothing was sent there before"
+    world.namespace.send_row(destination, [message(text, priority=priority) for text in texts], world.now, "c9")
+
+
+def test_each_subscriber_gets_as_much_of_a_row_as_it_can_take_and_the_rest_in_order(world: World) -> None:
+    narrow = world.ports[1] = Narrow(3)
+    first = world.namespace.open_consumer(narrow, 1, "topic:t", None, connection="c1", credit=100, now=world.now)
+    second, third, idle = (world.consumer("topic:t", credit=credit) for credit in (2, 100, 0))
+    world.send("topic:t", "m0")
+    send_row(world, "topic:t", *names(*range(1, 8)))
+    assert [len(world.got(each)) for each in (first, second, third, idle)] == [3, 2, 8, 0]
+    assert [each.queue.depth for each in (first, second, third, idle)] == [5, 6, 0, 8]
+    size = third.queue.namespace.queue("queue:q").bytes
+    assert size == 0
+    assert first.queue.bytes * 6 == second.queue.bytes * 5
+    send_row(world, "topic:t", *names(8, 9))
+    assert world.got(third) == names(*range(10))
+    narrow.room, narrow.writable = 100, True
+    first.resume(world.now)
+    second.grant(3, world.now)
+    second.grant(100, world.now)
+    idle.grant(100, world.now)
+    for each in (first, second, idle):
+        assert world.got(each) == names(*range(10))
+        assert [delivery.tag for delivery in world.port(each).deliveries] == list(range(1, 11))
+        assert (each.queue.depth, each.queue.bytes, each.queue.enqueued, each.unacknowledged) == (0, 0, 10, 10)
+        assert (each.newest, each.acknowledge(7, world.now), each.unacknowledged) == (10, 7, 3)
+
+
+def test_a_row_that_has_to_wait_goes_by_priority_like_any_other(world: World) -> None:
+    consumer = world.consumer("queue:q", credit=0)
+    world.send("queue:q", "m0")
+    send_row(world, "queue:q", *names(1, 2))
+    send_row(world, "queue:q", *names(3, 4), priority=9)
+    consumer.grant(100, world.now)
+    assert world.got(consumer) == names(3, 4, 0, 1, 2)
+
+
+def test_a_row_is_found_by_who_looks_for_a_correlation_id(world: World) -> None:
+    other = world.consumer("queue:q", "JMSCorrelationID = 'x'", credit=0)
+    world.send("queue:q", message("m0", correlation_id="x"))
+    other.grant(1, world.now)
+    other.close(other.tag, world.now)  # the index of correlation ids stays
+    consumer, destination = world.consumer("queue:q", credit=0), world.namespace.route("queue:q")
+    assert destination is not None
+    row = [message(f"m{number}", correlation_id="xy"[number % 2]) for number in range(1, 5)]
+    world.namespace.send_row(destination, row, world.now, "c9")
+    again = world.consumer("queue:q", "JMSCorrelationID = 'x'", credit=10)
+    assert world.got(again) == names(2, 4)
+    consumer.grant(100, world.now)
+    assert world.got(consumer) == names(1, 3)
+
+
+def test_who_asked_gets_the_first_of_a_row_and_no_more(world: World) -> None:
+    consumer, queue = world.consumer("queue:q", credit=0), world.namespace.queue("queue:q")
+    world.send("queue:q", "m0")
+    consumer.grant(1, world.now)
+    consumer.want(world.now)
+    assert consumer.waiting
+    send_row(world, "queue:q", *names(1, 2, 3))
+    assert (world.got(consumer), consumer.waiting) == (names(0, 1), False)
+    consumer.grant(1, world.now)
+    assert (world.got(consumer), queue.depth) == (names(0, 1, 2), 1)
+
+
+@pytest.mark.parametrize("lead", [0, 3])
+def test_a_port_that_fails_has_not_been_given_anything(world: World, lead: int) -> None:
+    class Broken(Port):
+        def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
+            raise ZeroDivisionError
+
+    port = world.ports[1] = Broken()
+    consumer = world.namespace.open_consumer(port, 1, "queue:q", None, connection="c1", credit=lead, now=world.now)
+    world.send("queue:q", *names(*range(lead)))
+    destination = world.namespace.declare("queue:q")
+    consumer.credit = 10
+    with pytest.raises(ZeroDivisionError):
+        world.namespace.send_row(destination, [message("a"), message("b")], world.now, "c9")
+    assert (consumer.tag, consumer.unacknowledged, consumer.credit) == (lead, lead, 10)

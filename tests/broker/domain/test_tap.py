@@ -62,11 +62,11 @@ def test_without_a_tap_the_direct_path_is_as_it_was() -> None:
     """A tap switches the queue to the careful path; without one nothing on the direct path asks for taps."""
     world = Tapped()
     queue = world.namespace.queue("queue:q")
-    assert queue._direct
+    assert queue.direct
     tap = world.tap("queue:q")
-    assert not queue._direct
+    assert not queue.direct
     world.namespace.taps.drop(tap, world.now)
-    assert queue._direct
+    assert queue.direct
     world.send("queue:q", "a")
     assert len(tap.log) == 0
 

@@ -122,6 +122,8 @@ class Client:
         self.sends: dict[int, list[tuple[Any, ...]]] = {}
         self.goes_on = True
         self.consumers: dict[int, Consumer] = {}
+        #: How many messages each DELIVER_SEVERAL had.
+        self.rows: list[int] = []
         world.clients.append(self)
 
     # -- transport ----------------------------------------------------------------------------------------------------
@@ -147,6 +149,11 @@ class Client:
         if number == Command.DELIVER:
             consumer = self.consumers[command[1]]
             consumer.deliveries.append(Delivery(consumer, command))
+        elif number == Command.DELIVER_SEVERAL:
+            _, consumer_id, tag, envelopes = command
+            self.rows.append(len(envelopes))
+            for at, fields in enumerate(envelopes, tag):
+                self._hear((Command.DELIVER, consumer_id, at, 1, fields))
         elif number == Command.RECALL:
             self.consumers[command[1]].recalled(command[2])
             self.heard.append(command)

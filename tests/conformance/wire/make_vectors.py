@@ -11,7 +11,7 @@ import msgpack
 
 from sievemq_core.message.envelope import pack_properties
 from sievemq_core.message.values import Byte, Float, Long, Short
-from sievemq_core.wire.codec import pack, pack_delivery
+from sievemq_core.wire.codec import pack, pack_deliveries, pack_delivery
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.framing import pack_frames
 
@@ -198,6 +198,12 @@ BROKER = [
     frame("clock", (C.CLOCK, 86_400_000)),
     frame("clock, moved back", (C.CLOCK, -5)),
     frame("shutdown", (C.SHUTDOWN, 5000, "restart")),
+    frame("deliver several", (C.DELIVER_SEVERAL, 1, 4, (PLAIN, FULL, BARE))),
+    special("deliver several, as the broker says it", "wide",
+            pack_deliveries(2**32 - 1, 2**62, [pack(PLAIN), pack(BARE)]),
+            (C.DELIVER_SEVERAL, 2**32 - 1, 2**62, (PLAIN, BARE))),
+    special("deliver several with fields of a newer version", "newer", pack((C.DELIVER_SEVERAL, 1, 7, (PLAIN,), None)),
+            (C.DELIVER_SEVERAL, 1, 7, (PLAIN,))),
     frame("one turn", (C.DELIVER, 1, 4, 1, PLAIN), (C.CONFIRM, 1, 9), (C.OK, 21, None)),
     special("deliver with fields of a newer version", "newer", pack((C.DELIVER, 1, 5, 1, PLAIN, 7, None)),
             (C.DELIVER, 1, 5, 1, PLAIN)),

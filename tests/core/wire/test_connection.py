@@ -13,14 +13,17 @@ from sievemq_core.wire.commands import COMMANDS, Command, CommandSpec
 from sievemq_core.wire.connection import State, WireConnection
 
 ENVELOPE = ("ID:a:1", 1_700_000_000_000, 4, 2, 0, 0, None, None, None, None, None, 1, b"hi")
-EXAMPLE: dict[str, Any] = {"uint": 1, "bool": True, "str": "x", "bytes": b"x", "map": {}, "ids": (), "any": None}
+EXAMPLE: dict[str, Any] = {
+    "uint": 1, "bool": True, "str": "x", "bytes": b"x", "map": {}, "ids": (), "any": None, "envelope": ENVELOPE,
+    "envelopes": (ENVELOPE, ENVELOPE),
+}  # fmt: skip
 ROLES = ("client", "broker")
 
 
 def example(spec: CommandSpec) -> tuple[Any, ...]:
     return (
         spec.number,
-        *(ENVELOPE if f.kind == "envelope" else EXAMPLE[f.kind.removesuffix("?")] for f in spec.fields),
+        *(EXAMPLE[f.kind.removesuffix("?")] for f in spec.fields),
     )
 
 

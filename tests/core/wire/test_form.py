@@ -30,6 +30,7 @@ GOOD: dict[str, list[Any]] = {
     "map": [{}, {"a": 1}, {"a": {"b": None}}],
     "ids": [(), (1,), (0, 2**40, 3)],
     "envelope": [ENVELOPE, (*ENVELOPE[:6], b"correlation", *ENVELOPE[7:])],
+    "envelopes": [(ENVELOPE,), (ENVELOPE, ENVELOPE)],
     "any": [None, 1, "x", b"x", (1, (2,)), {"a": 1}, -5, 1.5],
 }
 BAD: dict[str, list[Any]] = {
@@ -40,6 +41,17 @@ BAD: dict[str, list[Any]] = {
     "map": [(), {b"a": 1}, {"a": 1, b"b": 2}, None, "a"],
     "ids": [(True,), (1, -1), (1.0,), ("1",), ((1,),), (None,), b"\x01\x02", None, 5, {1: 2}],
     "envelope": [None, (), ENVELOPE[:-1], b"x" * 13, "x" * 13, dict.fromkeys(range(13))],
+    "envelopes": [
+        None,
+        (),
+        ENVELOPE,
+        (ENVELOPE, None),
+        (ENVELOPE[:-1], ENVELOPE),
+        (ENVELOPE, b"x" * 13),
+        ("x" * 13,),
+        b"x",
+        {},
+    ],
 }
 SPECS = sorted(COMMANDS.values(), key=lambda spec: spec.number)
 
@@ -136,7 +148,7 @@ def test_numbers_that_only_equal_a_command_are_none(number: Any) -> None:
         examine((number, *fields))
 
 
-@pytest.mark.parametrize("number", [5, 23, 36, 63, 88, 2**63, -1])
+@pytest.mark.parametrize("number", [5, 23, 36, 63, 89, 2**63, -1])
 def test_unknown_command(number: int) -> None:
     assert number not in FORMS
     with pytest.raises(ProtocolError, match=f"unknown command {number}") as caught:
@@ -212,7 +224,16 @@ def test_a_client_trusts_the_inside_of_what_its_broker_delivers() -> None:
         assert not form((*deliver[:4], envelope))
     for position in range(1, 4):
         assert not form((*deliver[:position], -1, *deliver[position + 1 :]))
-    assert {number for number in FORMS if FORMS[number] is not TRUSTED_FORMS[number]} == {Command.DELIVER}
+    several = good(COMMANDS[Command.DELIVER_SEVERAL])
+    form = TRUSTED_FORMS[Command.DELIVER_SEVERAL]
+    assert form(several)
+    assert form((*several[:3], (ENVELOPE, (*ENVELOPE, "newer"))))
+    for envelopes in BAD["envelopes"]:
+        assert not form((*several[:3], envelopes))
+    for position in range(1, 3):
+        assert not form((*several[:position], -1, *several[position + 1 :]))
+    trusted = {number for number in FORMS if FORMS[number] is not TRUSTED_FORMS[number]}
+    assert trusted == {Command.DELIVER, Command.DELIVER_SEVERAL}
 
 
 def in_row(number: int, commands: list[Any]) -> bool:

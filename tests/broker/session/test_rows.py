@@ -1,0 +1,445 @@
+"""What is sent in one go goes to each consumer in one go, and nobody can tell, but by the number of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sievemq_broker.domain import queue as queue_module
+from sievemq_broker.domain.rows import ROW
+from sievemq_broker.session import connection as connection_module
+from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.session.sends import take_row
+from sievemq_broker.session.services import SessionSettings
+from sievemq_core.errors import ErrorCode
+from sievemq_core.limits import GATHER_BYTES, MAX_HEADER_CHARS
+from sievemq_core.wire.commands import Command
+
+from .harness import AUTO, CLIENT, START, TRANSACTED, Client, Consumer, World, envelope
+
+SEVERAL = {"deliver_several": True}
+
+
+def texts(*numbers: int) -> list[str]:
+    return [f"m{number}" for number in numbers]
+
+
+def burst(client: Client, session: int, *names: str, to: str = "queue:q", **more: Any) -> None:
+    """Send all of them in one write."""
+    client.send(session, *names, to=to, **more)
+
+
+@contextmanager
+def no_rows() -> Iterator[None]:
+    """A broker that takes and gives one message after the other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection_module, "take_row", lambda *_: 0)
+        patch.setattr(queue_module, "serve_row", lambda *_: False)
+        yield
+
+
+# -- the same as one by one -------------------------------------------------------------------------------------------
+
+ADDRESSES = ["queue:q", "topic:t"]
+SELECTORS = [None, None, None, "n = 0", "n > 0"]
+FLAVOURS: list[dict[str, Any]] = [
+    *[{}] * 12, {"priority": 9}, {"priority": 9}, {"expiration": START + 40}, {"delivery_time": START + 30},
+    {"expiration": START - 5}, {"body": b"x" * (MAX_HEADER_CHARS + 1)}, {"delivery_time": START},
+    {"timestamp": START + 50, "delivery_time": START + 50},
+]  # fmt: skip
+
+which, few = st.integers(0, 5), st.integers(0, 4)
+sends = st.tuples(
+    st.just("send"), st.sampled_from([False, False, False, True]),
+    st.lists(
+        st.tuples(st.sampled_from(ADDRESSES), st.sampled_from(FLAVOURS), st.integers(2, 9)), min_size=1, max_size=3
+    ),
+)  # fmt: skip
+opens = st.tuples(
+    st.just("open"), st.integers(0, 2), st.booleans(), st.sampled_from(ADDRESSES), st.sampled_from(SELECTORS),
+    st.booleans(), st.sampled_from([0, 2, 5, 50, 50]),
+)  # fmt: skip
+others = st.one_of(
+    st.tuples(st.just("receive"), which, few),
+    st.tuples(st.just("credit"), which, st.sampled_from([1, 3, 40])),
+    st.tuples(st.sampled_from(["acknowledge", "want", "close", "release", "recover", "commit"]), which, few),
+    st.tuples(st.just("read"), st.integers(0, 2)),
+    st.tuples(st.just("drop"), st.integers(1, 2)),
+    st.tuples(st.just("later"), st.sampled_from([1, 20, 100])),
+)
+#: Somebody is there, something is sent, something happens; and so on.
+STEPS = st.tuples(
+    st.lists(opens, min_size=1, max_size=4),
+    st.lists(st.tuples(sends, st.lists(st.one_of(others, others, opens), max_size=3)), min_size=1, max_size=6),
+).map(lambda drawn: [*drawn[0], *(step for send, more in drawn[1] for step in (send, *more))])
+
+
+class Play:
+    """Three clients; the first one sends as well."""
+
+    def __init__(self, hello: dict[str, Any]) -> None:
+        self.world = World()
+        self.clients = [self.world.client(**hello) for _ in range(3)]
+        self.sessions = [{False: client.session(CLIENT), True: client.session(TRANSACTED)} for client in self.clients]
+        self.consumers: list[Consumer] = []
+        self.logs: dict[Consumer, list[tuple[int, int, str]]] = {}
+        self.number = 0
+
+    def act(self, step: tuple[Any, ...]) -> None:
+        match step:
+            case "send", transacted, parts:
+                client, session = self.clients[0], self.sessions[0][transacted]
+                for address, flavour in [part[:2] for part in parts for _ in range(part[2])]:
+                    self.number += 1
+                    fields = envelope(f"m{self.number}", properties={"n": self.number % 3}, **flavour)
+                    client.queue_send(session, fields, address)
+                self.world.settle()
+            case "open", at, transacted, address, selector, no_local, credit:
+                client = self.clients[at]
+                if client.transport_open and client.reading:
+                    session = self.sessions[at][transacted]
+                    self.consumers.append(
+                        client.consumer(session, address, credit=credit, selector=selector, no_local=no_local)
+                    )
+            case "read", at:
+                self.clients[at].reading = not self.clients[at].reading
+                self.world.settle()
+            case "drop", at:
+                if self.clients[at].transport_open:
+                    self.clients[at].drop()
+            case "later", ms:
+                self.world.later(ms)
+            case verb, number, how if self.consumers:
+                consumer = self.consumers[number % len(self.consumers)]
+                if consumer.client.transport_open and consumer.client.reading:
+                    self.do(consumer, verb, how)
+
+    def do(self, consumer: Consumer, verb: str, how: int) -> None:
+        client = consumer.client
+        transacted = consumer.session == self.sessions[self.clients.index(client)][True]
+        match verb:
+            case "receive":
+                consumer.receive(how)
+            case "credit":
+                consumer.credit(how)
+            case "acknowledge" if not transacted:
+                consumer.acknowledge(credit=how)
+            case "want":
+                client.request(Command.WANT, consumer.id)
+            case "close":
+                consumer.close()
+            case "release":
+                given, consumer.deliveries = consumer.deliveries[how:], consumer.deliveries[:how]
+                client.say(Command.RELEASE, consumer.id, tuple(one.tag for one in given))
+            case "recover":
+                client.rollback(consumer.session) if transacted else client.recover(consumer.session)
+            case "commit" if transacted:
+                client.commit(consumer.session)
+
+    def seen(self) -> list[object]:
+        """What everybody has, and what a look into the broker says."""
+        namespace = self.world.broker.namespace("default")
+        queues = [namespace.queue("queue:q")]
+        topic = namespace.declare("topic:t")
+        queues += [subscription.queue for subscription in topic.subscriptions]  # type: ignore[union-attr]
+        return [
+            [
+                (each.id, each.seen, [(one.tag, one.count, one.text[:9]) for one in each.deliveries])
+                for each in self.consumers
+            ],
+            [
+                (queue.depth, queue.bytes, queue.enqueued, queue.delivered, queue.in_flight, queue.acknowledged,
+                 queue.expired, queue.redelivered, queue.turn, len(queue.scheduled))
+                for queue in queues
+            ],
+            [
+                [
+                    (one.id, one.credit, one.tag, one.unacknowledged, one.newest)
+                    for one in client.broker.consumers.values()
+                ]
+                for client in self.clients
+            ],
+            [[command for command in client.heard if command[0] != Command.OK] for client in self.clients],
+            topic.published,  # type: ignore[union-attr]
+            self.world.services.reports,
+        ]  # fmt: skip
+
+
+def play(steps: list[tuple[Any, ...]], hello: dict[str, Any]) -> tuple[list[object], list[int]]:
+    one = Play(hello)
+    seen: list[object] = []
+    for step in steps:
+        one.act(step)
+        seen.append(one.seen())
+    return seen, [length for client in one.clients for length in client.rows]
+
+
+@settings(max_examples=80)
+@given(steps=STEPS)
+def test_in_rows_and_one_by_one_everybody_sees_the_same(steps: list[tuple[Any, ...]]) -> None:
+    with no_rows():
+        expected, lengths = play(steps, {})
+    assert not lengths
+    assert play(steps, SEVERAL)[0] == expected
+    seen, lengths = play(steps, {})  # a client of before
+    assert seen == expected
+    assert not lengths, "it has not asked for DELIVER_SEVERAL"
+
+
+def test_that_was_about_rows() -> None:
+    steps: list[tuple[Any, ...]] = [
+        ("open", 1, False, "topic:t", None, False, 5),
+        ("open", 2, False, "topic:t", None, False, 50),
+        ("send", False, [("topic:t", {}, 9)]),
+        ("credit", 0, 40),
+    ]
+    assert play(steps, SEVERAL)[1] == [5, 4, 9]
+
+
+# -- one at a time ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("to", ADDRESSES)
+def test_a_burst_is_one_command_for_each_consumer_that_takes_that(world: World, to: str) -> None:
+    sender, new, old = world.client(), world.client(**SEVERAL), world.client()
+    one = new.consumer(new.session(), to, credit=100)
+    session = sender.session()
+    burst(sender, session, *texts(*range(40)), to=to)
+    assert (one.all(), new.rows) == (texts(*range(40)), [40])
+    one.close()
+    two = old.consumer(old.session(), to, credit=100)
+    burst(sender, session, *texts(*range(40)), to=to)
+    assert (two.all(), old.rows) == (texts(*range(40)), [])
+
+
+def test_a_message_alone_comes_as_a_deliver(world: World) -> None:
+    client = world.client(**SEVERAL)
+    session = client.session()
+    consumer = client.consumer(session)
+    client.send(session, "alone")
+    assert (consumer.all(), client.rows) == (["alone"], [])
+
+
+def test_what_was_delivered_before_comes_alone_and_with_its_count(world: World) -> None:
+    client = world.client(**SEVERAL)
+    session = client.session(CLIENT)
+    first = client.consumer(session, credit=100)
+    burst(client, session, *texts(*range(6)))
+    assert first.receive(2) == texts(0, 1)
+    client.recover(session)
+    first.credit(100)
+    assert first.all() == ["m0#2", "m1#2", *texts(2, 3, 4, 5)]
+    assert client.rows[0] == 6
+
+
+@pytest.mark.parametrize("hello", [SEVERAL, {}], ids=["several", "each"])
+def test_who_does_not_read_gets_no_more_than_the_outbox_takes_and_all_of_it_later(hello: dict[str, Any]) -> None:
+    high, body = 4_000, b"x" * 300
+    world = World(SessionSettings(outbox_high=high))
+    sender, slow, quick = world.client(), world.client(**hello), world.client(**hello)
+    consumers = [client.consumer(client.session(CLIENT), "topic:t", credit=1_000) for client in (slow, quick)]
+    session = sender.session()
+    slow.reading = False
+    for number in range(100):
+        sender.queue_send(session, envelope(body=b"%03d" % number + body), "topic:t")
+    world.settle()
+    assert high - 400 < slow.broker.wire.pending_bytes < high + 400
+    queue = next(one.queue for one in slow.broker.consumers.values())
+    assert queue.depth + queue.in_flight == 100
+    assert queue.depth > 80
+    expected = [f"{number:03}" for number in range(100)]
+    assert [text[:3] for text in consumers[1].all()] == expected
+    slow.reading = True
+    assert [one.tag for one in consumers[0].deliveries] == []
+    world.settle()
+    tags = [one.tag for one in consumers[0].deliveries]
+    assert tags == list(range(1, 101))
+    assert [text[:3] for text in consumers[0].all()] == expected
+    consumers[0].acknowledge()
+    assert (queue.depth, queue.bytes, queue.in_flight, queue.acknowledged) == (0, 0, 0, 100)
+
+
+def test_a_connection_that_breaks_gives_all_of_a_row_back_marked(world: World) -> None:
+    sender, first, second = world.client(), world.client(**SEVERAL), world.client(**SEVERAL)
+    one = first.consumer(first.session(CLIENT), credit=100)
+    burst(sender, sender.session(), *texts(*range(5)))
+    assert one.receive(3) == texts(0, 1, 2)
+    one.acknowledge(2)
+    first.drop()
+    two = second.consumer(second.session(), credit=100)
+    assert two.all() == ["m2#2", "m3#2", "m4#2"]
+
+
+def test_a_close_in_the_middle_of_a_row_keeps_what_was_seen_and_returns_the_rest(world: World) -> None:
+    client = world.client(**SEVERAL)
+    session = client.session(CLIENT)
+    one = client.consumer(session, credit=100)
+    burst(client, session, *texts(*range(6)))
+    assert one.receive(2) == texts(0, 1)
+    one.close()
+    two = client.consumer(session, credit=100)
+    assert two.all() == texts(2, 3, 4, 5)
+    client.recover(session)
+    two.credit(100)
+    assert two.all() == ["m0#2", "m1#2", "m2#2", "m3#2", "m4#2", "m5#2"]
+
+
+def test_a_part_of_a_row_is_recalled_for_who_waits(world: World) -> None:
+    client, other = world.client(**SEVERAL), world.client(**SEVERAL)
+    session = client.session(CLIENT)
+    one = client.consumer(session, credit=100)
+    burst(client, session, *texts(*range(6)))
+    assert one.receive(2) == texts(0, 1)
+    two = other.consumer(other.session(), credit=2)
+    other.ask(Command.WANT, two.id)
+    assert two.all() == texts(2, 3)
+    assert one.all() == texts(4, 5)
+    one.acknowledge()
+    assert one.client.broker.consumers[one.id].unacknowledged == 0
+
+
+def test_a_transacted_burst_is_staged_and_a_rolled_back_row_comes_again(world: World) -> None:
+    sender, client = world.client(), world.client(**SEVERAL)
+    staging, session = sender.session(TRANSACTED), client.session(TRANSACTED)
+    consumer = client.consumer(session, "topic:t", credit=100)
+    burst(sender, staging, *texts(*range(4)), to="topic:t")
+    assert consumer.all() == []
+    sender.commit(staging)
+    assert consumer.receive(3) == texts(0, 1, 2)
+    client.rollback(session)
+    consumer.credit(100)
+    assert consumer.all() == ["m0#2", "m1#2", "m2#2", "m3"]
+    client.commit(session)
+    assert not client.broker.consumers[consumer.id].unacknowledged
+
+
+def test_who_publishes_does_not_get_its_own_row_back_if_it_said_so(world: World) -> None:
+    client, other = world.client(**SEVERAL), world.client(**SEVERAL)
+    session = client.session()
+    own, deaf = client.consumer(session, "topic:t"), client.consumer(session, "topic:t", no_local=True)
+    third = other.consumer(other.session(), "topic:t", no_local=True)
+    burst(client, session, *texts(*range(5)), to="topic:t")
+    assert (own.all(), deaf.all(), third.all()) == (texts(*range(5)), [], texts(*range(5)))
+
+
+def test_a_row_ends_where_a_message_goes_elsewhere_expires_or_is_for_later(world: World) -> None:
+    client = world.client(**SEVERAL)
+    session = client.session()
+    q, r = client.consumer(session, credit=100), client.consumer(session, "queue:r", credit=100)
+    for number in range(4):
+        client.queue_send(session, envelope(f"m{number}"))
+    client.queue_send(session, envelope("elsewhere"), "queue:r")
+    client.queue_send(session, envelope("m4"))
+    client.queue_send(session, envelope("expired", expiration=START - 1))
+    client.queue_send(session, envelope("later", delivery_time=START + 10))
+    client.queue_send(session, envelope("m5"))
+    world.settle()
+    assert (q.all(), r.all(), client.rows) == (texts(*range(6)), ["elsewhere"], [4])
+    assert client.take(Command.CONFIRM)[-1][2] == 9
+    world.later(10)
+    assert q.all() == ["later"]
+    assert world.broker.namespace("default").queue("queue:q").expired == 1
+
+
+def test_a_sender_whose_clock_is_ahead_sends_in_rows_too(world: World) -> None:
+    client = world.client(**SEVERAL)
+    session = client.session()
+    consumer = client.consumer(session, credit=100)
+    ahead = START + 60_000
+    burst(client, session, *texts(*range(5)), timestamp=ahead, delivery_time=ahead)
+    assert (consumer.all(), client.rows) == (texts(*range(5)), [5])
+
+
+def test_a_gap_in_the_middle_of_a_burst_ends_the_connection_behind_what_came_before_it(world: World) -> None:
+    client, other = world.client(**SEVERAL), world.client(**SEVERAL)
+    consumer = other.consumer(other.session(), credit=100)
+    session = client.session()
+    for sequence in (1, 2, 3, 5, 6):
+        client.queue(Command.SEND, session, sequence, "queue:q", envelope(f"m{sequence}"))
+    world.settle()
+    assert consumer.all() == texts(1, 2, 3)
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
+
+
+def test_a_refused_message_in_the_middle_of_a_burst_is_the_only_one(world: World) -> None:
+    client = world.client(**SEVERAL)
+    session = client.session()
+    consumer = client.consumer(session, credit=100)
+    for number in range(5):
+        fields = envelope(f"m{number}")
+        client.queue_send(session, (*fields[:11], 77, fields[12]) if number == 2 else fields)
+    world.settle()
+    assert consumer.all() == texts(0, 1, 3, 4)
+    assert [failed[2] for failed in client.take(Command.SEND_FAILED)] == [3]
+    assert client.take(Command.CONFIRM)[-1][2] == 5
+
+
+def test_a_limited_user_sends_in_rows_only_where_that_is_allowed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = world.client(**SEVERAL)
+    session = client.session()
+    monkeypatch.setattr(client.broker, "_table", dict(client.broker._table))  # as a guarded one
+    for number in range(3):
+        client.queue_send(session, envelope(f"m{number}"))
+    taken: list[int] = []
+
+    def count(*of: Any) -> int:
+        taken.append(take_row(*of))
+        return taken[-1]
+
+    monkeypatch.setattr(connection_module, "take_row", count)
+    world.settle()
+    assert not taken
+    client.broker.allowed.add("queue:q")
+    burst(client, session, "m3", "m4")
+    assert taken == [2]
+
+
+def test_a_fault_in_a_row_ends_the_connection_that_sent_it_and_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, other = world.client(**SEVERAL), world.client(**SEVERAL)
+    session = client.session()
+    consumer = other.consumer(other.session(), credit=100)
+
+    def fail(*_: object) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(BrokerConnection, "_takes_rows", lambda *_: True)
+    monkeypatch.setattr(connection_module, "take_row", fail)
+    burst(client, session, "m0", "m1")
+    assert not client.transport_open
+    assert [type(error) for _, error in world.services.reports] == [ZeroDivisionError]
+    world.services.reports.clear()
+    monkeypatch.undo()
+    burst(other, other.session(), "m2", "m3")
+    assert consumer.all() == texts(2, 3)
+
+
+def test_a_command_has_no_more_than_fills_a_frame(world: World) -> None:
+    client = world.client(**SEVERAL)
+    session = client.session()
+    count = 2 * ROW
+    for number in range(count):
+        client.queue_send(session, envelope(body=b"%05d" % number + b"x" * 600))
+    world.settle()
+    consumer = client.consumer(session, credit=10_000)
+    assert [text[:5] for text in consumer.all()] == [f"{number:05}" for number in range(count)]
+    assert sum(client.rows) == count
+    assert max(client.rows) * 600 < GATHER_BYTES
+    assert len(client.rows) < 20
+
+
+def test_taps_and_observers_hear_of_every_message_of_a_row(world: World) -> None:
+    client = world.client(**SEVERAL)
+    session = client.session(AUTO)
+    for address in ADDRESSES:
+        terms = client.ask(Command.OPEN_TAP, "audit-" + address[:5], address, "copy", None, None, {"start": "latest"})
+        burst(client, session, *texts(*range(7)), to=address)
+        after = client.ask(Command.LOOK_TAP, "audit-" + address[:5], address, 0, 0, 0)
+        assert after["upto"] - terms["last"] == 7
