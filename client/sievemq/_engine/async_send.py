@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from sievemq._engine.completion import Completion
-
-if TYPE_CHECKING:
-    from sievemq.messages import Message
+from sievemq.messages import Message
 
 __all__ = ["AsyncSend"]
 
 
 class Calls(Protocol):
-    """Who calls the callbacks: in order, one at a time, later."""
+    """Who calls the callbacks: in order, one at a time, later, each by :meth:`AsyncSend.tell`."""
 
-    def add(self, callback: Callable[..., Any], message: Message, *more: Any) -> None: ...
+    def add(self, fate: AsyncSend) -> None: ...
 
 
 class AsyncSend(Completion[None]):
     """The fate of one asynchronous send: once known, a callback is called soon.
+
+    There is one for each message, and ten thousand may be on their way, which a garbage collector looks at again and
+    again: so there is neither a closure nor a list of callbacks, and it waits itself for its turn to be called.
 
     Args:
         calls: of the session.
@@ -39,11 +40,20 @@ class AsyncSend(Completion[None]):
         self._on_completion, self._on_exception = callbacks
         self._message = message
 
+    def succeed(self, value: None) -> None:
+        """The broker has the message."""
+        if not self.done:
+            self.done = True
+            self._calls.add(self)
+
     def _settle(self) -> None:
-        # Instead of a closure in a list of callbacks: there is one for every message, and ten thousand may be on their
-        # way, which a garbage collector looks at again and again.
         self.done = True
-        if self.error is None:
-            self._calls.add(self._on_completion, self._message)
-        else:
-            self._calls.add(self._on_exception, self._message, self.error)
+        self._calls.add(self)
+
+    def tell(self) -> Any:
+        """Call the callback; what it returns."""
+        message = self._message
+        if isinstance(message, Message):
+            message._completed()  # CPL-15
+        error = self.error
+        return self._on_completion(message) if error is None else self._on_exception(message, error)

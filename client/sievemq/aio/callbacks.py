@@ -6,12 +6,11 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
+from sievemq._engine import AsyncSend
 from sievemq.aio.listeners import ends_its_task
 from sievemq.aio.transport import Transport, release, turn
-from sievemq.messages import Message
 
 __all__ = ["CompletionCalls"]
 
@@ -28,7 +27,7 @@ class CompletionCalls:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._waiting: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._waiting: deque[AsyncSend] = deque()
         self._open = 0  # sends whose callback has not returned
         self._task: asyncio.Task[None] | None = None
         self._waiters: list[asyncio.Future[bool]] = []
@@ -41,10 +40,11 @@ class CompletionCalls:
         """The send call raised: no callback (CPL-03)."""
         self._left()
 
-    def add(self, callback: Callable[..., Any], message: Message, *more: Any) -> None:
+    def add(self, fate: AsyncSend) -> None:
         """Call a callback soon: not before the send that is running now has returned (CPL-05)."""
-        self._waiting.append((callback, (message, *more)))
-        self._start()
+        self._waiting.append(fate)
+        if self._task is None:
+            self._start()
 
     def _start(self) -> None:
         if self._waiting and self._task is None:
@@ -71,12 +71,8 @@ class CompletionCalls:
         done = 0
         try:
             while waiting:
-                callback, arguments = waiting.popleft()
                 try:
-                    message = arguments[0]
-                    if isinstance(message, Message):
-                        message._completed()  # CPL-15
-                    result = callback(*arguments)
+                    result = waiting.popleft().tell()
                     if result is not None and inspect.isawaitable(result):
                         await result
                 except BaseException as error:

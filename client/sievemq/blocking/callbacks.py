@@ -10,16 +10,12 @@ import logging
 import threading
 from _thread import LockType, allocate_lock
 from collections import deque
-from collections.abc import Callable
-from typing import Any
 
-from sievemq.messages import Message
+from sievemq._engine import AsyncSend
 
 __all__ = ["CompletionCalls"]
 
 _log = logging.getLogger("sievemq")
-
-_Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class CompletionCalls:
@@ -40,7 +36,7 @@ class CompletionCalls:
         self._bell = allocate_lock()
         self._bell.acquire()
         self._resting = True
-        self._waiting: deque[_Call] = deque()
+        self._waiting: deque[AsyncSend] = deque()
         self._watchers: list[LockType] = []
         self._ident: int | None = None
         self.begun = self.done = 0
@@ -54,9 +50,9 @@ class CompletionCalls:
         self.begun -= 1
         self._tell_watchers()
 
-    def add(self, callback: Callable[..., Any], message: Message, *more: Any) -> None:
+    def add(self, fate: AsyncSend) -> None:
         """Call a callback soon. Calls of this method do not overlap: they come under the transport's lock."""
-        self._waiting.append((callback, (message, *more)))
+        self._waiting.append(fate)
         if self._resting:
             with self._lock:
                 if not self._resting:
@@ -99,7 +95,12 @@ class CompletionCalls:
         waiting = self._waiting
         while True:
             while waiting:
-                self._call(*waiting.popleft())
+                try:
+                    waiting.popleft().tell()
+                except BaseException:  # SystemExit and pytest.fail() too: the next callback is to come
+                    _log.exception("a completion listener raised")
+                finally:
+                    self.done += 1
             self._tell_watchers()
             self._resting = True
             if waiting and self._rises():
@@ -121,14 +122,3 @@ class CompletionCalls:
             if self._resting:
                 self._ident = None
             return self._resting
-
-    def _call(self, callback: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        try:
-            message = arguments[0]
-            if isinstance(message, Message):
-                message._completed()  # CPL-15
-            callback(*arguments)
-        except BaseException:  # SystemExit and pytest.fail() too: the next callback is to come
-            _log.exception("a completion listener raised")
-        finally:
-            self.done += 1

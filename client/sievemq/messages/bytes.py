@@ -343,8 +343,7 @@ class BytesMessage(Message):
             return self._fields[12]  # type: ignore[no-any-return]
         return bytes(body) or None  # a copy only of what was written piece by piece
 
-    def _completed(self) -> None:
-        self.reset()  # CPL-15
+    _completed = reset  # CPL-15
 
     def _body_repr(self) -> str:
         body = self._fields[12] if self._body is PENDING else self._body
