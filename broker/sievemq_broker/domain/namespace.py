@@ -237,21 +237,41 @@ class Namespace:
         destination = self._routes.get(address)
         return None if destination is None or destination.policy.special else destination
 
-    def send_row(self, destination: Destination, envelopes: list[Envelope], now: int, connection: str) -> None:
+    def send_row(self, destination: Destination, row: Iterable[Envelope], now: int, connection: str) -> int:
         """:meth:`send` for several messages. Cannot fail.
 
         Args:
             destination: as :meth:`route` has just said.
-            envelopes: in order; none of them expires, or is for later.
+            row: in order; none of them expires, or is for later. Where each goes its own way it is sent, and forgotten,
+                before the next one is asked for.
             now: ms epoch.
             connection: id of the sender's connection, for no_local.
+
+        Returns:
+            How many that were.
         """
+        if destination.takes_rows:
+            envelopes = list(row)
+            packed = [envelope.packed for envelope in envelopes]
+            if isinstance(destination, Queue):
+                accept_row(destination, envelopes, packed, now)
+            else:
+                destination.publish_row(envelopes, packed, now)
+            for envelope in envelopes:
+                envelope.compact()
+            return len(envelopes)
+        sent = 0
         if isinstance(destination, Queue):
-            accept_row(destination, envelopes, [envelope.packed for envelope in envelopes], now)
+            for envelope in row:
+                destination.accept(envelope, now)
+                envelope.compact()
+                sent += 1
         else:
-            destination.publish_row(envelopes, now, connection)
-        for envelope in envelopes:
-            envelope.compact()
+            for envelope in row:
+                destination.publish(envelope, now, connection)
+                envelope.compact()
+                sent += 1
+        return sent
 
     def transfer(self, address: Address | str, envelope: Envelope, now: int) -> None:
         """Send what has been in the broker before, or comes from somebody who cannot wait: it is refused where a

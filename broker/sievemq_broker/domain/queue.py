@@ -156,6 +156,11 @@ class Queue:
         return f"<Queue {self.label} depth={self.depth} in_flight={self.in_flight} consumers={len(self.consumers)}>"
 
     @property
+    def takes_rows(self) -> bool:
+        """What arrives together may be delivered together: nobody looks at one message before the next one comes."""
+        return self.direct
+
+    @property
     def enqueued(self) -> int:
         """Messages accepted so far."""
         return self.sequence - self.again

@@ -184,13 +184,19 @@ class Topic:
         for queue in self.matching(envelope, connection):
             queue.accept(envelope, now)
 
-    def publish_row(self, envelopes: list[Envelope], now: int, connection: str | None) -> None:
-        """:meth:`publish` for several messages; none of them expires, or is for later."""
-        if self._groups or self._local or self.taps:
-            for envelope in envelopes:
-                self.publish(envelope, now, connection)
-            return
+    @property
+    def takes_rows(self) -> bool:
+        """All subscriptions get all messages, and nobody else does."""
+        return not (self._groups or self._local or self.taps)
+
+    def publish_row(self, envelopes: list[Envelope], packed: list[bytes], now: int) -> None:
+        """:meth:`publish` for several messages, while :attr:`takes_rows`.
+
+        Args:
+            envelopes: none of them expires, or is for later.
+            packed: their bytes.
+            now: ms epoch.
+        """
         self.published += len(envelopes)
-        packed = [envelope.packed for envelope in envelopes]
         for queue in self._plain:
             accept_row(queue, envelopes, packed, now)

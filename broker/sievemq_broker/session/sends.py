@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sievemq_broker.session.checks import check_message, shift_times, unknown
@@ -85,8 +86,18 @@ def take_row(connection: BrokerConnection, commands: list[CommandTuple], now: in
         or sequence != session.sent + 1
     ):
         return 0
-    envelopes: list[Envelope] = []
-    persistent = False
+    taken = connection.namespace.send_row(destination, _row(connection, commands, now), now, connection.id)
+    if taken:
+        session.sent += taken  # not before: after a fault of the broker what was accepted so far is confirmed
+        if not session.unconfirmed:
+            session.unconfirmed = True
+            connection.unconfirmed.append(session)
+    return taken
+
+
+def _row(connection: BrokerConnection, commands: list[CommandTuple], now: int) -> Iterator[Envelope]:
+    """The messages that :func:`take_row` takes."""
+    _, session_id, sequence, text, _ = commands[0]
     for command in commands:
         if command[0] != Command.SEND:
             break
@@ -101,18 +112,9 @@ def take_row(connection: BrokerConnection, commands: list[CommandTuple], now: in
         ):
             break
         if fields[DELIVERY_MODE] == PERSISTENT:
-            persistent = True
-        envelopes.append(envelope)
-        sequence += 1
-    if envelopes:
-        session.sent = sequence - 1
-        if not session.unconfirmed:
-            session.unconfirmed = True
-            connection.unconfirmed.append(session)
-        if persistent:
             connection.hurry = True
-        connection.namespace.send_row(destination, envelopes, now, connection.id)
-    return len(envelopes)
+        sequence += 1
+        yield envelope
 
 
 def on_withdraw(connection: BrokerConnection, command: CommandTuple, now: int) -> None:

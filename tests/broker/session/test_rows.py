@@ -421,6 +421,26 @@ def test_a_fault_in_a_row_ends_the_connection_that_sent_it_and_no_other(
     assert consumer.all() == texts(2, 3)
 
 
+def test_a_fault_in_the_middle_of_a_row_confirms_nothing_that_may_not_have_arrived(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = world.client(**SEVERAL)
+    session = client.session()
+    burst(client, session, "m0", "m1")
+    sent: list[object] = []
+
+    def fail(*of: object) -> None:
+        sent.append(of)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(queue_module.Queue, "accept", fail)
+    burst(client, session, "m2", "m3")
+    assert len(sent) == 1
+    assert not client.transport_open
+    world.services.reports.clear()
+    assert client.take(Command.CONFIRM)[-1][2] == 2
+
+
 def test_a_command_has_no_more_than_fills_a_frame(world: World) -> None:
     client = world.client(**SEVERAL)
     session = client.session()
