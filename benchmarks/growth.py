@@ -85,10 +85,12 @@ def _exchange(
                     while heard:  # large messages come in several writes
                         last: dict[int, tuple[int, int]] = {}
                         for command in heard:
-                            if command[0] == Command.DELIVER:
-                                _, count = last.get(command[1], (0, 0))
-                                last[command[1]] = (command[2], count + 1)
-                                delivered += 1
+                            if command[0] in (Command.DELIVER, Command.DELIVER_SEVERAL):
+                                number, consumer, tag, envelopes = command[:4]
+                                more = len(envelopes) if number == Command.DELIVER_SEVERAL else 1
+                                _, count = last.get(consumer, (0, 0))
+                                last[consumer] = (tag + more - 1, count + more)
+                                delivered += more
                         for consumer, (tag, count) in last.items():
                             client.acknowledge(consumer, tag, 0 if pull else count)
                         heard = client.flush()

@@ -68,7 +68,7 @@ class Client:
         self._broker = BrokerConnection(rig.broker, rig.services)
         self._wire = WireConnection("client")
         self._request = self._sent = self._consumers = 0
-        self.say(Command.HELLO, PROTOCOL_VERSION, "", None, None, None, 0, "rig", None, {})
+        self.say(Command.HELLO, PROTOCOL_VERSION, "", None, None, None, 0, "rig", None, {"deliver_several": True})
         self.ask(Command.OPEN_SESSION, 1, 1, 0)
 
     def say(self, *command: object) -> list[Any]:

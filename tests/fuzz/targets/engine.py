@@ -32,6 +32,7 @@ PAGE = (1, (5, 5), (1, 1), *zip(envelope("x"), envelope("y"), strict=True))
 
 def seeds() -> Iterator[bytes]:
     yield OPEN + together([pack((Command.DELIVER, 1, tag, 1, envelope("x"))) for tag in (1, 2, 3)])
+    yield OPEN + together([pack((Command.DELIVER_SEVERAL, 1, 1, (envelope("x"), envelope("y"))))])
     for request in range(8):
         said = [pack((Command.OK, request, None)), pack((Command.ERROR, request + 1, 300, "no", {}))]
         yield OPEN + together(said)
