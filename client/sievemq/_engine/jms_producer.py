@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from sievemq._engine.producer import EngineProducer
+from sievemq._engine.producer import ABSENT, Absent, EngineProducer
 from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, MessageFormatRuntimeException, runtime_twin
 from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, TextMessage, adopt
+from sievemq.messages.base import NEW_FIELDS
 from sievemq_core.message.values import PropertyValue
 
-__all__ = ["NO_HEADERS", "ProducerState"]
+__all__ = ["ProducerState"]
 
 R = TypeVar("R")
-
-#: What a message's fields are, this very object, as long as no header was set.
-NO_HEADERS: Final = Message()._fields
 
 
 class ProducerState:
@@ -26,7 +24,7 @@ class ProducerState:
         producer: the unidentified producer underneath.
     """
 
-    __slots__ = ("_async", "_callbacks", "_engine", "_headers", "_names", "_values")
+    __slots__ = ("_async", "_callbacks", "_dresses", "_engine", "_headers", "_names", "_to", "_values")
 
     def __init__(self, producer: EngineProducer) -> None:
         self._engine = producer
@@ -34,6 +32,8 @@ class ProducerState:
         self._values = Message()
         self._headers = Message()
         self._names = _PropertyNames(self._values)
+        self._dresses = False  # there is something of these two to put on a message
+        self._to: Destination | Absent = ABSENT  # of the last send: it has been looked at
         self._async: Any = None  # the CompletionListener as it was set, and its two callbacks
         self._callbacks: tuple[Callable[..., Any], Callable[..., Any]] | None = None
 
@@ -169,11 +169,13 @@ class ProducerState:
             getattr(self._values, setter)(name, value)
         except JMSException as error:
             raise runtime_twin(error) from None
+        self._dresses = True
         return self
 
     def clear_properties(self) -> Self:
         """Remove all properties (JPR-14)."""
         self._values.clear_properties()
+        self._dresses = self._headers._fields is not NEW_FIELDS
         return self
 
     def property_exists(self, name: str) -> bool:
@@ -265,9 +267,22 @@ class ProducerState:
             setter(value)
         except JMSException as error:
             raise runtime_twin(error) from None
+        self._dresses = True
         return self
 
     # -- for the send of a front --------------------------------------------------------------------------------------
+
+    def _target(self, destination: Destination) -> Destination:
+        """Look at a destination that is another one than the last, in a session that is open.
+
+        Raises:
+            IllegalStateException: it is closed.
+            InvalidDestinationException: None, or no destination.
+        """
+        engine = self._engine
+        engine.session.check_open()
+        self._to = to = destination if isinstance(destination, Destination) else engine.target(destination)
+        return to
 
     def _dress(self, body: object) -> Message:
         """The message to send for what `send` was given: made around a body (JPR-02 … JPR-07) or adopted, with the
@@ -276,7 +291,9 @@ class ProducerState:
         Raises:
             MessageNotWriteableException: the message's properties are read-only and there are some to set (JPR-13).
             MessageFormatException: a body of a type that no message holds; None (JPR-06).
+            IllegalStateException: the session is closed.
         """
+        self._engine.session.check_open()
         message = _message_for(body)
         values = self._values
         if values._properties:

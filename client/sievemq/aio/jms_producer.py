@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 from sievemq._engine import EngineProducer, ProducerState, completion_callbacks
-from sievemq._engine.jms_producer import NO_HEADERS
 from sievemq.aio.producer import Listener, make_room, send_message
 from sievemq.aio.session import Session
 from sievemq.aio.transport import GATHER
@@ -22,12 +21,12 @@ class JMSProducer(ProducerState):
     ``await context.create_producer().set_priority(9).set_property("region", "EU").send(queue, "hello")``
     """
 
-    __slots__ = ("_session", "_transport")
+    __slots__ = ("_sends", "_session", "_transport")
 
     def __init__(self, session: Session, engine: EngineProducer) -> None:
         super().__init__(engine)
         self._session = session
-        self._transport = session._transport
+        self._sends, self._transport = engine.sends, session._transport
 
     async def send(self, destination: Destination, message: Any) -> Self:
         """Send a message, or a body that a message is made around (JPR-01 … JPR-07).
@@ -46,28 +45,24 @@ class JMSProducer(ProducerState):
             MessageNotWriteableRuntimeException: the producer has properties, the message's are read-only (JPR-13).
         """
         try:
-            engine, transport = self._engine, self._transport
-            state = engine.session
-            connection = state.connection
-            if state.closed or connection.closing or connection.failure is not None:
-                state.check_open()
-            to = destination if isinstance(destination, Destination) else engine.target(destination)
-            if not isinstance(message, Message) or self._values._properties or self._headers._fields is not NO_HEADERS:
+            engine, transport, sends = self._engine, self._transport, self._sends
+            if destination is not self._to:
+                destination = self._target(destination)
+            if self._dresses or not isinstance(message, Message):
                 message = self._dress(message)
-            sends = engine.sends
             if (
                 sends.sequence >= sends.sequence_limit
                 or sends.sent_bytes >= sends.byte_limit
-                or connection.outbox_bytes >= GATHER
+                or sends.connection.outbox_bytes >= GATHER
             ):
                 await make_room(engine, self._session)
             if not transport.armed:
                 transport.check_loop()
                 transport.flush_soon()
             if self._callbacks is not None:
-                send_message(self._session, engine, message, to, self._callbacks)
+                send_message(self._session, engine, message, destination, self._callbacks)
                 return self
-            completion = engine.send(message, to)
+            completion = engine.send(message, destination)
             if completion is not None:
                 if engine.send_timeout:
                     transport.expect(sends, completion, engine.send_timeout, sends.sequence)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 from sievemq._engine import EngineProducer, ProducerState, completion_callbacks
-from sievemq._engine.jms_producer import NO_HEADERS
 from sievemq.blocking.producer import Listener, send_message, wait_for_window
 from sievemq.blocking.session import Session
 from sievemq.blocking.transport import GATHER
@@ -22,11 +21,12 @@ class JMSProducer(ProducerState):
     ``context.create_producer().set_priority(9).set_property("region", "EU").send(queue, "hello")``
     """
 
-    __slots__ = ("_session",)
+    __slots__ = ("_sending", "_sends", "_session", "_transport")
 
     def __init__(self, session: Session, engine: EngineProducer) -> None:
         super().__init__(engine)
         self._session = session
+        self._sends, self._sending, self._transport = engine.sends, session._sending, session._transport
 
     def send(self, destination: Destination, message: Any) -> Self:
         """Send a message, or a body that a message is made around (JPR-01 … JPR-07).
@@ -43,28 +43,25 @@ class JMSProducer(ProducerState):
             MessageNotWriteableRuntimeException: the producer has properties, the message's are read-only (JPR-13).
         """
         try:
-            engine, session = self._engine, self._session
-            state = engine.session
-            connection = state.connection
-            if state.closed or connection.closing or connection.failure is not None:
-                state.check_open()
-            to = destination if isinstance(destination, Destination) else engine.target(destination)
-            if not isinstance(message, Message) or self._values._properties or self._headers._fields is not NO_HEADERS:
+            engine = self._engine
+            if destination is not self._to:
+                destination = self._target(destination)
+            if self._dresses or not isinstance(message, Message):
                 message = self._dress(message)
             if self._callbacks is not None:
-                send_message(session, engine, message, to, self._callbacks)
+                send_message(self._session, engine, message, destination, self._callbacks)
                 return self
-            sends = engine.sends
-            with session._sending:
+            sends, transport = self._sends, self._transport
+            with self._sending:
                 if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
-                    wait_for_window(session, engine.send_timeout)
-                completion = engine.send(message, to)
+                    wait_for_window(self._session, engine)
+                completion = engine.send(message, destination)
                 if completion is not None and engine.send_timeout:
-                    session._transport.expect(sends, completion, engine.send_timeout, sends.sequence)
-            transport = session._transport
+                    transport.expect(sends, completion, engine.send_timeout, sends.sequence)
             if completion is not None:
                 transport.wait_without_limit(completion)
                 return self
+            connection = sends.connection
             if connection.sent_at != transport.written_at or connection.outbox_bytes >= GATHER:
                 transport.flush()
             elif transport.asleep:

@@ -131,7 +131,7 @@ class MessageProducer(ProducerDefaults):
         session, sends = self._session, engine.sends
         with session._sending:
             if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
-                wait_for_window(session, engine.send_timeout)
+                wait_for_window(session, engine)
             completion = engine.send(message, to, delivery_mode, priority, time_to_live)
             if completion is not None and engine.send_timeout:
                 session._transport.expect(sends, completion, engine.send_timeout, sends.sequence)
@@ -162,13 +162,15 @@ class MessageProducer(ProducerDefaults):
         self._engine.closed = True
 
 
-def wait_for_window(session: Session, timeout: int) -> None:
+def wait_for_window(session: Session, engine: EngineProducer) -> None:
     """Wait until the broker has taken enough of what the session sent.
 
     Args:
         session: whose window is full.
-        timeout: how long, in ms; 0 for ever.
+        engine: the producer that is to send; its `send_timeout` says how long at most.
     """
+    engine.check_open()
+    timeout = engine.send_timeout
     transport, sends = session._transport, session._engine.sends
     with transport.lock:
         completion = sends.window_opens()
@@ -194,7 +196,7 @@ def send_message(
         calls.begin()
         try:
             if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
-                wait_for_window(session, engine.send_timeout)
+                wait_for_window(session, engine)
             engine.send(message, destination, delivery_mode, priority, time_to_live, fate)
             if engine.send_timeout:
                 session._transport.expect(sends, fate, engine.send_timeout, sends.sequence)
