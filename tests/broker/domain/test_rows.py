@@ -10,6 +10,7 @@ from sievemq_broker.domain.rows import ROW
 from sievemq_broker.domain.view import PIECE
 
 from .support import Port, World, message
+from .test_by_correlation_id import indexed_from
 
 
 def names(*numbers: int) -> list[str]:
@@ -254,18 +255,19 @@ def test_a_row_that_has_to_wait_goes_by_priority_like_any_other(world: World) ->
 
 
 def test_a_row_is_found_by_who_looks_for_a_correlation_id(world: World) -> None:
-    other = world.consumer("queue:q", "JMSCorrelationID = 'x'", credit=0)
-    world.send("queue:q", message("m0", correlation_id="x"))
-    other.grant(1, world.now)
-    other.close(other.tag, world.now)  # the index of correlation ids stays
-    consumer, destination = world.consumer("queue:q", credit=0), world.namespace.route("queue:q")
-    assert destination is not None
-    row = [message(f"m{number}", correlation_id="xy"[number % 2]) for number in range(1, 5)]
-    world.namespace.send_row(destination, row, world.now, "c9")
-    again = world.consumer("queue:q", "JMSCorrelationID = 'x'", credit=10)
-    assert world.got(again) == names(2, 4)
+    world.send("queue:q", message("m0", correlation_id="z"))
+    with indexed_from(1):
+        world.consumer("queue:q", "JMSCorrelationID = 'none'", credit=0).close(0, world.now)
+    queue = world.namespace.queue("queue:q")
+    assert queue.lookups, "an index that stays"
+    assert queue.takes_rows
+    consumer, row = world.consumer("queue:q", credit=0), []
+    for number in range(1, 5):
+        row.append(message(f"m{number}", correlation_id="xy"[number % 2]))
+    world.namespace.send_row(queue, row, world.now, "c9")
+    assert world.got(world.consumer("queue:q", "JMSCorrelationID = 'x'", credit=10)) == names(2, 4)
     consumer.grant(100, world.now)
-    assert world.got(consumer) == names(1, 3)
+    assert world.got(consumer) == names(0, 1, 3)
 
 
 def test_who_asked_gets_the_first_of_a_row_and_no_more(world: World) -> None:

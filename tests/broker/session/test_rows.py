@@ -380,6 +380,44 @@ def test_a_refused_message_in_the_middle_of_a_burst_is_the_only_one(world: World
     assert client.take(Command.CONFIRM)[-1][2] == 5
 
 
+def test_a_header_that_is_too_long_is_refused_alone(world: World) -> None:
+    client = world.client(**SEVERAL)
+    session = client.session()
+    consumer = client.consumer(session, credit=100)
+    for number in range(4):
+        fields = envelope(f"m{number}")
+        long = (*fields[:8], "t" * (MAX_HEADER_CHARS + 1), *fields[9:])
+        client.queue_send(session, long if number == 2 else fields)
+    world.settle()
+    assert consumer.all() == texts(0, 1, 3)
+    assert [failed[2:4] for failed in client.take(Command.SEND_FAILED)] == [(3, ErrorCode.MESSAGE_FORMAT)]
+
+
+def test_two_sessions_in_one_write_are_told_apart(world: World) -> None:
+    client = world.client(**SEVERAL)
+    one, two = client.session(), client.session()
+    consumer = client.consumer(client.session(), credit=100)
+    client.send(two, "m0")
+    for session, text in ((one, "m1"), (two, "m2"), (two, "m3"), (one, "m4")):  # 1, 2, 3 and 2 of their sessions
+        client.queue_send(session, envelope(text))
+    world.settle()
+    assert (consumer.all(), client.fatal) == (texts(*range(5)), None)
+    last = {confirm[1]: confirm[2] for confirm in client.take(Command.CONFIRM)}
+    assert last == {one: 2, two: 3}
+
+
+def test_times_of_a_burst_are_shifted_while_the_client_has_not_seen_the_clock_move(world: World) -> None:
+    client, other = world.client(**SEVERAL), world.client(**SEVERAL)
+    session = client.session()
+    consumer = other.consumer(other.session(), credit=100)
+    client.send(session, "m0")
+    world.services.move_clock(60_000)
+    for number in (1, 2):
+        client.queue_send(session, envelope(f"m{number}", timestamp=START + 1))
+    world.settle()
+    assert [one.fields[1] for one in consumer.deliveries] == [START, START + 60_001, START + 60_001]
+
+
 def test_a_limited_user_sends_in_rows_only_where_that_is_allowed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     client = world.client(**SEVERAL)
     session = client.session()
