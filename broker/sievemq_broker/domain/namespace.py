@@ -252,6 +252,8 @@ class Namespace:
         """
         if destination.takes_rows:
             envelopes = list(row)
+            if not envelopes:
+                return 0
             packed = [envelope.packed for envelope in envelopes]
             if isinstance(destination, Queue):
                 accept_row(destination, envelopes, packed, now)

@@ -27,12 +27,12 @@ class DeliveryPort(Protocol):
         """Send a message: `tag` 1, 2, 3, … of the consumer, `count` 1 for a first delivery (JSX-12)."""
 
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
-        """Send several messages, each for the first time, while this is writable; it is, or the row is empty.
+        """Send several messages, each for the first time, while this is writable; it is.
 
         Args:
             consumer_id: whose.
             tag: of the first; those behind it have the following ones.
-            row: packed messages.
+            row: packed messages, at least one.
 
         Returns:
             How many it has taken; the others must be delivered again, later.

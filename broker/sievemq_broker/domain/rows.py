@@ -80,7 +80,7 @@ def accept_row(queue: Queue, envelopes: list[Envelope], packed: list[bytes], now
 
     Args:
         queue: whose.
-        envelopes: none of them expires, or is for later.
+        envelopes: at least one; none of them expires, or is for later.
         packed: their bytes; the same list for all queues that they go to.
         now: ms epoch.
     """

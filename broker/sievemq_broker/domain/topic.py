@@ -193,7 +193,7 @@ class Topic:
         """:meth:`publish` for several messages, while :attr:`takes_rows`.
 
         Args:
-            envelopes: none of them expires, or is for later.
+            envelopes: at least one; none of them expires, or is for later.
             packed: their bytes.
             now: ms epoch.
         """

@@ -355,6 +355,16 @@ def test_a_sender_whose_clock_is_ahead_sends_in_rows_too(world: World) -> None:
     assert (consumer.all(), client.rows) == (texts(*range(5)), [5])
 
 
+def test_a_row_of_nothing_changes_nothing(world: World) -> None:
+    client = world.client(**SEVERAL)
+    session = client.session()
+    consumer = client.consumer(session, credit=100)
+    burst(client, session, "first", "second", delivery_time=START + 10)
+    burst(client, session, "third", "fourth", delivery_time=START + 10)
+    inside = client.broker.consumers[consumer.id]
+    assert (inside.newest, inside.tag, inside.queue.sequence) == (0, 0, 4)
+
+
 def test_a_gap_in_the_middle_of_a_burst_ends_the_connection_behind_what_came_before_it(world: World) -> None:
     client, other = world.client(**SEVERAL), world.client(**SEVERAL)
     consumer = other.consumer(other.session(), credit=100)
