@@ -48,10 +48,10 @@ class Life:
         self.progress = Progress(self.journal, self.world.services)
         self.progress.restore(self.store, self.world.services.real + KEEP, broker)
 
-    def connect(self) -> Client:
-        """A client, or the one that was lost."""
+    def connect(self, keep: int = KEEP) -> Client:
+        """A client, or the one that was lost; to be remembered for so many ms once it is."""
         client = Client(self.world)
-        client.hello(resume=self.lost, keep=KEEP)
+        client.hello(resume=self.lost, keep=keep)
         (welcome,) = client.take(Command.WELCOME)
         self.resumed = welcome[7]["resumed"]
         self.lost = client.broker.id
@@ -61,10 +61,6 @@ class Life:
     def feed(self, client: Client) -> None:
         """It said something: the rim notes it."""
         self.fed[client.broker] = None
-
-    def drop(self, client: Client) -> None:
-        """Its connection is lost."""
-        client.drop()
 
     def cut(self) -> None:
         """What has come about is on disk, and may be told."""
@@ -90,7 +86,8 @@ def say(client: Client, session: int, numbers: range) -> None:
     client.world.settle()
 
 
-def test_what_a_connection_said_just_before_it_was_lost_is_counted() -> None:
+def lost_after_a_send() -> Life:
+    """One send is on disk; another came, and then the connection was lost, before the next cut."""
     life = Life()
     client = life.connect()
     client.ask(Command.OPEN_SESSION, 1, AUTO)
@@ -98,7 +95,12 @@ def test_what_a_connection_said_just_before_it_was_lost_is_counted() -> None:
     life.cut()
     say(client, 1, range(2, 3))
     life.feed(client)
-    life.drop(client)
+    client.drop()
+    return life
+
+
+def test_what_a_connection_said_just_before_it_was_lost_is_counted() -> None:
+    life = lost_after_a_send()
     life.cut()
     life.kill()
     again = life.connect()
@@ -115,7 +117,7 @@ def test_a_commit_just_before_the_loss_is_known_to_have_been_carried_out() -> No
     say(client, 1, range(1, 3))
     commit = client.request(Command.COMMIT, 1, ())
     life.feed(client)
-    life.drop(client)
+    client.drop()
     life.cut()
     life.kill()
     life.connect()
@@ -125,14 +127,7 @@ def test_a_commit_just_before_the_loss_is_known_to_have_been_carried_out() -> No
 
 def test_one_that_has_come_back_and_said_nothing_yet_has_lost_nothing() -> None:
     """The old link and the new one were fed before the cut; the record is the new one's."""
-    life = Life()
-    client = life.connect()
-    client.ask(Command.OPEN_SESSION, 1, AUTO)
-    say(client, 1, range(1, 2))
-    life.cut()
-    say(client, 1, range(2, 3))
-    life.feed(client)
-    life.drop(client)
+    life = lost_after_a_send()
     life.connect()
     life.cut()
     life.kill()
@@ -151,6 +146,17 @@ def test_who_says_goodbye_is_forgotten() -> None:
     life.feed(client)
     other = life.world.client()
     other.send(other.session(), "another")
+    life.cut()
+    assert not life.store.definitions(CONNECTION)
+
+
+def test_who_comes_back_and_wants_to_be_remembered_no_more_is_forgotten() -> None:
+    life = lost_after_a_send()
+    life.cut()
+    assert list(life.store.definitions(CONNECTION)) == [(life.lost,)]
+    client = life.connect(keep=0)
+    client.ask(Command.OPEN_SESSION, 1, AUTO, 2)
+    say(client, 1, range(3, 4))
     life.cut()
     assert not life.store.definitions(CONNECTION)
 
@@ -178,7 +184,7 @@ def test_whatever_happens_each_send_is_there_once(steps: list[str]) -> None:
             if step in ("back", "send", "open"):
                 client = life.connect()
         elif step == "drop":
-            life.drop(client)
+            client.drop()
             client, opened = None, False
         elif not opened:
             client.ask(Command.OPEN_SESSION, 1, AUTO, confirmed)

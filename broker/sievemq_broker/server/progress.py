@@ -66,18 +66,17 @@ class Progress:
         services = self._services
         for name in dict.fromkeys([connection.id for connection in connections]):
             connection = services.connections.get(name)
-            if connection is None:
-                memory = services.lost.get(name)
-                if memory is not None:
-                    self._define(memory, ())
-                elif name in self._noted:
-                    self._forget(name)
-            elif connection.keep:
+            memory = services.lost.get(name) if connection is None else None
+            if memory is not None:
+                self._define(memory, ())
+            elif connection is not None and connection.keep:
                 before = tuple(connection.before.items()) if connection.before else ()  # sessions not open again yet
                 sessions = connection.sessions.values()
                 brief = (before, *[(s.id, s.sent, s.settled, s.refused and len(s.refused)) for s in sessions])
                 if brief != self._noted.get(name):
                     self._define(Memory.of(connection, with_deliveries=False), brief)
+            elif name in self._noted:  # over for good, or it is not to be remembered any more
+                self._forget(name)
 
     def _define(self, memory: Memory, brief: tuple[object, ...]) -> None:
         self._noted[memory.connection] = brief
