@@ -71,7 +71,9 @@ def throughput(folder: Path, n: int, repeats: int, say: Callable[[str], None]) -
     }
 
 
-def one_at_a_time(folder: Path, n: int, repeats: int, say: Callable[[str], None], in_a_row: int = 1) -> dict[str, Any]:
+def one_at_a_time(
+    folder: Path, n: int, repeats: int, say: Callable[[str], None], in_a_row: int = 1, anywhere: bool = False
+) -> dict[str, Any]:
     """Each send waits for its confirm. Beside it what the disk takes for as many bytes, bare and with a database around
     them. All in turns, so that whatever else the machine does meets all of them; and the disk is written to from one
     processor, the broker's. A disk with one queue interrupts one processor, and a sync made on another one takes longer
@@ -83,11 +85,12 @@ def one_at_a_time(folder: Path, n: int, repeats: int, say: Callable[[str], None]
         say: is told of progress.
         in_a_row: of each before the next one's turn. With 1 the broker is asleep each time, and each writer's data have
             left the processor's caches.
+        anywhere: bare syncs are made where the client happens to run, and not on the broker's processor.
     """
     from sievemq import ConnectionFactory  # after the brokers' processes, which need none of it
 
     times: dict[str, list[float]] = {}
-    bare = ("append", "sync", "sqlite")
+    moved = () if anywhere else ("append", "sync", "sqlite")
     client_s = 0.0
     say(f"durable, one at a time: {n * repeats:,} in turns")
     with Broker("--data-dir", str(folder / "one")) as kept, Broker() as plain, contextlib.ExitStack() as stack:
@@ -106,7 +109,7 @@ def one_at_a_time(folder: Path, n: int, repeats: int, say: Callable[[str], None]
             for name, case in cases.items():
                 own = times.setdefault(name, [])
                 used = time.process_time()
-                with _where_it_runs(kept.process.pid) if name in bare else contextlib.nullcontext():
+                with _where_it_runs(kept.process.pid) if name in moved else contextlib.nullcontext():
                     for _ in range(in_a_row):
                         begin = time.perf_counter()
                         case()
@@ -260,10 +263,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.durable", description=main.__doc__)
     parser.add_argument("--sends", type=int, default=2_000, help="how many (2,000)")
     parser.add_argument("--in-a-row", type=int, default=1, help="of each before the next one's turn (1)")
+    parser.add_argument("--anywhere", action="store_true", help="bare syncs where the client runs, not the broker")
     parser.add_argument("--folder", type=Path, help="on the disk that is meant")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sievemq-bench-", dir=arguments.folder) as folder:
-        row = one_at_a_time(Path(folder), arguments.sends, 1, lambda _: None, arguments.in_a_row)
+        row = one_at_a_time(Path(folder), arguments.sends, 1, lambda _: None, arguments.in_a_row, arguments.anywhere)
     us = row["us"]
     cpu = row["cpu_us"]
     print(f"{us['durable']:7.0f} µs  a PERSISTENT send, confirmed, with a data directory", end="")
