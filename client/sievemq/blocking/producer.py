@@ -167,7 +167,11 @@ def wait_for_window(session: Session, engine: EngineProducer) -> None:
 
     Args:
         session: whose window is full.
-        engine: the producer that is to send; its `send_timeout` says how long at most.
+        engine: the producer that is to send; its `send_timeout` says how long at most, in ms, 0 for ever.
+
+    Raises:
+        IllegalStateException: the producer or its session is closed.
+        JMSException: the connection failed, or there was no room in time.
     """
     engine.check_open()
     timeout = engine.send_timeout
