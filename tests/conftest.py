@@ -1,4 +1,4 @@
-"""What all tests share: how hypothesis behaves, what a failure tells, certificates, a port to come back to."""
+"""What all tests share: how hypothesis behaves, what a failure tells, what needs Python, certificates, a port."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ import pytest
 from _pytest._code.code import ExceptionRepr
 from hypothesis import HealthCheck, settings
 
+from sievemq_core.compiled import COMPILED
+
 # No deadlines: a shared machine is not equally fast all the time, and a slow example is not a wrong one. How many
 # examples a strategy throws away is luck, too. Each developer's run tries other examples; continuous integration, where
 # nobody looks into what was found by chance, tries the same ones until a test or a strategy changes.
@@ -28,6 +30,21 @@ settings.register_profile(
     derandomize="CI" in os.environ,
 )
 settings.load_profile("sievemq")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "needs_python(reason): skipped on the compiled build, which cannot do what the test itself does (replace a "
+        "function of a module, look between two lines); never because the compiled code behaves otherwise",
+    )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("needs_python"):
+        reason: str = marker.args[0]  # a marker without one is a mistake in either build
+        if COMPILED:
+            pytest.skip(f"needs the Python build: {reason}")
 
 
 @pytest.hookimpl(wrapper=True)
