@@ -137,7 +137,8 @@ def must_wait(queue: Queue, messages: int, size: int, waited: bool) -> bool:
         messages, size: that are to be added together.
         waited: their sender waits for this already; otherwise it stands behind those that do.
     """
-    if not waited and queue in queue.namespace.broker.rooms.waiting:
+    waiting = queue.namespace.broker.rooms.waiting
+    if waiting and not waited and queue in waiting:
         return True
     promised = queue.promised_messages
     return not fits(queue, messages + promised, size + queue.promised_bytes) and bool(

@@ -35,6 +35,7 @@ class Entry:
     """
 
     __slots__ = ("count", "due", "envelope", "failed", "places", "sequence", "state", "stored")
+    __deletable__ = ("envelope",)  # mypyc asks to be told
 
     due: int
     envelope: Envelope
@@ -47,9 +48,6 @@ class Entry:
         self.state = state
         self.count = 0
         self.places = 0
-
-    def __lt__(self, other: Entry) -> bool:
-        return self.sequence < other.sequence  # only where a heap holds an entry twice
 
     def __repr__(self) -> str:
         state = ("READY", "STRAY", "HELD", "DELAYED", "GONE")[self.state]

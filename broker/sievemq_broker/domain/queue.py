@@ -152,6 +152,9 @@ class Queue:
     def __lt__(self, other: Queue) -> bool:
         return self.label < other.label  # two deadlines in the same millisecond: any order will do
 
+    def __hash__(self) -> int:
+        return id(self) >> 4  # as without this method; compiled, what can be compared is not hashed otherwise
+
     def __repr__(self) -> str:
         return f"<Queue {self.label} depth={self.depth} in_flight={self.in_flight} consumers={len(self.consumers)}>"
 
