@@ -64,7 +64,7 @@ class ValueIndex(Generic[E]):
 
     def find(self, values: Collection[Any], most: float = inf) -> list[E] | None:
         """Everything filed under one of the values, each entry once; None if that may be more than `most`."""
-        filed = [filed for value in values if (filed := self._entries.get(value)) is not None]
+        filed = [found for value in values if (found := self._entries.get(value)) is not None]
         if len(filed) == 1 and type(filed[0]) is not list:  # as a rule one value is asked for, and one has it
             return filed  # type: ignore[return-value]  # no list in it
         lists: list[list[E]] = [each if type(each) is list else [each] for each in filed]  # type: ignore[list-item]
