@@ -48,11 +48,12 @@ def selector(text: str | None) -> CompiledSelector | None:
 
 
 class Port:
-    """A DeliveryPort that keeps what it is told."""
+    """A DeliveryPort that keeps what it is told, and how many came in a row."""
 
     def __init__(self) -> None:
         self.writable = True
         self.deliveries: list[Delivery] = []
+        self.rows: list[int] = []
         self.recalls: list[tuple[int, list[int]]] = []
         self.closures: list[tuple[int, ErrorCode, str]] = []
         self.settlements: list[int] = []
@@ -63,7 +64,9 @@ class Port:
         self.events.append("deliver")
 
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
-        return deliver_each(self, consumer_id, tag, row)
+        taken = deliver_each(self, consumer_id, tag, row)
+        self.rows.append(taken)
+        return taken
 
     def recall(self, consumer_id: int, tags: list[int]) -> None:
         self.recalls.append((consumer_id, list(tags)))

@@ -213,6 +213,7 @@ def act(world: World, one: Consumer, verb: str, how: int) -> None:
             one.resume(now)
 
 
+@pytest.mark.needs_python("replaces serve_row")
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=60)
 @given(steps=STEPS, size=st.sampled_from([1, 2, 3, 512]), observed=st.booleans())
@@ -226,6 +227,7 @@ def test_with_and_without_rows_everybody_sees_the_same(
     assert one == other
 
 
+@pytest.mark.needs_python("replaces serve_row")
 def test_that_was_about_rows() -> None:
     """The steps above make rows; here one that is known to, whatever the others were."""
     steps: list[tuple[Any, ...]] = [("send", 12, 4, 0, 0, None), ("open", None, 0, False), ("grant", 0, 9)]
