@@ -7,8 +7,19 @@ from __future__ import annotations
 
 import os
 from importlib.machinery import ExtensionFileLoader, PathFinder
+from typing import TYPE_CHECKING
 
-__all__ = ["COMPILED"]
+if TYPE_CHECKING:
+    from mypy_extensions import mypyc_attr
+else:
+
+    def mypyc_attr(**_):
+        """What the compiler is to know of a class, such as that Python's classes inherit from it. Says nothing at run
+        time, so the package of that name need not be installed."""
+        return lambda cls: cls
+
+
+__all__ = ["COMPILED", "mypyc_attr"]
 
 
 def _is_compiled(package: str, module: str) -> bool:

@@ -12,7 +12,7 @@ one batch until it is done, so a broker that dies has kept all of it or nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from sievemq_broker.domain import capacity, gate
 from sievemq_broker.domain.overrides import overridden
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["AT_ONCE", "Publishing", "Told", "begin"]
 
 #: Messages that are added within one turn without further ado: two or three milliseconds.
-AT_ONCE: Final = 1_000
+AT_ONCE = 1_000
 
 Sends: TypeAlias = list[tuple[str, Envelope]]
 

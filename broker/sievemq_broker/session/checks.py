@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from sievemq_broker.session.session import Session
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 #: Bytes of answers that may wait to be written to a connection before more are refused.
-UNREAD_BYTES: Final = 64 * 1024 * 1024
+UNREAD_BYTES = 64 * 1024 * 1024
 
 
 def unknown(what: str, number: int) -> ProtocolError:

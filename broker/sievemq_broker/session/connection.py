@@ -27,6 +27,7 @@ from sievemq_broker.session.services import AuthenticationError, Services
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.stall import Stall
 from sievemq_broker.session.transaction import StagedBytes
+from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_core.wire.connection import State, WireConnection
@@ -42,6 +43,7 @@ _SEND: Final = int(Command.SEND)
 LAZY_CONFIRMS = 64
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # the test kit's is one
 class BrokerConnection:
     """The broker's end of one connection.
 

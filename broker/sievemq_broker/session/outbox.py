@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sievemq_broker.domain.ports import deliver_each
+from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import GATHER_BYTES
 from sievemq_core.wire.codec import DELIVERIES_HEAD, delivery_head, pack_deliveries
@@ -28,6 +29,7 @@ class OutboxOwner(Protocol):
         """The domain has sent what a waiting consumer could get."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # the test kit's is one
 class Outbox:
     """The DeliveryPort of one connection.
 

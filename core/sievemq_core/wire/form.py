@@ -59,10 +59,10 @@ _KINDS: Final = {
         "type({0}) is tuple and ([*map(type, {0})] == LAST[0] or seen({0})) "
         f"and {{0}}[{PRIORITY}] in PRIORITIES and {{0}}[{DELIVERY_MODE}] in MODES"
     ),
-    "envelopes": "type({0}) is tuple and {0} and all(map(is_envelope, {0}))",
+    "envelopes": "type({0}) is tuple and {0} != () and all(map(is_envelope, {0}))",
     "delivered": f"type({{0}}) is tuple and len({{0}}) >= {ENVELOPE_FIELDS}",
     "delivereds": (
-        f"type({{0}}) is tuple and {{0}} and TUPLES.issuperset(map(type, {{0}})) "
+        f"type({{0}}) is tuple and {{0}} != () and TUPLES.issuperset(map(type, {{0}})) "
         f"and min(map(len, {{0}})) >= {ENVELOPE_FIELDS}"
     ),
     "any": "True",
