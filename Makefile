@@ -8,7 +8,7 @@ HTTP_PORT ?= 7680
 # A test that hangs is ended by pytest-timeout (pyproject.toml), with every thread's traceback.
 PYTEST := $(BIN)/python -m pytest -q
 # Folders that Ruff looks at; mypy and import-linter read theirs from pyproject.toml.
-CODE := core client broker testkit pipeline tests benchmarks examples
+CODE := core client broker testkit pipeline tests benchmarks examples hatch_build.py
 
 .DEFAULT_GOAL := help
 .PHONY: help run test venv lint format fast slow again soak kills fuzz spark spark-slow coverage-map demo bench bench-growth \
