@@ -308,9 +308,9 @@ class ClientConnection:
         deadlines = self.deadlines
         if deadlines.next is not None:
             now += int(self.skipped * 1000.0)
-            deadlines.due(now)
-            if deadlines.next is not None and (wait is None or deadlines.next - now < wait):
-                return max(1, deadlines.next - now)
+            next_due = deadlines.due(now)
+            if next_due is not None and (wait is None or next_due - now < wait):
+                return max(1, next_due - now)
         return wait
 
     def expect(self, sends: Sends, completion: Completion[Any], now: int, timeout: int, sequence: int = 0) -> None:
@@ -344,8 +344,11 @@ class ClientConnection:
         """An action that makes it too late to set a client id (CON-08, CON-09)."""
         self._used = True
 
-    def set_client_id(self, client_id: str | None) -> Completion[Any]:
+    def set_client_id(self, client_id: object) -> Completion[Any]:
         """Claim a client id (CON-05).
+
+        Args:
+            client_id: what the application gave.
 
         Raises:
             IllegalStateException: closed; the id is administered (CON-06), set already (CON-07), or it is too late
@@ -361,11 +364,12 @@ class ClientConnection:
             raise IllegalStateException("a client id is set before anything else is done with the connection")
         if not isinstance(client_id, str) or not client_id:
             raise InvalidClientIDException(f"a client id is text that is not empty, not {client_id!r}")
-        completion = self.request(Command.SET_CLIENT_ID, client_id)
+        claimed = client_id
+        completion = self.request(Command.SET_CLIENT_ID, claimed)
 
         def keep(answer: Completion[Any]) -> None:
             if answer.error is None:  # CON-10: after a refusal the connection is id-less and usable
-                self.client_id = client_id
+                self.client_id = claimed
 
         completion.add_callback(keep)
         return completion
@@ -387,7 +391,7 @@ class ClientConnection:
         for session in tuple(self.sessions.values()):
             session.set_flowing(False)
 
-    def open_session(self, mode: int, is_action: bool = True) -> EngineSession:
+    def open_session(self, mode: object, is_action: bool = True) -> EngineSession:
         """Open a session; wait for its `opened`.
 
         Args:
@@ -463,7 +467,7 @@ class ClientConnection:
         completion.add_callback(forget)
         return completion
 
-    def unsubscribe(self, name: str) -> Completion[Any]:
+    def unsubscribe(self, name: object) -> Completion[Any]:
         """Delete a durable subscription (SES-27)."""
         self.check_open()
         return self.request(Command.UNSUBSCRIBE, name)
@@ -525,7 +529,7 @@ class ClientConnection:
         self.hurried = False
         self.request(Command.PING)
 
-    def check_selector(self, selector: str | None) -> str | None:
+    def check_selector(self, selector: Any) -> str | None:
         """The selector to send, None for none; checked as the broker will check it (SEL-01).
 
         Raises:
@@ -563,9 +567,9 @@ class ClientConnection:
         if consumer.id in self.consumers:
             self.routes[consumer.id] = consumer
 
-    def is_expired(self, expiration: int) -> bool:
-        """True if this time (ms since 1970) has passed on the broker's clock."""
-        return expiration <= self.clock() + self.clock_offset
+    def is_expired(self, expiration: Any) -> bool:
+        """True if this time (ms since 1970), as a message says it, has passed on the broker's clock."""
+        return bool(expiration <= self.clock() + self.clock_offset)
 
     def report(self, error: Exception) -> None:
         """Tell what has no other place to be reported."""

@@ -59,16 +59,17 @@ class Deadlines:
             if self.next is None or now + timeout < self.next:
                 self.next = now + timeout
 
-    def due(self, now: int) -> None:
-        """End what has waited for too long."""
+    def due(self, now: int) -> int | None:
+        """End what has waited for too long; what :attr:`next` is then."""
         if self.next is None or now < self.next:
-            return
+            return self.next
         waits = [wait for wait in self._waits if not wait.over]
         self._waits = deque(wait for wait in waits if wait.until > now)
         self.next = min((wait.until for wait in self._waits), default=None)
         for wait in waits:
             if wait.until <= now:
                 _end(wait)
+        return self.next
 
 
 def _end(wait: _Wait) -> None:

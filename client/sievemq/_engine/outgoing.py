@@ -1,10 +1,9 @@
-"""What the broker is told at the next write: acknowledgements that have gathered, then the outbox, in pieces."""
+"""What the broker is told at the next write: acknowledgements that have gathered, then the outbox."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sievemq_core.limits import GATHER_BYTES
 from sievemq_core.wire.codec import pack
 
 if TYPE_CHECKING:
@@ -38,18 +37,10 @@ def pack_acknowledgements(connection: ClientConnection) -> None:
 
 
 def gather(connection: ClientConnection) -> None:
-    """Move the outbox to the wire, in pieces that fill a frame each: one call per piece, not per message."""
-    outbox, send_packed = connection.outbox, connection.wire.send_packed
+    """Move the outbox to the wire, which makes frames of it."""
+    outbox, wire = connection.outbox, connection.wire
     connection.outbox_bytes = 0
-    piece: list[bytes] = []
-    size = 0
-    for _ in range(len(outbox)):
-        packed = outbox.popleft()
-        piece.append(packed)
-        size += len(packed)
-        if size >= GATHER_BYTES:
-            send_packed(b"".join(piece))
-            piece.clear()
-            size = 0
-    if piece:
-        send_packed(b"".join(piece))
+    take = outbox.popleft
+    packed = [take() for _ in range(len(outbox))]
+    wire.out += packed
+    wire.pending_bytes += sum(map(len, packed))

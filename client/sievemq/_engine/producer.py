@@ -66,6 +66,7 @@ class EngineProducer:
         "_command",
         "_decided",
         "_decided_at",
+        "_decided_mode",
         "_decided_packed",
         "_id_prefix",
         "_longer_from",
@@ -95,7 +96,8 @@ class EngineProducer:
         self.send_timeout = session.connection.options.send_timeout
         self.closed = False
         self._decided_at = _NEVER
-        self._decided: tuple[int, int, int, int, int]
+        self._decided: tuple[Any, ...] = ()
+        self._decided_mode = 0
         self._decided_packed = self._command = self._addressed = b""
         self._text = self._id_prefix = ""
         self._longer_from = 0
@@ -108,33 +110,33 @@ class EngineProducer:
             raise IllegalStateException("the producer is closed")
         self.session.check_open()
 
-    def set_delivery_mode(self, delivery_mode: int) -> None:
+    def set_delivery_mode(self, delivery_mode: object) -> None:
         """Default delivery mode; other than 1 and 2: JMSException (PRO-03)."""
         self.delivery_mode = _mode(delivery_mode)
         self._decided_at = _NEVER
 
-    def set_priority(self, priority: int) -> None:
+    def set_priority(self, priority: object) -> None:
         """Default priority; outside 0 … 9: JMSException (PRO-04)."""
         self.priority = _priority(priority)
         self._decided_at = _NEVER
 
-    def set_time_to_live(self, time_to_live: int) -> None:
+    def set_time_to_live(self, time_to_live: object) -> None:
         """Default time to live in ms, 0 for ever; negative: JMSException (PRO-05)."""
         self.time_to_live = _duration("time to live", time_to_live)
         self._decided_at = _NEVER
 
-    def set_delivery_delay(self, delivery_delay: int) -> None:
+    def set_delivery_delay(self, delivery_delay: object) -> None:
         """Delivery delay in ms; negative: JMSException (PRO-06)."""
         self.delivery_delay = _duration("delivery delay", delivery_delay)
         self._decided_at = _NEVER
 
-    def set_send_timeout(self, milliseconds: int) -> None:
+    def set_send_timeout(self, milliseconds: object) -> None:
         """How long a send may wait for room, in ms, 0 for ever; negative: JMSException."""
         self.send_timeout = _duration("send timeout", milliseconds)
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
-    def target(self, destination: Destination | Absent | None) -> Destination:
+    def target(self, destination: object) -> Destination:
         """The destination of a send.
 
         Args:
@@ -163,9 +165,9 @@ class EngineProducer:
         self,
         message: Any,
         destination: Destination,
-        delivery_mode: int | None = None,
-        priority: int | None = None,
-        time_to_live: int | None = None,
+        delivery_mode: object = None,
+        priority: object = None,
+        time_to_live: object = None,
         completion: Completion[None] | None = None,
     ) -> Completion[None] | None:
         """Send a message: check, fix its id and times (D-26), queue it. Belongs to the session's thread of control.
@@ -195,7 +197,7 @@ class EngineProducer:
         now = connection.clock() + connection.clock_offset
         if now != self._decided_at or not (delivery_mode is priority is time_to_live is None) or self.disable_timestamp:
             self._decide(now, delivery_mode, priority, time_to_live)
-        decided = self._decided
+        decided, mode = self._decided, self._decided_mode
         text = destination._text
         if self.disable_message_id:
             message_id, digits = None, ""
@@ -220,10 +222,13 @@ class EngineProducer:
             if isinstance(message, Message):
                 raise
             ours = adopt(message)  # another implementation's (MSG-21), or MessageFormatException
-            fate = self.send(ours, destination, delivery_mode, priority, time_to_live, completion)
+            itself: Any = self  # by name: whoever records sends has put something in the place of this method
+            fate: Completion[None] | None = itself.send(
+                ours, destination, delivery_mode, priority, time_to_live, completion
+            )
             write_back(message, ours)
             return fate
-        if completion is None and sends.waits[decided[2]]:
+        if completion is None and sends.waits[mode]:
             completion = Completion()
         size = len(packed)
         outbox, step = connection.outbox, 0
@@ -247,37 +252,35 @@ class EngineProducer:
             raise
         connection.outbox_bytes += size
         if completion is not None:
-            if decided[2] == NON_PERSISTENT:
+            if mode == NON_PERSISTENT:
                 connection.hurried = True
             if connection.failure is not None:  # lost between the check above and here
                 sends.fail(connection.failure)
         connection.sent_at = now
         if message._fields is NEW_FIELDS:  # as _sent does it
-            message._fields = (message_id, *decided, *_REST)
+            message._fields = (message_id,) + decided  # noqa: RUF005 - unpacking takes twice as long
             message._destination = destination
         else:
-            message._sent(message_id, *decided, destination)
+            message._sent(message_id, *decided[:5], destination)
         return completion
 
     # What most sends have in common is made once: as long as the millisecond and the producer's defaults are the same,
     # and as long as the destination is, and the ids are as long. What says so is written last, and taken back first: a
     # signal handler may raise in between.
 
-    def _decide(self, now: int, delivery_mode: int | None, priority: int | None, time_to_live: int | None) -> None:
+    def _decide(self, now: int, delivery_mode: object, priority: object, time_to_live: object) -> None:
         """What a send at this time decides (HDR-14)."""
         self._decided_at = _NEVER
         # Else it is so for this send only.
         usual = delivery_mode is priority is time_to_live is None and not self.disable_timestamp
-        delivery_mode = self.delivery_mode if delivery_mode is None else _mode(delivery_mode)
-        priority = self.priority if priority is None else _priority(priority)
-        if time_to_live is None:
-            time_to_live = self.time_to_live
-        elif time_to_live:
-            time_to_live = _duration("time to live", time_to_live)
+        mode = self.delivery_mode if delivery_mode is None else _mode(delivery_mode)
+        urgency = self.priority if priority is None else _priority(priority)
+        lives = self.time_to_live if time_to_live is None else _duration("time to live", time_to_live)
         timestamp = 0 if self.disable_timestamp else now
-        expiration = now + time_to_live if time_to_live else 0  # HDR-03, TXN-14: counted from here
-        delivery_time = now + self.delivery_delay  # HDR-04
-        self._decided = decided = (timestamp, priority, delivery_mode, expiration, delivery_time)
+        expiration = now + lives if lives else 0  # HDR-03, TXN-14: counted from here
+        decided = (timestamp, urgency, mode, expiration, now + self.delivery_delay)  # HDR-04
+        self._decided = decided + _REST
+        self._decided_mode = mode
         self._decided_packed = b"".join(map(pack, decided))
         if usual:
             self._decided_at = now

@@ -68,7 +68,8 @@ class Sends:
         self._session = session
         self._transacted = transacted
         policy = connection.options.send_confirm
-        self.waits = (False, policy == "always", policy == "always" or (policy == "auto" and not transacted))
+        always = policy == "always"
+        self.waits: tuple[bool, ...] = (False, always, always or (policy == "auto" and not transacted))
         # `sequence` and `sent_bytes` are written by the sender alone, the rest by whoever holds the lock.
         self.sequence = self.sent_bytes = 0
         self.confirmed = self.confirmed_bytes = 0

@@ -105,10 +105,10 @@ class EngineSession:
         self,
         destination: Destination,
         address: str,
-        selector: str | None = None,
+        selector: object = None,
         *,
         no_local: bool = False,
-        subscription: str | None = None,
+        subscription: object = None,
         durable: bool = False,
         shared: bool = False,
     ) -> EngineConsumer:
@@ -131,22 +131,24 @@ class EngineSession:
         self.check_open()
         connection = self.connection
         connection.check_limit("consumers", len(self.consumers), "the session")
-        selector = connection.check_selector(selector)
+        condition = connection.check_selector(selector)
+        name: str | None = None
         if durable or shared:
-            if not subscription:
+            if not isinstance(subscription, str) or not subscription:
                 raise JMSException("a durable or shared consumer needs the name of its subscription")
             if durable and not shared and connection.client_id is None:
                 raise IllegalStateException(
                     "an unshared durable consumer needs a client id: set it on the connection first (SUB-10)"
                 )
+            name = subscription
         consumer = EngineConsumer(
             self,
             connection.next_consumer(),
             destination,
             address,
-            selector,
+            condition,
             no_local=no_local,
-            subscription=subscription,
+            subscription=name,
             durable=durable,
             shared=shared,
         )
