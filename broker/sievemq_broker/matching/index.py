@@ -8,7 +8,7 @@ without such a fact are asked one by one. Buckets may hold too many, never too f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from sievemq_broker.matching.clue import Clue, choose, the_clue
@@ -32,11 +32,12 @@ class SelectorIndex(Generic[T]):
             with texts is answered by the look-up itself, and counted all the same.
         matches: those that were TRUE.
         error: what went wrong in the last :meth:`match`, or None (D-14). Whoever reads it resets it.
+        watch: called in place of the next :meth:`match`, with it and the message; returns what it does. None for none.
     """
 
     __slots__ = (
         "_filed", "_names", "_needing", "_places", "_rest", "_several", "candidates", "error", "evaluations",
-        "matches",
+        "matches", "watch",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -50,6 +51,7 @@ class SelectorIndex(Generic[T]):
         self.evaluations = 0
         self.matches = 0
         self.error: Exception | None = None
+        self.watch: Callable[[Callable[[Envelope], list[T]], Envelope], list[T]] | None = None
 
     def __len__(self) -> int:
         return len(self._filed)
@@ -103,6 +105,10 @@ class SelectorIndex(Generic[T]):
         Never raises: where properties cannot be decoded nobody that names one matches, and :attr:`error` says why
         (D-14).
         """
+        watch = self.watch
+        if watch is not None:
+            self.watch = None
+            return watch(self.match, envelope)
         found: list[T] = []
         candidates = 0
         try:

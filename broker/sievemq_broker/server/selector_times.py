@@ -10,7 +10,6 @@ from typing import Any
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.matching.index import SelectorIndex
 from sievemq_broker.server.histogram import Histogram
 from sievemq_core.message.envelope import Envelope
 
@@ -26,8 +25,7 @@ BOUNDS = (1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e
 class SelectorTimes:
     """Times the next match of each index of selectors, a few destinations at each look.
 
-    An index that is to be timed becomes one of a class that times one match and turns it back into what it was. So an
-    index that is not is exactly what it is without this, and the matching itself needs no clock.
+    An index that is to be timed has its next match watched from here, so the matching itself needs no clock.
 
     Args:
         broker: whose destinations.
@@ -37,13 +35,13 @@ class SelectorTimes:
         times: what it took to find all selectors that match one message, properties decoded.
     """
 
-    __slots__ = ("_broker", "_left", "_timed", "times")
+    __slots__ = ("_broker", "_clock", "_left", "times")
 
     def __init__(self, broker: Broker, clock: Callable[[], float] = perf_counter) -> None:
         self._broker = broker
+        self._clock = clock
         self._left: list[Queue | Topic] = []
         self.times = Histogram(BOUNDS)
-        self._timed = _timed(self.times, clock)
 
     def look(self) -> None:
         """See that the next message of the next destinations is timed."""
@@ -54,20 +52,10 @@ class SelectorTimes:
         del self._left[len(self._left) - len(batch) :]
         for destination in batch:
             if len(destination.index):
-                destination.index.__class__ = self._timed  # the same slots, so it may
+                destination.index.watch = self._time
 
-
-def _timed(times: Histogram, clock: Callable[[], float]) -> type[SelectorIndex[Any]]:
-    class Timed(SelectorIndex[Any]):
-        """An index whose next match is timed."""
-
-        __slots__ = ()
-
-        def match(self, envelope: Envelope) -> list[Any]:
-            self.__class__ = SelectorIndex  # type: ignore[assignment]  # what it was
-            begin = clock()
-            found = self.match(envelope)
-            times.observe(clock() - begin)
-            return found
-
-    return Timed
+    def _time(self, match: Callable[[Envelope], list[Any]], envelope: Envelope) -> list[Any]:
+        begin = self._clock()
+        found = match(envelope)
+        self.times.observe(self._clock() - begin)
+        return found

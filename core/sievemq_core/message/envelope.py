@@ -189,14 +189,13 @@ def _unpack_properties(packed: bytes) -> dict[str, PropertyValue]:
     return properties
 
 
-def _unpack(packed: bytes) -> EnvelopeFields:
-    fields: EnvelopeFields = msgpack.unpackb(
-        packed, use_list=False, unicode_errors="surrogatepass", max_bin_len=2**31 - 1
-    )
-    return fields
+def _unpack(packed: bytes) -> Any:
+    return msgpack.unpackb(packed, use_list=False, unicode_errors="surrogatepass", max_bin_len=2**31 - 1)
 
 
 _PLAIN = frozenset({str, int, bool, float, type(None)})
+_INTS: frozenset[type] = frozenset({int})
+_IDS: frozenset[type] = frozenset({str, bytes, type(None)})
 _LETTERS = frozenset("zbhilfds")
 
 
@@ -226,9 +225,17 @@ class Envelope:
             ProtocolError: these bytes are no envelope.
         """
         try:
-            envelope = cls(_unpack(packed), packed)
-        except (ValueError, IndexError, TypeError, msgpack.UnpackException) as error:
+            fields = _unpack(packed)
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise ProtocolError(f"the envelope of a message cannot be decoded: {error}") from error
+        if (
+            type(fields) is not tuple
+            or len(fields) < ENVELOPE_FIELDS
+            or not _INTS.issuperset(map(type, fields[TIMESTAMP:CORRELATION_ID]))
+            or type(fields[CORRELATION_ID]) not in _IDS
+        ):
+            raise ProtocolError("the envelope of a message cannot be decoded: these are not its fields")
+        envelope = cls(fields, packed)
         envelope.compact()
         return envelope
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -76,18 +77,10 @@ class Faulty:
         raise self._error
 
 
-@pytest.mark.parametrize(
-    ("verb", "command"),
-    [
-        ("send", (Command.SEND, 1, 1, "queue:q", envelope("x"))),
-        ("open_consumer", (Command.OPEN_CONSUMER, 7, 1, 90, "queue:q", None, None, False, None, False, False, 1)),
-        ("declare", (Command.DECLARE, 7, "queue:q")),
-        ("browse", (Command.BROWSE, 7, "queue:q", None, None, None, 1)),
-        ("unsubscribe", (Command.UNSUBSCRIBE, 7, "s")),
-        ("client_ids.claim", (Command.SET_CLIENT_ID, 7, "me")),
-    ],
-)
-def test_a_fault_of_the_broker_ends_only_the_connection_that_met_it(verb: str, command: tuple[Any, ...]) -> None:
+SEND = (Command.SEND, 1, 1, "queue:q", envelope("x"))
+
+
+def check_that_only_one_ends(break_it: Callable[[Client, Fault], None], command: tuple[Any, ...]) -> None:
     world = World()
     bad, good = world.client(), world.client()
     session = bad.session(CLIENT)
@@ -96,7 +89,7 @@ def test_a_fault_of_the_broker_ends_only_the_connection_that_met_it(verb: str, c
     good.send(good.session(), "a")
     assert consumer.all() == ["a"]
     fault = Fault("boom")
-    bad.broker.namespace = Faulty(bad.broker.namespace, verb, fault)  # type: ignore[assignment]
+    break_it(bad, fault)
     bad.raw(frame(command))
     assert [error for _, error in world.services.reports] == [fault]
     assert bad.fatal is not None
@@ -106,12 +99,47 @@ def test_a_fault_of_the_broker_ends_only_the_connection_that_met_it(verb: str, c
     assert good.consumer(good.session()).all() == ["a#2"]
 
 
+@pytest.mark.needs_python("a namespace that is not one")
+@pytest.mark.parametrize(
+    ("verb", "command"),
+    [
+        ("send", SEND),
+        ("open_consumer", (Command.OPEN_CONSUMER, 7, 1, 90, "queue:q", None, None, False, None, False, False, 1)),
+        ("declare", (Command.DECLARE, 7, "queue:q")),
+        ("browse", (Command.BROWSE, 7, "queue:q", None, None, None, 1)),
+        ("unsubscribe", (Command.UNSUBSCRIBE, 7, "s")),
+        ("client_ids.claim", (Command.SET_CLIENT_ID, 7, "me")),
+    ],
+)
+def test_a_fault_of_the_broker_ends_only_the_connection_that_met_it(verb: str, command: tuple[Any, ...]) -> None:
+    def break_it(bad: Client, fault: Fault) -> None:
+        bad.broker.namespace = Faulty(bad.broker.namespace, verb, fault)  # type: ignore[assignment]
+
+    check_that_only_one_ends(break_it, command)
+
+
+@pytest.mark.parametrize("command", [SEND, (Command.DECLARE, 7, "queue:q"), (Command.CREDIT, 1, 1)])
+def test_a_fault_of_a_handler_ends_only_the_connection_that_met_it(command: tuple[Any, ...]) -> None:
+    def break_it(bad: Client, fault: Fault) -> None:
+        replace_handler(bad, command[0], fault)
+
+    check_that_only_one_ends(break_it, command)
+
+
+def replace_handler(client: Client, number: int, error: Exception) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    client.broker._table = {**client.broker._table, number: fail}
+
+
 def test_a_fault_while_ending_does_not_stop_the_rest() -> None:
     world = World()
     bad, good = world.client(client_id="me"), world.client()
     consumer = bad.consumer(bad.session())
     bad.send(consumer.session, "a")
-    bad.broker.namespace = Faulty(bad.broker.namespace, "temporaries.delete_all", Fault("boom"))  # type: ignore[assignment]
+    namespace = bad.broker.namespace
+    namespace.temporaries = Faulty(namespace.temporaries, "delete_all", Fault("boom"))  # type: ignore[assignment]
     bad.drop()
     assert [doing for doing, _ in world.services.reports] == ["deleting temporary destinations"]
     assert good.browse() == [(2, "a")]
@@ -121,16 +149,7 @@ def test_a_fault_while_ending_does_not_stop_the_rest() -> None:
 def test_a_refusal_of_a_command_that_is_not_answered_is_fatal(world: World) -> None:
     client = world.client()
     consumer = client.consumer(client.session())
-    real = client.broker.consumers[consumer.id]
-
-    class Refusing:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(real, name)
-
-        def grant(self, n: int, now: int) -> None:
-            raise RequestError("not now", ErrorCode.ILLEGAL_STATE)
-
-    client.broker.consumers[consumer.id] = Refusing()  # type: ignore[assignment]
+    replace_handler(client, Command.CREDIT, RequestError("not now", ErrorCode.ILLEGAL_STATE))
     client.say(Command.CREDIT, consumer.id, 1)
     assert client.fatal is not None
     assert client.fatal[2:4] == (ErrorCode.ILLEGAL_STATE, "not now")

@@ -319,6 +319,7 @@ def test_what_is_prescribed_holds_once_and_counts_for_the_limit() -> None:
     assert len(entries) == LARGE
 
 
+@pytest.mark.needs_python("replaces a method")
 def test_a_fault_in_the_middle_is_told_and_gives_back_what_was_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with(q=DestinationPolicy(max_messages=LARGE, at_limit="block"))
     sender, other = world.client(), world.client()

@@ -243,6 +243,7 @@ def test_two_sessions_one_behind_the_other() -> None:
     assert not world.broker.namespace("").queue("queue:q").consumers
 
 
+@pytest.mark.needs_python("replaces a method")
 def test_a_fault_while_a_session_is_closed_ends_its_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     client, request, _ = closing_session(world)

@@ -161,6 +161,7 @@ def test_where_there_are_limits_it_is_refused_at_once_or_done(world: World) -> N
     assert (queue.depth, queue.promised_messages) == (COUNT, 0)
 
 
+@pytest.mark.needs_python("replaces a method")
 def test_a_fault_in_the_middle_stops_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     sender, other = world.client(), world.client()
     consumer = other.consumer(other.session(AUTO), credit=1_000)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from sievemq_broker.domain import queue as queue_module
 from sievemq_broker.domain.rows import ROW
-from sievemq_broker.session import connection as connection_module
+from sievemq_broker.session.commands import HANDLERS, Handler
 from sievemq_broker.session.connection import BrokerConnection
-from sievemq_broker.session.sends import take_row
 from sievemq_broker.session.services import SessionSettings
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import GATHER_BYTES, MAX_HEADER_CHARS
 from sievemq_core.wire.commands import Command
 
+from . import harness
 from .harness import AUTO, CLIENT, START, TRANSACTED, Client, Consumer, World, envelope
 
 SEVERAL = {"deliver_several": True}
@@ -34,11 +34,17 @@ def burst(client: Client, session: int, *names: str, to: str = "queue:q", **more
     client.send(session, *names, to=to, **more)
 
 
+class OneByOne(BrokerConnection):
+    """Takes one message after the other, as whoever has a table of commands of its own."""
+
+    handlers: ClassVar[Mapping[int, Handler]] = dict(HANDLERS)
+
+
 @contextmanager
 def no_rows() -> Iterator[None]:
-    """A broker that takes and gives one message after the other."""
+    """A broker that takes one message after the other; the Python build gives them so as well."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connection_module, "take_row", lambda *_: 0)
+        patch.setattr(harness, "BrokerConnection", OneByOne)
         patch.setattr(queue_module, "serve_row", lambda *_: False)
         yield
 
@@ -428,65 +434,46 @@ def test_times_of_a_burst_are_shifted_while_the_client_has_not_seen_the_clock_mo
     assert [one.fields[1] for one in consumer.deliveries] == [START, START + 60_001, START + 60_001]
 
 
-def test_a_limited_user_sends_in_rows_only_where_that_is_allowed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = world.client(**SEVERAL)
+def test_a_limited_user_sends_in_rows_only_where_that_is_allowed(world: World) -> None:
+    client, other = world.client(**SEVERAL), world.client(**SEVERAL)
+    consumer = other.consumer(other.session(), credit=100)
     session = client.session()
-    monkeypatch.setattr(client.broker, "_table", dict(client.broker._table))  # as a guarded one
-    for number in range(3):
-        client.queue_send(session, envelope(f"m{number}"))
-    taken: list[int] = []
-
-    def count(*of: Any) -> int:
-        taken.append(take_row(*of))
-        return taken[-1]
-
-    monkeypatch.setattr(connection_module, "take_row", count)
-    world.settle()
-    assert not taken
+    client.broker._table = dict(client.broker._table)  # as a guarded one
+    burst(client, session, *texts(0, 1, 2))
+    assert not other.rows
     client.broker.allowed.add("queue:q")
-    burst(client, session, "m3", "m4")
-    assert taken == [2]
+    burst(client, session, *texts(3, 4))
+    assert (consumer.all(), other.rows) == (texts(*range(5)), [2])
 
 
-def test_a_fault_in_a_row_ends_the_connection_that_sent_it_and_no_other(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Failing:
+    """Hears of the messages that enter a queue, and fails at one of them."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def accepted(self, *_: object) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise ZeroDivisionError
+
+
+def test_a_fault_in_the_middle_of_a_row_ends_its_connection_alone_and_confirms_nothing_of_it(world: World) -> None:
     client, other = world.client(**SEVERAL), world.client(**SEVERAL)
     session = client.session()
-    consumer = other.consumer(other.session(), credit=100)
-
-    def fail(*_: object) -> int:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(BrokerConnection, "_takes_rows", lambda *_: True)
-    monkeypatch.setattr(connection_module, "take_row", fail)
     burst(client, session, "m0", "m1")
+    queue = world.broker.namespace("").queue("queue:q")
+    failing: Any = Failing(2)
+    queue.observe(failing)
+    burst(client, session, "m2", "m3", "m4", "m5")
+    assert failing.left == -1
     assert not client.transport_open
     assert [type(error) for _, error in world.services.reports] == [ZeroDivisionError]
     world.services.reports.clear()
-    monkeypatch.undo()
-    burst(other, other.session(), "m2", "m3")
-    assert consumer.all() == texts(2, 3)
-
-
-def test_a_fault_in_the_middle_of_a_row_confirms_nothing_that_may_not_have_arrived(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = world.client(**SEVERAL)
-    session = client.session()
-    burst(client, session, "m0", "m1")
-    sent: list[object] = []
-
-    def fail(*of: object) -> None:
-        sent.append(of)
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(queue_module.Queue, "accept", fail)
-    burst(client, session, "m2", "m3")
-    assert len(sent) == 1
-    assert not client.transport_open
-    world.services.reports.clear()
-    assert client.take(Command.CONFIRM)[-1][2] == 2
+    assert client.take(Command.CONFIRM)[-1][2] == 2, "m2 may be there, and may not"
+    queue.unobserve(failing)
+    burst(other, other.session(), "m6", "m7", to="queue:other")
+    assert other.consumer(other.session(), "queue:other", credit=100).all() == texts(6, 7)
 
 
 def test_a_command_has_no_more_than_fills_a_frame(world: World) -> None:

@@ -194,6 +194,7 @@ def test_a_temporary_queue_that_goes_away_refuses_who_waits_there() -> None:
     assert not world.broker.rooms.waiting
 
 
+@pytest.mark.needs_python("replaces a method")
 def test_a_fault_while_a_send_is_tried_again_ends_its_connection_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     world = full()
     client, other = world.client(), world.client()

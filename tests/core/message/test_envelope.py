@@ -205,6 +205,25 @@ def test_the_correlation_id_of_what_waits_is_at_hand(correlation_id: str | bytes
     assert Envelope.from_packed(envelope.packed).correlation_id == correlation_id
 
 
+NO_ENVELOPES: list[Any] = [
+    5, None, "x" * 13, b"x" * 13, {}, dict.fromkeys("abcdefghijklm"), (), FIELDS[:-1], FIELDS[:4],
+    *((*FIELDS[:at], value, *FIELDS[at + 1 :]) for at in range(1, 6) for value in (None, "4", 4.0, True, ())),
+    *((*FIELDS[:6], value, *FIELDS[7:]) for value in (5, True, ())),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", NO_ENVELOPES, ids=lambda value: f"{value!r:.60}")
+def test_what_is_no_envelope_is_not_taken_for_one(value: Any) -> None:
+    with pytest.raises(ProtocolError, match=r"^the envelope of a message cannot be decoded: these are not its fields$"):
+        Envelope.from_packed(msgpack.packb(value))
+
+
+@pytest.mark.parametrize("packed", [b"", b"\xc1", b"\x9d", b"\x81\x80\x01", Envelope(FIELDS).packed + b"\xc0"])
+def test_bytes_that_are_no_one_value_are_no_envelope(packed: bytes) -> None:
+    with pytest.raises(ProtocolError, match=r"^the envelope of a message cannot be decoded"):
+        Envelope.from_packed(packed)
+
+
 @pytest.mark.parametrize("further", [msgpack.ExtType(5, b"x"), msgpack.Timestamp(1, 2), {"a": (1.5,)}])
 def test_further_fields_are_carried_along_untouched(further: object) -> None:
     fields = (*FIELDS, further)
