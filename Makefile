@@ -7,11 +7,16 @@ PORT ?= 7672
 HTTP_PORT ?= 7680
 # A test that hangs is ended by pytest-timeout (pyproject.toml), with every thread's traceback.
 PYTEST := $(BIN)/python -m pytest -q
+# The compiled build is asked about what it compiles, and what leans on that; it has last failures of its own.
+PYTEST_COMPILED := .venv-compiled/bin/python -m pytest -q --compiled -o cache_dir=.pytest_cache/compiled
+COMPILED_TESTS := tests/core/test_compiled.py tests/core/wire tests/core/message tests/broker tests/client \
+	tests/scenarios tests/model
+LEVEL ?= 0
 # Folders that Ruff looks at; mypy and import-linter read theirs from pyproject.toml.
 CODE := core client broker testkit pipeline tests benchmarks examples hatch_build.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test venv lint format fast slow again soak kills fuzz spark spark-slow coverage-map demo bench bench-growth \
+.PHONY: help run test venv lint format fast slow compiled again soak kills fuzz spark spark-slow coverage-map demo bench bench-growth \
 	bench-latency bench-peers screenshots clean
 
 help: ## list the targets
@@ -43,6 +48,11 @@ format: ## let ruff rewrite what it can
 fast: ## the tests that take seconds, two at a time (ARGS="-n 0" for one)
 	@.ci/venv dev
 	$(PYTEST) -n 2 --dist worksteal -m "not slow and not docker and not spark" $(ARGS)
+
+compiled: ## the fast tests of what is compiled, on a wheel that is (LEVEL=3: as users get it); without a compiler, none
+	@.ci/venv dev
+	@if .ci/compiler; then LEVEL=$(LEVEL) .ci/compiled && $(PYTEST_COMPILED) \
+		-n 2 --dist worksteal -m "not slow and not docker and not spark" $(COMPILED_TESTS) $(ARGS); fi
 
 slow: ## the tests that take longer: whole demo, deep queues, containers
 	@.ci/venv dev
@@ -104,5 +114,5 @@ screenshots: ## the pictures of docs/console.md and docs/tutorial.md, from real 
 	@$(BIN)/python -m tests.docs.tutorial
 
 clean: ## remove caches and what was built, .venv too
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/results
+	rm -rf .venv .venv-compiled build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
