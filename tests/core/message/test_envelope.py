@@ -205,6 +205,26 @@ def test_the_correlation_id_of_what_waits_is_at_hand(correlation_id: str | bytes
     assert Envelope.from_packed(envelope.packed).correlation_id == correlation_id
 
 
+def test_a_decoder_that_is_put_in_is_who_decodes() -> None:
+    packed, _ = pack_properties({"a": 1})
+    seen: list[bytes] = []
+
+    def decode(data: bytes) -> Any:
+        seen.append(data)
+        if len(seen) > 1:
+            raise ValueError("not this one")
+        return {"b": 2}
+
+    before = module._decode
+    use_decoder(decode)
+    try:
+        assert Envelope(carrying(packed, None)).read_properties() == {"b": 2}
+        assert Envelope(carrying(packed, None)).read_properties() == {"a": 1}, "msgpack, where it will not"
+    finally:
+        use_decoder(before)
+    assert seen == [packed, packed]
+
+
 NO_ENVELOPES: list[Any] = [
     5, None, "x" * 13, b"x" * 13, {}, dict.fromkeys("abcdefghijklm"), (), FIELDS[:-1], FIELDS[:4],
     *((*FIELDS[:at], value, *FIELDS[at + 1 :]) for at in range(1, 6) for value in (None, "4", 4.0, True, ())),
