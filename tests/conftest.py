@@ -17,6 +17,7 @@ from _pytest._code.code import ExceptionRepr
 from hypothesis import HealthCheck, settings
 
 from sievemq_core.compiled import COMPILED
+from sievemq_core.wire import codec
 
 # No deadlines: a shared machine is not equally fast all the time, and a slow example is not a wrong one. How many
 # examples a strategy throws away is luck, too. Each developer's run tries other examples; continuous integration, where
@@ -32,7 +33,13 @@ settings.register_profile(
 settings.load_profile("sievemq")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--compiled", action="store_true", help="refuse to run on anything but the compiled build")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--compiled") and not COMPILED:
+        raise pytest.UsageError(f"--compiled: {codec.__file__} is not; `make compiled` runs them where it is")
     config.addinivalue_line(
         "markers",
         "needs_python(reason): skipped on the compiled build, which cannot do what the test itself does (replace a "

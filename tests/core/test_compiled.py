@@ -1,7 +1,9 @@
-"""How a test says that it needs the Python build, and who knows which build it is."""
+"""Which build this is, and how a test says that it needs the one or the other."""
 
 from __future__ import annotations
 
+import tomllib
+from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -12,21 +14,52 @@ from sievemq_core.wire import codec
 
 pytest_plugins = ["pytester"]
 
+ROOT = Path(__file__).parents[2]
+CONFTEST = ROOT / "tests" / "conftest.py"
+
+
+def modules() -> list[str]:
+    """What pyproject.toml says is compiled."""
+    hooks = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    folders = hooks["hooks"]["custom"]["compiled"].items()
+    # without core/, client/, broker/, in which the packages are
+    return [f"{folder}/{name}".partition("/")[2].replace("/", ".") for folder, names in folders for name in names]
+
 
 def test_it_is_as_the_module_says_that_was_loaded() -> None:
     assert codec.__file__.endswith(tuple(EXTENSION_SUFFIXES)) is COMPILED
 
 
-@pytest.mark.parametrize(("build", "compiled"), [("Python", False), ("compiled", True)])
-def test_a_test_that_needs_python_is_skipped_with_its_reason_where_the_code_is_compiled(
-    pytester: pytest.Pytester, build: str, compiled: bool
-) -> None:
-    conftest = Path(__file__).parents[1] / "conftest.py"
-    pytester.makeconftest(
-        conftest.read_text("utf-8").replace(
-            "from sievemq_core.compiled import COMPILED", f"COMPILED = {compiled}  # the {build} build"
-        )
+@pytest.mark.parametrize("name", modules())
+def test_every_module_that_is_to_be_compiled_is_or_none_and_its_source_is_there(name: str) -> None:
+    module = import_module(name)
+    assert module.__file__ is not None
+    assert module.__file__.endswith(tuple(EXTENSION_SUFFIXES)) is COMPILED
+    file = Path(module.__file__)
+    assert (file.parent / f"{name.rpartition('.')[2]}.py").is_file()
+
+
+def test_who_asks_for_the_compiled_build_gets_no_other(pytester: pytest.Pytester) -> None:
+    for compiled, code in ((True, pytest.ExitCode.OK), (False, pytest.ExitCode.USAGE_ERROR)):
+        pytester.makeconftest(conftest(compiled))
+        pytester.makepyfile("def test_one(): pass")
+        outcome = pytester.runpytest_subprocess("--compiled", "-p", "no:cacheprovider")
+        assert outcome.ret == code
+    outcome.stderr.fnmatch_lines(["*--compiled: *codec* is not; `make compiled` runs them where it is"])
+
+
+def conftest(compiled: bool) -> str:
+    """That of all tests, on one build or the other."""
+    return CONFTEST.read_text("utf-8").replace(
+        "from sievemq_core.compiled import COMPILED", f"COMPILED = {compiled}  # as if"
     )
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_test_that_needs_python_is_skipped_with_its_reason_where_the_code_is_compiled(
+    pytester: pytest.Pytester, compiled: bool
+) -> None:
+    pytester.makeconftest(conftest(compiled))
     pytester.makepyfile(
         """
         import pytest
@@ -48,7 +81,7 @@ def test_a_test_that_needs_python_is_skipped_with_its_reason_where_the_code_is_c
 
 
 def test_a_test_that_needs_python_without_a_reason_is_an_error(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest((Path(__file__).parents[1] / "conftest.py").read_text("utf-8"))
+    pytester.makeconftest(CONFTEST.read_text("utf-8"))
     pytester.makepyfile("import pytest\n@pytest.mark.needs_python\ndef test_one(): pass\n")
     outcome = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     outcome.assert_outcomes(errors=1)

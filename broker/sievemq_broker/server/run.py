@@ -14,6 +14,7 @@ from sievemq_broker.server.collector import calm
 from sievemq_broker.server.listener import ListenError
 from sievemq_broker.server.server import Server
 from sievemq_broker.version import version
+from sievemq_core.compiled import COMPILED
 
 __all__ = ["new_event_loop", "run"]
 
@@ -68,7 +69,14 @@ async def _serve(server: Server) -> int:
     # Clients may come from here on; what imports for longer than all before it follows now.
     logs.configure(settings.log_level, json=settings.json_logs)
     _raise_file_limit(settings.max_connections)
-    log.info("broker.ready", url=server.url, http_url=server.http_url, version=version(), python=sys.version.split()[0])
+    log.info(
+        "broker.ready",
+        url=server.url,
+        http_url=server.http_url,
+        version=version(),
+        python=sys.version.split()[0],
+        compiled=COMPILED,
+    )
     _say_what_is_kept(server)
     if not is_loopback(settings.host):
         if not settings.secured:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from sievemq_core.compiled import COMPILED
 from sievemq_core.wire.commands import PROTOCOL_VERSION
 
 __all__ = ["version"]
@@ -20,9 +21,11 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="One JSON objec
         "sievemq": metadata.version("sievemq"),
         "protocol": PROTOCOL_VERSION,
         "python": platform.python_version(),
+        "compiled": COMPILED,
         "platform": platform.platform(terse=True),
     }
     if as_json:
         typer.echo(json.dumps(facts))
     else:
-        typer.echo(f"SieveMQ {facts['sievemq']} (protocol {facts['protocol']}, Python {facts['python']})")
+        build = f"protocol {facts['protocol']}, Python {facts['python']}{', compiled' if COMPILED else ''}"
+        typer.echo(f"SieveMQ {facts['sievemq']} ({build})")

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from sievemq_core.compiled import COMPILED
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import State
@@ -114,8 +115,11 @@ def get(url: str, path: str) -> tuple[int, Any]:
 
 def test_readiness_line_names_both_urls_and_they_answer(processes: list[Process]) -> None:
     processes.append(process := Process())
-    port, http_url = process.ready()
+    record = process.event("broker.ready")
+    assert record["compiled"] is COMPILED
+    port, http_url = urlsplit(record["url"]).port, record["http_url"]
     assert get(http_url, "/readyz") == (200, {"status": "ready", "reasons": []})
+    assert port is not None
     with WireClient(port) as client:
         assert client.welcome[0] == Command.WELCOME
     process.signal()
