@@ -237,6 +237,31 @@ def test_a_message_that_two_threads_send_is_not_damaged(url: str, recorded: Reco
     assert list(message.get_property_names()) == ["mine"]
 
 
+class Foreign:
+    """Another library's message: it shows only what the API names."""
+
+    def __init__(self, inner: TextMessage) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+
+def test_another_librarys_message_carries_the_context_too(url: str, recorded: Recorded) -> None:
+    """It is sent as a message of ours, through the recorder again."""
+    inner = TextMessage("x")
+    with ConnectionFactory(url).create_connection() as connection, connection.create_session() as session:
+        session.create_producer(Queue("orders")).send(Foreign(inner))  # type: ignore[call-overload]
+    sent = recorded.spans()["send queue:orders"]
+    assert (sent.attributes or {})["messaging.message.id"] == inner.get_jms_message_id()
+    with ConnectionFactory(url).create_context() as context:
+        message = context.create_consumer(Queue("orders")).receive(60_000)
+        assert message is not None
+        assert (message.get_string_property("traceparent") or "").split("-")[2] == f"{span_id(sent):016x}"
+
+
 def test_a_refused_send(url: str, recorded: Recorded) -> None:
     with ConnectionFactory(url).create_connection() as connection, connection.create_session() as session:
         producer = session.create_producer(None)

@@ -164,7 +164,13 @@ def test_pro_18_tmp_08_a_deleted_destination(session: Session) -> None:
         anyone.send(gone, TextMessage())
 
 
-@pytest.mark.parametrize("wrong", [{"delivery_mode": -1}, {"priority": 10}, {"time_to_live": -1}, {"priority": True}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"delivery_mode": -1}, {"priority": 10}, {"time_to_live": -1}, {"priority": True}, {"priority": "high"},
+        {"delivery_mode": "PERSISTENT"}, {"time_to_live": 1.5}, {"time_to_live": False}, {"priority": 2**70},
+    ],
+)  # fmt: skip
 def test_pro_19_bad_options_of_a_call(
     producer: MessageProducer, consumer: MessageConsumer, wrong: dict[str, Any]
 ) -> None:

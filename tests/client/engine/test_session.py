@@ -208,7 +208,7 @@ def test_sub_10_sub_29_subscriptions(broker: FakeBroker) -> None:
     topic = Topic("t")
     with pytest.raises(IllegalStateException):
         session.open_consumer(topic, str(topic), subscription="s", durable=True)
-    for name in (None, ""):
+    for name in (None, "", 5, b"s"):
         with pytest.raises(JMSException):
             session.open_consumer(topic, str(topic), subscription=name, shared=True)
     assert broker.heard() == []
