@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.session.checks import check_message, shift_times, unknown
 from sievemq_broker.session.stall import Stall
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["on_send", "on_withdraw", "take_row"]
 
-_LAST_KIND = int(max(BodyKind))
+_LAST_KIND: Final = int(max(BodyKind))
 
 
 def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> None:

@@ -98,7 +98,7 @@ class BodyKind(IntEnum):
 
 
 _packer = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass")
-_pack = _packer.pack
+_pack: Final = _packer.pack
 
 #: A faster decoder of properties, if there is one (:func:`use_decoder`).
 _decode: Callable[[bytes], dict[str, PropertyValue]] | None = None
