@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
+import msgpack
+
 from sievemq.destinations import Destination
 from sievemq.exceptions import MessageFormatException, ResourceAllocationException
 from sievemq.messages.modes import BODY_READ_ONLY, SLOW_TO_SEND
@@ -49,6 +51,8 @@ class _Pending:
 #: Stands for a body that has arrived and not been decoded.
 PENDING: Final = _Pending()
 
+#: As `pack`, but for text with lone surrogates, which it refuses: that takes it a third of the time less.
+_pack_well_formed: Final[Callable[[object], bytes]] = msgpack.Packer(use_bin_type=True).pack
 _join: Final = b"".join
 _FEW: Final = len(BIN_HEADS)
 _NO_HEADERS: Final = 3 * NIL
@@ -167,7 +171,10 @@ class Message(Properties):
                 packed, letters = packed_properties(properties)
                 types_and_kind = pack(letters) + types_and_kind[1:]
             else:
-                packed = pack(properties)
+                try:
+                    packed = _pack_well_formed(properties)
+                except UnicodeEncodeError:
+                    packed = pack(properties)
         elif properties is None:  # received, never looked at, passed on
             packed = fields[9]
             types_and_kind = pack(fields[10]) + types_and_kind[1:]

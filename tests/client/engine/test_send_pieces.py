@@ -91,6 +91,16 @@ def test_a_send_says_all_of_a_message(
         assert again[6:] == fields[6:]
 
 
+def test_properties_that_are_no_well_formed_text_leave_nothing_behind() -> None:
+    """A lone surrogate, in a value that others come before: the next message's properties are its own."""
+    broker, session = session_of()
+    producer = broker.producer(session, QUEUE)
+    for values in ({"a": "x", "b": "\ud800"}, {"a": "y"}, {"a": "\udfff", "b": "\ud800\udc00"}, {"c": "é"}):
+        producer.send(Message(properties=values), QUEUE)
+        ((*_, fields),) = broker.heard()
+        assert dict(received(fields, QUEUE, 0, None).properties) == values
+
+
 def test_hdr_06_ids_grow_longer() -> None:
     broker, session = session_of()
     producer = broker.producer(session)
