@@ -10,14 +10,16 @@ PYTEST := $(BIN)/python -m pytest -q
 # The compiled build is asked about what it compiles, and what leans on that; it has last failures of its own.
 PYTEST_COMPILED := .venv-compiled/bin/python -m pytest -q --compiled -o cache_dir=.pytest_cache/compiled
 COMPILED_TESTS := tests/core/test_compiled.py tests/core/wire tests/core/message tests/broker tests/client \
-	tests/scenarios tests/model
-LEVEL ?= 0
+	tests/scenarios tests/model tests/fuzz/test_both_builds.py tests/fuzz/test_session.py
+# Which build is measured: BENCH_PYTHON=.venv-compiled/bin/python is the compiled one (`make venv-compiled`).
+BENCH_PYTHON ?= $(BIN)/python
+export BENCH_PYTHON
 # Folders that Ruff looks at; mypy and import-linter read theirs from pyproject.toml.
 CODE := core client broker testkit pipeline tests benchmarks examples hatch_build.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test venv lint format fast slow compiled again soak kills fuzz spark spark-slow coverage-map demo bench bench-growth \
-	bench-latency bench-peers screenshots clean
+.PHONY: help run test venv lint format fast slow venv-compiled compiled again soak kills fuzz spark spark-slow \
+	coverage-map demo bench bench-growth bench-latency bench-peers screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +51,12 @@ fast: ## the tests that take seconds, two at a time (ARGS="-n 0" for one)
 	@.ci/venv dev
 	$(PYTEST) -n 2 --dist worksteal -m "not slow and not docker and not spark" $(ARGS)
 
+venv-compiled: LEVEL ?= 3
+venv-compiled: ## make .venv-compiled: the wheel as users get it, its hot modules compiled
+	@.ci/venv dev
+	@LEVEL=$(LEVEL) .ci/compiled
+
+compiled: LEVEL ?= 0
 compiled: ## the fast tests of what is compiled, on a wheel that is (LEVEL=3: as users get it); without a compiler, none
 	@.ci/venv dev
 	@if .ci/compiler; then LEVEL=$(LEVEL) .ci/compiled && $(PYTEST_COMPILED) \
@@ -92,16 +100,16 @@ demo: ## 336,776 real flights through a queue and a topic, checked against SQLit
 
 bench: ## micro and macro benchmarks beside their baselines (ARGS=--quick)
 	@.ci/venv broker
-	@exec $(BIN)/python -m benchmarks.run $(ARGS)
+	@exec $(BENCH_PYTHON) -m benchmarks.run $(ARGS)
 
 bench-growth: ## the cost of a message as size, queues, consumers, depth, connections, selectors grow; plots (ARGS=--quick)
 	@.ci/venv dev spark
-	@exec $(BIN)/python -m benchmarks.growth $(ARGS)
+	@exec $(BENCH_PYTHON) -m benchmarks.growth $(ARGS)
 
 bench-latency: ## send to receipt at 10, 50 and 80 % of what is sustained (ARGS="--api aio"; beside others: PEERS=…)
 	@.ci/venv broker
 	@if [ -n "$(PEERS)" ]; then PEERS_SCRIPT=latency.py exec .ci/peers "$(PEERS)" $(ARGS); \
-	else exec $(BIN)/python -m benchmarks.latency $(ARGS); fi
+	else exec $(BENCH_PYTHON) -m benchmarks.latency $(ARGS); fi
 
 bench-peers: ## SieveMQ beside the brokers installed here: PEERS=/path/to/the/peers/harness
 	@.ci/venv broker

@@ -10,6 +10,8 @@ import time
 from importlib import metadata
 from pathlib import Path
 
+from sievemq_core.compiled import COMPILED
+
 __all__ = ["calibrate_ms", "cpu_seconds", "describe", "resident_mb"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -57,6 +59,7 @@ def describe() -> dict[str, object]:
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.release()}",
         "python": f"{platform.python_implementation()} {sys.version.split()[0]}",
+        "build": "compiled" if COMPILED else "Python",
         "versions": versions,
     }
 

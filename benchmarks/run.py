@@ -166,7 +166,8 @@ def main() -> None:
     start = time.monotonic()
     report: dict[str, Any] = {"machine": machine.describe(), "calib_ms": machine.calibrate_ms()}
     head = report["machine"]
-    print(f"{head['cpu']}, {head['cores']} cores, {head['python']}; calibration loop {report['calib_ms']} ms\n")
+    python = f"{head['python']}, {head['build']} build"
+    print(f"{head['cpu']}, {head['cores']} cores, {python}; calibration loop {report['calib_ms']} ms\n")
     if names := [name for name in MICRO if name in chosen]:
         report["micro"] = micro(names, arguments.quick)
         print(micro_table(report["micro"]), end="\n\n")

@@ -51,6 +51,15 @@ def test_ratios_are_above_one_where_sievemq_is_ahead() -> None:
     assert len({line.count("|") for line in table.splitlines()}) == 1
 
 
+def test_the_table_says_that_the_compiled_build_was_measured() -> None:
+    rates = run.medians(ROWS)
+    built = [{**one, "versions": {"build": "compiled"}} for one in ROWS]
+    for rows, said in ((ROWS, False), (built, True)):
+        lines = run.ratios(rates, compiled=run.compiled(rows)).splitlines()
+        assert ["compiled" in line for line in lines if "**SieveMQ**" in line] == [said, said]
+        assert not [line for line in lines if "compiled" in line and "SDK" not in line]
+
+
 def test_latency_keeps_to_a_timetable_and_drops_what_warms_up() -> None:
     due = list(latency.due_times(rate=1_000, n=4))
     assert [later - earlier for earlier, later in pairwise(due)] == [1_000_000] * 3

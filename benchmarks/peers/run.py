@@ -122,8 +122,18 @@ def ratio(rates: dict[tuple[str, str], float], workload: str, selecting: bool = 
     return min(theirs) / min(ours) if workload == "W2" else max(ours) / max(theirs)
 
 
-def ratios(rates: dict[tuple[str, str], float]) -> str:
-    """The table: medians of every peer, and SieveMQ's as a multiple of the best peer's."""
+def compiled(rows: list[dict[str, Any]]) -> bool:
+    """Whether it was SieveMQ's compiled build that was measured."""
+    return any(row.get("versions", {}).get("build") == "compiled" for row in rows if row["peer"] in OURS)
+
+
+def ratios(rates: dict[tuple[str, str], float], *, compiled: bool = False) -> str:
+    """The table: medians of every peer, and SieveMQ's as a multiple of the best peer's.
+
+    Args:
+        rates: what :func:`medians` made of the rows.
+        compiled: whether it was SieveMQ's compiled build; its rows then say so.
+    """
     lines = [f"| | {' | '.join(HEADINGS[w] for w in WORKLOADS)} |", "|---" * 8 + "|"]
     order = list(NAMES)
     for peer in sorted({peer for peer, _ in rates}, key=lambda peer: order.index(peer) if peer in order else 99):
@@ -132,7 +142,8 @@ def ratios(rates: dict[tuple[str, str], float]) -> str:
             known = f"{rates[peer, workload]:,.0f}" if (peer, workload) in rates else "-"
             less = EQUIVALENT.get((peer, workload))
             cells.append(f"{known} ({less})" if less and known != "-" else known)
-        lines.append(f"| {NAMES.get(peer, peer)} | {' | '.join(cells)} |")
+        name = NAMES.get(peer, peer) + (", compiled" if compiled and peer in OURS else "")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     for title, selecting in (("SieveMQ : best peer", False), ("SieveMQ : best that selects", True)):
         found = [ratio(rates, workload, selecting) for workload in WORKLOADS]
         lines.append(f"| {title} | {' | '.join('-' if value is None else f'{value:.2f}' for value in found)} |")
@@ -185,7 +196,7 @@ def main() -> None:
             except RuntimeError as error:
                 print(f"{peer:16} {workload:4} did not run: {str(error)[-300:]}", flush=True)
     rates = medians(rows)
-    table = ratios(rates)
+    table = ratios(rates, compiled=compiled(rows))
     (out / "table.md").write_text(table + "\n")
     print("\n" + table)
     whole = all(ratio(rates, workload) is not None for workload in WORKLOADS) and arguments.messages is None

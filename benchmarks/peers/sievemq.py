@@ -39,9 +39,12 @@ now = time.monotonic_ns
 
 def versions() -> dict[str, str]:
     """What was measured."""
-    program = "import importlib.metadata as m; print(m.version('sievemq'), m.version('msgpack'), m.version('uvloop'))"
+    program = (
+        "import importlib.metadata as m; from sievemq_core.compiled import COMPILED;"
+        "print(m.version('sievemq'), m.version('msgpack'), m.version('uvloop'), 'compiled' if COMPILED else 'Python')"
+    )
     text = subprocess.run([PYTHON, "-c", program], capture_output=True, text=True, check=True).stdout
-    return {**dict(zip(("sievemq", "msgpack", "uvloop"), text.split(), strict=True)), "api": API}
+    return {**dict(zip(("sievemq", "msgpack", "uvloop", "build"), text.split(), strict=True)), "api": API}
 
 
 def command(job: dict[str, Any]) -> list[str]:
