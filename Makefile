@@ -67,8 +67,8 @@ slow: ## the tests that take longer: whole demo, deep queues, containers
 	@.ci/chromium || true
 	$(PYTEST) -m "(slow or docker) and not spark" $(ARGS)
 
-again: ## the tests that failed when last they ran
-	$(PYTEST) --last-failed --last-failed-no-failures none $(ARGS)
+again: ## the tests that failed when last they ran, each on the build that it failed on
+	@.ci/again "$(PYTEST) $(ARGS)" "$(PYTEST_COMPILED) $(ARGS)"
 
 soak: ## clients in many processes, killed at random; every message is accounted for (ARGS="--seconds 600 --seed 7")
 	@.ci/venv dev
