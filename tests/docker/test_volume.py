@@ -12,7 +12,7 @@ from .test_image import Container, docker, image
 
 __all__ = ["image"]
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow]
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]  # the first one builds the image
 
 DIRECTORY = "/var/lib/sievemq"
 
