@@ -33,6 +33,14 @@ WARN, CLOSE = "warn", "close"
 AT_LIMIT = (FAIL, BLOCK, DROP_OLDEST, DROP_NEWEST)
 
 
+def _check_whole(name: str, value: object) -> None:
+    """What counts messages, bytes and milliseconds does so in whole numbers, and compiled it takes no others."""
+    if type(value) is not int:
+        raise ValueError(f"{name} must be a whole number, it is {value!r}")
+    if value < 0:
+        raise ValueError(f"{name} must not be negative, it is {value}")
+
+
 @dataclass(frozen=True, slots=True)
 class DestinationPolicy:
     """Rules for the destinations that a pattern names. The defaults change nothing and cost nothing.
@@ -76,11 +84,11 @@ class DestinationPolicy:
 
     def __post_init__(self) -> None:
         for name in ("max_attempts", "redelivery_delay", "redelivery_delay_max", "max_messages", "max_bytes"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, it is {getattr(self, name)}")
+            _check_whole(name, getattr(self, name))
         for name in ("time_to_live", "delay"):
-            if (getattr(self, name) or 0) < 0:
-                raise ValueError(f"{name} must not be negative, it is {getattr(self, name)}")
+            _check_whole(name, getattr(self, name) or 0)
+        if type(self.dead_letter_expired) is not bool:
+            raise ValueError(f"dead_letter_expired must be True or False, it is {self.dead_letter_expired!r}")
         if self.redelivery_factor < 1:
             raise ValueError(f"redelivery_factor must be at least 1, it is {self.redelivery_factor}")
         if self.slow_consumer_seconds < 0:
@@ -89,9 +97,9 @@ class DestinationPolicy:
             raise ValueError(f"slow_consumer must be {WARN} or {CLOSE}, it is {self.slow_consumer!r}")
         if self.at_limit not in AT_LIMIT:
             raise ValueError(f"at_limit must be one of {', '.join(AT_LIMIT)}, it is {self.at_limit!r}")
-        if self.delivery_mode not in (None, 1, 2):
+        if self.delivery_mode is not None and (type(self.delivery_mode) is not int or self.delivery_mode not in (1, 2)):
             raise ValueError(f"delivery_mode must be 1 or 2, it is {self.delivery_mode}")
-        if self.priority is not None and not 0 <= self.priority <= 9:
+        if self.priority is not None and (type(self.priority) is not int or not 0 <= self.priority <= 9):
             raise ValueError(f"priority must be 0 to 9, it is {self.priority}")
         # Answered once: a send asks for them.
         overrides = not (self.delivery_mode is self.priority is self.time_to_live is self.delay is None)
@@ -127,8 +135,7 @@ class NamespacePolicy:
 
     def __post_init__(self) -> None:
         for name in ("max_bytes", "max_messages"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, it is {getattr(self, name)}")
+            _check_whole(name, getattr(self, name))
         if self.at_limit not in (BLOCK, FAIL):
             raise ValueError(f"at_limit must be {BLOCK} or {FAIL}, it is {self.at_limit!r}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sievemq_broker.domain.dead_letters import REFUSED_DELAY_MS
-from sievemq_broker.domain.policy import AT_LIMIT, DestinationPolicy
+from sievemq_broker.domain.policy import AT_LIMIT, DestinationPolicy, NamespacePolicy
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.room import LOOK_AT, Limited, Rooms
 from sievemq_core.errors import ErrorCode, RequestError
@@ -20,6 +20,31 @@ def small(at_limit: str, **rules: int) -> World:
 
 def queue_of(world: World) -> Queue:
     return world.namespace.queue("queue:small")
+
+
+@pytest.mark.parametrize("kind", [DestinationPolicy, NamespacePolicy])
+@pytest.mark.parametrize("name", ["max_messages", "max_bytes"])
+@pytest.mark.parametrize("value", [1e6, True, None, "5"])
+def test_limits_are_whole_numbers(kind: type[DestinationPolicy | NamespacePolicy], name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be a whole number, it is {value!r}"):
+        kind(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ({"redelivery_delay": 0.5}, "redelivery_delay must be a whole number, it is 0.5"),
+        ({"time_to_live": 0.5}, "time_to_live must be a whole number, it is 0.5"),
+        ({"delay": -1}, "delay must not be negative, it is -1"),
+        ({"priority": 4.0}, "priority must be 0 to 9, it is 4.0"),
+        ({"priority": -1}, "priority must be 0 to 9, it is -1"),
+        ({"delivery_mode": True}, "delivery_mode must be 1 or 2, it is True"),
+        ({"dead_letter_expired": 1}, "dead_letter_expired must be True or False, it is 1"),
+    ],
+)
+def test_rules_are_of_their_types(rule: dict[str, object], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        DestinationPolicy(**rule)  # type: ignore[arg-type]
 
 
 def test_drop_oldest_keeps_the_newest_and_counts() -> None:
