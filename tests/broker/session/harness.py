@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from sievemq_broker.domain import Queue
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.services import AuthenticationError, Identity, Services, SessionSettings
@@ -23,6 +25,7 @@ __all__ = [
     "MemoryServices",
     "World",
     "envelope",
+    "failing",
 ]
 
 TRANSACTED, AUTO, CLIENT, DUPS_OK = range(4)
@@ -67,6 +70,28 @@ class MemoryServices(Services):
 
     def report(self, connection: BrokerConnection, doing: str, error: BaseException) -> None:
         self.reports.append((doing, error))
+
+
+class _Failing:
+    """Hears of the messages that enter a queue, and fails at one of them."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def accepted(self, *_: object) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise ZeroDivisionError
+
+
+@contextmanager
+def failing(queue: Queue, after: int = 0) -> Iterator[None]:
+    """A fault of the broker in what enters a queue: of so many messages all is well. It must have been met."""
+    observer: Any = _Failing(after)
+    queue.observe(observer)
+    yield
+    queue.unobserve(observer)
+    assert observer.left == -1
 
 
 class World:

@@ -20,7 +20,7 @@ from sievemq_core.limits import GATHER_BYTES, MAX_HEADER_CHARS
 from sievemq_core.wire.commands import Command
 
 from . import harness
-from .harness import AUTO, CLIENT, START, TRANSACTED, Client, Consumer, World, envelope
+from .harness import AUTO, CLIENT, START, TRANSACTED, Client, Consumer, World, envelope, failing
 
 SEVERAL = {"deliver_several": True}
 
@@ -446,32 +446,17 @@ def test_a_limited_user_sends_in_rows_only_where_that_is_allowed(world: World) -
     assert (consumer.all(), other.rows) == (texts(*range(5)), [2])
 
 
-class Failing:
-    """Hears of the messages that enter a queue, and fails at one of them."""
-
-    def __init__(self, after: int) -> None:
-        self.left = after
-
-    def accepted(self, *_: object) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise ZeroDivisionError
-
-
 def test_a_fault_in_the_middle_of_a_row_ends_its_connection_alone_and_confirms_nothing_of_it(world: World) -> None:
     client, other = world.client(**SEVERAL), world.client(**SEVERAL)
     session = client.session()
     burst(client, session, "m0", "m1")
     queue = world.broker.namespace("").queue("queue:q")
-    failing: Any = Failing(2)
-    queue.observe(failing)
-    burst(client, session, "m2", "m3", "m4", "m5")
-    assert failing.left == -1
+    with failing(queue, after=2):
+        burst(client, session, "m2", "m3", "m4", "m5")
     assert not client.transport_open
     assert [type(error) for _, error in world.services.reports] == [ZeroDivisionError]
     world.services.reports.clear()
     assert client.take(Command.CONFIRM)[-1][2] == 2, "m2 may be there, and may not"
-    queue.unobserve(failing)
     burst(other, other.session(), "m6", "m7", to="queue:other")
     assert other.consumer(other.session(), "queue:other", credit=100).all() == texts(6, 7)
 

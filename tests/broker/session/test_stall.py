@@ -9,7 +9,7 @@ from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
-from .harness import TRANSACTED, Client, World, envelope
+from .harness import TRANSACTED, Client, World, envelope, failing
 
 
 def world_with(**policies: DestinationPolicy) -> World:
@@ -194,14 +194,13 @@ def test_a_temporary_queue_that_goes_away_refuses_who_waits_there() -> None:
     assert not world.broker.rooms.waiting
 
 
-@pytest.mark.needs_python("replaces a method")
-def test_a_fault_while_a_send_is_tried_again_ends_its_connection_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_while_a_send_is_tried_again_ends_its_connection_alone() -> None:
     world = full()
     client, other = world.client(), world.client()
     client.send(client.session(), "a", "b", "c", to="queue:full")
-    monkeypatch.setattr(client.broker.namespace, "send", lambda *_, **__: 1 // 0)
     reader = other.consumer(other.session(), "queue:full", credit=1)
-    turn(world)
+    with failing(world.broker.namespace("").queue("queue:full")):
+        turn(world)
     assert [type(error) for _, error in world.services.reports] == [ZeroDivisionError]
     assert client.fatal is not None
     assert reader.all() == ["a"]
