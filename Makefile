@@ -30,7 +30,7 @@ run: ## start a broker on the loopback, with its console (HOST, PORT, HTTP_PORT)
 
 test: ## linters, type checker and all tests, the rest too where one fails; installs what they need into .venv
 	@.ci/venv dev
-	@$(MAKE) --no-print-directory --keep-going lint fast slow spark
+	@$(MAKE) --no-print-directory --keep-going lint fast compiled slow spark
 
 venv: ## make .venv with everything for development
 	@.ci/venv dev
