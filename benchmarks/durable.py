@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 SIZE = 256
+#: Bytes of a bare write.
+RECORD = 400
+#: Sends, and bare writes, one after the other.
+BLOCK = 100
 
 
 def run(quick: bool, repeats: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
@@ -72,12 +76,11 @@ def throughput(folder: Path, n: int, repeats: int, say: Callable[[str], None]) -
 
 
 def one_at_a_time(
-    folder: Path, n: int, repeats: int, say: Callable[[str], None], in_a_row: int = 1, anywhere: bool = False
+    folder: Path, n: int, repeats: int, say: Callable[[str], None], in_a_row: int = BLOCK
 ) -> dict[str, Any]:
-    """Each send waits for its confirm. Beside it what the disk takes for as many bytes, bare and with a database around
-    them. All in turns, so that whatever else the machine does meets all of them; and the disk is written to from one
-    processor, the broker's. A disk with one queue interrupts one processor, and a sync made on another one takes longer
-    by a wake-up, here a third: where the client was would decide what a bare sync seems to take.
+    """Each send waits for its confirm, one after the other. Beside it what the disk takes for as many bytes, bare and
+    with a database around them, one after the other as well. All in turns, a block each, so that whatever else the
+    machine does meets all of them. Nobody is told on which processor to run.
 
     Args:
         folder: on the disk that is meant.
@@ -85,12 +88,10 @@ def one_at_a_time(
         say: is told of progress.
         in_a_row: of each before the next one's turn. With 1 the broker is asleep each time, and each writer's data have
             left the processor's caches.
-        anywhere: bare syncs are made where the client happens to run, and not on the broker's processor.
     """
     from sievemq import ConnectionFactory  # after the brokers' processes, which need none of it
 
     times: dict[str, list[float]] = {}
-    moved = () if anywhere else ("append", "sync", "sqlite")
     client_s = 0.0
     say(f"durable, one at a time: {n * repeats:,} in turns")
     with Broker("--data-dir", str(folder / "one")) as kept, Broker() as plain, contextlib.ExitStack() as stack:
@@ -109,11 +110,10 @@ def one_at_a_time(
             for name, case in cases.items():
                 own = times.setdefault(name, [])
                 used = time.process_time()
-                with _where_it_runs(kept.process.pid) if name in moved else contextlib.nullcontext():
-                    for _ in range(in_a_row):
-                        begin = time.perf_counter()
-                        case()
-                        own.append(time.perf_counter() - begin)
+                for _ in range(in_a_row):
+                    begin = time.perf_counter()
+                    case()
+                    own.append(time.perf_counter() - begin)
                 if name == "durable":
                     client_s += time.process_time() - used
         broker_s = kept.cpu_s() - broker_s
@@ -131,28 +131,6 @@ def one_at_a_time(
         "us": {name: round(each, 1) for name, each in took.items()},
         "cpu_us": {"client": round(client_s / n / repeats * 1e6), "broker": round(broker_s / n / repeats * 1e6)},
     }
-
-
-RECORD = 400
-
-
-@contextlib.contextmanager
-def _where_it_runs(process: int) -> Iterator[None]:
-    """Run on the processor on which another process ran last, then where this one was; if the system lets one say."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    every, own = os.sched_getaffinity(0), _last_processor(os.getpid())
-    os.sched_setaffinity(0, {_last_processor(process)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, {own} & every or every)
-        os.sched_setaffinity(0, every)
-
-
-def _last_processor(process: int) -> int:
-    return int(Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(") ")[2].split()[36])
 
 
 @contextlib.contextmanager
@@ -262,12 +240,11 @@ def main() -> None:
     """Print what one confirmed send at a time takes, and what its parts do."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.durable", description=main.__doc__)
     parser.add_argument("--sends", type=int, default=2_000, help="how many (2,000)")
-    parser.add_argument("--in-a-row", type=int, default=1, help="of each before the next one's turn (1)")
-    parser.add_argument("--anywhere", action="store_true", help="bare syncs where the client runs, not the broker")
+    parser.add_argument("--in-a-row", type=int, default=BLOCK, help=f"of each before the next one's turn ({BLOCK})")
     parser.add_argument("--folder", type=Path, help="on the disk that is meant")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sievemq-bench-", dir=arguments.folder) as folder:
-        row = one_at_a_time(Path(folder), arguments.sends, 1, lambda _: None, arguments.in_a_row, arguments.anywhere)
+        row = one_at_a_time(Path(folder), arguments.sends, 1, lambda _: None, arguments.in_a_row)
     us = row["us"]
     cpu = row["cpu_us"]
     print(f"{us['durable']:7.0f} µs  a PERSISTENT send, confirmed, with a data directory", end="")
