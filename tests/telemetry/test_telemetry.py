@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from tests.rules.messages.test_foreign import Foreign
 
 import sievemq
 import sievemq.aio
@@ -235,18 +236,6 @@ def test_a_message_that_two_threads_send_is_not_damaged(url: str, recorded: Reco
         assert message.property_exists("traceparent")
         del message._properties["traceparent"]  # type: ignore[union-attr]
     assert list(message.get_property_names()) == ["mine"]
-
-
-class Foreign:
-    """Another library's message: it shows only what the API names."""
-
-    def __init__(self, inner: TextMessage) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._inner, name)
 
 
 def test_another_librarys_message_carries_the_context_too(url: str, recorded: Recorded) -> None:

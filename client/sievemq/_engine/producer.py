@@ -222,10 +222,7 @@ class EngineProducer:
             if isinstance(message, Message):
                 raise
             ours = adopt(message)  # another implementation's (MSG-21), or MessageFormatException
-            itself: Any = self  # by name: whoever records sends has put something in the place of this method
-            fate: Completion[None] | None = itself.send(
-                ours, destination, delivery_mode, priority, time_to_live, completion
-            )
+            fate = self.send(ours, destination, delivery_mode, priority, time_to_live, completion)
             write_back(message, ours)
             return fate
         if completion is None and sends.waits[mode]:

@@ -184,7 +184,6 @@ class Interrupted(BaseException):
     """Raised by a signal handler."""
 
 
-@pytest.mark.needs_python("replaces a function of a module; compiled, nothing comes in between")
 @pytest.mark.parametrize("after", range(9))
 def test_an_interrupt_while_pieces_are_made_does_not_mix_them_up(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever call it comes behind: the next send goes where it is told, with the time and the id that it has."""
