@@ -35,8 +35,9 @@ what ``message.acknowledge()`` shall do (normally: wait for ``session.acknowledg
 
 **Sending.** ``producer = EngineProducer(session, destination)``. While ``producer.sends.window_is_full`` wait for
 ``producer.sends.window_opens()``; then ``producer.send(message, producer.target(destination), …)``: None means it need
-not wait, otherwise wait for the completion it returns. For an asynchronous send pass a Completion of your own, whose
-callback queues the call of the listener. ``session.sends.settled()`` is what close, commit and rollback wait for.
+not wait, otherwise wait for the completion it returns. An asynchronous send is given callbacks: when its fate is known
+it is among ``session.sends.calls``, for which :func:`call` is to be called soon, one after the other, and
+``session.sends.ring`` is called. ``session.sends.settled()`` is what close, commit and rollback wait for.
 
 Both fronts' ``MessageProducer.send`` sorts its arguments with :func:`destination_and_message`; their ``JMSProducer``
 derives from :class:`ProducerState` and adds ``send``, as their ``MessageProducer`` does from :class:`ProducerDefaults`,
@@ -45,7 +46,8 @@ What to call of a listener is said by :func:`message_callback` and its sisters; 
 when it is not worth telling, by :class:`ExceptionReports`.
 
 A send, a window and a commit that may take only so long: ``engine.expect(sends, completion, monotonic_ms, timeout,
-sequence)``, and ``tick`` when that is over. What waits for room is then taken back.
+sequence)``, where an asynchronous send has no completion, and ``tick`` when that is over. What waits for room is then
+taken back.
 
 **Closing.** First ``session.shut_gate()`` or ``consumer.shut_gate()``: nothing more is handed over, whoever waits is
 woken and returns None (CLO-06); a running listener keeps the full service (CLO-08). Once nobody is between ``take`` and
@@ -74,7 +76,7 @@ Where things are:
 
 from __future__ import annotations
 
-from sievemq._engine.async_send import AsyncSend
+from sievemq._engine.async_send import Callbacks, call
 from sievemq._engine.browser import EngineBrowser, Scan
 from sievemq._engine.completion import Completion
 from sievemq._engine.connection import ClientConnection
@@ -109,8 +111,8 @@ __all__ = [
     "PATIENCE",
     "SESSION_TRANSACTED",
     "Absent",
-    "AsyncSend",
     "Blocked",
+    "Callbacks",
     "ClientConnection",
     "Completion",
     "ConnectionMetaData",
@@ -127,6 +129,7 @@ __all__ = [
     "Scan",
     "SendConfirm",
     "Sends",
+    "call",
     "check_timeout",
     "completion_callbacks",
     "destination_and_message",

@@ -1,59 +1,41 @@
-"""The fate of an asynchronous send, which a CompletionListener hears of (section 12)."""
+"""The fate of a send: who waits for it, a completion or a CompletionListener (section 12).
+
+There is one for each message, and ten thousand may be on their way, which a garbage collector looks at again and again:
+so it is a tuple of what is there anyway.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from sievemq._engine.completion import Completion
 from sievemq.messages import Message
 
-__all__ = ["AsyncSend"]
+__all__ = ["Callbacks", "Fate", "call", "failing", "of_another"]
+
+Callbacks: TypeAlias = tuple[Callable[..., Any], Callable[..., Any]]
+"""Of a CompletionListener: for success and failure."""
+
+Fate: TypeAlias = tuple[int, Completion[None] | Callbacks, Any]
+"""Sequence of the send; what is settled, or whose first is called, once it is known; the message."""
 
 
-class Calls(Protocol):
-    """Who calls the callbacks: in order, one at a time, later, each by :meth:`AsyncSend.tell`."""
+def failing(fate: Fate, callbacks: Callbacks, error: Exception) -> Fate:
+    """As `fate`, of an asynchronous send that has failed."""
+    on_exception = callbacks[1]
+    return fate[0], (lambda message: on_exception(message, error), on_exception), fate[2]
 
-    def add(self, fate: AsyncSend) -> None: ...
+
+def of_another(message: object, callbacks: Callbacks) -> Callbacks:
+    """As `callbacks`, for what is sent in the place of this message."""
+    on_completion, on_exception = callbacks
+    return lambda _: on_completion(message), lambda _, error: on_exception(message, error)
 
 
-class AsyncSend(Completion[None]):
-    """The fate of one asynchronous send: once known, a callback is called soon.
-
-    There is one for each message, and ten thousand may be on their way, which a garbage collector looks at again and
-    again: so there is neither a closure nor a list of callbacks, and it waits itself for its turn to be called.
-
-    Args:
-        calls: of the session.
-        callbacks: for success and failure.
-        message: what was sent.
-    """
-
-    __slots__ = ("_calls", "_message", "_on_completion", "_on_exception")
-
-    def __init__(
-        self, calls: Calls, callbacks: tuple[Callable[..., Any], Callable[..., Any]], message: Message
-    ) -> None:
-        self.done = False
-        self.error = None
-        self._calls = calls
-        self._on_completion, self._on_exception = callbacks
-        self._message = message
-
-    def succeed(self, value: None) -> None:
-        """The broker has the message."""
-        if not self.done:
-            self.done = True
-            self._calls.add(self)
-
-    def _settle(self) -> None:
-        self.done = True
-        self._calls.add(self)
-
-    def tell(self) -> Any:
-        """Call the callback; what it returns."""
-        message = self._message
-        if isinstance(message, Message):
-            message._completed()  # CPL-15
-        error = self.error
-        return self._on_completion(message) if error is None else self._on_exception(message, error)
+def call(fate: Fate) -> Any:
+    """Call the callback of an asynchronous send whose fate is known; what it returns."""
+    _, callbacks, message = fate
+    if isinstance(message, Message):
+        message._completed()  # CPL-15
+    return callbacks[0](message)  # type: ignore[index]  # nothing else is here

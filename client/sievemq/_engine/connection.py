@@ -313,12 +313,14 @@ class ClientConnection:
                 return max(1, next_due - now)
         return wait
 
-    def expect(self, sends: Sends, completion: Completion[Any], now: int, timeout: int, sequence: int = 0) -> None:
+    def expect(
+        self, sends: Sends, completion: Completion[Any] | None, now: int, timeout: int, sequence: int = 0
+    ) -> None:
         """Something may take so long and no longer; call :meth:`tick` when that is over.
 
         Args:
             sends: of the session whose send or commit it is.
-            completion: settled with its fate.
+            completion: settled with its fate; None of an asynchronous send.
             now: as of :meth:`tick`.
             timeout: ms.
             sequence: of the send; 0 for a commit, and for a window to open.

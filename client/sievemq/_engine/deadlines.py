@@ -15,17 +15,19 @@ __all__ = ["Deadlines"]
 
 
 class _Wait(NamedTuple):
-    """Args: of whom; for what; when its time is over and how long it was, in ms; of a send, its sequence, else 0."""
+    """Args: of whom; for what, None of an asynchronous send; when its time is over and how long it was, in ms; of a
+    send, its sequence, else 0."""
 
     sends: Sends
-    completion: Completion[Any]
+    completion: Completion[Any] | None
     until: int
     timeout: int
     sequence: int
 
     @property
     def over(self) -> bool:
-        return self.completion.done or 0 < self.sequence <= self.sends.confirmed
+        done = self.completion is not None and self.completion.done
+        return done or 0 < self.sequence <= self.sends.confirmed
 
 
 class Deadlines:
@@ -41,12 +43,14 @@ class Deadlines:
         self._waits: deque[_Wait] = deque()
         self.next: int | None = None
 
-    def expect(self, sends: Sends, completion: Completion[Any], now: int, timeout: int, sequence: int = 0) -> None:
+    def expect(
+        self, sends: Sends, completion: Completion[Any] | None, now: int, timeout: int, sequence: int = 0
+    ) -> None:
         """Something is waited for.
 
         Args:
             sends: of the session whose send or commit it is.
-            completion: settled with its fate.
+            completion: settled with its fate; None of an asynchronous send.
             now: ms of the clock that :meth:`due` is told of.
             timeout: how long it may take, in ms.
             sequence: of the send; 0 for a commit, and for a window to open.
@@ -54,7 +58,7 @@ class Deadlines:
         waits = self._waits
         while waits and waits[0].over:
             waits.popleft()
-        if not completion.done:
+        if completion is None or not completion.done:
             waits.append(_Wait(sends, completion, now + timeout, timeout, sequence))
             if self.next is None or now + timeout < self.next:
                 self.next = now + timeout
@@ -73,15 +77,15 @@ class Deadlines:
 
 
 def _end(wait: _Wait) -> None:
-    sends, timeout = wait.sends, wait.timeout
+    sends, completion, timeout = wait.sends, wait.completion, wait.timeout
     blocked = sends.last_blocked
     why = "the broker has not confirmed what was sent" if blocked is None else blocked.reason
-    if wait.sequence:
+    if completion is None or wait.sequence:
         text = f"{why}; this message waited {timeout} ms (send_timeout) and was withdrawn: it was not sent"
-        sends.withdraw(wait.sequence, wait.completion, ResourceAllocationException(text, "SEND_TIMEOUT"))
-    elif wait.completion in sends.window_waiters:
-        sends.window_waiters.remove(wait.completion)
+        sends.withdraw(wait.sequence, ResourceAllocationException(text, "SEND_TIMEOUT"))
+    elif completion in sends.window_waiters:
+        sends.window_waiters.remove(completion)
         text = f"{why}; this message waited {timeout} ms (send_timeout) behind others: it was not sent"
-        wait.completion.fail(ResourceAllocationException(text, "SEND_TIMEOUT"))
+        completion.fail(ResourceAllocationException(text, "SEND_TIMEOUT"))
     else:
         sends.withdraw_commit()

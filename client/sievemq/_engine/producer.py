@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from sievemq._engine.async_send import Callbacks, of_another
 from sievemq._engine.completion import Completion
 from sievemq.destinations import Destination, destination_for
 from sievemq.exceptions import (
@@ -168,7 +169,7 @@ class EngineProducer:
         delivery_mode: object = None,
         priority: object = None,
         time_to_live: object = None,
-        completion: Completion[None] | None = None,
+        callbacks: Callbacks | None = None,
     ) -> Completion[None] | None:
         """Send a message: check, fix its id and times (D-26), queue it. Belongs to the session's thread of control.
 
@@ -178,11 +179,10 @@ class EngineProducer:
             message: one of ours, or whatever has the methods of one (D-31).
             destination: what :meth:`target` gave.
             delivery_mode, priority, time_to_live: None for the producer's (D-27).
-            completion: settled with the fate of the send, for an asynchronous send.
+            callbacks: for an asynchronous send; one will be among the session's `sends.calls`.
 
         Returns:
-            `completion`; without one, a completion that the caller must wait for, or None if the send need not wait
-            (D-24).
+            A completion that the caller must wait for, or None if the send need not wait (D-24).
 
         Raises:
             JMSException: a bad mode, priority or time to live; nothing is sent (PRO-19).
@@ -222,11 +222,13 @@ class EngineProducer:
             if isinstance(message, Message):
                 raise
             ours = adopt(message)  # another implementation's (MSG-21), or MessageFormatException
-            fate = self.send(ours, destination, delivery_mode, priority, time_to_live, completion)
+            if callbacks is not None:
+                callbacks = of_another(message, callbacks)
+            completion = self.send(ours, destination, delivery_mode, priority, time_to_live, callbacks)
             write_back(message, ours)
-            return fate
-        if completion is None and sends.waits[mode]:
-            completion = Completion()
+            return completion
+        completion = Completion() if callbacks is None and sends.waits[mode] else None
+        settled = callbacks or completion
         size = len(packed)
         outbox, step = connection.outbox, 0
         try:
@@ -234,21 +236,21 @@ class EngineProducer:
             sends.sent_bytes += size
             step = 1
             sends.unconfirmed.append(packed)
-            if completion is not None:
+            if settled is not None:
                 step = 2
-                sends.waiting.append((sequence, completion))
+                sends.waiting.append((sequence, settled, message))
             step = 3
             outbox.append(packed)
         except BaseException:
             # KeyboardInterrupt, or what another signal handler raised. It comes right after one of the calls has been
             # carried out; what is missing follows, for a number that is counted must be sent.
-            if step < 2 and completion is not None:
-                sends.waiting.append((sequence, completion))
+            if step < 2 and settled is not None:
+                sends.waiting.append((sequence, settled, message))
             if step < 3:
                 outbox.append(packed)
             raise
         connection.outbox_bytes += size
-        if completion is not None:
+        if settled is not None:
             if mode == NON_PERSISTENT:
                 connection.hurried = True
             if connection.failure is not None:  # lost between the check above and here

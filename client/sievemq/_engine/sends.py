@@ -3,9 +3,13 @@ to wait for room at the broker (hold.py)."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
+from sievemq._engine.async_send import Fate, failing
 from sievemq._engine.completion import Completion
 from sievemq._engine.flow import Blocked
 from sievemq._engine.hold import Hold
@@ -18,6 +22,11 @@ if TYPE_CHECKING:
     from sievemq._engine.connection import ClientConnection
 
 __all__ = ["Sends"]
+
+_sequence: Final = itemgetter(0)
+#: In the place of what was waited for.
+_DONE: Final[Completion[None]] = Completion()
+_DONE.succeed(None)
 
 
 class Sends:
@@ -35,7 +44,9 @@ class Sends:
         confirmed, confirmed_bytes: how much of that is settled.
         unconfirmed: packed SENDs that are not settled, in order; said again if the connection is lost, or where the
             broker did not take them.
-        waiting: those whose fate somebody waits for: (sequence, completion), in order.
+        waiting: those whose fate somebody waits for, in order.
+        calls: the asynchronous ones whose fate is known, and whose callbacks are to be called, in order.
+        ring: called when there are such; of the front, which calls them.
         window_waiters: who waits for the window.
         hold: there while the broker does not take them, and until they have been said again.
         blocked: for what they, or the session's commit, wait now; `last_blocked` for what they did last.
@@ -48,11 +59,13 @@ class Sends:
         "_transacted",
         "blocked",
         "byte_limit",
+        "calls",
         "confirmed",
         "confirmed_bytes",
         "connection",
         "hold",
         "last_blocked",
+        "ring",
         "sent_bytes",
         "sequence",
         "sequence_limit",
@@ -76,7 +89,9 @@ class Sends:
         self.sequence_limit = connection.window_messages
         self.byte_limit = connection.window_bytes
         self.unconfirmed: deque[bytes] = deque()
-        self.waiting: deque[tuple[int, Completion[None]]] = deque()
+        self.waiting: deque[Fate] = deque()
+        self.calls: deque[Fate] = deque()
+        self.ring: Callable[[], None] = _unheard
         self._barriers: deque[tuple[int, Completion[None]]] = deque()
         self.window_waiters: list[Completion[None]] = []
         self.hold: Hold | None = None
@@ -144,36 +159,51 @@ class Sends:
         self.byte_limit = self.confirmed_bytes + self.connection.window_bytes
         if self.hold is not None:
             self.hold.advance(count)
-        waiting = self.waiting
-        while waiting and waiting[0][0] <= sequence:
-            waiting.popleft()[1].succeed(None)
+        self._settle(self._due(sequence))
         while self._barriers and self._barriers[0][0] <= sequence:
             self._barriers.popleft()[1].succeed(None)
         self._wake_waiters()
+
+    def _due(self, last: int) -> list[Fate]:
+        """Those up to this one, taken out of what waits."""
+        waiting = self.waiting
+        due = []
+        try:
+            while waiting[0][0] <= last:
+                due.append(waiting.popleft())
+        except IndexError:  # that is all
+            pass
+        return due
+
+    def _settle(self, fates: Iterable[Fate], error: Exception | None = None) -> None:
+        """They have succeeded, or failed."""
+        calls = self.calls
+        for fate in fates:
+            _, settled, _ = fate
+            if isinstance(settled, tuple):
+                calls.append(fate if error is None else failing(fate, settled, error))
+            elif error is None:
+                settled.succeed(None)
+            else:
+                settled.fail(error)
+        if calls:
+            self.ring()
 
     def failed(self, sequence: int, code: int, text: str) -> None:
         """SEND_FAILED: one send was refused; all before it are settled."""
         self.confirm(sequence - 1)
         withdrawn = self.withdrawn.pop(sequence, None)
         error = withdrawn or exception_for(code, text)
-        waiting = self.waiting
-        known = False
-        while waiting and waiting[0][0] <= sequence:
-            known = True
-            waiting.popleft()[1].fail(error)
+        due = self._due(sequence)
+        self._settle(due, error)
         self.confirm(sequence)
         # D-24: where nobody waits for it; in a transaction the commit tells.
-        if not known and not self._transacted and withdrawn is None:
+        if not due and not self._transacted and withdrawn is None:
             self.connection.report(error)
 
     def fail(self, error: Exception) -> None:
         """The connection is lost: everything that somebody waits for fails, in order (D-32)."""
-        while True:
-            try:
-                completion = self.waiting.popleft()[1]
-            except IndexError:
-                break
-            completion.fail(error)
+        self._settle(self._due(self.sequence), error)
         while self._barriers:
             self._barriers.popleft()[1].succeed(None)
         waiters, self.window_waiters = self.window_waiters, []
@@ -193,13 +223,8 @@ class Sends:
     def drop(self) -> None:
         """What was sent in the transaction is gone. Whoever waits for the fate of a single send learns it."""
         last = self.confirmed + len(self.unconfirmed)
-        while self.waiting and self.waiting[0][0] <= last:
-            self.waiting.popleft()[1].fail(
-                TransactionRolledBackException(
-                    "the connection was lost, and the transaction of this send was rolled back",
-                    "TRANSACTION_ROLLED_BACK",
-                )
-            )
+        text = "the connection was lost, and the transaction of this send was rolled back"
+        self._settle(self._due(last), TransactionRolledBackException(text, "TRANSACTION_ROLLED_BACK"))
         self.confirm(last)
 
     def give_up(self) -> None:
@@ -234,15 +259,16 @@ class Sends:
         if sequence and self.hold is not None:
             self.hold.go_on(sequence)
 
-    def withdraw(self, sequence: int, completion: Completion[Any], error: Exception) -> None:
+    def withdraw(self, sequence: int, error: Exception) -> None:
         """Take a send back that waits for room. Whoever waits for it gets `error`, unless the broker has taken it; that
         it says before it answers.
 
         Args:
             sequence: of the send.
-            completion: settled with its fate.
             error: that tells why.
         """
+        if self._place(sequence) is None:
+            return  # its fate is known
         index = sequence - self.confirmed - 1
         # Where it is to be said again: its number stays.
         instead = pack((Command.WITHDRAW, 0, self._session, sequence))
@@ -250,14 +276,25 @@ class Sends:
         self.unconfirmed[index] = instead
         self.withdrawn[sequence] = error
 
-        def heard(answer: Completion[Any]) -> None:
+        def heard(answer: Completion[object]) -> None:
             if answer.error is None:
                 if sequence <= self.confirmed:
                     self.withdrawn.pop(sequence, None)
-                completion.fail(error)
+                elif (place := self._place(sequence)) is not None:
+                    fate, self.waiting[place] = self.waiting[place], (sequence, _DONE, None)
+                    self._settle([fate], error)
 
         self.connection.request(Command.WITHDRAW, self._session, sequence).add_callback(heard)
+
+    def _place(self, sequence: int) -> int | None:
+        """Index of a send in what waits; None if its fate is known."""
+        place = bisect_left(self.waiting, sequence, key=_sequence)
+        return place if place < len(self.waiting) and self.waiting[place][0] == sequence else None
 
     def withdraw_commit(self) -> None:
         """If the commit that is under way waits for room, it becomes a rollback, which is its answer."""
         self.connection.request(Command.WITHDRAW, self._session, 0)
+
+
+def _unheard() -> None:
+    """There is no front."""

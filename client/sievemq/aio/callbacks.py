@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections import deque
 from typing import Final
 
-from sievemq._engine import AsyncSend
+from sievemq._engine import Sends, call
 from sievemq.aio.listeners import ends_its_task
 from sievemq.aio.transport import Transport, release, turn
 
@@ -21,33 +20,25 @@ _TURN: Final = 64
 
 
 class CompletionCalls:
-    """The queue of calls of one session, and its task, which exists only while there is something to call."""
+    """The task that makes the calls of one session, which exists only while there is something to call.
 
-    __slots__ = ("_open", "_task", "_transport", "_waiters", "_waiting")
+    Attributes:
+        open: asynchronous sends whose callback has not returned; who sends counts.
+    """
 
-    def __init__(self, transport: Transport) -> None:
+    __slots__ = ("_calls", "_task", "_transport", "_waiters", "open")
+
+    def __init__(self, transport: Transport, sends: Sends) -> None:
         self._transport = transport
-        self._waiting: deque[AsyncSend] = deque()
-        self._open = 0  # sends whose callback has not returned
+        self._calls = sends.calls
+        sends.ring = self._start
+        self.open = 0
         self._task: asyncio.Task[None] | None = None
         self._waiters: list[asyncio.Future[bool]] = []
 
-    def begin(self) -> None:
-        """An asynchronous send is made; :meth:`add` follows once its fate is known, or :meth:`cancel`."""
-        self._open += 1
-
-    def cancel(self) -> None:
-        """The send call raised: no callback (CPL-03)."""
-        self._left()
-
-    def add(self, fate: AsyncSend) -> None:
-        """Call a callback soon: not before the send that is running now has returned (CPL-05)."""
-        self._waiting.append(fate)
-        if self._task is None:
-            self._start()
-
     def _start(self) -> None:
-        if self._waiting and self._task is None:
+        """Call soon: not before the send that is running now has returned (CPL-05)."""
+        if self._task is None and self._calls:
             self._task = self._transport.loop.create_task(self._run(), name="sievemq-completions")
 
     @property
@@ -58,21 +49,16 @@ class CompletionCalls:
     async def wait(self) -> None:
         """Return once every callback of the sends made so far has returned (CPL-09, CPL-10)."""
         self._start()  # its task may have been cancelled with all others
-        while self._open:
+        while self.open > 0:
             await self._transport.park(self._waiters)
 
-    def _left(self) -> None:
-        self._open -= 1
-        if not self._open:
-            release(self._waiters)
-
     async def _run(self) -> None:
-        waiting = self._waiting
-        done = 0
+        calls = self._calls
+        left = _TURN
         try:
-            while waiting:
+            while calls:
                 try:
-                    result = waiting.popleft().tell()
+                    result = call(calls.popleft())
                     if result is not None and inspect.isawaitable(result):
                         await result
                 except BaseException as error:
@@ -80,11 +66,14 @@ class CompletionCalls:
                         raise
                     _log.exception("a completion listener raised")
                 finally:
-                    self._left()
-                done += 1
-                if not done % _TURN:
+                    self.open -= 1
+                left -= 1
+                if not left:
+                    left = _TURN
                     await turn()
         finally:
             self._task = None
-            if self._waiters:  # the loop ends, and what closes meanwhile waits for the other calls
+            if not self.open:
+                release(self._waiters)
+            elif self._waiters:  # the loop ends, and what closes meanwhile waits for the other calls
                 self._start()

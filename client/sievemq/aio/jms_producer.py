@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from sievemq._engine import EngineProducer, ProducerState, completion_callbacks
-from sievemq.aio.producer import Listener, make_room, send_message
+from sievemq.aio.producer import Listener, make_room
 from sievemq.aio.session import Session
 from sievemq.aio.transport import GATHER
 from sievemq.destinations import Destination
@@ -59,13 +59,15 @@ class JMSProducer(ProducerState):
             if not transport.armed:
                 transport.check_loop()
                 transport.flush_soon()
-            if self._callbacks is not None:
-                send_message(self._session, engine, message, destination, self._callbacks)
+            callbacks = self._callbacks
+            completion = engine.send(message, destination, None, None, None, callbacks)
+            if callbacks is not None:
+                self._session._calls.open += 1
+            elif completion is None:
                 return self
-            completion = engine.send(message, destination)
+            if engine.send_timeout:
+                transport.expect(sends, completion, engine.send_timeout, sends.sequence)
             if completion is not None:
-                if engine.send_timeout:
-                    transport.expect(sends, completion, engine.send_timeout, sends.sequence)
                 await transport.wait(completion)
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from sievemq._engine import (
     ABSENT,
     Absent,
-    AsyncSend,
     EngineProducer,
     ProducerDefaults,
     completion_callbacks,
@@ -24,7 +23,7 @@ from sievemq.messages import Message
 if TYPE_CHECKING:
     from sievemq.aio.session import Session
 
-__all__ = ["MessageProducer", "make_room", "send_message"]
+__all__ = ["MessageProducer", "make_room"]
 
 Listener = CompletionListener | tuple[Callable[[Message], Any], Callable[[Message, Exception], Any]]
 
@@ -140,13 +139,14 @@ class MessageProducer(ProducerDefaults):
         if not transport.armed:
             transport.check_loop()
             transport.flush_soon()
+        completion = engine.send(message, to, delivery_mode, priority, time_to_live, callbacks)
         if callbacks is not None:
-            send_message(self._session, engine, message, to, callbacks, delivery_mode, priority, time_to_live)
+            self._session._calls.open += 1
+        elif completion is None:
             return
-        completion = engine.send(message, to, delivery_mode, priority, time_to_live)
+        if engine.send_timeout:
+            transport.expect(sends, completion, engine.send_timeout, sends.sequence)
         if completion is not None:
-            if engine.send_timeout:
-                transport.expect(sends, completion, engine.send_timeout, sends.sequence)
             await transport.wait(completion)
 
     # -- closing ------------------------------------------------------------------------------------------------------
@@ -185,26 +185,3 @@ async def make_room(engine: EngineProducer, session: Session) -> None:
             await turn()
         else:
             return
-
-
-def send_message(
-    session: Session,
-    engine: EngineProducer,
-    message: Any,
-    destination: Destination,
-    callbacks: tuple[Callable[..., Any], Callable[..., Any]],
-    delivery_mode: int | None = None,
-    priority: int | None = None,
-    time_to_live: int | None = None,
-) -> None:
-    """Send asynchronously (section 12): the session's completion task calls one of `callbacks`. There is room."""
-    calls = session._calls
-    calls.begin()
-    try:
-        fate = AsyncSend(calls, callbacks, message)
-        engine.send(message, destination, delivery_mode, priority, time_to_live, fate)
-        if engine.send_timeout:
-            session._transport.expect(engine.sends, fate, engine.send_timeout, engine.sends.sequence)
-    except BaseException:
-        calls.cancel()  # CPL-03
-        raise

@@ -69,7 +69,7 @@ class Session:
         self._receiving: EngineConsumer | None = None
         self._closing: asyncio.Task[None] | None = None
         self._delivery = Delivery(self)
-        self._calls = CompletionCalls(self._transport)
+        self._calls = CompletionCalls(self._transport, engine.sends)
         self._recoveries = 0
         engine.acknowledge_hook = self._acknowledged  # type: ignore[assignment]  # what it returns is awaitable here
 

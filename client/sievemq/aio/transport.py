@@ -415,7 +415,7 @@ class Transport(asyncio.Protocol):
         waiters.append(future)
         await future
 
-    def expect(self, sends: Sends, completion: Completion[Any], timeout: int, sequence: int = 0) -> None:
+    def expect(self, sends: Sends, completion: Completion[Any] | None, timeout: int, sequence: int = 0) -> None:
         """Something may wait for room so long and no longer: arguments as of :meth:`ClientConnection.expect`."""
         engine, before = self.engine, self.engine.deadlines.next
         engine.expect(sends, completion, int(self.loop.time() * 1000.0), timeout, sequence)

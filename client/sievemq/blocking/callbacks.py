@@ -1,7 +1,7 @@
 """Calls of the CompletionListeners of one session: in order, one at a time, on a thread of their own (CPL-05 … 07).
 
-One call a message: so the thread takes all that wait in one go, and is woken only when it rests. Whoever adds looks at
-`_resting` after appending; the thread looks at what waits after it set `_resting`: one of them sees the other.
+One call a message: so the thread takes all that wait in one go, and is woken only when it rests. Whoever rings does so
+after appending; the thread looks at what waits after it set `_resting`: one of them sees the other.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from _thread import LockType, allocate_lock
-from collections import deque
 
-from sievemq._engine import AsyncSend
+from sievemq._engine import Sends, call
 
 __all__ = ["CompletionCalls"]
 
@@ -19,30 +18,31 @@ _log = logging.getLogger("sievemq")
 
 
 class CompletionCalls:
-    """The queue of calls of one session, and its thread, which ends when it is idle for a while.
+    """The thread that makes the calls of one session, which ends when it is idle for a while.
 
     Attributes:
         begun: asynchronous sends made; written by whoever sends, under the session's lock of sends.
         done: those whose callback has returned; written by the thread alone.
     """
 
-    __slots__ = ("_bell", "_ident", "_lock", "_resting", "_waiting", "_watchers", "begun", "done")
+    __slots__ = ("_bell", "_calls", "_ident", "_lock", "_resting", "_watchers", "begun", "done")
 
     #: Seconds an idle thread waits for more.
     IDLE = 5.0
 
-    def __init__(self) -> None:
+    def __init__(self, sends: Sends) -> None:
+        self._calls = sends.calls
+        sends.ring = self._ring
         self._lock = allocate_lock()  # guards whether the thread rests or is there at all, and the watchers
         self._bell = allocate_lock()
         self._bell.acquire()
         self._resting = True
-        self._waiting: deque[AsyncSend] = deque()
         self._watchers: list[LockType] = []
         self._ident: int | None = None
         self.begun = self.done = 0
 
     def begin(self) -> None:
-        """An asynchronous send is being made; :meth:`add` follows once its fate is known, or :meth:`cancel`."""
+        """An asynchronous send is being made; its call follows once its fate is known, or :meth:`cancel`."""
         self.begun += 1
 
     def cancel(self) -> None:
@@ -50,9 +50,8 @@ class CompletionCalls:
         self.begun -= 1
         self._tell_watchers()
 
-    def add(self, fate: AsyncSend) -> None:
-        """Call a callback soon. Calls of this method do not overlap: they come under the transport's lock."""
-        self._waiting.append(fate)
+    def _ring(self) -> None:
+        """There is something to call."""
         if self._resting:
             with self._lock:
                 if not self._resting:
@@ -92,18 +91,18 @@ class CompletionCalls:
 
     def _run(self) -> None:
         self._ident = threading.get_ident()
-        waiting = self._waiting
+        calls = self._calls
         while True:
-            while waiting:
+            while calls:
                 try:
-                    waiting.popleft().tell()
+                    call(calls.popleft())
                 except BaseException:  # SystemExit and pytest.fail() too: the next callback is to come
                     _log.exception("a completion listener raised")
                 finally:
                     self.done += 1
             self._tell_watchers()
             self._resting = True
-            if waiting and self._rises():
+            if calls and self._rises():
                 continue
             if not self._bell.acquire(timeout=self.IDLE):
                 if self._ends():

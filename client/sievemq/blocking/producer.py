@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from sievemq._engine import (
     ABSENT,
     Absent,
-    AsyncSend,
     EngineProducer,
     ProducerDefaults,
     completion_callbacks,
@@ -195,15 +194,14 @@ def send_message(
 ) -> None:
     """Send asynchronously (section 12): the session's completion thread calls one of `callbacks`."""
     calls, sends = session._calls, engine.sends
-    fate = AsyncSend(calls, callbacks, message)
     with session._sending:
         calls.begin()
         try:
             if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
                 wait_for_window(session, engine)
-            engine.send(message, destination, delivery_mode, priority, time_to_live, fate)
+            engine.send(message, destination, delivery_mode, priority, time_to_live, callbacks)
             if engine.send_timeout:
-                session._transport.expect(sends, fate, engine.send_timeout, sends.sequence)
+                session._transport.expect(sends, None, engine.send_timeout, sends.sequence)
         except BaseException:
             calls.cancel()  # CPL-03
             raise

@@ -70,7 +70,7 @@ class Session:
         self._sending = threading.Lock()  # two threads sending is wrong, but must not mix up their sequence (THR-06)
         self._closing = threading.Lock()
         self._delivery = Delivery(self)
-        self._calls = CompletionCalls()
+        self._calls = CompletionCalls(engine.sends)
         self._recoveries = 0
         engine.acknowledge_hook = self._acknowledge
 

@@ -200,7 +200,7 @@ class Transport:
                 raise JMSException(f"{failure} ({seconds:g} s)", "TIMEOUT")
         return completion.result()
 
-    def expect(self, sends: Sends, completion: Completion[Any], timeout: int, sequence: int = 0) -> None:
+    def expect(self, sends: Sends, completion: Completion[Any] | None, timeout: int, sequence: int = 0) -> None:
         """Something may wait for room so long and no longer: arguments as of :meth:`ClientConnection.expect`."""
         with self.lock:
             self._engine.expect(sends, completion, _milliseconds(), timeout, sequence)

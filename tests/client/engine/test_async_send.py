@@ -7,80 +7,200 @@ from typing import Any
 import pytest
 
 from sievemq import BytesMessage, MessageNotWriteableException, Queue, TextMessage
-from sievemq._engine import AsyncSend
+from sievemq._engine import EngineOptions, EngineProducer, EngineSession, call
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
 from .harness import FakeBroker
 
-ERROR = OSError("lost")
+QUEUE = Queue("q")
 
 
-class Calls:
-    """Keeps what is to be called."""
+class Sender:
+    """Sends asynchronously, and calls back like a front."""
 
-    def __init__(self) -> None:
-        self.waiting: list[AsyncSend] = []
+    def __init__(self, **options: Any) -> None:
+        self.broker = FakeBroker(EngineOptions(heartbeat=0, **options))
+        self.broker.welcome()
+        self.session: EngineSession = self.broker.session()
+        self.producer: EngineProducer = self.broker.producer(self.session)
         self.told: list[Any] = []
+        self.rings = 0
+        self.session.sends.ring = self.ring
 
-    def add(self, fate: AsyncSend) -> None:
-        self.waiting.append(fate)
+    def ring(self) -> None:
+        self.rings += 1
 
-    def fate(self, message: Any) -> AsyncSend:
-        callbacks = (lambda sent: self.told.append(sent), lambda sent, error: self.told.append((sent, error)))
-        return AsyncSend(self, callbacks, message)
+    def send(self, *messages: Any, delivery_mode: int = 2) -> None:
+        callbacks = (self.told.append, lambda message, error: self.told.append((message, error)))
+        for message in messages:
+            waited_for = self.producer.send(message, QUEUE, delivery_mode, callbacks=callbacks)
+            assert waited_for is None
+        self.broker.heard()
+
+    def say(self, *command: Any) -> None:
+        self.broker.say(command[0], self.session.id, *command[1:])
 
     def call(self) -> list[Any]:
-        for fate in self.waiting:
-            fate.tell()
-        return self.told
+        """Whom all calls so far have told of what."""
+        while self.session.sends.calls:
+            call(self.session.sends.calls.popleft())
+        return [one[0] if isinstance(one, tuple) else one for one in self.told]
+
+    @property
+    def errors(self) -> list[str]:
+        return [str(one[1]) if isinstance(one, tuple) else "" for one in self.told]
 
 
-@pytest.mark.parametrize("again", [lambda fate: fate.succeed(None), lambda fate: fate.fail(ERROR)])
-@pytest.mark.parametrize(
-    ("first", "error"), [(lambda fate: fate.succeed(None), None), (lambda fate: fate.fail(ERROR), ERROR)]
-)
-def test_cpl_05_a_fate_is_told_once(first: Any, error: Exception | None, again: Any) -> None:
-    calls = Calls()
+@pytest.fixture
+def sender() -> Sender:
+    return Sender()
+
+
+@pytest.mark.parametrize("mode", [1, 2])
+def test_cpl_01_a_fate_is_told_once(sender: Sender, mode: int) -> None:
     message = TextMessage("x")
-    fate = calls.fate(message)
-    first(fate)
-    again(fate)
-    assert fate.done
-    assert fate.error is error
-    assert calls.call() == [message if error is None else (message, error)]
+    sender.send(message, delivery_mode=mode)
+    assert sender.call() == []
+    sender.say(Command.CONFIRM, 1)
+    sender.say(Command.CONFIRM, 1)
+    sender.broker.engine.lost(OSError("lost"))
+    assert sender.call() == [message]
+    assert sender.errors == [""]
 
 
-def test_cpl_06_in_the_order_of_the_sends_whichever_way_they_went() -> None:
-    broker = FakeBroker()
-    broker.welcome()
-    session = broker.session()
-    producer, calls = broker.producer(session), Calls()
-    messages = [TextMessage(str(number)) for number in range(4)]
-    for message in messages:
-        producer.send(message, Queue("q"), completion=calls.fate(message))
-    broker.heard()
-    broker.say(Command.CONFIRM, session.id, 1)
-    broker.say(Command.SEND_FAILED, session.id, 3, ErrorCode.INVALID_DESTINATION, "gone")
-    broker.engine.lost(OSError("the end"))
-    told = calls.call()
-    assert [one[0] if isinstance(one, tuple) else one for one in told] == messages
-    assert [isinstance(one, tuple) for one in told] == [False, False, True, True]
+def test_cpl_06_in_the_order_of_the_sends_whichever_way_they_went(sender: Sender) -> None:
+    messages = [TextMessage(str(number)) for number in range(5)]
+    sender.send(*messages)
+    sender.say(Command.CONFIRM, 1)
+    sender.say(Command.SEND_FAILED, 3, ErrorCode.INVALID_DESTINATION, "gone")
+    sender.say(Command.CONFIRM, 4)
+    sender.broker.engine.lost(OSError("the end"))
+    assert sender.call() == messages
+    assert sender.errors == ["", "", "gone", "", "the connection to the broker is lost: the end"]
+    assert not sender.broker.reported[:-1]  # only the loss
 
 
-def test_cpl_15_the_message_can_be_read_when_its_callback_is_called() -> None:
-    calls = Calls()
+def test_the_front_is_rung_once_for_a_confirm_of_many(sender: Sender) -> None:
+    messages = [TextMessage(str(number)) for number in range(9)]
+    sender.send(*messages)
+    sender.say(Command.CONFIRM, 9)
+    assert sender.rings == 1
+    assert sender.call() == messages
+    assert sender.producer.send(TextMessage(), QUEUE, 1) is None
+    sender.say(Command.CONFIRM, 10)  # of one that nobody waits for
+    assert sender.rings == 1
+
+
+def test_cpl_08_a_send_that_waits_has_its_place_among_them(sender: Sender) -> None:
+    before, behind = TextMessage("before"), TextMessage("behind")
+    order: list[Any] = []
+    sender.told = order
+    sender.send(before)
+    completion = sender.producer.send(TextMessage("waits"), QUEUE)
+    assert completion is not None
+    sender.send(behind)
+    sender.say(Command.CONFIRM, 1)
+    assert sender.call() == [before]
+    assert not completion.done
+    sender.say(Command.CONFIRM, 3)
+    completion.result()
+    assert sender.call() == [before, behind]
+
+
+def test_one_that_waits_too_long_is_told_before_those_that_wait_longer(sender: Sender) -> None:
+    messages = [TextMessage(str(number)) for number in range(3)]
+    sender.send(*messages)
+    sender.broker.say(Command.FLOW, True, "full", sender.session.id, 1, "queue:q")
+    sender.broker.engine.expect(sender.session.sends, None, 0, 500, 2)
+    sender.broker.engine.tick(500)
+    ((_, request, *_),) = sender.broker.heard()
+    assert sender.call() == []
+    sender.broker.say(Command.OK, request, None)
+    assert sender.call() == [messages[1]]
+    sender.say(Command.SEND_FAILED, 2, ErrorCode.RESOURCE_ALLOCATION, "withdrawn")
+    sender.say(Command.CONFIRM, 3)
+    assert sender.call() == [messages[1], messages[0], messages[2]]
+    assert [bool(error) for error in sender.errors] == [True, False, False]
+    assert not sender.session.sends.waiting
+    assert not sender.session.sends.withdrawn
+    assert not sender.broker.reported
+
+
+def test_one_that_is_confirmed_before_its_time_is_over_is_not_withdrawn(sender: Sender) -> None:
+    message = TextMessage()
+    sender.send(message)
+    sender.broker.engine.expect(sender.session.sends, None, 0, 500, 1)
+    sender.say(Command.CONFIRM, 1)
+    sender.broker.engine.tick(500)
+    assert sender.broker.heard() == []
+    assert sender.call() == [message]
+    assert sender.errors == [""]
+
+
+def test_one_whose_session_has_ended_is_not_withdrawn(sender: Sender) -> None:
+    message = TextMessage()
+    sender.send(message)
+    sender.broker.engine.expect(sender.session.sends, None, 0, 500, 1)
+    sender.session.close()
+    sender.broker.grant()
+    assert sender.call() == [message]
+    assert sender.errors == ["lost: 1 message that the broker had not taken before the session was closed"]
+    sender.broker.engine.tick(500)
+    assert sender.broker.heard() == []
+
+
+def test_txn_05_a_lost_transaction_fails_its_sends() -> None:
+    sender = Sender(reconnect=5_000)
+    sender.session = sender.broker.session(0)
+    sender.producer = sender.broker.producer(sender.session)
+    message = TextMessage()
+    sender.send(message)
+    sender.broker.engine.lost(OSError("cable"))
+    assert sender.call() == [message]
+    assert sender.errors == ["the connection was lost, and the transaction of this send was rolled back"]
+
+
+def test_cpl_15_the_message_can_be_read_when_its_callback_is_called(sender: Sender) -> None:
     message = BytesMessage(b"body")
-    fate = calls.fate(message)
-    fate.succeed(None)
+    sender.send(message)
+    sender.say(Command.CONFIRM, 1)
     message.write_byte(1)  # not told yet
-    calls.call()
+    sender.call()
     assert message.read_unsigned_byte() == ord("b")
     with pytest.raises(MessageNotWriteableException):
         message.write_byte(1)
 
 
-def test_msg_21_another_implementations_message_is_told_as_it_is() -> None:
-    calls, foreign = Calls(), object()
-    calls.fate(foreign).succeed(None)
-    assert calls.call() == [foreign]
+class Foreign:
+    """Another implementation's message."""
+
+    def __init__(self) -> None:
+        self.headers: dict[str, Any] = {}
+
+    def get_text(self) -> str:
+        return "foreign"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("set_jms_"):
+            return lambda value: self.headers.update({name[4:]: value})
+        if name.startswith("get_jms_"):
+            return lambda: None
+        if name == "get_property_names":
+            return lambda: ()
+        if name == "get_object_property":
+            return {}.get
+        raise AttributeError(name)
+
+
+@pytest.mark.parametrize("error", ["", "gone"])
+def test_msg_21_another_implementations_message_is_told_as_it_is(sender: Sender, error: str) -> None:
+    foreign = Foreign()
+    sender.send(foreign)
+    assert foreign.headers["jms_message_id"].startswith("ID:")
+    if error:
+        sender.say(Command.SEND_FAILED, 1, ErrorCode.INVALID_DESTINATION, error)
+    else:
+        sender.say(Command.CONFIRM, 1)
+    assert sender.call() == [foreign]
+    assert sender.errors == [error]

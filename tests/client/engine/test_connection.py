@@ -290,9 +290,9 @@ def test_d_32_a_loss_fails_everything_in_order(broker: FakeBroker) -> None:
     session = broker.session()
     failed: list[str] = []
     for name in "abc":
-        fate: Completion[None] = Completion()
+        fate = broker.producer(session).send(TextMessage(name), Queue("q"))
+        assert fate is not None
         fate.add_callback(lambda c, name=name: failed.append(name) if c.error else None)  # type: ignore[misc]
-        broker.producer(session).send(TextMessage(name), Queue("q"), completion=fate)
     for name in "de":
         broker.engine.ping().add_callback(lambda c, name=name: failed.append(name) if c.error else None)  # type: ignore[misc]
     broker.engine.lost(OSError("cable"))

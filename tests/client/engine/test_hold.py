@@ -25,12 +25,8 @@ def opened(**options: Any) -> tuple[FakeBroker, EngineSession, EngineProducer]:
 
 
 def send(producer: EngineProducer, count: int = 1) -> list[Completion[None]]:
-    fates = []
-    for _ in range(count):
-        fate: Completion[None] = Completion()
-        producer.send(TextMessage("x"), QUEUE, completion=fate)
-        fates.append(fate)
-    return fates
+    fates = [producer.send(TextMessage("x"), QUEUE) for _ in range(count)]
+    return [fate for fate in fates if fate is not None]
 
 
 def said(broker: FakeBroker) -> list[int]:

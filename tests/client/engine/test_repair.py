@@ -192,12 +192,14 @@ def test_a_refusal_that_was_not_heard_fails_the_send() -> None:
     world = World()
     memory = world.connect(reconnect=5_000)
     session = world.session(memory)
-    fates = [Completion[None]() for _ in range(3)]
+    fates = []
     producer = EngineProducer(session, None)
     gone = world.result(memory.engine.create_temporary(topic=False))
     world.result(memory.engine.delete_temporary(gone))
-    for destination, fate in zip((Queue("q"), parse_destination(gone), Queue("q")), fates, strict=True):
-        producer.send(TextMessage("x"), destination, completion=fate)
+    for destination in (Queue("q"), parse_destination(gone), Queue("q")):
+        fate = producer.send(TextMessage("x"), destination)
+        assert fate is not None
+        fates.append(fate)
     memory.lose_answers(world.clock.now)
     memory.reopen()
     world.settle()
@@ -327,9 +329,10 @@ class Play:
         elif not self.idle:
             pass
         elif step == "send":
-            name, fate = self._name(), Completion[None]()
+            name = self._name()
+            fate = EngineProducer(self.plain, Queue("q")).send(TextMessage(name), Queue("q"))
+            assert fate is not None
             self.sent[name] = fate
-            EngineProducer(self.plain, Queue("q")).send(TextMessage(name), Queue("q"), completion=fate)
         elif step == "stage":
             name = "t" + self._name()
             self.open_tx.append(name)

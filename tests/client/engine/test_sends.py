@@ -18,7 +18,7 @@ from sievemq import (
     Topic,
     UnsupportedOperationError,
 )
-from sievemq._engine import ABSENT, Completion, EngineOptions, EngineProducer, destination_and_message
+from sievemq._engine import ABSENT, EngineOptions, EngineProducer, destination_and_message
 from sievemq.destinations import parse_destination
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
@@ -87,9 +87,9 @@ def test_confirms_are_cumulative_and_in_order(broker: FakeBroker) -> None:
     producer = broker.producer(session)
     settled: list[int] = []
     for number in range(1, 6):
-        fate: Completion[None] = Completion()
+        fate = producer.send(TextMessage(), QUEUE)
+        assert fate is not None
         fate.add_callback(lambda c, number=number: settled.append(-number if c.error else number))  # type: ignore[misc]
-        producer.send(TextMessage(), QUEUE, completion=fate)
     broker.heard()
     broker.say(Command.CONFIRM, session.id, 2)
     assert settled == [1, 2]
@@ -197,14 +197,14 @@ def test_pro_26_closed(broker: FakeBroker) -> None:
 def test_a_send_at_the_very_moment_of_the_loss(broker: FakeBroker) -> None:
     """The connection is lost between the send's first look and its last step: it fails, nobody waits for ever."""
     session = broker.session()
-    fate: Completion[None] = Completion()
 
     class Slow(TextMessage):
         def _encode_body(self) -> bytes | None:
             broker.engine.lost(OSError("now"))
             return super()._encode_body()
 
-    broker.producer(session).send(Slow("x"), QUEUE, completion=fate)
+    fate = broker.producer(session).send(Slow("x"), QUEUE)
+    assert fate is not None
     with pytest.raises(JMSException, match="now"):
         fate.result()
 
