@@ -197,6 +197,58 @@ async def test_cpl_05_no_callback_before_send_has_returned(sender: MessageProduc
     assert "failed" not in order
 
 
+async def test_callbacks_keep_up_with_a_producer_that_never_waits(
+    sender: MessageProducer, broker: ScriptedBroker
+) -> None:
+    """What is unconfirmed the window bounds; what is confirmed and not told yet must not gather either."""
+    sent = told = most = 0
+
+    def completed(message: Message) -> None:
+        nonlocal told, most
+        most = max(most, sent - told)
+        told += 1
+
+    def failed(message: Message, error: Exception) -> None:
+        raise AssertionError(error)
+
+    sender.set_disable_message_id(True)
+    for _ in range(20_000):
+        await sender.send(Message(), completion_listener=(completed, failed))
+        sent += 1
+    await asyncio.wait_for(sender.close(), 60)
+    assert told == 20_000
+    assert most < 5_000
+
+
+async def test_others_have_a_turn_among_many_callbacks() -> None:
+    async with scripted(window=10_000) as broker:
+        connection = await connected(broker)
+        broker.confirms = False
+        producer = await (await connection.create_session()).create_producer(Queue("q"))
+        told = turns = 0
+        turns_at: set[int] = set()
+
+        def completed(message: Message) -> None:
+            nonlocal told
+            told += 1
+            turns_at.add(turns)
+
+        def failed(message: Message, error: Exception) -> None:
+            raise AssertionError(error)
+
+        for _ in range(10_000):
+            await producer.send(Message(), completion_listener=(completed, failed))
+        await broker.until(Command.SEND, 10_000)
+        broker.say(Command.CONFIRM, 1, 10_000)
+        async with asyncio.timeout(60):
+            while told < 10_000:
+                await asyncio.sleep(0)
+                turns += 1
+        assert len(turns_at) > 2
+        broker.transport.abort()
+        await connection.close()
+
+
 async def test_a_lost_connection_fails_sends_in_order(sender: MessageProducer, broker: ScriptedBroker) -> None:
     broker.confirms = False
     fates: list[tuple[str | None, str]] = []
