@@ -494,7 +494,7 @@ def is_idle(server: Server) -> bool:
         return False
     for link in server.links.open:
         connection = getattr(link, "connection", None)
-        if connection is None or link.dirty or connection.has_data:
+        if connection is None or link.late or link.dirty or connection.has_data:
             return False
         if link.transport.get_write_buffer_size():
             return False

@@ -1,6 +1,6 @@
 """Batches that are too large for one turn of the loop: added in slices, and seen all at once.
 
-    begin ─► hold every queue it goes to ─► slice ─► slice ─► … ─► release: consumers are served, who waited is told
+    begin ─► hold every queue it goes to ─► slice ─► … ─► release them, slice ─► … ─► tell who waited
 
 Whether it can be done at all is decided when it begins, once: what it needs below the limits of its destinations is set
 aside for it then, and from there on nothing stops it but a fault of the broker. While a queue is held nothing is
@@ -26,15 +26,33 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.namespace import Namespace
     from sievemq_broker.domain.topic import Topic
 
-__all__ = ["AT_ONCE", "Publishing", "Told", "begin"]
+__all__ = ["AT_ONCE", "Publishing", "Told", "begin", "is_large"]
 
-#: Messages that are added within one turn without further ado: two or three milliseconds.
+#: Messages that are added within one turn without further ado, each counted for every subscription that it goes to: two
+#: or three milliseconds.
 AT_ONCE = 1_000
 
 Sends: TypeAlias = list[tuple[str, Envelope]]
 
 Told: TypeAlias = Callable[[int], None]
 """Called when it is over, with the time (ms epoch)."""
+
+
+def is_large(namespace: Namespace, sends: Sends) -> bool:
+    """True if a batch is to be added in slices.
+
+    Args:
+        namespace: where it goes.
+        sends: address and message.
+    """
+    if len(sends) > AT_ONCE:
+        return True
+    places = 0
+    for address, _ in sends:
+        destination = namespace.destinations.get(address)
+        if destination is not None:
+            places += destination.fan_out
+    return places > AT_ONCE
 
 
 def begin(
@@ -122,7 +140,17 @@ class Publishing:
         error: a fault of the broker that ended it early.
     """
 
-    __slots__ = ("_connection", "_destinations", "_held", "_left", "_namespace", "_promised", "_told", "error")
+    __slots__ = (
+        "_completed",
+        "_connection",
+        "_destinations",
+        "_held",
+        "_left",
+        "_namespace",
+        "_promised",
+        "_told",
+        "error",
+    )
 
     def __init__(
         self,
@@ -139,8 +167,9 @@ class Publishing:
         self._connection = connection
         self._told: list[Told] = []
         self.error: Exception | None = None
-        #: Who subscribes from now on gets nothing of it.
+        #: Where it goes, as long as nothing of it is delivered there: who subscribes from now on gets nothing of it.
         self._held: dict[Queue, None] = {}
+        self._completed = False
         for destination in dict.fromkeys(destinations.values()):
             if isinstance(destination, Queue):
                 self._held[destination] = None
@@ -157,18 +186,18 @@ class Publishing:
 
     @property
     def added(self) -> bool:
-        """True once all of it is there for everybody."""
-        return not self._left
+        """True once all of it is there for everybody, and who can take it has it."""
+        return not self._left and not self._held
 
     def then(self, told: Told) -> None:
         """Call this when it is over; in the order in which it was asked for."""
         self._told.append(told)
 
     def work(self, budget: int, now: int) -> int:
-        """Add so many messages; at the end let consumers have them.
+        """Add so many messages; then let consumers have them, as many.
 
         Args:
-            budget: messages, each counted once for every queue that it goes to.
+            budget: messages, each counted once for every queue that it goes to, and once more when it is delivered.
             now: ms epoch.
 
         Returns:
@@ -200,10 +229,15 @@ class Publishing:
         except Exception as error:
             self.error = error
             left.clear()  # the queues must be served all the same
-            self._release(now)
+            self._complete()
             raise
         if not left:
-            self._release(now)
+            self._complete()
+            while self._held and done < budget:
+                queue = self._held.popitem()[0]
+                waiting = queue.depth
+                queue.release(now)
+                done += 1 + max(0, waiting - queue.depth)
         return done
 
     def tell(self, now: int) -> None:
@@ -215,7 +249,7 @@ class Publishing:
 
     def finish(self, now: int) -> None:
         """Carry it to its end at once: the broker ends."""
-        while self._left:
+        while not self.added:
             self.work(SLICE, now)
         self.tell(now)
 
@@ -227,11 +261,14 @@ class Publishing:
             self._promised[queue] = messages - 1, total - size
             queue.promise(-1, -size)
 
-    def _release(self, now: int) -> None:
+    def _complete(self) -> None:
+        """All of it is in its place. What consumers get of it is a matter of turns; who looks waits for the last."""
+        if self._completed:
+            return
+        self._completed = True
         journal = self._namespace.broker.journal
         if journal is not None:
             journal.holds -= 1
         for queue, (messages, size) in self._promised.items():
             queue.promise(-messages, -size)  # what was for a subscription that has ended, or after a fault
-        for queue in self._held:
-            queue.release(now)
+        self._held = dict.fromkeys(reversed(self._held))  # the first one is taken from there first

@@ -11,7 +11,7 @@ of :mod:`capacity`, whose turn it is of :mod:`choice`, what comes back of :mod:`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.domain import delays, recall
 from sievemq_broker.domain.choice import choose
@@ -103,6 +103,9 @@ class Queue:
         "upkeep",
         "views",
     )
+
+    #: As of a topic: a message has one place here.
+    fan_out: Final = 1
 
     def __init__(self, label: str, policy: DestinationPolicy, namespace: Namespace) -> None:
         self.label = label

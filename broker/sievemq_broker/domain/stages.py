@@ -193,7 +193,7 @@ class Stages:
             for address in addresses:
                 allow(address)
         count = len(sends)
-        if count > publishing.AT_ONCE:
+        if publishing.is_large(self._namespace, sends):
             publishing.begin(self._namespace, sends, now, connection)
         else:
             self._namespace.commit(sends, now, connection)

@@ -185,6 +185,11 @@ class Topic:
             queue.accept(envelope, now)
 
     @property
+    def fan_out(self) -> int:
+        """To how many subscriptions a message goes, where all have the same selector or none."""
+        return len(self.subscriptions) - max(0, len(self._groups) - 1)
+
+    @property
     def takes_rows(self) -> bool:
         """All subscriptions get all messages, and nobody else does."""
         return not (self._groups or self._local or self.taps)

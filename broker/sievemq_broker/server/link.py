@@ -2,7 +2,9 @@
 
 A durable broker holds output back until what it tells of is on disk (commits.py).
 
-What a connection sends in a flood is taken in pieces, one a turn, so that others are heard in between.
+What a connection sends in a flood is taken in pieces, one a turn, so that others are heard in between. Where carrying
+out a piece takes too long, since a thousand subscribers get each message, the rest is put off (turn.py); nothing is
+read from the connection until it has caught up.
 
 Back-pressure, in this order: above HIGH_WATER unsent bytes the session layer stops delivering (`pause`), which takes
 away all that grows without the peer's doing. A peer that goes on asking without reading the answers is no longer read
@@ -139,6 +141,7 @@ class Link(asyncio.BufferedProtocol):
         "_connect",
         "_linger",
         "_links",
+        "_queued",
         "_reading",
         "_refuse",
         "_rests",
@@ -149,8 +152,10 @@ class Link(asyncio.BufferedProtocol):
         "connection",
         "dirty",
         "held",
+        "late",
         "peer",
         "transport",
+        "unheard",
     )
 
     transport: asyncio.Transport
@@ -172,9 +177,13 @@ class Link(asyncio.BufferedProtocol):
         self._closing = False
         self._linger: asyncio.TimerHandle | None = None
         self._reading = True
-        self._rests = False
+        self._rests = self._queued = False
         self._stalled = False
         self.dirty = False
+        #: What was read while the turn had no time left for it.
+        self.unheard = b""
+        #: Not all that was read has been carried out: it is its turn again later.
+        self.late = False
         #: Bytes that wait for the disk.
         self.held = 0
         self.peer = ""
@@ -217,13 +226,59 @@ class Link(asyncio.BufferedProtocol):
             return
         if links.bytes_in > links.look_at:
             links.on_look_at()
+        if self.late or not self._turn.grant():
+            self.unheard += data
+            self._put_off()
+            return
         try:
             self.connection.receive_data(data, self._clock.now())
         except Exception as error:
             self.fail(error)
             return
-        self._turn.mark(self)
-        if size >= READ_BYTES and not self._rests:
+        self._turn.fed(self)
+        if self.connection.behind:
+            self._put_off()
+        elif size >= READ_BYTES:
+            self._rest()
+
+    def catch_up(self) -> None:
+        """It is its turn again: carry out what was put off, or some of it."""
+        self._queued = False
+        if self._reading:  # else it has its turn once it reads what it has asked for
+            self._go_on()
+        self.late = False
+        if self.behind:
+            self._put_off()
+        self._turn.fed(self)
+
+    @property
+    def behind(self) -> bool:
+        """Something that was read is not carried out yet, and will be."""
+        return not self._closing and (bool(self.unheard) or self.connection.behind)
+
+    def _go_on(self) -> None:
+        if self._closing:
+            return
+        now = self._clock.now()
+        try:
+            if self.connection.behind:
+                self.connection.catch_up(now)
+            else:
+                data, self.unheard = self.unheard, b""
+                self.connection.receive_data(data, now)
+        except Exception as error:
+            self.fail(error)
+
+    def _put_off(self) -> None:
+        self.late = True
+        self._rest()
+        if self._reading and not self._queued:
+            self._queued = True
+            self._turn.put_off(self)
+
+    def _rest(self) -> None:
+        """Read nothing until the end of the turn in which all is carried out that was read."""
+        if not self._rests:
             self._rests = True
             if self._reading:
                 self.transport.pause_reading()
@@ -231,6 +286,9 @@ class Link(asyncio.BufferedProtocol):
     def eof_received(self) -> None:
         """The peer will say no more. What it is still owed is written, then the transport closes."""
         try:
+            while self.behind:  # inside TLS, where the end is read all the same
+                self._turn.grant()
+                self._go_on()
             self.connection.receive_eof(self._clock.now())
         except Exception as error:
             self.fail(error)
@@ -240,6 +298,7 @@ class Link(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """The socket is gone, for whatever reason."""
         self._closing = True
+        self.unheard = b""
         if self._linger is not None:
             self._linger.cancel()
         try:
@@ -257,7 +316,9 @@ class Link(asyncio.BufferedProtocol):
         """Less than LOW_WATER bytes are unsent."""
         if not self._reading:
             self._reading = True
-            if not self._rests:
+            if self.late:
+                self._put_off()
+            elif not self._rests:
                 self.transport.resume_reading()
         if self._stalled:  # by the disk, which says so itself
             return
@@ -274,7 +335,7 @@ class Link(asyncio.BufferedProtocol):
         """Write all output in one call; close if nothing comes after it."""
         self.dirty = False
         transport = self.transport
-        if self._rests:
+        if self._rests and not self.late:
             self._rests = False
             if self._reading and not transport.is_closing():
                 transport.resume_reading()
@@ -355,6 +416,7 @@ class Link(asyncio.BufferedProtocol):
     def fail(self, error: Exception) -> None:
         """A layer below raised what it must not raise: a fault of the broker, which ends only this connection."""
         log.fault("connection.failed", error, peer=self.peer)
+        self._closing = True
         self.abort()
 
 

@@ -214,8 +214,9 @@ def _most_copies(broker: Broker) -> int:
 
 
 def _on_their_way(links: Links) -> int:
-    """Bytes that came before, and are no messages yet: of frames that are not whole, of transactions."""
-    return sum(link.connection.unpublished for link in links.open)
+    """Bytes that came before, and are no messages yet: of frames that are not whole, or whose turn it is not yet, of
+    transactions."""
+    return sum(link.connection.unpublished + len(link.unheard) for link in links.open)
 
 
 def _held_bytes(consumer: Consumer) -> int:

@@ -385,7 +385,9 @@ class Server:
             moved = self.links.bytes_in
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), min(QUIET_SECONDS, seconds))
-            if moved == self.links.bytes_in and not any(map(_is_busy, self.services.connections.values())):
+            if moved != self.links.bytes_in or self.turn.late:
+                continue
+            if not any(map(_is_busy, self.services.connections.values())):
                 break
 
     async def _close_links(self, seconds: float) -> None:

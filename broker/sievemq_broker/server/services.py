@@ -51,6 +51,7 @@ class ServerServices(Services):
         self._authenticator = authenticator
         self._links = links
         self._turn = turn
+        self.spent = turn.spent
         self._last_id = 0
         #: Which run of a broker that keeps its name this is.
         self.run = ""

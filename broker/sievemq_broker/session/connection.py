@@ -29,6 +29,7 @@ from sievemq_broker.session.stall import Stall
 from sievemq_broker.session.transaction import StagedBytes
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
+from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_core.wire.connection import State, WireConnection
 
@@ -58,6 +59,8 @@ class BrokerConnection:
 
     __slots__ = (
         "_gone",
+        "_late",
+        "_late_bytes",
         "_resume_due",
         "_table",
         "_turn",
@@ -149,6 +152,9 @@ class BrokerConnection:
         #: True once the transport is to be closed after writing.
         self.closing = False
         self._gone = False
+        #: Commands that wait for their turn, and how many bytes they were.
+        self._late: list[CommandTuple] = []
+        self._late_bytes = 0
         self._resume_due = False
         self._turn = 0
         self.heartbeat = Heartbeat(self.wire, self.settings.handshake_ms, services.now() - services.clock_offset)
@@ -156,29 +162,61 @@ class BrokerConnection:
     # -- what the rim calls -----------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now: int) -> None:
-        """Carry out what arrived. Never raises: what is wrong ends this connection at most.
+        """Carry out what arrived, as far as there is time (:attr:`Services.spent`). Never raises: what is wrong ends
+        this connection at most.
 
         Args:
-            data: bytes from the peer, cut anywhere.
+            data: bytes from the peer, cut anywhere. Nothing must be :attr:`behind`.
             now: milliseconds since 1970.
         """
         if self.closing:
             return
-        outbox = self.outbox
-        outbox.awake = True  # the rim looks for output after this call anyway
+        self.outbox.awake = True
         try:
             commands = self.wire.receive_data(data)
         except ProtocolError as error:
             self._fail(error, now)
-            commands = []
+            return
+        self._late_bytes = len(data)
+        self._carry_out(commands, now)
+
+    @property
+    def behind(self) -> bool:
+        """True if there was no time for all that arrived: :meth:`catch_up` is to be called."""
+        return bool(self._late)
+
+    def catch_up(self, now: int) -> None:
+        """Carry out what is left, as far as there is time. Never raises.
+
+        Args:
+            now: milliseconds since 1970.
+        """
+        commands, self._late = self._late, []
+        self._carry_out(commands, now)
+
+    def _carry_out(self, commands: list[CommandTuple], now: int) -> None:
+        if self.closing:
+            return
+        outbox = self.outbox
+        outbox.awake = True  # the rim looks for output after this call anyway
         handlers = self._table
-        if len(commands) > 1 and commands[0][0] == commands[1][0] == _SEND and self._takes_rows(commands[0][3]):
-            try:
-                del commands[: take_row(self, commands, now)]
-            except Exception as error:
-                self.crash(commands[0], error, now)
-                commands = []
+        spent = self.services.spent
+        count = len(commands)
+        try:
+            while len(commands) > 1 and commands[0][0] == commands[1][0] == _SEND and self._takes_rows(commands[0][3]):
+                taken = take_row(self, commands, now)
+                del commands[:taken]
+                if taken < 2:
+                    break
+                if commands and spent():
+                    self._put_off(commands, count)
+                    commands = []
+        except Exception as error:
+            self.crash(commands[0], error, now)
+            commands = []
+        left = len(commands)
         for command in commands:
+            left -= 1
             try:
                 handlers[command[0]](self, command, now)
             except ProtocolError as error:
@@ -190,10 +228,18 @@ class BrokerConnection:
             except Exception as error:  # the broker's own fault: it must not take other connections along
                 self.crash(command, error, now)
                 break
+            if left and spent():
+                self._put_off(commands[-left:], count)
+                break
         if self.unconfirmed and (self.hurry or self._many_unconfirmed()):
             self.flush_confirms()
         if not self.closing:
             outbox.awake = self.wire.pending_bytes > 0
+
+    def _put_off(self, commands: list[CommandTuple], count: int) -> None:
+        """These are left of so many; there is no time for them."""
+        self._late = commands
+        self._late_bytes = self._late_bytes * len(commands) // count
 
     def _takes_rows(self, address: str) -> bool:
         """True if messages may be sent there, and nobody looks at each command."""
@@ -279,8 +325,9 @@ class BrokerConnection:
 
     @property
     def unpublished(self) -> int:
-        """Bytes that came and are no messages yet: of a frame that is not complete, of open transactions."""
-        return self.wire.unfinished + self.staged.used
+        """Bytes that came and are no messages yet: of a frame that is not complete, or is not carried out; of open
+        transactions."""
+        return self.wire.unfinished + self.staged.used + (self._late_bytes if self._late else 0)
 
     def clock_jumped(self, by: int) -> None:
         """The machine's clock was set, by so many ms: deadlines of the peer are where they would have been."""
@@ -527,6 +574,7 @@ class BrokerConnection:
         if self._gone:
             return
         self._gone = True
+        self._late = []
         if handed is not None:
             for consumer_id in tuple(self.wants):
                 self.want_settled(consumer_id)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.session.checks import check_message, shift_times, unknown
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["on_send", "on_withdraw", "take_row"]
 
 _LAST_KIND: Final = int(max(BodyKind))
+
+#: Deliveries, at most, of messages that are taken together: a millisecond or two. They may all be of one message.
+_DELIVERIES: Final = 3_000
 
 
 def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
@@ -68,11 +72,11 @@ def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> No
 
 
 def take_row(connection: BrokerConnection, commands: list[CommandTuple], now: int) -> int:
-    """Take the messages with which a read begins, as far as they go the same way and nothing is to be said of any of
-    them alone: what :func:`on_send` does, for all of them.
+    """Take the messages with which `commands` begin, as far as they go the same way, nothing is to be said of any of
+    them alone, and there is time: what :func:`on_send` does, for all of them.
 
     Returns:
-        How many commands that were; :func:`on_send` is for the next one.
+        How many commands that were; with less than two, the next one is for :func:`on_send`.
     """
     _, session_id, sequence, text, _ = commands[0]
     session = connection.sessions.get(session_id)
@@ -86,7 +90,10 @@ def take_row(connection: BrokerConnection, commands: list[CommandTuple], now: in
         or sequence != session.sent + 1
     ):
         return 0
-    taken = connection.namespace.send_row(destination, _row(connection, commands, now), now, connection.id)
+    row = _row(connection, commands, now, None if destination.takes_rows else connection.services.spent)
+    if destination.takes_rows:  # all of them at once
+        row = islice(row, max(1, _DELIVERIES // (destination.fan_out or 1)))
+    taken = connection.namespace.send_row(destination, row, now, connection.id)
     if taken:
         session.sent += taken  # not before: after a fault of the broker what was accepted so far is confirmed
         if not session.unconfirmed:
@@ -95,8 +102,17 @@ def take_row(connection: BrokerConnection, commands: list[CommandTuple], now: in
     return taken
 
 
-def _row(connection: BrokerConnection, commands: list[CommandTuple], now: int) -> Iterator[Envelope]:
-    """The messages that :func:`take_row` takes."""
+def _row(
+    connection: BrokerConnection, commands: list[CommandTuple], now: int, spent: Callable[[], bool] | None
+) -> Iterator[Envelope]:
+    """The messages that :func:`take_row` takes.
+
+    Args:
+        connection: whose.
+        commands: where they stand.
+        now: ms epoch.
+        spent: is there no more time? Asked when a message is on its way; None where they go together.
+    """
     _, session_id, sequence, text, _ = commands[0]
     for command in commands:
         if command[0] != Command.SEND:
@@ -115,6 +131,8 @@ def _row(connection: BrokerConnection, commands: list[CommandTuple], now: int) -
             connection.hurry = True
         sequence += 1
         yield envelope
+        if spent is not None and spent():
+            break
 
 
 def on_withdraw(connection: BrokerConnection, command: CommandTuple, now: int) -> None:

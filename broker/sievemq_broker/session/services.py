@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,11 @@ class SessionSettings:
     keep_ms: int = 10 * 60 * 1000
 
 
+def _never() -> bool:
+    """There is time for everything."""
+    return False
+
+
 class Services(ABC):
     """One per broker; the rim implements it, a test implements it in a few lines.
 
@@ -98,6 +104,9 @@ class Services(ABC):
         self.blocked: str | None = None
         #: Where senders wait then; set by whoever makes both.
         self.broker: Broker | None = None
+        #: Asked after each command of several: True if the others are to wait, since the connection has had its time
+        #: (:attr:`BrokerConnection.behind`). A rim may set it.
+        self.spent: Callable[[], bool] = _never
 
     @abstractmethod
     def connection_id(self) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sievemq_broker.domain.publishing import AT_ONCE, Publishing, begin
+from sievemq_broker.domain.publishing import Publishing, begin, is_large
 from sievemq_broker.session.checks import handed_to, the_session, too_much_credit
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.stall import Stall
@@ -98,7 +98,7 @@ def on_commit(connection: BrokerConnection, command: CommandTuple, now: int) -> 
     if transaction is None:
         raise RequestError("this session is not transacted: there is nothing to commit (TXN-08)",
                            ErrorCode.ILLEGAL_STATE)  # fmt: skip
-    large = len(transaction.staged) > AT_ONCE
+    large = is_large(connection.namespace, transaction.staged)
     if (large or session.committing) and connection.namespace.publishing is not None:
         if session.stall is None:  # else it is asked again as long as it waits for room
             session.committing = connection.wait_for_publishing(command)

@@ -19,6 +19,9 @@ class FakeConnection:
         self.calls: list[str] = []
         self.output = b""
         self.closing = False
+        #: What is left of what it was told: it carries out a byte at a time where the test says so.
+        self.left = b""
+        self.slow = False
         self.answer: Callable[[FakeConnection, bytes], None] | None = None
         self.deadline: int | None = None
         self.ticks = 0
@@ -28,7 +31,19 @@ class FakeConnection:
     def has_data(self) -> bool:
         return bool(self.output)
 
+    @property
+    def behind(self) -> bool:
+        return bool(self.left)
+
+    def catch_up(self, now: int) -> None:
+        self.calls.append("catch_up")
+        data, self.left = self.left, b""
+        self.receive_data(data, now)
+
     def receive_data(self, data: bytes, now: int) -> None:
+        assert not self.left
+        if self.slow:
+            data, self.left = data[:1], data[1:]
         self.received.append(data)
         if self.answer is not None:
             self.answer(self, data)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sievemq_broker.server.link import HIGH_WATER, LOW_WATER, READ_BYTES, READ_PAUSE, Link, Links
-from sievemq_broker.server.turn import Turn
+from sievemq_broker.server.turn import PIECE_SECONDS, Turn
 
 from .conftest import FakeConnection, StandingClock
 
@@ -354,3 +354,148 @@ async def test_when_empty_waits_for_the_last_link() -> None:
     links[1].connection_lost(ConnectionResetError())
     assert empty.done()
     assert rig.links.when_empty().done()
+
+
+async def test_what_takes_too_long_is_carried_out_over_several_turns_and_nothing_is_read_meanwhile() -> None:
+    link, transport, connection = Rig().open()
+    connection.answer, connection.slow = echo, True
+    link.data_received(b"abc")
+    assert link.late
+    assert transport.calls == ["pause_reading"]
+    link.data_received(b"de")  # was on its way
+    for written in ([b"a"], [b"a", b"b"], [b"a", b"b", b"c"], [b"a", b"b", b"c", b"d"]):
+        await end_of_turn()
+        assert transport.writes == written
+    assert transport.calls == ["pause_reading"]
+    await end_of_turn()
+    await end_of_turn()
+    assert b"".join(transport.writes) == b"abcde"
+    assert not link.late
+    assert transport.calls == ["pause_reading", "resume_reading"]
+
+
+async def test_a_turn_that_has_lasted_long_enough_hears_nobody_else_and_the_next_one_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    links = [rig.open() for _ in range(3)]
+    clock = Ticking(0.0)
+    monkeypatch.setattr("sievemq_broker.server.turn.time", clock)
+    for _, _, connection in links:
+        connection.answer = lambda connection, data: clock.take(PIECE_SECONDS, connection, data)
+    for number, (link, _, _) in enumerate(links):
+        link.data_received(b"%d" % number)
+    assert [connection.received for _, _, connection in links] == [[b"0"], [b"1"], []]
+    assert [link.late for link, _, _ in links] == [False, False, True]
+    assert rig.turn.late
+    links[0][0].data_received(b"more")
+    assert links[0][0].late  # behind the third
+    for _ in range(3):
+        await end_of_turn()
+    assert [connection.received for _, _, connection in links] == [[b"0", b"more"], [b"1"], [b"2"]]
+    assert not rig.turn.late
+    rested = ["pause_reading", "resume_reading"]
+    assert [transport.calls for _, transport, _ in links] == [rested, [], rested]
+
+
+async def test_everybody_has_a_turn_where_all_have_more_to_say_than_there_is_time_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    links = [rig.open() for _ in range(5)]
+    clock, heard = Ticking(0.0), []
+    monkeypatch.setattr("sievemq_broker.server.turn.time", clock)
+
+    def answer(connection: FakeConnection, data: bytes) -> None:
+        heard.append(data)
+        clock.take(PIECE_SECONDS, connection, data)
+
+    for number, (link, _, connection) in enumerate(links):
+        connection.answer, connection.slow = answer, True
+        link.data_received(b"%d" % number * 4)
+    while rig.turn.late:
+        await end_of_turn()
+    assert len(heard) == 20
+    for first in range(2, 9):  # two were heard at once, and are the first to have said all
+        assert sorted(heard[first : first + 5]) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_who_asks_without_reading_does_not_catch_up_until_it_reads() -> None:
+    link, transport, connection = Rig().open()
+    connection.answer, connection.slow = echo, True
+    transport.unsent = READ_PAUSE + 1
+    link.data_received(b"abc")
+    for _ in range(5):
+        await end_of_turn()
+    assert transport.writes == [b"a"]
+    assert link.late
+    transport.unsent = 0
+    link.resume_writing()
+    link.pause_writing()
+    link.resume_writing()  # it is one turn that it has all the same
+    for _ in range(5):
+        await end_of_turn()
+    assert transport.writes == [b"a", b"b", b"c"]
+    assert not link.late
+    assert transport.calls.count("resume_reading") == 1
+
+
+async def test_the_end_of_the_stream_comes_behind_all_that_was_said() -> None:
+    link, transport, connection = Rig().open()
+    connection.answer, connection.slow = echo, True
+    link.data_received(b"abc")
+    link.data_received(b"de")
+    link.eof_received()
+    assert connection.received == [b"a", b"b", b"c", b"d", b"e"]
+    assert connection.calls[-1] == "eof"
+    assert transport.writes == [b"abcde"]
+    connection.answer = None
+    for _ in range(3):
+        await end_of_turn()
+    assert connection.calls.count("eof") == 1
+
+
+@pytest.mark.parametrize("how", ["lost", "closed", "a fault"])
+async def test_who_ends_while_it_is_late_says_nothing_more(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    link, transport, connection = rig.open()
+    connection.slow = True
+    link.data_received(b"abc")
+    link.data_received(b"de")
+    if how == "lost":
+        link.connection_lost(ConnectionResetError())
+    elif how == "closed":
+        connection.left = b""  # as the session layer does
+        connection.output, connection.closing = b"no", True
+        link.flush()
+        assert transport.calls == ["pause_reading", "write_eof"]
+    else:
+
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError("a bug")
+
+        connection.catch_up = fail
+    for _ in range(4):
+        await end_of_turn()
+    assert connection.received == [b"a"]
+    assert not rig.turn.late
+    if how == "a fault":
+        assert "abort" in transport.calls
+        assert "a bug" in caplog.text
+    elif how == "closed":
+        assert transport.calls[-1] == "resume_reading", "so that its end is noticed"
+        link.connection_lost(None)
+
+
+class Ticking:
+    """A clock that goes on when something takes its time."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def take(self, seconds: float, connection: FakeConnection, data: bytes) -> None:
+        self.now += seconds
+        connection.output += data

@@ -157,8 +157,11 @@ class Client:
         """One turn: what was said goes over, what the broker has comes back. True if anything moved."""
         if not self.transport_open:
             return False
-        said = self.wire.data_to_send()
-        if said:
+        said = b"" if self.broker.behind else self.wire.data_to_send()
+        late = self.broker.behind
+        if late:
+            self.broker.catch_up(self.world.now)
+        elif said:
             self.broker.receive_data(said, self.world.now)
         data = self.broker.data_to_send() if self.reading and self.broker.has_data else b""
         if data:
@@ -167,7 +170,7 @@ class Client:
         if self.broker.closing and not self.broker.has_data:
             self.transport_open = False
             self.broker.lost(self.world.now)
-        return bool(said or data)
+        return bool(said or data or late)
 
     def _hear(self, command: tuple[Any, ...]) -> None:
         number = command[0]

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sievemq_broker.domain import DestinationPolicy, Queue, management
+from sievemq_broker.domain import DestinationPolicy, Queue, management, publishing
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.locate import locate
 from sievemq_broker.domain.management import Choice
 from sievemq_broker.domain.policy import DomainSettings
 from sievemq_broker.domain.steps import finish
-from sievemq_broker.session import settlement
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
@@ -31,7 +30,7 @@ SIZE = len(Envelope(envelope("m0")).packed)
 @pytest.fixture(autouse=True)
 def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """What passes five messages is large."""
-    monkeypatch.setattr(settlement, "AT_ONCE", 5)
+    monkeypatch.setattr(publishing, "AT_ONCE", 5)
 
 
 def world_with(**policies: DestinationPolicy) -> World:
@@ -100,6 +99,26 @@ def test_a_consumer_a_browser_and_who_waits_see_nothing_and_then_everything(worl
     assert asker.answer_to(wanted) == (Command.OK, wanted, None)
     assert asker.answer_to(page) is not None
     assert waiting.all() == names("m")
+
+
+def test_subscribers_are_served_a_few_each_turn_and_what_comes_meanwhile_is_behind_it(world: World) -> None:
+    """Of a hundred subscribers each has a right to the whole batch at once."""
+    sender, reader, other = world.client(), world.client(), world.client()
+    session = reader.session(AUTO)
+    consumers = [reader.consumer(session, "topic:t", credit=1_000) for _ in range(20)]
+    _, request = committing(sender, *names("m"), to="topic:t")
+    most, before, sent = 0, 0, False
+    for _ in until_answered(world, sender, request):
+        got = sum(len(consumer.deliveries) for consumer in consumers)
+        most, before = max(most, got - before), got
+        if got and not sent:
+            sent = True
+            assert not consumers[-1].deliveries, "it is not its turn yet"
+            other.send(other.session(AUTO), "behind", to="topic:t")
+    assert sent
+    assert most <= 2 * LARGE + 20
+    for consumer in consumers:
+        assert consumer.all() == [*names("m"), "behind"]
 
 
 def test_a_tap_tells_of_nothing_and_then_of_everything(world: World) -> None:
@@ -357,7 +376,7 @@ def test_a_store_keeps_it_in_one_batch_with_what_it_consumed() -> None:
     journal.cut()
     _, request = committing(worker, *names("out"), session=session)
     for _ in until_answered(world, worker, request):
-        assert journal.holds == (queue_of(world).held > 0)
+        assert journal.holds == (queue_of(world).depth < LARGE)
     batch = journal.cut()
     assert (len(batch.accepted), len(batch.gone)) == (LARGE, 1)
 
@@ -475,7 +494,7 @@ def test_in_any_order_each_transaction_is_there_whole_or_not_at_all(
     acts: list[tuple[str, int, int]], limit: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(settlement, "AT_ONCE", 5)
+        patch.setattr(publishing, "AT_ONCE", 5)
         play = Play(limit)
         for act, place, number in acts:
             getattr(play, act)(place, number)

@@ -1,0 +1,222 @@
+"""A connection that has had its time goes on later, and nobody can tell, but by when it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sievemq_core.errors import ErrorCode
+from sievemq_core.wire.commands import Command
+
+from .harness import AUTO, TRANSACTED, Client, World, envelope, failing
+from .test_resume import KEEP, reopen
+from .test_rows import SEVERAL, STEPS, Play, texts
+
+
+def often(pattern: list[bool]) -> Callable[[], bool]:
+    """Says so again and again."""
+    asked = 0
+
+    def spent() -> bool:
+        nonlocal asked
+        asked += 1
+        return pattern[asked % len(pattern)]
+
+    return spent
+
+
+def played(steps: list[tuple[Any, ...]], hello: dict[str, Any], spent: Callable[[], bool] | None) -> list[object]:
+    """What everybody sees after each step. Confirms say how far: it may be in one word or in several."""
+    one, seen = Play(hello), []
+    if spent is not None:
+        one.world.services.spent = spent
+    for step in steps:
+        one.act(step)
+        *others, heard, published, reports = one.seen()
+        seen.append([*others, [confirmed(each) for each in heard], published, reports])  # type: ignore[attr-defined]
+    return seen
+
+
+def confirmed(heard: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    last = {command[1]: command for command in heard if command[0] == Command.CONFIRM}
+    return [command for command in heard if command[0] != Command.CONFIRM or last[command[1]] == command]
+
+
+@settings(max_examples=80)
+@given(steps=STEPS, pattern=st.lists(st.booleans(), min_size=1, max_size=6), several=st.booleans())
+def test_at_once_and_in_pieces_everybody_sees_the_same(
+    steps: list[tuple[Any, ...]], pattern: list[bool], several: bool
+) -> None:
+    hello = SEVERAL if several else {}
+    assert played(steps, hello, often(pattern)) == played(steps, hello, None)
+
+
+def late(world: World, *said: Callable[[Client, int], object]) -> tuple[Client, int]:
+    """A client that has said several things at once, of which the first has been carried out."""
+    client = world.client()
+    session = client.session()
+    for say in said:
+        say(client, session)
+    world.services.spent = lambda: True
+    client.broker.receive_data(client.wire.data_to_send(), world.now)
+    assert client.broker.behind
+    return client, session
+
+
+def sends(*names: str) -> Callable[[Client, int], None]:
+    return lambda client, session: [client.queue_send(session, envelope(name)) for name in names].clear()
+
+
+def test_what_was_carried_out_is_confirmed_at_once_and_the_rest_when_it_is(world: World) -> None:
+    client, session = late(world, sends("a", "b", "c"))
+    queue = world.broker.namespace("").queue("queue:q")
+    assert queue.depth < 3
+    first = queue.depth
+    client.heard += client.wire.receive_data(client.broker.data_to_send())
+    assert client.take(Command.CONFIRM) == [(Command.CONFIRM, session, first)]
+    world.settle()
+    assert client.take(Command.CONFIRM)[-1] == (Command.CONFIRM, session, 3)
+    assert not client.broker.behind
+    assert queue.depth == 3
+
+
+def test_others_come_in_between(world: World) -> None:
+    other = world.client()
+    session = other.session()
+    client, _ = late(world, sends("a", "b", "c"))
+    other.queue_send(session, envelope("x"))
+    other.exchange()
+    queue = world.broker.namespace("").queue("queue:q")
+    inside = [bytes(entry.envelope.fields[12]).decode() for entry in queue.main.waits(-1, 9)]
+    assert inside[-1] == "x"
+    assert inside[0] == "a"
+    world.settle()
+    inside = [bytes(entry.envelope.fields[12]).decode() for entry in queue.main.waits(-1, 9)]
+    assert [text for text in inside if text != "x"] == ["a", "b", "c"]
+    assert not client.broker.behind
+
+
+def test_who_is_lost_while_it_is_late_has_not_said_the_rest(world: World) -> None:
+    client, _ = late(world, sends("a", "b", "c"))
+    queue = world.broker.namespace("").queue("queue:q")
+    before = queue.depth
+    client.drop()
+    assert not client.broker.behind
+    client.broker.catch_up(world.now)
+    assert queue.depth == before < 3
+
+
+@pytest.mark.parametrize("half_dead", [True, False])
+def test_who_comes_back_says_the_rest_again_and_nothing_is_there_twice(world: World, half_dead: bool) -> None:
+    client = world.client(keep=KEEP)
+    session = client.session()
+    sends("a", "b", "c")(client, session)
+    world.services.spent = lambda: True
+    client.broker.receive_data(client.wire.data_to_send(), world.now)
+    assert client.broker.behind
+    done = world.broker.namespace("").queue("queue:q").depth
+    client.reading = client.transport_open = half_dead
+    if not half_dead:
+        client.broker.lost(world.now)
+    new = Client(world)
+    new._ids = client._ids
+    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", client.broker.id, {"keep": KEEP})
+    new.exchange()  # before the old one has its turn
+    assert new.take(Command.WELCOME)[0][7]["resumed"]["sessions"] == ((session, done, 0),)
+    assert not client.broker.behind
+    reopen(new, session, done)
+    new.sends, new._sequences[session] = client.sends, 3
+    new.go_on(session, done + 1)
+    world.settle()
+    assert new.browse() == [(1, "a"), (1, "b"), (1, "c")]
+
+
+def test_a_broken_command_behind_others_ends_the_connection_behind_them(world: World) -> None:
+    client, session = late(
+        world,
+        sends("a", "b"),
+        lambda client, session: client.queue(Command.SEND, session, 77, "queue:q", envelope("far ahead")),
+        sends("c"),
+    )
+    world.settle()
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
+    assert [text for _, text in world.client().browse()] == ["a", "b"]
+    assert client.take(Command.CONFIRM)[-1] == (Command.CONFIRM, session, 2)
+    assert not client.broker.behind
+
+
+def test_a_fault_of_the_broker_while_it_catches_up_ends_this_connection_alone(world: World) -> None:
+    client, _ = late(world, sends("a", "b", "c", "d", "e"))
+    with failing(world.broker.namespace("").queue("queue:q")):
+        world.settle()
+    assert not client.transport_open
+    assert not client.broker.behind
+    assert [type(error) for _, error in world.services.reports] == [ZeroDivisionError]
+    world.services.reports.clear()
+    other = world.client()
+    other.send(other.session(), "x")
+    assert (1, "x") in other.browse()
+
+
+def test_an_administrator_closes_it_and_the_rest_is_not_carried_out(world: World) -> None:
+    client, _ = late(world, sends("a", "b", "c"))
+    queue = world.broker.namespace("").queue("queue:q")
+    before = queue.depth
+    client.broker.close(ErrorCode.CLOSED_BY_ADMINISTRATOR, "enough", world.now)
+    assert not client.broker.behind
+    world.settle()
+    assert queue.depth == before
+
+
+def test_goodbye_comes_behind_all_that_was_said_before_it(world: World) -> None:
+    client, _ = late(
+        world, sends("a", "b", "c"), lambda client, session: client.queue(Command.GOODBYE, 99, client.handed(session))
+    )
+    world.settle()
+    assert client.answer_to(99) is not None
+    assert [text for _, text in world.client().browse()] == ["a", "b", "c"]
+
+
+def test_a_commit_behind_its_sends_takes_all_of_them(world: World) -> None:
+    client = world.client()
+    session = client.session(TRANSACTED)
+    sends(*texts(*range(10)))(client, session)
+    client.queue(Command.COMMIT, 99, session, ())
+    world.services.spent = lambda: True
+    world.settle()
+    assert client.answer_to(99) is not None
+    assert [text for _, text in world.client().browse()] == texts(*range(10))
+
+
+def test_what_waits_for_its_turn_counts_as_memory(world: World) -> None:
+    client = world.client()
+    session = client.session()
+    for _ in range(10):
+        client.queue_send(session, envelope(body=b"x" * 10_000))
+    world.services.spent = lambda: True
+    data = client.wire.data_to_send()
+    assert client.broker.unpublished == 0
+    client.broker.receive_data(data, world.now)
+    assert 0.6 * len(data) < client.broker.unpublished < len(data)
+    world.settle()
+    assert client.broker.unpublished == 0
+
+
+@pytest.mark.parametrize(("subscribers", "longest"), [(10, 200), (700, 4)])
+def test_a_row_to_many_subscribers_is_short(world: World, subscribers: int, longest: int) -> None:
+    """Nobody looks at the time while a row is delivered."""
+    reader = world.client(**SEVERAL)
+    sessions = reader.session(AUTO)
+    consumers = [reader.consumer(sessions, "topic:t", credit=1_000) for _ in range(subscribers)]
+    client = world.client()
+    session = client.session()
+    for name in texts(*range(30)):
+        client.queue_send(session, envelope(name), "topic:t")
+    world.settle()
+    assert all(consumer.all() == texts(*range(30)) for consumer in consumers)
+    assert max(reader.rows) == min(longest, 30)
