@@ -28,7 +28,7 @@ from urllib.parse import quote, unquote
 from sievemq.exceptions import InvalidURLException
 from sievemq_core.limits import HEARTBEAT_MS, MAX_CREDIT, MAX_IDENTIFIER_CHARS, MIN_HEARTBEAT_MS
 from sievemq_core.selector.dialect import DIALECTS
-from sievemq_core.wire.busy_poll import BUSY_POLL_US, DURABLE_BUSY_POLL_US, MAX_BUSY_POLL_US
+from sievemq_core.wire.busy_poll import BUSY_POLL_US, MAX_BUSY_POLL_US
 
 __all__ = ["DEFAULT_PORT", "BrokerURL", "ClientOptions", "parse_url"]
 
@@ -62,11 +62,7 @@ def _milliseconds(least: int, most: int, zero: str = "") -> _Kind:
 
 
 def _microseconds(most: int, zero: str) -> _Kind:
-    return _Kind(
-        _auto,
-        lambda value: value is None or _is_int(value, 0, most),
-        f"auto, microseconds from 1 to {most}, or 0 for {zero}",
-    )
+    return _Kind(_digits, lambda value: _is_int(value, 0, most), f"microseconds from 1 to {most}, or 0 for {zero}")
 
 
 def _choice(*choices: str) -> _Kind:
@@ -164,11 +160,11 @@ class ClientOptions:
         "that a send or a commit may wait for room where an administrator's limit makes senders wait; then it is "
         "withdrawn. By default it waits, as it would for a slow broker",
     )
-    busy_poll: int | None = _option(
-        None,
+    busy_poll: int = _option(
+        BUSY_POLL_US,
         _microseconds(MAX_BUSY_POLL_US, "never"),
         "for which whoever expects an answer looks for it before it sleeps, where answers have come as fast; waking up "
-        f"takes longer than a broker's answer. auto: {BUSY_POLL_US}, with a durable broker {DURABLE_BUSY_POLL_US}",
+        "takes longer than a broker's answer",
     )
     tls_ca: str | None = _option(
         None, _text(4096), "file with the certificates to trust; the system's by default; sievemqs only"

@@ -14,7 +14,6 @@ from sievemq._engine.restore import restore
 from sievemq.exceptions import exception_for
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.limits import MAX_BODY_BYTES
-from sievemq_core.wire.busy_poll import busy_poll_us
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 
@@ -41,7 +40,7 @@ def _on_welcome(connection: ClientConnection, command: CommandTuple) -> None:
     _, _, connection.broker, connection.incarnation, connection.connection_id, outgoing, limits, features, *_ = command
     connection.id_prefix = f"ID:{connection.connection_id}:"
     connection.features = features
-    connection.busy_poll.begin(busy_poll_us(connection.options.busy_poll, features.get("durable") is True))
+    connection.busy_poll.begin(connection.options.busy_poll)
     connection.acknowledges_several = features.get("acknowledge_several") is True
     connection.window_messages = _positive(limits.get("window_messages"), WINDOW_MESSAGES)
     connection.window_bytes = _positive(limits.get("window_bytes"), WINDOW_BYTES)

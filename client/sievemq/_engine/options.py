@@ -31,8 +31,8 @@ class EngineOptions:
         reconnect: milliseconds for which a lost connection is tried to be repaired (D-32); 0 for not at all.
         send_timeout: milliseconds that a send or commit may wait for room; 0 for ever.
         request_timeout: milliseconds that the answer to a request may take; 0 for no limit.
-        busy_poll: microseconds for which who expects an answer looks for it before it sleeps, 0 for never; None: as it
-            suits the broker (decision 0022).
+        busy_poll: microseconds for which who expects an answer looks for it before it sleeps, 0 for never (decision
+            0022).
     """
 
     namespace: str = ""
@@ -47,7 +47,7 @@ class EngineOptions:
     reconnect: int = 0
     send_timeout: int = 0
     request_timeout: int = 60_000
-    busy_poll: int | None = 0
+    busy_poll: int = 0
 
     @classmethod
     def from_url(cls, url: BrokerURL, user: str | None, password: str | None, agent: str) -> Self:

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BUSY_POLL_US", "DURABLE_BUSY_POLL_US", "MAX_BUSY_POLL_US", "BusyPoll", "busy_poll_us"]
+__all__ = ["BUSY_POLL_US", "MAX_BUSY_POLL_US", "BusyPoll"]
 
-#: Microseconds; a round trip through a broker that need not be woken takes less.
-BUSY_POLL_US: Final = 200
-#: The same where the answer waits for a disk: a round trip and a quick sync (decision 0023).
-DURABLE_BUSY_POLL_US: Final = 600
+#: Microseconds; a round trip through a broker that need not be woken takes less, on a slow machine, too, and where the
+#: answer waits for a quick disk.
+BUSY_POLL_US: Final = 600
 MAX_BUSY_POLL_US: Final = 10_000
 
 #: Waits of a round, and rounds between two in which the other way is tried, once nothing has changed for so long: every
@@ -38,18 +37,6 @@ _WAKING: Final = 200e-6
 #: Longer waits count as if they were so many seconds longer than one looks: whoever gave the processor to others and
 #: was kept from it must notice, and one long pause must not outweigh a whole round.
 _FAR: Final = 800e-6
-
-
-def busy_poll_us(chosen: int | None, durable: bool) -> int:
-    """For how many microseconds a client looks.
-
-    Args:
-        chosen: what its user wants; None leaves it to the broker's kind.
-        durable: the broker's answers wait for its disk.
-    """
-    if chosen is not None:
-        return chosen
-    return DURABLE_BUSY_POLL_US if durable else BUSY_POLL_US
 
 
 class BusyPoll:

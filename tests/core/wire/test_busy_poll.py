@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from sievemq_core.wire.busy_poll import BUSY_POLL_US, DURABLE_BUSY_POLL_US, ROUND, ROUNDS, BusyPoll, busy_poll_us
+from sievemq_core.wire.busy_poll import BUSY_POLL_US, ROUND, ROUNDS, BusyPoll
 
 
 def wait(busy_poll: BusyPoll, times: int, seconds: Callable[[bool], float]) -> int:
@@ -33,16 +33,10 @@ def test_after_a_long_wait_the_next_is_slept_and_after_a_short_one_it_is_looked_
 
 
 def test_where_one_looks_for_longer_waking_takes_no_longer() -> None:
-    busy_poll = BusyPoll(DURABLE_BUSY_POLL_US)
+    busy_poll = BusyPoll(BUSY_POLL_US)
     for seconds, worth in ((799e-6, True), (801e-6, False), (10.0, False), (799e-6, True)):
         busy_poll.waited(seconds)
         assert busy_poll.worth is worth
-
-
-def test_what_the_user_has_chosen_holds_for_every_broker() -> None:
-    assert [busy_poll_us(None, durable) for durable in (False, True)] == [BUSY_POLL_US, DURABLE_BUSY_POLL_US]
-    for chosen in (0, 1, BUSY_POLL_US, 10_000):
-        assert busy_poll_us(chosen, durable=True) == busy_poll_us(chosen, durable=False) == chosen
 
 
 def test_another_peer_is_learned_anew() -> None:
@@ -61,18 +55,18 @@ def test_another_peer_is_learned_anew() -> None:
 
 def test_a_disk_that_takes_as_long_as_one_looks_is_slept_for() -> None:
     """Looking until just before the answer costs a processor and gains nothing."""
-    busy_poll = BusyPoll(DURABLE_BUSY_POLL_US)
+    busy_poll = BusyPoll(BUSY_POLL_US)
     rounds = 10 * (ROUNDS + 1)
     looked = wait(busy_poll, rounds * ROUND, lambda looked: 700e-6)
     assert 12 <= looked / ROUND <= 18
 
 
 def test_of_a_wait_with_a_sync_in_it_looking_need_not_gain_a_tenth() -> None:
-    busy_poll = BusyPoll(DURABLE_BUSY_POLL_US)
+    busy_poll = BusyPoll(BUSY_POLL_US)
     rounds = 10 * (ROUNDS + 1)
     looked = wait(busy_poll, rounds * ROUND, lambda looked: 375e-6 if looked else 400e-6)
     assert rounds - 15 <= looked / ROUND <= rounds - 11
-    busy_poll = BusyPoll(DURABLE_BUSY_POLL_US)
+    busy_poll = BusyPoll(BUSY_POLL_US)
     looked = wait(busy_poll, rounds * ROUND, lambda looked: 385e-6 if looked else 400e-6)
     assert 12 <= looked / ROUND <= 18
 
@@ -80,7 +74,7 @@ def test_of_a_wait_with_a_sync_in_it_looking_need_not_gain_a_tenth() -> None:
 def test_a_round_that_went_badly_does_not_decide() -> None:
     """A disk that stalls, whichever way is being tried."""
     for unlucky in range(1, 2 * ROUNDS):
-        busy_poll = BusyPoll(DURABLE_BUSY_POLL_US)
+        busy_poll = BusyPoll(BUSY_POLL_US)
         for number in range(2 * ROUNDS):
             stalled = 0.01 if number == unlucky else 0.0
             wait(busy_poll, ROUND, lambda looked, stalled=stalled: stalled or (300e-6 if looked else 400e-6))
@@ -90,7 +84,7 @@ def test_a_round_that_went_badly_does_not_decide() -> None:
 
 def test_what_the_first_waits_said_is_tried_again_soon() -> None:
     """To open a session, to make a queue, to write on a thread that has just been started."""
-    busy_poll = BusyPoll(DURABLE_BUSY_POLL_US)
+    busy_poll = BusyPoll(BUSY_POLL_US)
     for seconds in (750e-6, 350e-6) * 2:
         wait(busy_poll, ROUND, lambda looked, seconds=seconds: seconds)
     assert not busy_poll.worth
