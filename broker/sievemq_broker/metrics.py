@@ -250,7 +250,7 @@ class BrokerCollector(Collector):
             "What it took to find all selectors that match a message; some messages of each destination are timed."
         )
         yield _histogram("sievemq_selector_eval_seconds", selectors, server.selector_times.times)
-        latency = "From the first read of a turn of the loop to its last write; one turn in eight is timed."
+        latency = "From the first read of a turn of the loop to its last write."
         yield _histogram("sievemq_dispatch_latency_seconds", latency, server.turn.latency)
         if server.turn.commits is not None:
             commit = "What a write to the data directory took, its sync included."

@@ -136,7 +136,7 @@ class Turn:
     def _catch_up(self) -> None:
         late = self._late
         for _ in range(len(late)):
-            if not self.grant() or time.monotonic() > self._began + PIECE_SECONDS:
+            if not self.grant() or time.monotonic() >= self._began + PIECE_SECONDS:
                 break  # the rest of the turn is for those who are read from now, mostly to say little
             late.popleft().catch_up()
         self._catching_up = bool(late)

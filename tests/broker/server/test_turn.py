@@ -1,16 +1,17 @@
-"""Turns that follow each other closely: the loop looks for input before it sleeps (decision 0022)."""
+"""The end of a turn, what it has time for (decision 0026), and the look for input before the loop sleeps (0022)."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sievemq_broker.server import turn as module
-from sievemq_broker.server.turn import Turn
+from sievemq_broker.server.turn import PIECE_SECONDS, TURN_SECONDS, WRITE_SECONDS, WRITES, Turn
 
 
 class Loop:
@@ -114,3 +115,118 @@ def test_zero_is_never(stage: Stage) -> None:
     for _ in range(3):
         stage.feed(turn, 10e-6)
         assert stage.looks() == 0
+
+
+# -- what a turn has time for ----------------------------------------------------------------------------------------
+
+
+class Slow:
+    """A link that takes its time to write, and may have more to be carried out."""
+
+    def __init__(self, stage: Stage, name: str = "", seconds: float = 0.0) -> None:
+        self.stage, self.name, self.seconds = stage, name, seconds
+        self.dirty = False
+        self.flushed = 0
+        self.caught_up = 0
+
+    def flush(self) -> None:
+        self.dirty = False
+        self.flushed += 1
+        self.stage.loop.now += self.seconds
+
+    def catch_up(self) -> None:
+        self.caught_up += 1
+        self.stage.loop.now += PIECE_SECONDS
+
+
+def test_a_turn_writes_for_as_long_as_it_may_and_those_that_are_left_are_next(stage: Stage) -> None:
+    turn = stage.make(0)
+    links = [Slow(stage, seconds=0.001) for _ in range(100)]
+    for link in links:
+        turn.mark(link)
+    written = []
+    while stage.loop.run():
+        written.append(sum(link.flushed for link in links))
+    first = max(WRITES, round((TURN_SECONDS + WRITE_SECONDS) / 0.001) + 1)
+    assert written[0] == first
+    assert [later - earlier for earlier, later in pairwise(written)][:-1] == [first] * (len(written) - 2)
+    assert [link.flushed for link in links] == [1] * 100
+    assert turn.latency.count == len(written)
+
+
+def test_some_are_written_to_however_long_the_turn_has_lasted(stage: Stage) -> None:
+    turn = stage.make(0)
+    links = [Slow(stage, seconds=1.0) for _ in range(2 * WRITES + 1)]
+    for link in links:
+        turn.mark(link)
+    stage.loop.now += 10.0
+    for count in (WRITES, 2 * WRITES, 2 * WRITES + 1):
+        assert stage.loop.run()
+        assert sum(link.flushed for link in links) == count
+    assert not stage.loop.run()
+
+
+def test_who_was_heard_is_answered_before_those_who_only_hear(stage: Stage) -> None:
+    turn = stage.make(0)
+    hearers = [Slow(stage, seconds=0.001) for _ in range(100)]
+    asks = Slow(stage)
+    for link in hearers:
+        turn.mark(link)
+    stage.loop.run()
+    assert not all(link.flushed for link in hearers)
+    turn.fed(asks)
+    stage.loop.run()
+    assert asks.flushed == 1
+    assert not all(link.flushed for link in hearers)
+
+
+def test_what_appears_while_others_write_is_for_the_next_turn(stage: Stage) -> None:
+    turn = stage.make(0)
+    first, second = Slow(stage), Slow(stage)
+    first.flush = lambda: (setattr(first, "dirty", False), turn.mark(second))  # type: ignore[method-assign]
+    turn.mark(first)
+    stage.loop.run()
+    assert not second.flushed
+    stage.loop.run()
+    assert second.flushed == 1
+    assert not stage.loop.run()
+
+
+def test_those_who_are_late_share_a_piece_of_a_turn_and_the_rest_is_for_who_is_heard_now(stage: Stage) -> None:
+    turn = stage.make(0)
+    late = [Slow(stage) for _ in range(3)]
+    for link in late:
+        turn.put_off(link)
+    for count in (1, 2, 3):
+        stage.loop.ready.popleft()()  # they catch up
+        assert sum(link.caught_up for link in late) == count
+        assert turn.grant(), "there is time left for somebody else"
+        assert not turn.spent()
+        stage.loop.now += PIECE_SECONDS + 1e-6
+        assert turn.spent()
+        assert not turn.grant(), "and for nobody else"
+        stage.loop.ready.popleft()()  # the turn's end
+        stage.loop.now += 1.0
+    assert not turn.late
+    assert not stage.loop.ready
+
+
+def test_a_grant_ends_with_the_turn(stage: Stage) -> None:
+    turn = stage.make(0)
+    assert turn.grant()
+    stage.loop.now += TURN_SECONDS - PIECE_SECONDS / 2
+    assert turn.grant()
+    stage.loop.now += PIECE_SECONDS / 2 + 1e-6
+    assert turn.spent()
+    stage.loop.run()
+    assert turn.grant()
+    assert turn.latency.last == pytest.approx(TURN_SECONDS, rel=1e-3)
+
+
+def test_an_end_that_was_not_scheduled_says_nothing_of_how_long_turns_are(stage: Stage) -> None:
+    """The clock was moved: what became due goes out at once."""
+    turn = stage.make(0)
+    stage.feed(turn, 0.0)
+    stage.loop.now += 100.0
+    turn.end()
+    assert turn.latency.last == 0.0
