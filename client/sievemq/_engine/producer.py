@@ -166,10 +166,10 @@ class EngineProducer:
         self,
         message: Any,
         destination: Destination,
+        callbacks: Callbacks | None = None,
         delivery_mode: object = None,
         priority: object = None,
         time_to_live: object = None,
-        callbacks: Callbacks | None = None,
     ) -> Completion[None] | None:
         """Send a message: check, fix its id and times (D-26), queue it. Belongs to the session's thread of control.
 
@@ -178,8 +178,8 @@ class EngineProducer:
         Args:
             message: one of ours, or whatever has the methods of one (D-31).
             destination: what :meth:`target` gave.
-            delivery_mode, priority, time_to_live: None for the producer's (D-27).
             callbacks: for an asynchronous send; one will be among the session's `sends.calls`.
+            delivery_mode, priority, time_to_live: None for the producer's (D-27).
 
         Returns:
             A completion that the caller must wait for, or None if the send need not wait (D-24).
@@ -224,7 +224,7 @@ class EngineProducer:
             ours = adopt(message)  # another implementation's (MSG-21), or MessageFormatException
             if callbacks is not None:
                 callbacks = of_another(message, callbacks)
-            completion = self.send(ours, destination, delivery_mode, priority, time_to_live, callbacks)
+            completion = self.send(ours, destination, callbacks, delivery_mode, priority, time_to_live)
             write_back(message, ours)
             return completion
         completion = Completion() if callbacks is None and sends.waits[mode] else None

@@ -60,7 +60,7 @@ class JMSProducer(ProducerState):
                 transport.check_loop()
                 transport.flush_soon()
             callbacks = self._callbacks
-            completion = engine.send(message, destination, None, None, None, callbacks)
+            completion = engine.send(message, destination, callbacks)
             if callbacks is not None:
                 self._session._calls.open += 1
             elif completion is None:

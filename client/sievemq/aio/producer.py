@@ -139,7 +139,7 @@ class MessageProducer(ProducerDefaults):
         if not transport.armed:
             transport.check_loop()
             transport.flush_soon()
-        completion = engine.send(message, to, delivery_mode, priority, time_to_live, callbacks)
+        completion = engine.send(message, to, callbacks, delivery_mode, priority, time_to_live)
         if callbacks is not None:
             self._session._calls.open += 1
         elif completion is None:

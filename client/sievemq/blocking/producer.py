@@ -131,7 +131,7 @@ class MessageProducer(ProducerDefaults):
         with session._sending:
             if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
                 wait_for_window(session, engine)
-            completion = engine.send(message, to, delivery_mode, priority, time_to_live)
+            completion = engine.send(message, to, None, delivery_mode, priority, time_to_live)
             if completion is not None and engine.send_timeout:
                 session._transport.expect(sends, completion, engine.send_timeout, sends.sequence)
         transport = session._transport
@@ -199,7 +199,7 @@ def send_message(
         try:
             if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
                 wait_for_window(session, engine)
-            engine.send(message, destination, delivery_mode, priority, time_to_live, callbacks)
+            engine.send(message, destination, callbacks, delivery_mode, priority, time_to_live)
             if engine.send_timeout:
                 session._transport.expect(sends, None, engine.send_timeout, sends.sequence)
         except BaseException:

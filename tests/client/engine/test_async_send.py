@@ -34,7 +34,7 @@ class Sender:
     def send(self, *messages: Any, delivery_mode: int = 2) -> None:
         callbacks = (self.told.append, lambda message, error: self.told.append((message, error)))
         for message in messages:
-            waited_for = self.producer.send(message, QUEUE, delivery_mode, callbacks=callbacks)
+            waited_for = self.producer.send(message, QUEUE, callbacks, delivery_mode)
             assert waited_for is None
         self.broker.heard()
 
@@ -87,7 +87,7 @@ def test_the_front_is_rung_once_for_a_confirm_of_many(sender: Sender) -> None:
     sender.say(Command.CONFIRM, 9)
     assert sender.rings == 1
     assert sender.call() == messages
-    assert sender.producer.send(TextMessage(), QUEUE, 1) is None
+    assert sender.producer.send(TextMessage(), QUEUE, delivery_mode=1) is None
     sender.say(Command.CONFIRM, 10)  # of one that nobody waits for
     assert sender.rings == 1
 
