@@ -39,7 +39,7 @@ class CompletionCalls:
 
     def _start(self) -> None:
         """Call soon: not before the send that is running now has returned (CPL-05)."""
-        if self._task is None and self._calls:
+        if self._calls and (self._task is None or self._task.done()):  # done: cancelled before it began
             self._task = self._transport.loop.create_task(self._run(), name="sievemq-completions")
 
     @property

@@ -249,6 +249,24 @@ async def test_others_have_a_turn_among_many_callbacks() -> None:
         await connection.close()
 
 
+async def test_callbacks_whose_task_was_cancelled_before_it_began_are_called_by_close(
+    sender: MessageProducer, broker: ScriptedBroker
+) -> None:
+    broker.confirms = False
+    told: list[Message] = []
+    message = TextMessage("x")
+    await sender.send(message, completion_listener=(told.append, told.append))
+    await broker.until(Command.SEND)
+    before = asyncio.all_tasks()
+    sender._session._engine.sends.confirm(1)
+    (task,) = asyncio.all_tasks() - before
+    task.cancel()  # with all others: nobody else knows it
+    await asyncio.gather(task, return_exceptions=True)
+    assert told == []
+    await asyncio.wait_for(sender.close(), 60)
+    assert told == [message]
+
+
 async def test_a_lost_connection_fails_sends_in_order(sender: MessageProducer, broker: ScriptedBroker) -> None:
     broker.confirms = False
     fates: list[tuple[str | None, str]] = []
