@@ -15,7 +15,7 @@ MAX_FRAME_BYTES = 68 * 1024 * 1024
 HANDSHAKE_FRAME_BYTES = 64 * 1024
 
 #: Bytes at which a sender closes a gathered frame and starts the next. The receiver decodes a frame in one go, so this
-#: bounds the time a loop turn spends on one peer.
+#: bounds the time it needs for that.
 GATHER_BYTES = 128 * 1024
 
 #: Elements of one array: the tags of a release, the messages of a browse page. The decoder reserves an array when it
