@@ -17,7 +17,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from sievemq_broker.server.histogram import Histogram
@@ -35,8 +34,6 @@ WRITE_SECONDS = 0.002
 #: Seconds for which what one connection has said is carried out at a time. Far more than a read of small messages takes
 #: where each has one receiver, so that nobody is interrupted who need not be.
 PIECE_SECONDS = 0.002
-#: Connections whose output is written however long the turn has lasted.
-WRITES = 16
 
 #: Seconds; bounds of the histogram of turns.
 TURN_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
@@ -202,23 +199,22 @@ class Turn:
             self._loop.call_soon(self._look)
 
     def _write(self, until: float) -> None:
-        """Have links write, as many as there is time for: WRITE_SECONDS, and what is left until then."""
+        """Have links write, as many as there is time for: WRITE_SECONDS, and what is left until then. A write may lead
+        to delivering what waited for room."""
         fed, self._fed = self._fed, []
         dirty = self._dirty
-        count = len(dirty)  # what is marked while others write is for the next turn
-        if len(fed) + count <= WRITES:
-            end = inf
-        else:
-            end = max(until, time.monotonic()) + WRITE_SECONDS
-        for place, link in enumerate(fed):
-            if place >= WRITES and time.monotonic() > end:
+        left = len(dirty)  # what is marked while others write is for the next turn
+        end = max(until, time.monotonic()) + WRITE_SECONDS
+        for place, link in enumerate(fed, 1):
+            link.flush()
+            if time.monotonic() > end:
                 dirty.extend(fed[place:])
                 break
-            link.flush()
-        for place in range(count):
-            if place >= WRITES and time.monotonic() > end:
-                break
+        while left:
             dirty.popleft().flush()
+            left -= 1
+            if time.monotonic() > end:
+                break
         if dirty:
             self.worked()
 
