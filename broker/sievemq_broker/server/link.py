@@ -47,6 +47,9 @@ READ_PAUSE = 4 * 1024 * 1024
 #: what such a turn makes is in no cache any more when it is written; half as much gained nothing.
 READ_BYTES = 64 * 1024
 
+#: Bytes below which who has said something has said little: a dozen commands of the usual kind.
+BRIEF = 4 * 1024
+
 #: Bytes held back for the disk above which nothing is delivered to a connection: as much as comes in a sync of 5 ms.
 HELD_HIGH = 1024 * 1024
 
@@ -274,7 +277,7 @@ class Link(asyncio.BufferedProtocol):
         self._rest()
         if self._reading and not self._queued:
             self._queued = True
-            self._turn.put_off(self)
+            self._turn.put_off(self, brief=len(self.unheard) < BRIEF and not self.connection.behind)
 
     def _rest(self) -> None:
         """Read nothing until the end of the turn in which all is carried out that was read."""

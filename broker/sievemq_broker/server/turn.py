@@ -66,6 +66,7 @@ class Turn:
 
     __slots__ = (
         "_began",
+        "_brief",
         "_busy_poll",
         "_catching_up",
         "_dirty",
@@ -92,7 +93,8 @@ class Turn:
         self._dirty: deque[_Writer] = deque()
         self._scheduled = False
         self._began = self._until = 0.0
-        #: Who has said more than could be carried out yet; the next one first.
+        #: Who has said something that could not be carried out yet, the next one first: little, and much.
+        self._brief: deque[_Late] = deque()
         self._late: deque[_Late] = deque()
         self._catching_up = False
         #: From the first read of a turn to its last write: what a message takes through the broker if a consumer waits.
@@ -106,7 +108,7 @@ class Turn:
     @property
     def late(self) -> bool:
         """True if something that was read is not carried out yet."""
-        return bool(self._late)
+        return bool(self._late or self._brief)
 
     def grant(self) -> bool:
         """Something was read. May it be carried out now, until :meth:`spent` says that it is enough? Otherwise its
@@ -122,22 +124,27 @@ class Turn:
         """True once what was granted last has lasted long enough."""
         return time.monotonic() > self._until
 
-    def put_off(self, link: _Late) -> None:
+    def put_off(self, link: _Late, *, brief: bool) -> None:
         """`link` has more to be carried out than there was time for: it is its turn again when those have had theirs
-        who were put off before."""
-        self._late.append(link)
+        who were put off before.
+
+        Args:
+            link: the one.
+            brief: it has said little, so it need not wait for those who flood.
+        """
+        (self._brief if brief else self._late).append(link)
         if not self._catching_up:
             self._catching_up = True
             self._loop.call_soon(self._catch_up)
 
     def _catch_up(self) -> None:
-        late = self._late
-        for _ in range(len(late)):
+        kinds = (self._brief, self._late)
+        for number in range(len(self._brief) + len(self._late)):
             if not self.grant() or time.monotonic() >= self._began + PIECE_SECONDS:
                 break  # the rest of the turn is for those who are read from now, mostly to say little
-            late.popleft().catch_up()
-        self._catching_up = bool(late)
-        if late:
+            (kinds[number % 2] or kinds[1 - number % 2]).popleft().catch_up()
+        self._catching_up = self.late
+        if self._catching_up:
             self._loop.call_soon(self._catch_up)
 
     def fed(self, link: _Writer) -> None:

@@ -200,7 +200,7 @@ def test_those_who_are_late_share_a_piece_of_a_turn_and_the_rest_is_for_who_is_h
     turn = stage.make(0)
     late = [Slow(stage) for _ in range(3)]
     for link in late:
-        turn.put_off(link)
+        turn.put_off(link, brief=False)
     for count in (1, 2, 3):
         stage.loop.ready.popleft()()  # they catch up
         assert sum(link.caught_up for link in late) == count
@@ -213,6 +213,20 @@ def test_those_who_are_late_share_a_piece_of_a_turn_and_the_rest_is_for_who_is_h
         stage.loop.now += 1.0
     assert not turn.late
     assert not stage.loop.ready
+
+
+def test_who_has_said_little_need_not_wait_for_all_who_flood_nor_they_for_all_of_those(stage: Stage) -> None:
+    turn = stage.make(0)
+    order: list[str] = []
+    for kind in ("much", "little"):
+        for number in range(4):
+            link = Slow(stage, f"{kind} {number}")
+            link.catch_up = lambda name=link.name: order.append(name)  # type: ignore[method-assign, misc]
+            turn.put_off(link, brief=kind == "little")
+    assert turn.late
+    stage.loop.run()
+    assert order == [f"{kind} {number}" for number in range(4) for kind in ("little", "much")]
+    assert not turn.late
 
 
 def test_a_grant_ends_with_the_turn(stage: Stage) -> None:
