@@ -19,7 +19,7 @@ CODE := core client broker testkit pipeline tests benchmarks examples hatch_buil
 
 .DEFAULT_GOAL := help
 .PHONY: help run test venv lint format fast slow venv-compiled compiled again soak kills fuzz spark spark-slow \
-	coverage-map demo bench bench-growth bench-latency bench-peers screenshots clean
+	coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,6 +110,10 @@ bench-latency: ## send to receipt at 10, 50 and 80 % of what is sustained (ARGS=
 	@.ci/venv broker
 	@if [ -n "$(PEERS)" ]; then PEERS_SCRIPT=latency.py exec .ci/peers "$(PEERS)" $(ARGS); \
 	else exec $(BENCH_PYTHON) -m benchmarks.latency $(ARGS); fi
+
+bench-floods: ## how long others wait while somebody floods the broker, and its longest turns (ARGS="--only topic")
+	@.ci/venv broker
+	@exec $(BENCH_PYTHON) -m benchmarks.floods $(ARGS)
 
 bench-peers: ## SieveMQ beside the brokers installed here: PEERS=/path/to/the/peers/harness
 	@.ci/venv broker

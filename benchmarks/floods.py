@@ -21,20 +21,21 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # run by path as a part: its own folder must not be searched
+if __name__ == "__main__":  # run by path as a part: its own folder must not be searched
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.machine import calibrate_ms  # noqa: E402
-from benchmarks.macro.processes import free_port  # noqa: E402
-from benchmarks.workloads import body_of, properties_of  # noqa: E402
-from sievemq_core.message.envelope import BodyKind, pack_properties  # noqa: E402
-from sievemq_core.wire.commands import PROTOCOL_VERSION, Command  # noqa: E402
-from sievemq_core.wire.connection import WireConnection  # noqa: E402
+from benchmarks.machine import calibrate_ms
+from benchmarks.macro.processes import free_port
+from benchmarks.workloads import body_of, properties_of
+from sievemq_core.message.envelope import BodyKind, pack_properties
+from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
+from sievemq_core.wire.connection import WireConnection
 
-__all__ = ["FLOODS", "main"]
+__all__ = ["FLOODS", "main", "measured"]
 
 LIMIT_MS = 10.0
 WAIT_S = 60.0
@@ -47,12 +48,17 @@ TRANSACTED, AUTO = 0, 1
 class Client:
     """A connection without an SDK; what it hears is counted and dropped once it is told to drain."""
 
+    #: All that there are.
+    open: ClassVar[list[Client]] = []
+
     def __init__(self, port: int, mode: int = AUTO) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
+        self.open.append(self)
         self.wire = WireConnection("client")
         self.heard: list[tuple[Any, ...]] = []
         self.sequence = 0
         self.alone = False  # one consumer
+        self.drainer: threading.Thread | None = None
         features = {"deliver_several": True}
         self.wire.send(Command.HELLO, PROTOCOL_VERSION, "", None, None, None, 0, "benchmark", None, features)
         self.hear(lambda command: command[0] == Command.WELCOME)
@@ -103,7 +109,8 @@ class Client:
 
     def drain(self) -> None:
         """Take what comes, from now on, and look at none of it. Its first consumer acknowledges what came for sure."""
-        threading.Thread(target=self._drain, daemon=True).start()
+        self.drainer = threading.Thread(target=self._drain, daemon=True)
+        self.drainer.start()
 
     def _drain(self) -> None:
         buffer, came, done = bytearray(1 << 20), 0, 0
@@ -116,6 +123,14 @@ class Client:
                     self.sock.sendall(self.wire.data_to_send())
         except OSError:
             pass
+
+    def close(self) -> None:
+        """End, and with it who drains it."""
+        with suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+        if self.drainer is not None:
+            self.drainer.join()
+        self.sock.close()
 
     def flood(self, data: bytes) -> None:
         """Say it as fast as it is taken; returns when it has been carried out."""
@@ -201,6 +216,7 @@ def measured(name: str, scale: float) -> dict[str, Any]:
     title, flood = FLOODS[name]
     port = free_port()
     with ExitStack() as stack:
+        stack.callback(close_all)
         broker = start(stack, "broker", str(port))
         steps = flood(port, scale)
         next(steps)
@@ -215,10 +231,15 @@ def measured(name: str, scale: float) -> dict[str, Any]:
     return {"flood": name, "title": title, "seconds": round(seconds, 2), **turns, **waits}
 
 
+def close_all() -> None:
+    for client in Client.open:
+        client.close()
+    Client.open.clear()
+
+
 def start(stack: ExitStack, part: str, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, str(Path(__file__).resolve()), "--part", part, *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    stack.callback(process.wait)
+    process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
     stack.callback(process.kill)
     assert process.stdout is not None
     if process.stdout.readline() != "READY\n":

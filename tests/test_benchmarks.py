@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from benchmarks import latency
+from benchmarks import floods, latency
 from benchmarks.growth import SERIES
 from benchmarks.peers import run
 from benchmarks.rig import Rig, envelope
@@ -103,3 +103,12 @@ def test_the_rig_is_a_broker() -> None:
 def test_every_series_measures(name: str) -> None:
     point = SERIES[name].point(3)
     assert point["us_per_message"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", floods.FLOODS)
+def test_every_flood_is_measured(name: str) -> None:
+    found = floods.measured(name, 0.2 if name == "commits" else 0.02)
+    assert found["turns"] > 0
+    assert found["longest_ms"] >= found["p99_ms"] > 0
+    assert found["waits"] > 0
