@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -159,51 +159,51 @@ class Sends:
         self.byte_limit = self.confirmed_bytes + self.connection.window_bytes
         if self.hold is not None:
             self.hold.advance(count)
-        self._settle(self._due(sequence))
+        self._settle(sequence)
         while self._barriers and self._barriers[0][0] <= sequence:
             self._barriers.popleft()[1].succeed(None)
         self._wake_waiters()
 
-    def _due(self, last: int) -> list[Fate]:
-        """Those up to this one, taken out of what waits."""
-        waiting = self.waiting
-        due = []
-        try:
-            while waiting[0][0] <= last:
-                due.append(waiting.popleft())
-        except IndexError:  # that is all
-            pass
-        return due
-
-    def _settle(self, fates: Iterable[Fate], error: Exception | None = None) -> None:
-        """They have succeeded, or failed."""
-        calls = self.calls
-        for fate in fates:
-            _, settled, _ = fate
-            if isinstance(settled, tuple):
-                calls.append(fate if error is None else failing(fate, settled, error))
-            elif error is None:
-                settled.succeed(None)
-            else:
-                settled.fail(error)
-        if calls:
+    def _settle(self, last: int, error: Exception | None = None) -> bool:
+        """Those up to this one have succeeded, or failed; False if nobody waits for one of them. Each is taken out when
+        it is its turn: where a signal handler's exception ends this, whoever ends the connection finds the others."""
+        waiting, known = self.waiting, False
+        while True:
+            try:
+                if waiting[0][0] > last:
+                    break
+                fate = waiting.popleft()
+            except IndexError:  # that is all
+                break
+            known = True
+            self._tell(fate, error)
+        if self.calls:
             self.ring()
+        return known
+
+    def _tell(self, fate: Fate, error: Exception | None) -> None:
+        _, settled, _ = fate
+        if isinstance(settled, tuple):
+            self.calls.append(fate if error is None else failing(fate, settled, error))
+        elif error is None:
+            settled.succeed(None)
+        else:
+            settled.fail(error)
 
     def failed(self, sequence: int, code: int, text: str) -> None:
         """SEND_FAILED: one send was refused; all before it are settled."""
         self.confirm(sequence - 1)
         withdrawn = self.withdrawn.pop(sequence, None)
         error = withdrawn or exception_for(code, text)
-        due = self._due(sequence)
-        self._settle(due, error)
+        known = self._settle(sequence, error)
         self.confirm(sequence)
         # D-24: where nobody waits for it; in a transaction the commit tells.
-        if not due and not self._transacted and withdrawn is None:
+        if not known and not self._transacted and withdrawn is None:
             self.connection.report(error)
 
     def fail(self, error: Exception) -> None:
         """The connection is lost: everything that somebody waits for fails, in order (D-32)."""
-        self._settle(self._due(self.sequence), error)
+        self._settle(self.sequence, error)
         while self._barriers:
             self._barriers.popleft()[1].succeed(None)
         waiters, self.window_waiters = self.window_waiters, []
@@ -224,7 +224,7 @@ class Sends:
         """What was sent in the transaction is gone. Whoever waits for the fate of a single send learns it."""
         last = self.confirmed + len(self.unconfirmed)
         text = "the connection was lost, and the transaction of this send was rolled back"
-        self._settle(self._due(last), TransactionRolledBackException(text, "TRANSACTION_ROLLED_BACK"))
+        self._settle(last, TransactionRolledBackException(text, "TRANSACTION_ROLLED_BACK"))
         self.confirm(last)
 
     def give_up(self) -> None:
@@ -282,7 +282,9 @@ class Sends:
                     self.withdrawn.pop(sequence, None)
                 elif (place := self._place(sequence)) is not None:
                     fate, self.waiting[place] = self.waiting[place], (sequence, _DONE, None)
-                    self._settle([fate], error)
+                    self._tell(fate, error)
+                    if self.calls:
+                        self.ring()
 
         self.connection.request(Command.WITHDRAW, self._session, sequence).add_callback(heard)
 

@@ -74,7 +74,7 @@ class CompletionCalls:
                     await turn()
         finally:
             self._task = None
-            if not self.open:
+            if self.open <= 0:  # less where a send was interrupted that goes out all the same
                 release(self._waiters)
             elif self._waiters:  # the loop ends, and what closes meanwhile waits for the other calls
                 self._start()
