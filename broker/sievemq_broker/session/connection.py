@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.session.checks import check_identifier, unknown
 from sievemq_broker.session.commands import HANDLERS, Handler
+from sievemq_broker.session.dispatch import dispatch
 from sievemq_broker.session.guard import guarded, is_own
 from sievemq_broker.session.handshake import welcome
 from sievemq_broker.session.heartbeat import Heartbeat
@@ -22,7 +23,6 @@ from sievemq_broker.session.leaving import leaving
 from sievemq_broker.session.outbox import Outbox
 from sievemq_broker.session.resume import Memory, Refusal
 from sievemq_broker.session.rights import Identity, Verb, forbidden
-from sievemq_broker.session.sends import take_row
 from sievemq_broker.session.services import AuthenticationError, Services
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.stall import Stall
@@ -37,8 +37,6 @@ __all__ = ["BrokerConnection"]
 
 # Commands that are answered: their first field is the request.
 _REQUESTS = frozenset(n for n, spec in COMMANDS.items() if spec.fields and spec.fields[0].name == "request")
-
-_SEND: Final = int(Command.SEND)
 
 #: Sends of small NON_PERSISTENT messages that may wait for their confirm: far below the window of any client.
 LAZY_CONFIRMS = 64
@@ -59,10 +57,7 @@ class BrokerConnection:
 
     __slots__ = (
         "_gone",
-        "_late",
-        "_late_bytes",
         "_resume_due",
-        "_table",
         "_turn",
         "agent",
         "allowed",
@@ -82,6 +77,8 @@ class BrokerConnection:
         "id",
         "identity",
         "keep",
+        "late",
+        "late_bytes",
         "namespace",
         "outbox",
         "owners",
@@ -94,6 +91,7 @@ class BrokerConnection:
         "settings",
         "staged",
         "stalls",
+        "table",
         "temporaries",
         "unconfirmed",
         "wants",
@@ -118,7 +116,7 @@ class BrokerConnection:
         self.hello: tuple[Any, ...] | None = None
         #: What is done for each command; with checks in front if the user is limited. And where it may send to, as far
         #: as it has.
-        self._table: Mapping[int, Handler] = self.handlers
+        self.table: Mapping[int, Handler] = self.handlers
         self.allowed: set[str] = set()
         self.client_id: str | None = None
         #: Milliseconds for which it is remembered once it is lost; 0 for not at all.
@@ -153,8 +151,8 @@ class BrokerConnection:
         self.closing = False
         self._gone = False
         #: Commands that wait for their turn, and how many bytes they were.
-        self._late: list[CommandTuple] = []
-        self._late_bytes = 0
+        self.late: list[CommandTuple] = []
+        self.late_bytes = 0
         self._resume_due = False
         self._turn = 0
         self.heartbeat = Heartbeat(self.wire, self.settings.handshake_ms, services.now() - services.clock_offset)
@@ -175,15 +173,15 @@ class BrokerConnection:
         try:
             commands = self.wire.receive_data(data)
         except ProtocolError as error:
-            self._fail(error, now)
+            self.fail(error, now)
             return
-        self._late_bytes = len(data)
-        self._carry_out(commands, now)
+        self.late_bytes = len(data)
+        dispatch(self, commands, now)
 
     @property
     def behind(self) -> bool:
         """True if there was no time for all that arrived: :meth:`catch_up` is to be called."""
-        return bool(self._late)
+        return bool(self.late)
 
     def catch_up(self, now: int) -> None:
         """Carry out what is left, as far as there is time. Never raises.
@@ -191,59 +189,8 @@ class BrokerConnection:
         Args:
             now: milliseconds since 1970.
         """
-        commands, self._late = self._late, []
-        self._carry_out(commands, now)
-
-    def _carry_out(self, commands: list[CommandTuple], now: int) -> None:
-        if self.closing:
-            return
-        outbox = self.outbox
-        outbox.awake = True  # the rim looks for output after this call anyway
-        handlers = self._table
-        spent = self.services.spent
-        count = len(commands)
-        try:
-            while len(commands) > 1 and commands[0][0] == commands[1][0] == _SEND and self._takes_rows(commands[0][3]):
-                taken = take_row(self, commands, now)
-                del commands[:taken]
-                if taken < 2:
-                    break
-                if commands and spent():
-                    self._put_off(commands, count)
-                    commands = []
-        except Exception as error:
-            self.crash(commands[0], error, now)
-            commands = []
-        left = len(commands)
-        for command in commands:
-            left -= 1
-            try:
-                handlers[command[0]](self, command, now)
-            except ProtocolError as error:
-                self._fail(error, now)
-                break
-            except SieveError as error:
-                if not self._refuse(command, error, now):
-                    break
-            except Exception as error:  # the broker's own fault: it must not take other connections along
-                self.crash(command, error, now)
-                break
-            if left and spent():
-                self._put_off(commands[-left:], count)
-                break
-        if self.unconfirmed and (self.hurry or self._many_unconfirmed()):
-            self.flush_confirms()
-        if not self.closing:
-            outbox.awake = self.wire.pending_bytes > 0
-
-    def _put_off(self, commands: list[CommandTuple], count: int) -> None:
-        """These are left of so many; there is no time for them."""
-        self._late = commands
-        self._late_bytes = self._late_bytes * len(commands) // count
-
-    def _takes_rows(self, address: str) -> bool:
-        """True if messages may be sent there, and nobody looks at each command."""
-        return self.handlers is HANDLERS and (self._table is HANDLERS or address in self.allowed)
+        commands, self.late = self.late, []
+        dispatch(self, commands, now)
 
     def receive_eof(self, now: int) -> None:
         """The peer has sent its last byte; nothing can be answered usefully any more."""
@@ -265,7 +212,7 @@ class BrokerConnection:
     def close(self, code: ErrorCode, text: str, now: int) -> None:
         """End the connection from this side, with a fatal ERROR as the last word. Idempotent."""
         if not self.closing:
-            self._fail(ProtocolError(text, code), now)
+            self.fail(ProtocolError(text, code), now)
             self.services.wake(self)
 
     @property
@@ -327,7 +274,7 @@ class BrokerConnection:
     def unpublished(self) -> int:
         """Bytes that came and are no messages yet: of a frame that is not complete, or is not carried out; of open
         transactions."""
-        return self.wire.unfinished + self.staged.used + (self._late_bytes if self._late else 0)
+        return self.wire.unfinished + self.staged.used + (self.late_bytes if self.late else 0)
 
     def clock_jumped(self, by: int) -> None:
         """The machine's clock was set, by so many ms: deadlines of the peer are where they would have been."""
@@ -348,7 +295,7 @@ class BrokerConnection:
                 raise found
             welcome(self, found, command, now)
         except SieveError as error:
-            self._fail(error, now)
+            self.fail(error, now)
         except Exception as error:  # the broker's own fault: it must not take other connections along
             self.crash(command, error, now)
         self.services.wake(self)
@@ -361,7 +308,7 @@ class BrokerConnection:
         """
         self.identity = identity
         self.allowed.clear()
-        self._table = self.handlers if identity.rights.unlimited else guarded(self.handlers)
+        self.table = self.handlers if identity.rights.unlimited else guarded(self.handlers)
         for consumer in tuple(self.consumers.values()):
             if consumer.open:
                 where = consumer.queue if consumer.subscription is None else consumer.subscription.topic
@@ -421,7 +368,7 @@ class BrokerConnection:
         try:
             HANDLERS[command[0]](self, command, now)
         except SieveError as error:
-            self._refuse(command, error, now)
+            self.refuse(command, error, now)
         except Exception as error:  # the broker's own fault: it must not take other connections along
             self.crash(command, error, now)
         self.acted()
@@ -539,7 +486,7 @@ class BrokerConnection:
             self.confirm(session, session.sent)
         self.unconfirmed.clear()
 
-    def _many_unconfirmed(self) -> bool:
+    def many_unconfirmed(self) -> bool:
         """True if confirms that nobody is known to wait for should not wait any longer."""
         return any(session.sent - session.confirmed >= LAZY_CONFIRMS for session in self.unconfirmed)
 
@@ -574,7 +521,7 @@ class BrokerConnection:
         if self._gone:
             return
         self._gone = True
-        self._late = []
+        self.late = []
         if handed is not None:
             for consumer_id in tuple(self.wants):
                 self.want_settled(consumer_id)
@@ -612,11 +559,11 @@ class BrokerConnection:
 
     # -- errors -------------------------------------------------------------------------------------------------------
 
-    def _refuse(self, command: tuple[Any, ...], error: SieveError, now: int) -> bool:
+    def refuse(self, command: tuple[Any, ...], error: SieveError, now: int) -> bool:
         """Answer ERROR to a request; True if the connection goes on."""
         request = command[1] if command[0] in _REQUESTS else 0
         if not request or error.code.fatal:
-            self._fail(error, now)
+            self.fail(error, now)
             return False
         self.outbox.send(Command.ERROR, request, int(error.code), error.text, error.details)
         return True
@@ -625,9 +572,9 @@ class BrokerConnection:
         """A fault of the broker: this connection is told and ends, all others go on."""
         name = COMMANDS[command[0]].name
         self.services.report(self, f"carrying out {name}", error)
-        self._fail(SieveError(f"an internal error of the broker while carrying out {name}; it was logged there"), now)
+        self.fail(SieveError(f"an internal error of the broker while carrying out {name}; it was logged there"), now)
 
-    def _fail(self, error: SieveError, now: int) -> None:
+    def fail(self, error: SieveError, now: int) -> None:
         """The last word, then the end."""
         for session in self.unconfirmed:
             if self.wire.state is State.OPEN:

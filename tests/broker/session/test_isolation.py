@@ -130,7 +130,7 @@ def replace_handler(client: Client, number: int, error: Exception) -> None:
     def fail(*_: object) -> None:
         raise error
 
-    client.broker._table = {**client.broker._table, number: fail}
+    client.broker.table = {**client.broker.table, number: fail}
 
 
 def test_a_fault_while_ending_does_not_stop_the_rest() -> None:

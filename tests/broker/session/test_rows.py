@@ -438,7 +438,7 @@ def test_a_limited_user_sends_in_rows_only_where_that_is_allowed(world: World) -
     client, other = world.client(**SEVERAL), world.client(**SEVERAL)
     consumer = other.consumer(other.session(), credit=100)
     session = client.session()
-    client.broker._table = dict(client.broker._table)  # as a guarded one
+    client.broker.table = dict(client.broker.table)  # as a guarded one
     burst(client, session, *texts(0, 1, 2))
     assert not other.rows
     client.broker.allowed.add("queue:q")
