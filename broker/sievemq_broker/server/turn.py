@@ -150,19 +150,16 @@ class Turn:
     def fed(self, link: _Writer) -> None:
         """`link` said something: it is flushed at the end of this turn, before those that only have output, so that who
         asks is answered beside a thousand who hear much."""
-        if not link.dirty:
-            link.dirty = True
-            self._fed.append(link)
-        if self.commits is not None:
-            self.commits.fed(link)
-        if not self._scheduled:
-            self._begin(time.monotonic())
+        self._gather(link, self._fed)
 
     def mark(self, link: _Writer) -> None:
         """`link` has output: it is flushed at the end of this turn, or as soon as there is time."""
+        self._gather(link, self._dirty)
+
+    def _gather(self, link: _Writer, where: list[_Writer] | deque[_Writer]) -> None:
         if not link.dirty:
             link.dirty = True
-            self._dirty.append(link)
+            where.append(link)
         if self.commits is not None:
             self.commits.fed(link)
         if not self._scheduled:
