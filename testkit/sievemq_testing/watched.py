@@ -219,9 +219,9 @@ class WatchedConnection(BrokerConnection):
         try:
             self.carry_out(command, now)
         except ProtocolError as error:
-            self._fail(error, now)
+            self.fail(error, now)
         except SieveError as error:
-            self._refuse(command, error, now)
+            self.refuse(command, error, now)
         if self.unconfirmed:
             self.flush_confirms()
         self.nudge()
@@ -419,6 +419,7 @@ class WatchedLink(Link):
         if self.cut_in:
             self.cut_in = False
             super().data_received(data[: _middle(data)])
+            self.hear_out()  # what came before the cut came, on a busy machine too
             self.abort()
             return
         super().data_received(data)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from tests.broker.server.wire_client import WireClient
 
 from sievemq import (
     ConnectionFactory,
@@ -20,6 +21,8 @@ from sievemq import (
     Topic,
     TransactionRolledBackRuntimeException,
 )
+from sievemq_broker.server import turn
+from sievemq_core.wire.commands import Command
 from sievemq_testing import Faults, TestBroker, TestNamespace
 
 SOON = 60.0
@@ -250,6 +253,24 @@ def test_a_frame_cut_in_half_is_repaired(
         assert faults.cut_frame(to_client=to_client) == 1
         context.create_producer().send(ORDERS, "x")
         assert namespace.queue("orders").depth == 1
+
+
+def test_what_came_before_the_cut_frame_came(
+    faults: Faults, namespace: TestNamespace, sievemq_broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no time for all of it at once, too."""
+    monkeypatch.setattr(turn, "PIECE_SECONDS", 0.0)
+    with WireClient(sievemq_broker.port, namespace=namespace.name) as client:
+        client.open_session()
+        assert faults.cut_frame(to_client=False) == 1
+        frames = []
+        for number in range(1, 5):  # a destination each: nothing of it is taken as a row
+            envelope = (None, 1, 4, 1, 0, 0, None, None, None, None, None, 2, b"x")
+            client.wire.send(Command.SEND, 1, number, f"queue:orders{number}", envelope)
+            frames.append(client.wire.data_to_send())
+        client.sock.sendall(b"".join(frames))
+        assert client.at_end()
+    assert [namespace.queue(f"orders{number}").depth for number in range(1, 5)] == [1, 1, 1, 0]
 
 
 def test_a_network_that_stands_still_and_goes_on(faults: Faults, namespace: TestNamespace, context: JMSContext) -> None:

@@ -272,6 +272,12 @@ class Link(asyncio.BufferedProtocol):
         except Exception as error:
             self.fail(error)
 
+    def hear_out(self) -> None:
+        """Carry out all that was read, however long it takes: nothing comes after it."""
+        while self.behind:
+            self._turn.grant()
+            self._go_on()
+
     def _put_off(self) -> None:
         self.late = True
         self._rest()
@@ -289,9 +295,7 @@ class Link(asyncio.BufferedProtocol):
     def eof_received(self) -> None:
         """The peer will say no more. What it is still owed is written, then the transport closes."""
         try:
-            while self.behind:  # inside TLS, where the end is read all the same
-                self._turn.grant()
-                self._go_on()
+            self.hear_out()  # inside TLS, where the end is read all the same
             self.connection.receive_eof(self._clock.now())
         except Exception as error:
             self.fail(error)
