@@ -17,9 +17,12 @@ export BENCH_PYTHON
 # Folders that Ruff looks at; mypy and import-linter read theirs from pyproject.toml.
 CODE := core client broker testkit pipeline tests benchmarks examples hatch_build.py
 
+# The tests start Python some thousand times: where nothing compiled is kept, each of them compiles all of it again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help run test venv lint format fast slow venv-compiled compiled again soak kills fuzz spark spark-slow \
-	coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots clean
+.PHONY: help run test venv lint format fast slow docker venv-compiled to-compile compiled again soak kills fuzz spark \
+	spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,7 +33,8 @@ run: ## start a broker on the loopback, with its console (HOST, PORT, HTTP_PORT)
 
 test: ## linters, type checker and all tests, the rest too where one fails; installs what they need into .venv
 	@.ci/venv dev
-	@$(MAKE) --no-print-directory --keep-going lint fast compiled slow spark
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 lint to-compile; checked=$$?; \
+	$(MAKE) --no-print-directory --keep-going fast compiled slow docker spark && exit $$checked
 
 venv: ## make .venv with everything for development
 	@.ci/venv dev
@@ -56,16 +60,25 @@ venv-compiled: ## make .venv-compiled: the wheel as users get it, its hot module
 	@.ci/venv dev
 	@LEVEL=$(LEVEL) .ci/compiled
 
+to-compile: LEVEL ?= 0
+to-compile: # what `compiled` asks; one processor compiles while the other checks types
+	@if .ci/compiler; then LEVEL=$(LEVEL) .ci/compiled; fi
+
 compiled: LEVEL ?= 0
 compiled: ## the fast tests of what is compiled, on a wheel that is (LEVEL=3: as users get it); without a compiler, none
 	@.ci/venv dev
 	@if .ci/compiler; then LEVEL=$(LEVEL) .ci/compiled && $(PYTEST_COMPILED) \
 		-n 2 --dist worksteal -m "not slow and not docker and not spark" $(COMPILED_TESTS) $(ARGS); fi
 
-slow: ## the tests that take longer: whole demo, deep queues, containers
+# The tests of a file stay together: what they share takes long to make.
+slow: ## the tests that take longer: whole demo, deep queues, killed brokers, the console in Chromium
 	@.ci/venv dev
 	@.ci/chromium || true
-	$(PYTEST) -m "(slow or docker) and not spark" $(ARGS)
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "slow and not docker and not spark" $(ARGS)
+
+docker: ## the tests of the image, where a Docker engine answers
+	@.ci/venv dev
+	$(PYTEST) -m docker tests/docker tests/testkit/test_container.py $(ARGS)
 
 again: ## the tests that failed when last they ran, each on the build that it failed on
 	@.ci/again "$(PYTEST) $(ARGS)" "$(PYTEST_COMPILED) $(ARGS)"
@@ -84,7 +97,7 @@ kills: ## a broker with a data directory, killed two hundred times under load (A
 
 spark: ## the tests of the Spark pipeline, where there are any and Java can be had
 	@if [ -d tests/spark ] && .ci/java; then \
-		.ci/venv dev spark && $(PYTEST) tests/spark -m "spark and not slow" $(ARGS); \
+		.ci/venv dev spark && $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder tests/spark -m "spark and not slow" $(ARGS); \
 	fi
 
 spark-slow: ## the Spark tests that take minutes: all flights, ten thousand random pairs

@@ -1,13 +1,16 @@
-"""What all tests share: how hypothesis behaves, what a failure tells, what needs Python, certificates, a port."""
+"""What all tests share: how hypothesis behaves, when slow ones begin no more, what a failure tells, what needs Python,
+certificates, a port."""
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -32,6 +35,17 @@ settings.register_profile(
 )
 settings.load_profile("sievemq")
 
+#: By marker the time, in seconds since 1970, from which on such tests begin no more. Continuous integration has an end
+#: (.ci/run), and what was checked until then shall be said, on a day when the machine has half of its speed, too.
+UNTIL = {
+    marker: float(os.environ[f"{marker.upper()}_TESTS_UNTIL"])
+    for marker in ("slow", "spark")
+    if f"{marker.upper()}_TESTS_UNTIL" in os.environ
+}
+
+
+gc.disable()  # until all are collected, below: there is no garbage in that
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--compiled", action="store_true", help="refuse to run on anything but the compiled build")
@@ -47,9 +61,19 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+def pytest_collection_finish() -> None:
+    # Thousands of tests live until the end: they are not looked through for garbage again and again.
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for marker in item.iter_markers("needs_python"):
-        reason: str = marker.args[0]  # a marker without one is a mistake in either build
+    for marker, until in UNTIL.items():
+        if item.get_closest_marker(marker) and time.time() > until:
+            pytest.skip(f"the time for {marker} tests was up: `make {marker}` runs them")
+    for mark in item.iter_markers("needs_python"):
+        reason: str = mark.args[0]  # a marker without one is a mistake in either build
         if COMPILED:
             pytest.skip(f"needs the Python build: {reason}")
 
