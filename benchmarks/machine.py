@@ -10,8 +10,6 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-from sievemq_core.compiled import COMPILED
-
 __all__ = ["calibrate_ms", "cpu_seconds", "describe", "resident_mb"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -48,6 +46,8 @@ def resident_mb(pid: int) -> float:
 
 def describe() -> dict[str, object]:
     """The machine and the versions that matter, for the head of a result file."""
+    from sievemq_core.compiled import COMPILED  # who runs the other brokers has a Python without SieveMQ
+
     versions = {}
     for name in ("sievemq", "msgpack", "uvloop"):
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -112,3 +114,18 @@ def test_every_flood_is_measured(name: str) -> None:
     assert found["turns"] > 0
     assert found["longest_ms"] >= found["p99_ms"] > 0
     assert found["waits"] > 0
+
+
+@pytest.mark.parametrize("script", ["run", "latency"])
+def test_who_runs_the_other_brokers_needs_no_sievemq_there(script: str) -> None:
+    path = Path(run.__file__).with_name(f"{script}.py")
+    without = "\n".join(
+        [
+            "import runpy, sys",
+            "for name in ('sievemq', 'sievemq_core', 'sievemq_broker', 'sievemq_testing', 'msgpack', 'uvloop'):",
+            "    sys.modules[name] = None",
+            f"runpy.run_path({str(path)!r})['main']",
+        ]
+    )
+    done = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
