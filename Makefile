@@ -17,7 +17,7 @@ export BENCH_PYTHON
 # Folders that Ruff looks at; mypy and import-linter read theirs from pyproject.toml.
 CODE := core client broker testkit pipeline tests benchmarks examples hatch_build.py
 
-# The tests start Python some thousand times: where nothing compiled is kept, each of them compiles all of it again.
+# The tests start Python again and again: where no bytecode is kept, each time compiles all of the sources.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help

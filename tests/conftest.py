@@ -44,9 +44,6 @@ UNTIL = {
 }
 
 
-gc.disable()  # until all are collected, below: there is no garbage in that
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--compiled", action="store_true", help="refuse to run on anything but the compiled build")
 
@@ -61,11 +58,15 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-def pytest_collection_finish() -> None:
-    # Thousands of tests live until the end: they are not looked through for garbage again and again.
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    # Thousands of tests are no garbage, neither now nor, as they live until the end, later: nobody looks through them.
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
