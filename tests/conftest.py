@@ -1,5 +1,5 @@
-"""What all tests share: how hypothesis behaves, when slow ones begin no more, what a failure tells, what needs Python,
-certificates, a port."""
+"""What all tests share: hypothesis' profile, the report of a failure, tests that need the Python build, certificates,
+a port."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -34,14 +33,6 @@ settings.register_profile(
     derandomize="CI" in os.environ,
 )
 settings.load_profile("sievemq")
-
-#: By marker the time, in seconds since 1970, from which on such tests begin no more. Continuous integration has an end
-#: (.ci/run), and what was checked until then shall be said, on a day when the machine has half of its speed, too.
-UNTIL = {
-    marker: float(os.environ[f"{marker.upper()}_TESTS_UNTIL"])
-    for marker in ("slow", "spark")
-    if f"{marker.upper()}_TESTS_UNTIL" in os.environ
-}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,9 +61,6 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for marker, until in UNTIL.items():
-        if item.get_closest_marker(marker) and time.time() > until:
-            pytest.skip(f"the time for {marker} tests was up: `make {marker}` runs them")
     for mark in item.iter_markers("needs_python"):
         reason: str = mark.args[0]  # a marker without one is a mistake in either build
         if COMPILED:
