@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         register_type,
     )
     from sievemq.selector import Selector
+    from sievemq.session_mode import SessionMode
     from sievemq_core.message.values import Byte, Char, Double, Float, Int, Long, Short
 
 __all__ = [
@@ -143,6 +144,7 @@ __all__ = [
     "ResourceAllocationRuntimeException",
     "Selector",
     "Session",
+    "SessionMode",
     "Short",
     "StreamMessage",
     "TemporaryQueue",
@@ -167,6 +169,7 @@ _HOMES = (
     "sievemq.messages",
     "sievemq.destinations",
     "sievemq.delivery_mode",
+    "sievemq.session_mode",
     "sievemq.exceptions",
     "sievemq_core.message.values",
     "sievemq.selector",

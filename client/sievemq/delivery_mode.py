@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final
+from enum import IntEnum
+from typing import Literal
 
-__all__ = ["DeliveryMode"]
+__all__ = ["DeliveryMode", "DeliveryModeLike"]
 
 
-class DeliveryMode:
-    """Constants for the delivery mode of a send (CST-05). Plain ints, as the API has them.
+class DeliveryMode(IntEnum):
+    """The delivery mode of a send (CST-05). The members are equal to the API's ints.
 
     >>> DeliveryMode.PERSISTENT
-    2
+    <DeliveryMode.PERSISTENT: 2>
+    >>> DeliveryMode.PERSISTENT == 2
+    True
     """
 
-    __slots__ = ()
-
     #: The broker may lose the message when it fails; the fastest mode.
-    NON_PERSISTENT: Final = 1
+    NON_PERSISTENT = 1
     #: Kept over a restart where the broker has a data directory (D-18). The default.
-    PERSISTENT: Final = 2
+    PERSISTENT = 2
+
+
+#: What a parameter accepts: a member, or its number.
+DeliveryModeLike = DeliveryMode | Literal[1, 2]

@@ -81,7 +81,7 @@ from sievemq._engine.browser import EngineBrowser, Scan
 from sievemq._engine.completion import Completion
 from sievemq._engine.connection import ClientConnection
 from sievemq._engine.consumer import PATIENCE, EngineConsumer
-from sievemq._engine.factory_settings import FactorySettings
+from sievemq._engine.factory_settings import FactorySettings, refuse_lone_name
 from sievemq._engine.flow import Blocked
 from sievemq._engine.jms_producer import ProducerState
 from sievemq._engine.listeners import completion_callbacks, log_raised, message_callback
@@ -137,4 +137,5 @@ __all__ = [
     "log_raised",
     "message_callback",
     "of_tls",
+    "refuse_lone_name",
 ]

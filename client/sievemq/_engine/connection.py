@@ -21,10 +21,6 @@ from sievemq._engine.restore import resume_options
 from sievemq._engine.selector import verified
 from sievemq._engine.sends import Sends
 from sievemq._engine.session import (
-    AUTO_ACKNOWLEDGE,
-    CLIENT_ACKNOWLEDGE,
-    DUPS_OK_ACKNOWLEDGE,
-    SESSION_TRANSACTED,
     EngineSession,
 )
 from sievemq.exceptions import (
@@ -33,6 +29,7 @@ from sievemq.exceptions import (
     JMSException,
     ResourceAllocationException,
 )
+from sievemq.session_mode import session_mode
 from sievemq_core.errors import ProtocolError
 from sievemq_core.limits import MAX_BODY_BYTES
 from sievemq_core.wire.busy_poll import BusyPoll
@@ -44,8 +41,6 @@ __all__ = ["ClientConnection"]
 
 #: Decoded commands over which the average size of a delivery is kept.
 _AVERAGE_OVER: Final = 1_024
-
-_MODES: Final = frozenset({SESSION_TRANSACTED, AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE})
 
 
 class ClientConnection:
@@ -397,7 +392,7 @@ class ClientConnection:
         """Open a session; wait for its `opened`.
 
         Args:
-            mode: 0 transacted, 1 AUTO, 2 CLIENT, 3 DUPS_OK acknowledge.
+            mode: a SessionMode, or its number.
             is_action: it makes it too late to set a client id (CON-08); not the session that a context is born with.
 
         Raises:
@@ -407,17 +402,13 @@ class ClientConnection:
         """
         self.check_open()
         self.check_limit("sessions", len(self.sessions), "the connection")
-        if type(mode) is not int or mode not in _MODES:
-            raise JMSException(
-                f"{mode!r} is not a session mode; use SESSION_TRANSACTED, AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE or "
-                "DUPS_OK_ACKNOWLEDGE"
-            )
+        chosen = session_mode(mode)
         if is_action:
             self.mark_used()
         self._last_session = number = self._next_session()
-        session = EngineSession(self, number, mode)
+        session = EngineSession(self, number, chosen)
         self.sessions[session.id] = session
-        session.opened = self.request(Command.OPEN_SESSION, session.id, mode, 0)
+        session.opened = self.request(Command.OPEN_SESSION, session.id, chosen, 0)
 
         def opened(answer: Completion[Any]) -> None:
             if answer.error is not None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from difflib import get_close_matches
+from typing import Any, NoReturn
 
 from sievemq.exceptions import JMSException
+from sievemq.session_mode import SessionMode
 from sievemq.url import BrokerURL, parse_url
 
-__all__ = ["FactorySettings"]
-
-_MODES: Final = ("SESSION_TRANSACTED", "AUTO_ACKNOWLEDGE", "CLIENT_ACKNOWLEDGE", "DUPS_OK_ACKNOWLEDGE")
+__all__ = ["FactorySettings", "refuse_lone_name"]
 
 
 class FactorySettings:
@@ -36,12 +36,10 @@ class FactorySettings:
         """Those of a call; the factory's own where it brings none.
 
         Raises:
-            JMSException: they are no texts; or the name is that of a session mode, which would be taken for a user.
+            JMSException: they are no texts.
         """
         if user_name is None and password is None:
             return self._user, self._password
-        if user_name in _MODES and password is None:
-            raise JMSException(f"{user_name!r} is no user; the session mode is JMSContext.{user_name}")
         for what, given in (("user name", user_name), ("password", password)):
             if given is not None and not isinstance(given, str):
                 raise JMSException(f"a {what} is text, not {given!r:.60}")
@@ -52,3 +50,19 @@ def _replace(url: BrokerURL, options: dict[str, Any]) -> BrokerURL:
     if not options:
         return url
     return BrokerURL(url.hosts, url.secure, url.user, url.password, url.namespace, url.options.replace(**options))
+
+
+def refuse_lone_name(name: str) -> NoReturn:
+    """Refuse a text where a context's only argument can be its session mode: it would be taken for a user name.
+
+    Raises:
+        JMSException: names the modes.
+    """
+    modes = list(SessionMode.__members__)
+    # "transacted" is as near to SESSION_TRANSACTED as "AUTO"
+    near = [mode for mode in modes if name.upper() in mode] or get_close_matches(name.upper(), modes, 1)
+    meant = f"; the session mode is JMSContext.{near[0]}" if near else ""
+    raise JMSException(
+        f"create_context({name!r:.60}): a user name needs a password, and a session mode is one of "
+        f"JMSContext.{', JMSContext.'.join(modes)}{meant}"
+    )

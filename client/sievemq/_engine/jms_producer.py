@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any, Self, TypeVar
 
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
+from sievemq.delivery_mode import DeliveryMode, DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, MessageFormatRuntimeException, runtime_twin
 from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, TextMessage, adopt
@@ -57,7 +58,7 @@ class ProducerState:
         """What was set; False by default (JPR-09)."""
         return self._engine.disable_timestamp
 
-    def set_delivery_mode(self, delivery_mode: int) -> Self:
+    def set_delivery_mode(self, delivery_mode: DeliveryModeLike) -> Self:
         """Delivery mode; other than 1 and 2: JMSRuntimeException (JPR-09)."""
         try:
             self._engine.set_delivery_mode(delivery_mode)
@@ -65,9 +66,9 @@ class ProducerState:
             raise runtime_twin(error) from None
         return self
 
-    def get_delivery_mode(self) -> int:
+    def get_delivery_mode(self) -> DeliveryMode:
         """What was set; PERSISTENT by default (JPR-09)."""
-        return self._engine.delivery_mode
+        return DeliveryMode(self._engine.delivery_mode)
 
     def set_priority(self, priority: int) -> Self:
         """Priority 0 … 9; others: JMSRuntimeException (JPR-09)."""

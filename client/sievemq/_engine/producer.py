@@ -303,11 +303,11 @@ class EngineProducer:
 
 
 def _mode(delivery_mode: Any) -> int:
-    if type(delivery_mode) is not int or not 1 <= delivery_mode <= 2:
+    if not isinstance(delivery_mode, int) or isinstance(delivery_mode, bool) or not 1 <= delivery_mode <= 2:
         raise JMSException(
             f"{delivery_mode!r} is not a delivery mode; use DeliveryMode.PERSISTENT or DeliveryMode.NON_PERSISTENT"
         )
-    return delivery_mode
+    return int(delivery_mode)  # a plain int travels
 
 
 def _priority(priority: Any) -> int:

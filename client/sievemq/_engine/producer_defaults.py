@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sievemq._engine.producer import EngineProducer
+from sievemq.delivery_mode import DeliveryMode, DeliveryModeLike
 from sievemq.destinations import Destination
 
 __all__ = ["ProducerDefaults"]
@@ -39,15 +40,15 @@ class ProducerDefaults:
         self._engine.check_open()
         return self._engine.disable_timestamp
 
-    def set_delivery_mode(self, delivery_mode: int) -> None:
+    def set_delivery_mode(self, delivery_mode: DeliveryModeLike) -> None:
         """``DeliveryMode.PERSISTENT``, the default, or ``NON_PERSISTENT``; others: JMSException (PRO-03)."""
         self._engine.check_open()
         self._engine.set_delivery_mode(delivery_mode)
 
-    def get_delivery_mode(self) -> int:
+    def get_delivery_mode(self) -> DeliveryMode:
         """What was set (PRO-03)."""
         self._engine.check_open()
-        return self._engine.delivery_mode
+        return DeliveryMode(self._engine.delivery_mode)
 
     def set_priority(self, priority: int) -> None:
         """0 to 9, 4 by default; others: JMSException (PRO-04)."""

@@ -14,6 +14,7 @@ from sievemq.exceptions import (
     JMSException,
     TransactionRolledBackException,
 )
+from sievemq.session_mode import SessionMode
 from sievemq_core.wire.commands import Command
 
 if TYPE_CHECKING:
@@ -28,10 +29,10 @@ __all__ = [
     "EngineSession",
 ]
 
-SESSION_TRANSACTED: Final = 0
-AUTO_ACKNOWLEDGE: Final = 1
-CLIENT_ACKNOWLEDGE: Final = 2
-DUPS_OK_ACKNOWLEDGE: Final = 3
+SESSION_TRANSACTED: Final = SessionMode.SESSION_TRANSACTED
+AUTO_ACKNOWLEDGE: Final = SessionMode.AUTO_ACKNOWLEDGE
+CLIENT_ACKNOWLEDGE: Final = SessionMode.CLIENT_ACKNOWLEDGE
+DUPS_OK_ACKNOWLEDGE: Final = SessionMode.DUPS_OK_ACKNOWLEDGE
 
 
 def no_hook() -> None:
@@ -44,7 +45,7 @@ class EngineSession:
     Args:
         connection: where it belongs.
         number: its id.
-        mode: one of the four acknowledgement modes.
+        mode: how it acknowledges.
 
     Attributes:
         opened: settled when the broker has opened or refused it.
@@ -69,7 +70,7 @@ class EngineSession:
         "transacted",
     )
 
-    def __init__(self, connection: ClientConnection, number: int, mode: int) -> None:
+    def __init__(self, connection: ClientConnection, number: int, mode: SessionMode) -> None:
         self.connection = connection
         self.id = number
         self.mode = mode

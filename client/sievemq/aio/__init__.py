@@ -75,6 +75,7 @@ from sievemq.messages import (
     register_type,
 )
 from sievemq.selector import Selector
+from sievemq.session_mode import SessionMode
 from sievemq_core.message.values import Byte, Char, Double, Float, Int, Long, Short
 
 __all__ = [
@@ -134,6 +135,7 @@ __all__ = [
     "ResourceAllocationRuntimeException",
     "Selector",
     "Session",
+    "SessionMode",
     "Short",
     "StreamMessage",
     "TemporaryQueue",

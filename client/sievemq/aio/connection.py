@@ -13,6 +13,7 @@ from sievemq.aio.reports import Reports
 from sievemq.aio.session import Session
 from sievemq.aio.transport import Transport
 from sievemq.exceptions import IllegalStateException, JMSException
+from sievemq.session_mode import SessionModeLike
 
 __all__ = ["Connection", "session_mode_of"]
 
@@ -55,16 +56,22 @@ class Connection:
     # -- sessions -----------------------------------------------------------------------------------------------------
 
     @overload
-    async def create_session(self, session_mode: int = AUTO_ACKNOWLEDGE, /) -> Session: ...
+    async def create_session(self, session_mode: SessionModeLike = AUTO_ACKNOWLEDGE, /) -> Session: ...
 
     @overload
-    async def create_session(self, transacted: bool, acknowledge_mode: int = AUTO_ACKNOWLEDGE) -> Session: ...
+    async def create_session(
+        self, transacted: bool, acknowledge_mode: SessionModeLike = AUTO_ACKNOWLEDGE
+    ) -> Session: ...
 
     @overload
-    async def create_session(self, *, session_mode: int) -> Session: ...
+    async def create_session(self, *, session_mode: SessionModeLike) -> Session: ...
 
     async def create_session(
-        self, transacted: int = False, acknowledge_mode: int | None = None, *, session_mode: int | None = None
+        self,
+        transacted: bool | SessionModeLike = False,
+        acknowledge_mode: SessionModeLike | None = None,
+        *,
+        session_mode: SessionModeLike | None = None,
     ) -> Session:
         """A session (CON-01 … CON-03): ``create_session()``, ``create_session(mode)``,
         ``create_session(transacted, acknowledge_mode)``.
@@ -80,10 +87,10 @@ class Connection:
         """
         return await self._create_session(session_mode_of(transacted, acknowledge_mode, session_mode))
 
-    async def _create_session(self, mode: int, is_action: bool = True) -> Session:
+    async def _create_session(self, mode: object, is_action: bool = True) -> Session:
         return await self._open_session(Session, mode, is_action)
 
-    async def _open_session(self, kind: type[S], mode: int, is_action: bool = True) -> S:
+    async def _open_session(self, kind: type[S], mode: object, is_action: bool = True) -> S:
         self._transport.check_loop()
         engine = self._engine.open_session(mode, is_action)
         await self._transport.ask(lambda: engine.opened, undo=lambda _: engine.close())

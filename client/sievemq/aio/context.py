@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from types import TracebackType
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 from sievemq._engine import (
     AUTO_ACKNOWLEDGE,
@@ -26,6 +26,7 @@ from sievemq.aio.session import Session
 from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from sievemq.session_mode import SessionMode, SessionModeLike
 
 __all__ = ["JMSContext"]
 
@@ -70,10 +71,10 @@ class JMSContext:
     and `close` may be called from any task.
     """
 
-    SESSION_TRANSACTED: ClassVar[int] = SESSION_TRANSACTED
-    AUTO_ACKNOWLEDGE: ClassVar[int] = AUTO_ACKNOWLEDGE
-    CLIENT_ACKNOWLEDGE: ClassVar[int] = CLIENT_ACKNOWLEDGE
-    DUPS_OK_ACKNOWLEDGE: ClassVar[int] = DUPS_OK_ACKNOWLEDGE
+    SESSION_TRANSACTED: Final = SESSION_TRANSACTED
+    AUTO_ACKNOWLEDGE: Final = AUTO_ACKNOWLEDGE
+    CLIENT_ACKNOWLEDGE: Final = CLIENT_ACKNOWLEDGE
+    DUPS_OK_ACKNOWLEDGE: Final = DUPS_OK_ACKNOWLEDGE
 
     def __init__(self, connection: Connection, session: Session) -> None:
         self._connection = connection
@@ -83,7 +84,7 @@ class JMSContext:
         connection._contexts += 1
 
     @classmethod
-    async def _open(cls, connection: Connection, session_mode: int) -> Self:
+    async def _open(cls, connection: Connection, session_mode: SessionModeLike) -> Self:
         # The session alone must not make it too late for a client id: a context is born with one (CTX-03).
         return cls(connection, await connection._create_session(session_mode, is_action=False))
 
@@ -101,7 +102,7 @@ class JMSContext:
     # -- the connection -----------------------------------------------------------------------------------------------
 
     @_runtime
-    async def create_context(self, session_mode: int) -> JMSContext:
+    async def create_context(self, session_mode: SessionModeLike) -> JMSContext:
         """A further context on the same connection (CTX-01); does not start it. May be called from any task.
 
         Raises:
@@ -234,7 +235,7 @@ class JMSContext:
         return self._session.get_transacted()
 
     @_local
-    def get_session_mode(self) -> int:
+    def get_session_mode(self) -> SessionMode:
         """The mode given at creation (CTX-10)."""
         return self._session.get_acknowledge_mode()
 

@@ -16,6 +16,7 @@ from sievemq.aio.producer import MessageProducer
 from sievemq.aio.session import Session
 from sievemq.destinations import Destination, Queue, Topic, destination_for
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException
+from sievemq.session_mode import SessionModeLike
 
 __all__ = [
     "QueueConnection",
@@ -46,7 +47,9 @@ class QueueConnectionFactory(ConnectionFactory):
 class QueueConnection(Connection):
     """A Connection of the point-to-point domain."""
 
-    async def create_queue_session(self, transacted: bool, acknowledge_mode: int = AUTO_ACKNOWLEDGE) -> QueueSession:
+    async def create_queue_session(
+        self, transacted: bool, acknowledge_mode: SessionModeLike = AUTO_ACKNOWLEDGE
+    ) -> QueueSession:
         """As :meth:`Connection.create_session` with two arguments.
 
         Args:
@@ -146,7 +149,9 @@ class TopicConnectionFactory(ConnectionFactory):
 class TopicConnection(Connection):
     """A Connection of the publish/subscribe domain."""
 
-    async def create_topic_session(self, transacted: bool, acknowledge_mode: int = AUTO_ACKNOWLEDGE) -> TopicSession:
+    async def create_topic_session(
+        self, transacted: bool, acknowledge_mode: SessionModeLike = AUTO_ACKNOWLEDGE
+    ) -> TopicSession:
         """As :meth:`Connection.create_session` with two arguments.
 
         Args:

@@ -16,6 +16,7 @@ from sievemq._engine import (
 )
 from sievemq.aio.listeners import CompletionListener
 from sievemq.aio.transport import GATHER, turn
+from sievemq.delivery_mode import DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException
 from sievemq.messages import Message
@@ -55,7 +56,7 @@ class MessageProducer(ProducerDefaults):
         /,
         *,
         destination: Destination | Absent | None = ABSENT,
-        delivery_mode: int | None = None,
+        delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
         time_to_live: int | None = None,
         completion_listener: Listener | Absent = ABSENT,
@@ -68,7 +69,7 @@ class MessageProducer(ProducerDefaults):
         message: Message,
         /,
         *,
-        delivery_mode: int | None = None,
+        delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
         time_to_live: int | None = None,
         completion_listener: Listener | Absent = ABSENT,
@@ -80,7 +81,7 @@ class MessageProducer(ProducerDefaults):
         *,
         message: Message,
         destination: Destination | Absent | None = ABSENT,
-        delivery_mode: int | None = None,
+        delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
         time_to_live: int | None = None,
         completion_listener: Listener | Absent = ABSENT,
@@ -91,7 +92,7 @@ class MessageProducer(ProducerDefaults):
         *arguments: Any,
         message: Any = ABSENT,
         destination: Destination | Absent | None = ABSENT,
-        delivery_mode: int | None = None,
+        delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
         time_to_live: int | None = None,
         completion_listener: Any = ABSENT,

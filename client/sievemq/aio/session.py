@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
 from sievemq._engine import (
     AUTO_ACKNOWLEDGE,
@@ -35,6 +35,7 @@ from sievemq.destinations import (
 )
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException, JMSException
 from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from sievemq.session_mode import SessionMode
 
 if TYPE_CHECKING:
     from sievemq.aio.connection import Connection
@@ -56,10 +57,10 @@ class Session:
     hear the broker's answer. So can that of a message that the session made, which has no effect.
     """
 
-    SESSION_TRANSACTED: ClassVar[int] = SESSION_TRANSACTED
-    AUTO_ACKNOWLEDGE: ClassVar[int] = AUTO_ACKNOWLEDGE
-    CLIENT_ACKNOWLEDGE: ClassVar[int] = CLIENT_ACKNOWLEDGE
-    DUPS_OK_ACKNOWLEDGE: ClassVar[int] = DUPS_OK_ACKNOWLEDGE
+    SESSION_TRANSACTED: Final = SESSION_TRANSACTED
+    AUTO_ACKNOWLEDGE: Final = AUTO_ACKNOWLEDGE
+    CLIENT_ACKNOWLEDGE: Final = CLIENT_ACKNOWLEDGE
+    DUPS_OK_ACKNOWLEDGE: Final = DUPS_OK_ACKNOWLEDGE
 
     def __init__(self, connection: Connection, engine: EngineSession) -> None:
         self._connection = connection
@@ -82,8 +83,7 @@ class Session:
         await self.close()
 
     def __repr__(self) -> str:
-        mode = {0: "SESSION_TRANSACTED", 1: "AUTO_ACKNOWLEDGE", 2: "CLIENT_ACKNOWLEDGE", 3: "DUPS_OK_ACKNOWLEDGE"}
-        return f"<Session {self._engine.id} {mode[self._engine.mode]}{', closed' if self._engine.closed else ''}>"
+        return f"<Session {self._engine.id} {self._engine.mode.name}{', closed' if self._engine.closed else ''}>"
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -124,8 +124,8 @@ class Session:
         self._engine.check_open()
         return self._engine.transacted
 
-    def get_acknowledge_mode(self) -> int:
-        """The mode; 0 when transacted (SES-11)."""
+    def get_acknowledge_mode(self) -> SessionMode:
+        """The mode (SES-11)."""
         self._engine.check_open()
         return self._engine.mode
 

@@ -14,6 +14,7 @@ from sievemq.blocking.reports import Reports
 from sievemq.blocking.session import Session
 from sievemq.blocking.transport import Transport
 from sievemq.exceptions import IllegalStateException, JMSException
+from sievemq.session_mode import SessionModeLike
 
 __all__ = ["Connection", "session_mode_of"]
 
@@ -53,16 +54,20 @@ class Connection:
     # -- sessions -----------------------------------------------------------------------------------------------------
 
     @overload
-    def create_session(self, session_mode: int = AUTO_ACKNOWLEDGE, /) -> Session: ...
+    def create_session(self, session_mode: SessionModeLike = AUTO_ACKNOWLEDGE, /) -> Session: ...
 
     @overload
-    def create_session(self, transacted: bool, acknowledge_mode: int = AUTO_ACKNOWLEDGE) -> Session: ...
+    def create_session(self, transacted: bool, acknowledge_mode: SessionModeLike = AUTO_ACKNOWLEDGE) -> Session: ...
 
     @overload
-    def create_session(self, *, session_mode: int) -> Session: ...
+    def create_session(self, *, session_mode: SessionModeLike) -> Session: ...
 
     def create_session(
-        self, transacted: int = False, acknowledge_mode: int | None = None, *, session_mode: int | None = None
+        self,
+        transacted: bool | SessionModeLike = False,
+        acknowledge_mode: SessionModeLike | None = None,
+        *,
+        session_mode: SessionModeLike | None = None,
     ) -> Session:
         """A session (CON-01 … CON-03): ``create_session()``, ``create_session(mode)``,
         ``create_session(transacted, acknowledge_mode)``.
@@ -78,10 +83,10 @@ class Connection:
         """
         return self._create_session(session_mode_of(transacted, acknowledge_mode, session_mode))
 
-    def _create_session(self, mode: int, is_action: bool = True) -> Session:
+    def _create_session(self, mode: object, is_action: bool = True) -> Session:
         return self._open_session(Session, mode, is_action)
 
-    def _open_session(self, kind: type[S], mode: int, is_action: bool = True) -> S:
+    def _open_session(self, kind: type[S], mode: object, is_action: bool = True) -> S:
         with self._transport.lock:
             engine = self._engine.open_session(mode, is_action)
         self._transport.wait(engine.opened)

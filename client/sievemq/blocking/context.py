@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from types import TracebackType
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 from sievemq._engine import (
     AUTO_ACKNOWLEDGE,
@@ -24,6 +24,7 @@ from sievemq.blocking.listeners import ExceptionListener
 from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from sievemq.session_mode import SessionMode, SessionModeLike
 
 __all__ = ["JMSContext"]
 
@@ -52,12 +53,12 @@ class JMSContext:
     Used from one thread at a time (THR-02); `create_context` and `close` from any.
     """
 
-    SESSION_TRANSACTED: ClassVar[int] = SESSION_TRANSACTED
-    AUTO_ACKNOWLEDGE: ClassVar[int] = AUTO_ACKNOWLEDGE
-    CLIENT_ACKNOWLEDGE: ClassVar[int] = CLIENT_ACKNOWLEDGE
-    DUPS_OK_ACKNOWLEDGE: ClassVar[int] = DUPS_OK_ACKNOWLEDGE
+    SESSION_TRANSACTED: Final = SESSION_TRANSACTED
+    AUTO_ACKNOWLEDGE: Final = AUTO_ACKNOWLEDGE
+    CLIENT_ACKNOWLEDGE: Final = CLIENT_ACKNOWLEDGE
+    DUPS_OK_ACKNOWLEDGE: Final = DUPS_OK_ACKNOWLEDGE
 
-    def __init__(self, connection: Connection, session_mode: int) -> None:
+    def __init__(self, connection: Connection, session_mode: SessionModeLike) -> None:
         self._connection = connection
         # The session must not make it too late for a client id: a context is born with one (CTX-03).
         self._session = connection._create_session(session_mode, is_action=False)
@@ -80,7 +81,7 @@ class JMSContext:
     # -- the connection -----------------------------------------------------------------------------------------------
 
     @_runtime
-    def create_context(self, session_mode: int) -> JMSContext:
+    def create_context(self, session_mode: SessionModeLike) -> JMSContext:
         """A further context on the same connection (CTX-01); does not start it. May be called from any thread.
 
         Raises:
@@ -214,7 +215,7 @@ class JMSContext:
         return self._session.get_transacted()
 
     @_runtime
-    def get_session_mode(self) -> int:
+    def get_session_mode(self) -> SessionMode:
         """The mode given at creation (CTX-10)."""
         return self._session.get_acknowledge_mode()
 

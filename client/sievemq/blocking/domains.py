@@ -16,6 +16,7 @@ from sievemq.blocking.producer import MessageProducer
 from sievemq.blocking.session import Session
 from sievemq.destinations import Destination, Queue, Topic, destination_for
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException
+from sievemq.session_mode import SessionModeLike
 
 __all__ = [
     "QueueConnection",
@@ -44,7 +45,9 @@ class QueueConnectionFactory(ConnectionFactory):
 class QueueConnection(Connection):
     """A Connection of the point-to-point domain."""
 
-    def create_queue_session(self, transacted: bool, acknowledge_mode: int = AUTO_ACKNOWLEDGE) -> QueueSession:
+    def create_queue_session(
+        self, transacted: bool, acknowledge_mode: SessionModeLike = AUTO_ACKNOWLEDGE
+    ) -> QueueSession:
         """As :meth:`Connection.create_session` with two arguments.
 
         Args:
@@ -142,7 +145,9 @@ class TopicConnectionFactory(ConnectionFactory):
 class TopicConnection(Connection):
     """A Connection of the publish/subscribe domain."""
 
-    def create_topic_session(self, transacted: bool, acknowledge_mode: int = AUTO_ACKNOWLEDGE) -> TopicSession:
+    def create_topic_session(
+        self, transacted: bool, acknowledge_mode: SessionModeLike = AUTO_ACKNOWLEDGE
+    ) -> TopicSession:
         """As :meth:`Connection.create_session` with two arguments.
 
         Args:

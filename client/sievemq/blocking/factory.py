@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TypeVar, overload
 
-from sievemq._engine import AUTO_ACKNOWLEDGE, FactorySettings
+from sievemq._engine import AUTO_ACKNOWLEDGE, FactorySettings, refuse_lone_name
 from sievemq.blocking.connect import connect
 from sievemq.blocking.connection import Connection
 from sievemq.blocking.context import JMSContext
 from sievemq.blocking.repair import Reach
 from sievemq.exceptions import JMSException, runtime_twin
+from sievemq.session_mode import SessionModeLike
 
 __all__ = ["ConnectionFactory"]
 
@@ -55,30 +56,38 @@ class ConnectionFactory(FactorySettings):
         return None
 
     @overload
-    def create_context(self, session_mode: int, /) -> JMSContext: ...
+    def create_context(self, session_mode: SessionModeLike, /) -> JMSContext: ...
+
+    @overload
+    def create_context(self, *, session_mode: SessionModeLike | None = None) -> JMSContext: ...
 
     @overload
     def create_context(
-        self, user_name: str | None = None, password: str | None = None, session_mode: int | None = None
+        self, user_name: str | None, password: str | None, session_mode: SessionModeLike | None = None
     ) -> JMSContext: ...
 
     def create_context(
-        self, user_name: str | int | None = None, password: str | None = None, session_mode: int | None = None
+        self,
+        user_name: str | SessionModeLike | None = None,
+        password: str | None = None,
+        session_mode: SessionModeLike | None = None,
     ) -> JMSContext:
         """A context: a connection and a session in one (FAC-03 … FAC-06).
 
         Args:
-            user_name: credentials; a lone int is the session mode (D-28).
+            user_name: credentials, with a password; a lone SessionMode or int is the session mode (D-28).
             password: credentials.
             session_mode: one of the four modes; AUTO_ACKNOWLEDGE by default.
 
         Raises:
             JMSSecurityRuntimeException: the credentials are refused.
-            JMSRuntimeException: another mode; the broker cannot be reached.
+            JMSRuntimeException: another mode, or a user name without a password; the broker cannot be reached.
         """
         if isinstance(user_name, int) and password is None and session_mode is None:
             user_name, session_mode = None, user_name
         try:
+            if isinstance(user_name, str) and password is None:
+                refuse_lone_name(user_name)
             connection = self.create_connection(user_name, password)  # type: ignore[arg-type]
             try:
                 return JMSContext(connection, AUTO_ACKNOWLEDGE if session_mode is None else session_mode)

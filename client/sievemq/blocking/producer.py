@@ -16,6 +16,7 @@ from sievemq._engine import (
 )
 from sievemq.blocking.listeners import CompletionListener
 from sievemq.blocking.transport import GATHER
+from sievemq.delivery_mode import DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException
 from sievemq.messages import Message
@@ -54,7 +55,7 @@ class MessageProducer(ProducerDefaults):
         /,
         *,
         destination: Destination | Absent | None = ABSENT,
-        delivery_mode: int | None = None,
+        delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
         time_to_live: int | None = None,
         completion_listener: Listener | Absent = ABSENT,
@@ -67,7 +68,7 @@ class MessageProducer(ProducerDefaults):
         message: Message,
         /,
         *,
-        delivery_mode: int | None = None,
+        delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
         time_to_live: int | None = None,
         completion_listener: Listener | Absent = ABSENT,
@@ -79,7 +80,7 @@ class MessageProducer(ProducerDefaults):
         *,
         message: Message,
         destination: Destination | Absent | None = ABSENT,
-        delivery_mode: int | None = None,
+        delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
         time_to_live: int | None = None,
         completion_listener: Listener | Absent = ABSENT,
@@ -90,7 +91,7 @@ class MessageProducer(ProducerDefaults):
         *arguments: Any,
         message: Any = ABSENT,
         destination: Destination | Absent | None = ABSENT,
-        delivery_mode: int | None = None,
+        delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
         time_to_live: int | None = None,
         completion_listener: Any = ABSENT,
@@ -188,7 +189,7 @@ def send_message(
     message: Any,
     destination: Destination,
     callbacks: tuple[Callable[..., Any], Callable[..., Any]],
-    delivery_mode: int | None = None,
+    delivery_mode: DeliveryModeLike | None = None,
     priority: int | None = None,
     time_to_live: int | None = None,
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import msgpack
 
+from sievemq.delivery_mode import DeliveryMode
 from sievemq.destinations import Destination
 from sievemq.exceptions import MessageFormatException, ResourceAllocationException
 from sievemq.messages.modes import BODY_READ_ONLY, SLOW_TO_SEND
@@ -74,7 +75,7 @@ class Message(Properties):
 
     __slots__ = ("_acknowledge", "_body")
 
-    DEFAULT_DELIVERY_MODE: ClassVar[int] = DEFAULT_DELIVERY_MODE
+    DEFAULT_DELIVERY_MODE: ClassVar[DeliveryMode] = DeliveryMode(DEFAULT_DELIVERY_MODE)
     DEFAULT_PRIORITY: ClassVar[int] = DEFAULT_PRIORITY
     DEFAULT_TIME_TO_LIVE: ClassVar[int] = DEFAULT_TIME_TO_LIVE
     DEFAULT_DELIVERY_DELAY: ClassVar[int] = DEFAULT_DELIVERY_DELAY

@@ -6,7 +6,15 @@ import asyncio
 
 import pytest
 
-from sievemq import InvalidDestinationException, JMSException, JMSRuntimeException, Message, TextMessage
+from sievemq import (
+    InvalidDestinationException,
+    JMSContext,
+    JMSException,
+    JMSRuntimeException,
+    Message,
+    SessionMode,
+    TextMessage,
+)
 
 from ...client.both import SOON, Api, text
 
@@ -18,11 +26,37 @@ async def test_met_01_met_02_the_version_of_the_specification(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    "mode", ["SESSION_TRANSACTED", "AUTO_ACKNOWLEDGE", "CLIENT_ACKNOWLEDGE", "DUPS_OK_ACKNOWLEDGE"]
+    ("text", "meant"),
+    [("transacted", "SESSION_TRANSACTED"), ("auto", "AUTO_ACKNOWLEDGE"), ("client_acknowledge", "CLIENT_ACKNOWLEDGE")]
+    + [(name, name) for name in SessionMode.__members__],
 )
-async def test_fac_04_the_name_of_a_session_mode_is_no_user(api: Api, mode: str) -> None:
-    with pytest.raises(JMSRuntimeException, match=f"the session mode is JMSContext.{mode}"):
-        await api.factory().create_context(mode)
+async def test_fac_04_text_is_no_session_mode(api: Api, text: str, meant: str) -> None:
+    with pytest.raises(JMSRuntimeException, match=f"; the session mode is JMSContext.{meant}$"):
+        await api.factory().create_context(text)
+
+
+async def test_fac_05_a_user_name_needs_a_password(api: Api) -> None:
+    with pytest.raises(JMSRuntimeException, match=r"'anna'.* needs a password, .*JMSContext.DUPS_OK_ACKNOWLEDGE$"):
+        await api.factory().create_context("anna")
+    with pytest.raises(JMSRuntimeException, match="needs a password"):
+        await api.factory().create_context(user_name="anna", session_mode=api.SESSION_TRANSACTED)
+
+
+@pytest.mark.parametrize("mode", ["transacted", 4, -1, True, 1.0])
+async def test_con_02_a_wrong_session_mode_names_the_modes(api: Api, mode: object) -> None:
+    named = "SESSION_TRANSACTED, AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE"
+    with pytest.raises(JMSRuntimeException, match=named):
+        await api.factory().create_context(session_mode=mode)
+    with pytest.raises(JMSRuntimeException, match=named):
+        await (await api.context()).create_context(mode)
+    connection = await api.connect()
+    with pytest.raises(JMSException, match=named):
+        await connection.create_session(session_mode=mode)
+
+
+async def test_con_02_the_mode_is_an_enum(api: Api) -> None:
+    assert (await api.context(2)).get_session_mode() is SessionMode.CLIENT_ACKNOWLEDGE
+    assert (await api.session(0)).get_acknowledge_mode() is JMSContext.SESSION_TRANSACTED
 
 
 @pytest.mark.parametrize("credentials", [(1.0,), (b"me", "secret"), ("me", b"secret"), (None, 5)])
