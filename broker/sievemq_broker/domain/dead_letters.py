@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum, auto
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.entry import Entry
 from sievemq_core.errors import FormatError, ProtocolError, SieveError
-from sievemq_core.limits import MAX_DESTINATION_CHARS
+from sievemq_core.limits import MAX_DESTINATION_CHARS, MAX_PROPERTIES, MAX_PROPERTIES_BYTES
 from sievemq_core.message.destination import Address, Kind, parse_address
 from sievemq_core.message.envelope import (
     DELIVERY_TIME,
@@ -17,7 +19,7 @@ from sievemq_core.message.envelope import (
     Envelope,
     pack_properties,
 )
-from sievemq_core.message.values import Long
+from sievemq_core.message.values import Long, PropertyValue
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.namespace import Namespace
@@ -114,22 +116,41 @@ def bury(namespace: Namespace, queue: Queue, entry: Entry, reason: str, now: int
 def _marked(entry: Entry, origin: str, subscription: Subscription | None, reason: str, now: int) -> Envelope:
     fields = list(entry.envelope.fields)
     fields[EXPIRATION] = fields[DELIVERY_TIME] = 0  # it stays until somebody has looked at it
+    notes: dict[str, PropertyValue] = {REASON: reason, ORIGIN: origin}
+    if subscription is not None and subscription.name is not None:
+        notes[SUBSCRIPTION] = subscription.name
+        if subscription.client_id is not None:
+            notes[CLIENT_ID] = subscription.client_id
+    notes[ATTEMPTS] = entry.count
+    if entry.count:
+        notes[FIRST_FAILURE] = Long(entry.failed)
+        notes[LAST_FAILURE] = Long(now)
     try:
-        properties = dict(entry.envelope.properties)
-        properties[REASON] = reason
-        properties[ORIGIN] = origin
-        if subscription is not None and subscription.name is not None:
-            properties[SUBSCRIPTION] = subscription.name
-            if subscription.client_id is not None:
-                properties[CLIENT_ID] = subscription.client_id
-        properties[ATTEMPTS] = entry.count
-        if entry.count:
-            properties[FIRST_FAILURE] = Long(entry.failed)
-            properties[LAST_FAILURE] = Long(now)
-        fields[PROPERTIES], fields[PROPERTY_TYPES] = pack_properties(properties)
-    except (ProtocolError, FormatError):
-        pass  # undecodable or full: kept as they are rather than lost
+        properties = {name: value for name, value in entry.envelope.properties.items() if name not in _OWN}
+    except ProtocolError:  # undecodable: kept as they are rather than lost
+        return Envelope(tuple(fields))
+    try:
+        fields[PROPERTIES], fields[PROPERTY_TYPES] = pack_properties({**properties, **notes})
+    except FormatError:
+        fields[PROPERTIES], fields[PROPERTY_TYPES] = pack_properties({**dict(_fitting(properties, notes)), **notes})
     return Envelope(tuple(fields))
+
+
+def _fitting(
+    properties: dict[str, PropertyValue], notes: dict[str, PropertyValue]
+) -> Iterator[tuple[str, PropertyValue]]:
+    """The first of these properties, as many as a message can have beside `notes`."""
+    room = MAX_PROPERTIES_BYTES - _packed_size(notes)
+    for name, value in islice(properties.items(), MAX_PROPERTIES - len(notes)):
+        room -= _packed_size({name: value})
+        if room < 0:
+            return
+        yield name, value
+
+
+def _packed_size(properties: dict[str, PropertyValue]) -> int:
+    packed, _ = pack_properties(properties)
+    return 0 if packed is None else len(packed)
 
 
 def risen(envelope: Envelope) -> tuple[str | None, Envelope]:

@@ -131,8 +131,7 @@ def retry(queue: Queue, choice: Choice, allow: Callable[[str], None] = lambda or
     Args:
         queue: of dead letters.
         choice: which of them.
-        allow: called with the origin of each, and raises if that must not be sent to: whoever may send to a queue of
-            dead letters can write any origin on a message.
+        allow: called with the origin of each; raises if the administrator has no right to send to it.
 
     Raises:
         RequestError: its origin took none, or is not allowed.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from sievemq_broker.domain.broker_properties import may_set_broker_properties, without_broker_properties
 from sievemq_broker.session.checks import check_message, shift_times, unknown
 from sievemq_broker.session.stall import Stall
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
@@ -47,7 +48,7 @@ def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> No
     try:
         if connection.clock_lag and connection.sent_after_move(fields[TIMESTAMP]):
             fields = shift_times(fields, connection.clock_lag)
-        envelope = Envelope(fields)
+        envelope = Envelope(without_broker_properties(fields))
         if len(envelope.packed) > MAX_HEADER_CHARS or fields[BODY_KIND] > _LAST_KIND:  # else nothing can be too long
             check_message(fields, connection.settings.body_bytes)
             connection.hurry = True  # few of these fill a window of bytes
@@ -118,7 +119,13 @@ def _row(
         if command[0] != Command.SEND:
             break
         _, number, following, where, fields = command
-        if following != sequence or number != session_id or where != text or fields[BODY_KIND] > _LAST_KIND:
+        if (
+            following != sequence
+            or number != session_id
+            or where != text
+            or fields[BODY_KIND] > _LAST_KIND
+            or may_set_broker_properties(fields)
+        ):
             break
         envelope = Envelope(fields)
         if (

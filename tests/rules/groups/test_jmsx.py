@@ -11,7 +11,7 @@ from sievemq import Message, TextMessage
 
 from ...client.both import SOON, Api, outline, text
 
-#: Optional ones that SieveMQ does not set. They are carried if the application sets them, as any property.
+#: Optional ones that SieveMQ does not set. They belong to the provider: a value that an application sets is dropped.
 NOT_PROVIDED = ("JMSXUserID", "JMSXAppID", "JMSXProducerTXID", "JMSXConsumerTXID", "JMSXRcvTimestamp", "JMSXState")
 
 
@@ -30,6 +30,17 @@ async def test_jsx_04_jsx_05_jsx_06_jsx_07_jsx_08_jsx_09_not_provided_means_not_
         await session.commit()
     received = await (await session.create_consumer(api.queue())).receive(SOON)
     assert not any(received.property_exists(name) for name in NOT_PROVIDED)
+
+
+async def test_jsx_04_jsx_05_jsx_06_what_a_provider_sets_on_send_cannot_be_forged(api: Api) -> None:
+    session = await api.session()
+    forged = TextMessage("x")
+    for name in ("JMSXUserID", "JMSXAppID", "JMSXProducerTXID"):
+        forged.set_string_property(name, "admin")
+    forged.set_string_property("JMSXGroupID", "g")
+    await (await session.create_producer(api.queue())).send(forged)
+    received = await (await session.create_consumer(api.queue())).receive(SOON)
+    assert dict(received.properties) == {"JMSXGroupID": "g", "JMSXDeliveryCount": 1}
 
 
 async def test_jsx_11_what_is_set_on_receive_cannot_be_forged(api: Api) -> None:

@@ -216,9 +216,6 @@ def test_jsx_01_dif_02_dif_03_the_delivery_count_starts_at_one(count, deliver):
     [
         pytest.param("JMSXGroupID", "g", id="JSX-02"),
         pytest.param("JMSXGroupSeq", 1, id="JSX-03"),
-        pytest.param("JMSXUserID", "u", id="JSX-04"),
-        pytest.param("JMSXAppID", "a", id="JSX-05"),
-        pytest.param("JMSXProducerTXID", "t", id="JSX-06"),
     ],
 )
 def test_jmsx_properties_of_the_sender_are_carried(name, value, deliver):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sievemq import ConnectionFactory
+from sievemq import ConnectionFactory, JMSContext, Queue
 from sievemq_broker import EmbeddedBroker
 
 from .conftest import Api, at
@@ -108,9 +108,15 @@ def test_a_move_asks_for_the_right_to_send_to_its_target(guarded: EmbeddedBroker
 
 
 def test_a_retry_asks_for_the_right_to_send_to_the_origin(guarded: EmbeddedBroker) -> None:
-    """Who may send to a queue of dead letters can write any origin on a message."""
-    eve, admin, queue = as_user(guarded, "eve"), as_user(guarded, "admin"), at("queue:DLQ.eve")
-    eve.ok("POST", f"{queue}/messages", {"properties": {"JMS_SieveMQ_DeadLetterOrigin": "queue:stock"}})
+    eve, admin = as_user(guarded, "eve"), as_user(guarded, "admin")
+    factory = ConnectionFactory(f"{guarded.url}/mine")
+    with factory.create_context("admin", "secret", JMSContext.CLIENT_ACKNOWLEDGE) as context:
+        context.create_producer().send(Queue("stock"), "x")
+        consumer = context.create_consumer(Queue("stock"))
+        while consumer.receive_no_wait() is not None:
+            context.recover()
+    queue = at("queue:DLQ.eve")
+    admin.ok("POST", f"{at('queue:DLQ.stock')}/actions/move", {"to": "queue:DLQ.eve"})
     assert eve("POST", f"{queue}/actions/retry", {"dry_run": True}).status == 200
     assert eve("POST", f"{queue}/actions/retry").error == "SECURITY"
     assert admin.get(at("queue:stock"))["depth"] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sievemq_broker.domain.broker_properties import set_by_broker
 from sievemq_broker.server.http.api.requests import Send, TryOn
 from sievemq_broker.server.http.api.values import from_base64, read_fields, read_properties, unusable
 from sievemq_core.errors import AddressError, FormatError
@@ -77,7 +78,8 @@ def _properties(given: dict[str, Any]) -> tuple[bytes | None, str | None]:
         if standard is None and name.startswith("JMS") and not name.startswith("JMS_"):  # PRP-12
             raise unusable(f"properties: names such as {name[:60]} belong to the standard", name[:100])
     try:
-        return pack_properties(read_properties(given))
+        properties = read_properties(given)
+        return pack_properties({name: value for name, value in properties.items() if not set_by_broker(name)})
     except FormatError as error:
         raise unusable(error.text, "properties") from None
 

@@ -1,0 +1,51 @@
+"""The properties that only the broker sets. A producer's values for them are dropped (HDR-13, JSX-11, PRP-12): a retry
+trusts the origin that a dead letter names."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from sievemq_core.errors import ProtocolError
+from sievemq_core.message.envelope import PROPERTIES, PROPERTY_TYPES, pack_properties, unpack_properties
+from sievemq_core.message.headers import JMSX, SetBy
+
+__all__ = ["may_set_broker_properties", "set_by_broker", "without_broker_properties"]
+
+_VENDOR_PREFIX: Final = "JMS_SieveMQ_"
+
+_suspicious: Final = re.compile(rb"JMS(?:_SieveMQ_|X(?!Group(?:ID|Seq)))").search
+
+
+def set_by_broker(name: str) -> bool:
+    """True for a property that no producer sets."""
+    standard = JMSX.get(name)
+    return name.startswith(_VENDOR_PREFIX) if standard is None else standard.set_by is not SetBy.CLIENT
+
+
+def may_set_broker_properties(fields: tuple[Any, ...]) -> bool:
+    """A quick look at an envelope that is not decoded for it. It takes a value for a name at times, but misses none."""
+    packed = fields[PROPERTIES]
+    return packed is not None and b"JMS" in packed and _suspicious(packed) is not None
+
+
+def without_broker_properties(fields: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The envelope of a producer without the properties that only the broker sets.
+
+    They are dropped, not refused, so that a consumer can pass a dead letter on as it is. Properties that cannot be
+    decoded are kept as they are: the broker reads nothing from them.
+
+    Raises:
+        FormatError: the others, packed as the broker packs them, are too large.
+    """
+    if not may_set_broker_properties(fields):
+        return fields
+    try:
+        properties = unpack_properties(fields)
+    except ProtocolError:
+        return fields
+    cleaned = list(fields)
+    cleaned[PROPERTIES], cleaned[PROPERTY_TYPES] = pack_properties(
+        {name: value for name, value in properties.items() if not set_by_broker(name)}
+    )
+    return tuple(cleaned)
