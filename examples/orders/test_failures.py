@@ -325,10 +325,10 @@ def _payment_service(factory: ConnectionFactory) -> PaymentService:
 
 
 def test_yesterdays_orders_are_replayed(
-    shop: TestNamespace, desk: OrderDesk, payments: PaymentService, worker: OrderWorker, sievemq_broker: TestBroker,
-    tmp_path: Path,
+    shop: TestNamespace, desk: OrderDesk, payments: PaymentService, worker: OrderWorker,
+    sievemq_test_broker: TestBroker, tmp_path: Path,
 ) -> None:  # fmt: skip
-    with sievemq_broker.record(tmp_path / "orders.jsonl", shop.name):
+    with sievemq_test_broker.record(tmp_path / "orders.jsonl", shop.name):
         desk.place(ORDER)
         desk.place(Order("o2", "US", 100_001))
     for _ in range(2):

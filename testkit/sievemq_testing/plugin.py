@@ -54,7 +54,7 @@ def _url(config: pytest.Config) -> str:
 
 
 @pytest.fixture(scope="session")
-def sievemq_broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
+def sievemq_test_broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
     """The broker of this run (of each worker, under xdist): embedded, on a free port. Its clock runs."""
     url = _url(request.config)
     if url:
@@ -86,12 +86,12 @@ def sievemq_broker_factory(request: pytest.FixtureRequest) -> Iterator[Callable[
 
 
 @pytest.fixture
-def sievemq_namespace(request: pytest.FixtureRequest, sievemq_broker: TestBroker) -> Iterator[TestNamespace]:
+def sievemq_namespace(request: pytest.FixtureRequest, sievemq_test_broker: TestBroker) -> Iterator[TestNamespace]:
     """A namespace that no other test has, with its own queues, topics, journal and faults; dropped after the test."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     # Other runs may use the same broker, where there is a URL.
     run = f"{os.getpid():x}-" if _url(request.config) else ""
-    namespace = sievemq_broker.namespace(f"test-{run}{worker}-{next(_numbers)}")
+    namespace = sievemq_test_broker.namespace(f"test-{run}{worker}-{next(_numbers)}")
     watch(request.node, namespace)
     yield namespace
     namespace.drop()
@@ -107,7 +107,7 @@ def sievemq_url(sievemq_namespace: TestNamespace) -> str:
 
 
 @pytest.fixture
-def sievemq(sievemq_url: str) -> Iterator[JMSContext]:
+def sievemq_context(sievemq_url: str) -> Iterator[JMSContext]:
     """A blocking JMSContext in the test's namespace; its connection starts with its first consumer."""
     from sievemq import ConnectionFactory
 
@@ -134,13 +134,13 @@ def sievemq_aio(sievemq_url: str) -> Callable[..., AbstractAsyncContextManager[A
 
 
 @pytest.fixture
-def sievemq_clock(request: pytest.FixtureRequest, sievemq_broker: TestBroker) -> Iterator[BrokerClock]:
+def sievemq_clock(request: pytest.FixtureRequest, sievemq_test_broker: TestBroker) -> Iterator[BrokerClock]:
     """The clock of the run's broker: ``advance(seconds=60)``, ``freeze()``, ``set(datetime)``. After the test it runs
     again and shows the machine's time."""
     if _url(request.config):
         _needs_inside("sievemq_clock")
-    yield sievemq_broker.clock
-    sievemq_broker.reset_clock()
+    yield sievemq_test_broker.clock
+    sievemq_test_broker.reset_clock()
 
 
 @pytest.fixture
@@ -180,8 +180,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if _url(item.config):
         return
     watched = item.stash.get(_seen, [])
-    if not watched and "sievemq_broker" in getattr(item, "funcargs", {}):
-        watched = [item.funcargs["sievemq_broker"]]  # type: ignore[attr-defined]  # it used the broker's own namespace
+    if not watched and "sievemq_test_broker" in getattr(item, "funcargs", {}):
+        watched = [item.funcargs["sievemq_test_broker"]]  # type: ignore[attr-defined]  # it used the broker's own namespace
     trace = item.config.getoption("--sievemq-trace")
     # A passing test's journal is taken when it was called; a failing one's in whichever phase failed.
     if report.failed or (trace and report.when == "call"):

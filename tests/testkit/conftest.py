@@ -15,6 +15,6 @@ def namespace(sievemq_namespace: TestNamespace) -> TestNamespace:
 
 
 @pytest.fixture
-def context(sievemq: JMSContext) -> JMSContext:
+def context(sievemq_context: JMSContext) -> JMSContext:
     """A context in it."""
-    return sievemq
+    return sievemq_context

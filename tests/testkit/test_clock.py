@@ -31,24 +31,24 @@ SOON = 30.0  # less than the minutes that are skipped
 
 
 def test_expiry_on_the_queue_and_in_a_consumers_buffer(
-    sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock: BrokerClock
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext, sievemq_clock: BrokerClock
 ) -> None:
-    producer = sievemq.create_producer()
+    producer = sievemq_context.create_producer()
     producer.set_time_to_live(HOUR).send(ORDERS, "on the queue")
     sievemq_clock.advance(milliseconds=HOUR - 60_000)
     assert sievemq_namespace.queue("orders").depth == 1
     sievemq_clock.advance(seconds=60)
     assert sievemq_namespace.queue("orders").depth == 0
-    consumer = sievemq.create_consumer(ORDERS)
+    consumer = sievemq_context.create_consumer(ORDERS)
     producer.set_time_to_live(HOUR).send(ORDERS, "in the buffer")
     sievemq_namespace.wait_until_idle()
     sievemq_clock.advance(milliseconds=HOUR)
     assert consumer.receive_no_wait() is None
 
 
-def test_delivery_delay(sievemq: JMSContext, sievemq_clock: BrokerClock) -> None:
-    consumer = sievemq.create_consumer(ORDERS)
-    sievemq.create_producer().set_delivery_delay(HOUR).send(ORDERS, "later")
+def test_delivery_delay(sievemq_context: JMSContext, sievemq_clock: BrokerClock) -> None:
+    consumer = sievemq_context.create_consumer(ORDERS)
+    sievemq_context.create_producer().set_delivery_delay(HOUR).send(ORDERS, "later")
     sievemq_clock.freeze()
     sievemq_clock.advance(milliseconds=HOUR - 60_000)
     assert consumer.receive_no_wait() is None
@@ -74,10 +74,10 @@ def test_redelivery_delay_that_grows(sievemq_namespace: TestNamespace, sievemq_c
         assert consumer.receive(60_000) is not None
 
 
-def test_timestamps_are_the_brokers_time(sievemq: JMSContext, sievemq_clock: BrokerClock) -> None:
+def test_timestamps_are_the_brokers_time(sievemq_context: JMSContext, sievemq_clock: BrokerClock) -> None:
     sievemq_clock.set(datetime(2030, 1, 1, tzinfo=UTC))
-    sievemq.create_producer().send(ORDERS, "x")
-    message = sievemq.create_consumer(ORDERS).receive(60_000)
+    sievemq_context.create_producer().send(ORDERS, "x")
+    message = sievemq_context.create_consumer(ORDERS).receive(60_000)
     assert message is not None
     sent = datetime.fromtimestamp(message.get_jms_timestamp() / 1000, UTC)
     assert timedelta() <= sent - datetime(2030, 1, 1, tzinfo=UTC) < timedelta(seconds=30)
@@ -96,9 +96,9 @@ def in_thread(call: Callable[[], object]) -> Future[object]:
 
 
 def test_a_blocked_receive_ends_when_its_time_was_skipped(
-    sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock: BrokerClock
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext, sievemq_clock: BrokerClock
 ) -> None:
-    consumer = sievemq.create_consumer(ORDERS)
+    consumer = sievemq_context.create_consumer(ORDERS)
     received = in_thread(lambda: consumer.receive(MINUTE))
     sievemq_namespace.queue("orders").assert_awaited(within=SOON)
     sievemq_clock.advance(seconds=30)
@@ -108,13 +108,13 @@ def test_a_blocked_receive_ends_when_its_time_was_skipped(
 
 
 def test_a_frozen_clock_counts_what_it_is_moved_by(
-    sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock: BrokerClock
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext, sievemq_clock: BrokerClock
 ) -> None:
     sievemq_clock.freeze()
     stopped = time.time()
     while time.time() < stopped + 0.01:  # the machine's clock runs on: the minute below is no shorter for it
         pass
-    consumer = sievemq.create_consumer(ORDERS)
+    consumer = sievemq_context.create_consumer(ORDERS)
     received = in_thread(lambda: consumer.receive(MINUTE))
     sievemq_namespace.queue("orders").assert_awaited(within=SOON)
     sievemq_clock.advance(milliseconds=MINUTE)
@@ -123,10 +123,10 @@ def test_a_frozen_clock_counts_what_it_is_moved_by(
 
 
 def test_what_became_due_in_the_skipped_time_is_received(
-    sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock: BrokerClock
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext, sievemq_clock: BrokerClock
 ) -> None:
-    sievemq.create_producer().set_delivery_delay(MINUTE // 2).send(ORDERS, "in time")
-    consumer = sievemq.create_consumer(ORDERS)
+    sievemq_context.create_producer().set_delivery_delay(MINUTE // 2).send(ORDERS, "in time")
+    consumer = sievemq_context.create_consumer(ORDERS)
     received = in_thread(lambda: consumer.receive_body(str, MINUTE))
     sievemq_namespace.queue("orders").assert_awaited(within=SOON)
     sievemq_clock.advance(milliseconds=MINUTE)
@@ -134,18 +134,18 @@ def test_what_became_due_in_the_skipped_time_is_received(
 
 
 def test_the_clock_is_moved_after_receive_was_called_and_before_it_waits(
-    sievemq: JMSContext, sievemq_broker: TestBroker, sievemq_clock: BrokerClock
+    sievemq_context: JMSContext, sievemq_test_broker: TestBroker, sievemq_clock: BrokerClock
 ) -> None:
-    consumer = sievemq.create_consumer(ORDERS)._consumer
+    consumer = sievemq_context.create_consumer(ORDERS)._consumer
     moves: list[int] = []
 
     def take() -> None:
         if not moves:
             moves.append(MINUTE)
-            sievemq_broker.on_server(move)  # its word arrives while the receive is on its way to wait
+            sievemq_test_broker.on_server(move)  # its word arrives while the receive is on its way to wait
 
     def move(server: Server) -> None:
-        sievemq_broker._adjustable.advance(MINUTE)
+        sievemq_test_broker._adjustable.advance(MINUTE)
         server.clock_moved()
 
     assert in_thread(lambda: consumer._receive_by(take, MINUTE)).result(SOON) is None
@@ -153,9 +153,9 @@ def test_the_clock_is_moved_after_receive_was_called_and_before_it_waits(
 
 
 def test_a_clock_that_goes_back_gives_nobody_more_time(
-    sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock: BrokerClock
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext, sievemq_clock: BrokerClock
 ) -> None:
-    consumer = sievemq.create_consumer(ORDERS)
+    consumer = sievemq_context.create_consumer(ORDERS)
     received = in_thread(lambda: consumer.receive(MINUTE))
     sievemq_namespace.queue("orders").assert_awaited(within=SOON)
     sievemq_clock.set(datetime(2001, 1, 1, tzinfo=UTC))
@@ -164,9 +164,11 @@ def test_a_clock_that_goes_back_gives_nobody_more_time(
     assert received.result(SOON) is None
 
 
-def test_a_receive_that_begins_afterwards_has_all_its_time(sievemq: JMSContext, sievemq_clock: BrokerClock) -> None:
-    sievemq.create_producer().set_delivery_delay(HOUR).send(ORDERS, "later")
-    consumer = sievemq.create_consumer(ORDERS)
+def test_a_receive_that_begins_afterwards_has_all_its_time(
+    sievemq_context: JMSContext, sievemq_clock: BrokerClock
+) -> None:
+    sievemq_context.create_producer().set_delivery_delay(HOUR).send(ORDERS, "later")
+    consumer = sievemq_context.create_consumer(ORDERS)
     sievemq_clock.advance(milliseconds=HOUR)
     assert consumer.receive_body(str, 60_000) == "later"
 
@@ -174,22 +176,22 @@ def test_a_receive_that_begins_afterwards_has_all_its_time(sievemq: JMSContext, 
 # -- heartbeats -------------------------------------------------------------------------------------------------------
 
 
-def test_a_clock_that_jumps_ends_no_connection(sievemq: JMSContext, sievemq_clock: BrokerClock) -> None:
+def test_a_clock_that_jumps_ends_no_connection(sievemq_context: JMSContext, sievemq_clock: BrokerClock) -> None:
     # Who answers is not silent: a day that a test skips is no day of silence.
     for seconds in (86_400, 86_400 * 365):
         sievemq_clock.advance(seconds=seconds)
-        sievemq.create_producer().send(ORDERS, "x")
-        assert sievemq.create_consumer(ORDERS).receive(60_000) is not None
+        sievemq_context.create_producer().send(ORDERS, "x")
+        assert sievemq_context.create_consumer(ORDERS).receive(60_000) is not None
 
 
 def test_time_skipped_while_the_network_stands_still_is_a_missed_heartbeat(
-    sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock: BrokerClock, sievemq_faults: Faults
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext, sievemq_clock: BrokerClock, sievemq_faults: Faults
 ) -> None:
     lost = ConnectionFactory(sievemq_namespace.url, client_id="lost", reconnect=0)
     context = lost.create_context(JMSContext.CLIENT_ACKNOWLEDGE)
     told: Future[Exception] = Future()
     context.set_exception_listener(told.set_result)
-    sievemq.create_producer().send(ORDERS, "x")
+    sievemq_context.create_producer().send(ORDERS, "x")
     assert context.create_consumer(ORDERS).receive(60_000) is not None
     with sievemq_faults.pause_connections("lost"):
         for _ in range(2):
@@ -201,7 +203,7 @@ def test_time_skipped_while_the_network_stands_still_is_a_missed_heartbeat(
         lost_connection = told.result(SOON)
         assert isinstance(lost_connection, JMSException)
         assert lost_connection.get_error_code() == "CONNECTION_LOST"
-    again = sievemq.create_consumer(ORDERS).receive(60_000)  # this connection was not paused
+    again = sievemq_context.create_consumer(ORDERS).receive(60_000)  # this connection was not paused
     assert again is not None
     assert again.get_jms_redelivered()
     assert "HEARTBEAT_MISSED" in sievemq_namespace.excerpt()
@@ -209,7 +211,7 @@ def test_time_skipped_while_the_network_stands_still_is_a_missed_heartbeat(
 
 
 def test_a_missed_heartbeat_is_repaired(
-    sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock: BrokerClock, sievemq_faults: Faults
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext, sievemq_clock: BrokerClock, sievemq_faults: Faults
 ) -> None:
     restored = threading.Event()
 
@@ -225,7 +227,7 @@ def test_a_missed_heartbeat_is_repaired(
     consumer = connection.create_session().create_consumer(ORDERS)
     connection.start()
     with sievemq_faults.pause_connections("lost"):
-        sievemq.create_producer().send(ORDERS, "x")
+        sievemq_context.create_producer().send(ORDERS, "x")
         sievemq_clock.advance(seconds=86_400)
         assert restored.wait(SOON)
         assert consumer.receive(MINUTE) is not None
@@ -247,25 +249,25 @@ def test_a_client_that_wants_no_heartbeat_is_told_when_the_network_goes_on(
 
 @pytest.mark.usefixtures("_deaf")
 def test_time_skipped_before_the_network_stands_still_is_no_silence(
-    sievemq: JMSContext, sievemq_clock: BrokerClock, sievemq_faults: Faults
+    sievemq_context: JMSContext, sievemq_clock: BrokerClock, sievemq_faults: Faults
 ) -> None:
     for _ in range(3):
         with sievemq_faults.pause_connections():
             sievemq_clock.advance(seconds=15)
         sievemq_clock.advance(seconds=15)
-    sievemq.create_producer().send(ORDERS, "x")
-    assert sievemq.create_consumer(ORDERS).receive_body(str, 60_000) == "x"
+    sievemq_context.create_producer().send(ORDERS, "x")
+    assert sievemq_context.create_consumer(ORDERS).receive_body(str, 60_000) == "x"
 
 
-def test_the_fixture_leaves_the_machines_time_behind(sievemq_broker: TestBroker) -> None:
-    assert abs(sievemq_broker.clock.now() - datetime.now(UTC)) < timedelta(minutes=1)
-    sievemq_broker.clock.freeze()
-    sievemq_broker.clock.advance(seconds=HOUR)
-    sievemq_broker.reset_clock()
-    assert abs(sievemq_broker.clock.now() - datetime.now(UTC)) < timedelta(minutes=1)
-    before = sievemq_broker.clock.now()
+def test_the_fixture_leaves_the_machines_time_behind(sievemq_test_broker: TestBroker) -> None:
+    assert abs(sievemq_test_broker.clock.now() - datetime.now(UTC)) < timedelta(minutes=1)
+    sievemq_test_broker.clock.freeze()
+    sievemq_test_broker.clock.advance(seconds=HOUR)
+    sievemq_test_broker.reset_clock()
+    assert abs(sievemq_test_broker.clock.now() - datetime.now(UTC)) < timedelta(minutes=1)
+    before = sievemq_test_broker.clock.now()
     deadline = time.monotonic() + 60
-    while sievemq_broker.clock.now() == before:  # it runs
+    while sievemq_test_broker.clock.now() == before:  # it runs
         assert time.monotonic() < deadline
 
 

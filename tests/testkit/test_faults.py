@@ -200,8 +200,8 @@ def test_a_missed_heartbeat_without_waiting_for_one(faults: Faults, namespace: T
         faults.close_connections("SECURITY")
 
 
-def test_drops_only_connections_of_its_namespace(sievemq_broker: TestBroker, faults: Faults) -> None:
-    other = sievemq_broker.namespace("not-this-one")
+def test_drops_only_connections_of_its_namespace(sievemq_test_broker: TestBroker, faults: Faults) -> None:
+    other = sievemq_test_broker.namespace("not-this-one")
     with ConnectionFactory(other.url).create_context() as context:
         assert faults.drop_connections() == 0
         context.create_producer().send(ORDERS, "x")
@@ -256,11 +256,11 @@ def test_a_frame_cut_in_half_is_repaired(
 
 
 def test_what_came_before_the_cut_frame_came(
-    faults: Faults, namespace: TestNamespace, sievemq_broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+    faults: Faults, namespace: TestNamespace, sievemq_test_broker: TestBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where there is no time for all of it at once, too."""
     monkeypatch.setattr(turn, "PIECE_SECONDS", 0.0)
-    with WireClient(sievemq_broker.port, namespace=namespace.name) as client:
+    with WireClient(sievemq_test_broker.port, namespace=namespace.name) as client:
         client.open_session()
         assert faults.cut_frame(to_client=False) == 1
         frames = []

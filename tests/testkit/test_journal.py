@@ -39,15 +39,15 @@ def test_the_life_of_a_message(sievemq_namespace: TestNamespace) -> None:
 
 
 def test_expired_and_removed_messages_are_lost(
-    sievemq_namespace: TestNamespace, sievemq: JMSContext, sievemq_clock
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext, sievemq_clock
 ) -> None:  # type: ignore[no-untyped-def]
-    sievemq.create_producer().set_time_to_live(1_000).send(ORDERS, "short")
+    sievemq_context.create_producer().set_time_to_live(1_000).send(ORDERS, "short")
     sievemq_clock.advance(seconds=2)
     assert kinds(sievemq_namespace)[-1] == "expired"
     sievemq_namespace.assert_nothing_lost(allow_expired=True)
     with pytest.raises(AssertionError, match=r"1 message is lost .*\n  expired: queue:orders .* 'short'"):
         sievemq_namespace.assert_nothing_lost()
-    sievemq.create_producer().send(ORDERS, "purged")
+    sievemq_context.create_producer().send(ORDERS, "purged")
     sievemq_namespace.queue("orders").purge()
     with pytest.raises(AssertionError, match=r"removed: queue:orders .* 'purged'"):
         sievemq_namespace.assert_nothing_lost(allow_expired=True)
@@ -58,24 +58,24 @@ def test_expired_and_removed_messages_are_lost(
     [("drop-oldest", "removed", "reason: oldest"), ("drop-newest", "refused", "dropped: the queue is at its limit")],
 )
 def test_what_is_dropped_at_a_limit_is_told(
-    sievemq_namespace: TestNamespace, sievemq: JMSContext, at_limit: str, kind: str, detail: str
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext, at_limit: str, kind: str, detail: str
 ) -> None:
     sievemq_namespace.queue("orders").configure(max_messages=1, at_limit=at_limit)
-    sievemq.create_producer().send(ORDERS, "x").send(ORDERS, "y")
+    sievemq_context.create_producer().send(ORDERS, "x").send(ORDERS, "y")
     (event,) = [event for event in sievemq_namespace.journal if event.kind == kind]
     assert (event.where, event.detail) == ("queue:orders", detail)
 
 
-def test_nothing_lost_waits_for_acknowledgements(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
-    sievemq.create_producer().send(ORDERS, "x")
-    assert sievemq.create_consumer(ORDERS).receive(60_000) is not None
+def test_nothing_lost_waits_for_acknowledgements(sievemq_namespace: TestNamespace, sievemq_context: JMSContext) -> None:
+    sievemq_context.create_producer().send(ORDERS, "x")
+    assert sievemq_context.create_consumer(ORDERS).receive(60_000) is not None
     sievemq_namespace.assert_nothing_lost(within=SOON)
     assert kinds(sievemq_namespace)[-1] == "acknowledged"
 
 
-def test_excerpt_explains_why_nothing_came(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
-    consumer = sievemq.create_consumer(ORDERS, "region = 'EU' AND amount > 100")
-    producer = sievemq.create_producer()
+def test_excerpt_explains_why_nothing_came(sievemq_namespace: TestNamespace, sievemq_context: JMSContext) -> None:
+    consumer = sievemq_context.create_consumer(ORDERS, "region = 'EU' AND amount > 100")
+    producer = sievemq_context.create_producer()
     producer.set_property("region", "EU").set_property("amount", 90).send(ORDERS, "too small")
     producer.clear_properties().set_property("region", "US").send(ORDERS, "too far")
     assert consumer.receive_no_wait() is None
@@ -86,16 +86,18 @@ def test_excerpt_explains_why_nothing_came(sievemq_namespace: TestNamespace, sie
     assert "wants \"region = 'EU' AND amount > 100\"" in text
 
 
-def test_excerpt_explains_a_selector_that_came_later(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
-    sievemq.create_producer().set_property("n", 1).send(ORDERS, "x")
-    sievemq.create_consumer(ORDERS, "n = 2").close()
+def test_excerpt_explains_a_selector_that_came_later(
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext
+) -> None:
+    sievemq_context.create_producer().set_property("n", 1).send(ORDERS, "x")
+    sievemq_context.create_consumer(ORDERS, "n = 2").close()
     text = sievemq_namespace.excerpt()
     assert 'wants "n = 2": n = 2 is FALSE (n is 1' in text
     assert "consumer closed" in text
 
 
-def test_excerpt_says_that_nobody_asked(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
-    sievemq.create_producer().send(ORDERS, "x")
+def test_excerpt_says_that_nobody_asked(sievemq_namespace: TestNamespace, sievemq_context: JMSContext) -> None:
+    sievemq_context.create_producer().send(ORDERS, "x")
     assert "nobody asked for it" in sievemq_namespace.excerpt()
 
 
@@ -127,35 +129,35 @@ def test_what_came_back_unseen_is_neither_delivered_nor_in_flight(sievemq_namesp
     assert {fate.last for fate in journal.fates.values()} == {"acknowledged", "accepted"}
 
 
-def test_topic_says_who_did_not_want_it(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
-    sievemq.create_producer().send(Topic("prices"), "too early")
-    sievemq.create_consumer(Topic("prices"), "symbol = 'ACME'")
-    sievemq.create_consumer(Topic("prices"))
-    sievemq.create_producer().set_property("symbol", "INIT").send(Topic("prices"), "9")
+def test_topic_says_who_did_not_want_it(sievemq_namespace: TestNamespace, sievemq_context: JMSContext) -> None:
+    sievemq_context.create_producer().send(Topic("prices"), "too early")
+    sievemq_context.create_consumer(Topic("prices"), "symbol = 'ACME'")
+    sievemq_context.create_consumer(Topic("prices"))
+    sievemq_context.create_producer().set_property("symbol", "INIT").send(Topic("prices"), "9")
     first, second = sievemq_namespace._journal().of("not matched")
     assert first.detail == "nobody is subscribed"
     assert second.detail == "by 1 of 2 subscriptions"
     assert "no to \"symbol = 'ACME'\": symbol = 'ACME' is FALSE (symbol is 'INIT')" in sievemq_namespace.excerpt()
 
 
-def test_not_of_something_true_is_explained(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
-    sievemq.create_consumer(ORDERS, "NOT (urgent = TRUE)")
-    sievemq.create_producer().set_property("urgent", True).send(ORDERS, "x")
+def test_not_of_something_true_is_explained(sievemq_namespace: TestNamespace, sievemq_context: JMSContext) -> None:
+    sievemq_context.create_consumer(ORDERS, "NOT (urgent = TRUE)")
+    sievemq_context.create_producer().set_property("urgent", True).send(ORDERS, "x")
     assert "urgent = TRUE is TRUE (urgent is TRUE" in sievemq_namespace.excerpt()
 
 
-def test_refused_consumer_is_in_the_journal(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
+def test_refused_consumer_is_in_the_journal(sievemq_namespace: TestNamespace, sievemq_context: JMSContext) -> None:
     with pytest.raises(InvalidSelectorRuntimeException):
-        sievemq.create_consumer(ORDERS, "a == 1")
+        sievemq_context.create_consumer(ORDERS, "a == 1")
     sievemq_namespace.faults.refuse("open_consumer", text="not now")
     with pytest.raises(Exception, match="not now"):
-        sievemq.create_consumer(ORDERS)
+        sievemq_context.create_consumer(ORDERS)
     assert "fault" in kinds(sievemq_namespace)
 
 
-def test_a_faulty_send_is_explained(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
+def test_a_faulty_send_is_explained(sievemq_namespace: TestNamespace, sievemq_context: JMSContext) -> None:
     with sievemq_namespace.faults.refuse("send", text="the disk is full"), pytest.raises(Exception, match="disk"):
-        sievemq.create_producer().send(ORDERS, "x")
+        sievemq_context.create_producer().send(ORDERS, "x")
     assert "the disk is full (RESOURCE_ALLOCATION)" in sievemq_namespace.excerpt()
 
 
@@ -220,9 +222,9 @@ def test_a_full_journal_forgets_settled_messages_first() -> None:
         assert len(journal.fates) <= 40
 
 
-def test_excerpt_shows_the_end_only(sievemq_namespace: TestNamespace, sievemq: JMSContext) -> None:
+def test_excerpt_shows_the_end_only(sievemq_namespace: TestNamespace, sievemq_context: JMSContext) -> None:
     for _ in range(30):
-        sievemq.create_producer().send(ORDERS, "x")
+        sievemq_context.create_producer().send(ORDERS, "x")
     assert "61 events, the last 40 of them (--sievemq-trace shows all)" in sievemq_namespace.excerpt()
     assert sievemq_namespace.excerpt(None).count(" accepted ") == 30
     assert "and 20 more" in sievemq_namespace.excerpt()

@@ -48,15 +48,15 @@ def make_aio(request: pytest.FixtureRequest) -> AioMake:
 
 
 @pytest.fixture
-def factory(make: Make, sievemq_broker: TestBroker, sievemq_namespace: TestNamespace) -> ConnectionFactory:
-    return make(sievemq_broker, sievemq_namespace.url)
+def factory(make: Make, sievemq_test_broker: TestBroker, sievemq_namespace: TestNamespace) -> ConnectionFactory:
+    return make(sievemq_test_broker, sievemq_namespace.url)
 
 
 @pytest.fixture
 def aio_factory(
-    make_aio: AioMake, sievemq_broker: TestBroker, sievemq_namespace: TestNamespace
+    make_aio: AioMake, sievemq_test_broker: TestBroker, sievemq_namespace: TestNamespace
 ) -> sievemq.aio.ConnectionFactory:
-    return make_aio(sievemq_broker, sievemq_namespace.url)
+    return make_aio(sievemq_test_broker, sievemq_namespace.url)
 
 
 # -- blocking ---------------------------------------------------------------------------------------------------------
@@ -106,9 +106,9 @@ def test_a_cut_frame_and_the_repair(factory: ConnectionFactory, sievemq_namespac
 
 
 def test_a_lost_connection_that_is_not_repaired(
-    make: Make, sievemq_broker: TestBroker, sievemq_namespace: TestNamespace
+    make: Make, sievemq_test_broker: TestBroker, sievemq_namespace: TestNamespace
 ) -> None:
-    context = make(sievemq_broker, sievemq_namespace.url, "?reconnect=0").create_context()
+    context = make(sievemq_test_broker, sievemq_namespace.url, "?reconnect=0").create_context()
     sievemq_namespace.faults.drop_connections()
     with pytest.raises(JMSRuntimeException):
         context.create_producer().send(ORDERS, "x")
@@ -116,9 +116,9 @@ def test_a_lost_connection_that_is_not_repaired(
 
 
 def test_a_slow_reader_blocks_nobody(
-    factory: ConnectionFactory, make: Make, sievemq_broker: TestBroker, sievemq_namespace: TestNamespace
+    factory: ConnectionFactory, make: Make, sievemq_test_broker: TestBroker, sievemq_namespace: TestNamespace
 ) -> None:
-    slow = make(sievemq_broker, sievemq_namespace.url, "?client_id=slow&prefetch=1000")
+    slow = make(sievemq_test_broker, sievemq_namespace.url, "?client_id=slow&prefetch=1000")
     with slow.create_context() as reader, factory.create_context() as context:
         reader.create_consumer(ORDERS)
         with reader._connection._transport.lock:  # its I/O thread reads no further
@@ -150,12 +150,12 @@ def test_a_restart(make: Make) -> None:
 # -- asyncio ----------------------------------------------------------------------------------------------------------
 
 
-async def test_asyncio(aio_factory: sievemq.aio.ConnectionFactory, sievemq_broker: TestBroker) -> None:
+async def test_asyncio(aio_factory: sievemq.aio.ConnectionFactory, sievemq_test_broker: TestBroker) -> None:
     async with await aio_factory.create_context() as context:
         await context.create_producer().send(ORDERS, "x")
         consumer = await context.create_consumer(ORDERS)
         assert await consumer.receive_body(str, 60_000) == "x"
-        moved = await sievemq_broker.clock.advance(seconds=0)
+        moved = await sievemq_test_broker.clock.advance(seconds=0)
         assert moved.seen
 
 

@@ -14,20 +14,20 @@ from sievemq_testing import TestBroker, TestNamespace
 ORDERS = Queue("orders")
 
 
-def test_made_at_first_use_listed_and_dropped(sievemq_broker: TestBroker) -> None:
-    here = sievemq_broker.namespace("made-here")
-    assert "made-here" not in sievemq_broker.namespaces
+def test_made_at_first_use_listed_and_dropped(sievemq_test_broker: TestBroker) -> None:
+    here = sievemq_test_broker.namespace("made-here")
+    assert "made-here" not in sievemq_test_broker.namespaces
     with ConnectionFactory(here.url).create_context() as context:
         context.create_producer().send(ORDERS, "x")
-        assert "made-here" in sievemq_broker.namespaces
+        assert "made-here" in sievemq_test_broker.namespaces
     here.drop()
-    assert "made-here" not in sievemq_broker.namespaces
+    assert "made-here" not in sievemq_test_broker.namespaces
     assert here.queue("orders").messages() == []
     assert here.journal == []
 
 
-def test_apart_from_each_other(sievemq_broker: TestBroker, sievemq_namespace: TestNamespace) -> None:
-    other = sievemq_broker.namespace("other")
+def test_apart_from_each_other(sievemq_test_broker: TestBroker, sievemq_namespace: TestNamespace) -> None:
+    other = sievemq_test_broker.namespace("other")
     with ConnectionFactory(sievemq_namespace.url).create_context() as context:
         context.create_producer().send(ORDERS, "x")
     assert sievemq_namespace.queue("orders").depth == 1
@@ -37,9 +37,9 @@ def test_apart_from_each_other(sievemq_broker: TestBroker, sievemq_namespace: Te
 
 
 def test_dropping_cuts_its_connections_and_no_others(
-    sievemq_broker: TestBroker, sievemq_namespace: TestNamespace
+    sievemq_test_broker: TestBroker, sievemq_namespace: TestNamespace
 ) -> None:
-    doomed = sievemq_broker.namespace("doomed")
+    doomed = sievemq_test_broker.namespace("doomed")
     with ConnectionFactory(sievemq_namespace.url).create_context() as stays:
         lost = ConnectionFactory(doomed.url, client_id="c").create_context()
         doomed.drop()
@@ -50,8 +50,8 @@ def test_dropping_cuts_its_connections_and_no_others(
     doomed.drop()
 
 
-def test_a_large_one_is_dropped_in_slices(sievemq_broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    large = sievemq_broker.namespace("large")
+def test_a_large_one_is_dropped_in_slices(sievemq_test_broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = sievemq_test_broker.namespace("large")
     with ConnectionFactory(large.url).create_context(JMSContext.SESSION_TRANSACTED) as context:
         producer = context.create_producer()
         for number in range(3_000):
@@ -59,7 +59,7 @@ def test_a_large_one_is_dropped_in_slices(sievemq_broker: TestBroker, monkeypatc
             producer.set_delivery_delay(60_000 if number % 3 else 0)
         context.commit()
     left: list[int] = []
-    call = sievemq_broker.call
+    call = sievemq_test_broker.call
 
     def watched(function: Any, *arguments: Any) -> Any:
         result = call(function, *arguments)
@@ -70,12 +70,12 @@ def test_a_large_one_is_dropped_in_slices(sievemq_broker: TestBroker, monkeypatc
         queue = space.queue("queue:orders")
         return queue.depth + len(queue.scheduled)
 
-    monkeypatch.setattr(sievemq_broker, "call", watched)
+    monkeypatch.setattr(sievemq_test_broker, "call", watched)
     large.drop()
     assert left[0] == 3_000
     assert left[-1] == 0
     assert max(before - after for before, after in pairwise(left)) <= 1_000
-    assert "large" not in sievemq_broker.namespaces
+    assert "large" not in sievemq_test_broker.namespaces
 
 
 def test_reset_forgets_messages_subscriptions_journal_and_faults_but_no_consumer(
@@ -139,7 +139,7 @@ def test_broker_can_be_used_by_itself_and_again() -> None:
 
 
 def test_wait_until_idle_returns_when_nothing_moves(
-    sievemq_broker: TestBroker, sievemq_namespace: TestNamespace
+    sievemq_test_broker: TestBroker, sievemq_namespace: TestNamespace
 ) -> None:
     with ConnectionFactory(sievemq_namespace.url).create_context() as context:
         producer = context.create_producer()
@@ -147,15 +147,15 @@ def test_wait_until_idle_returns_when_nothing_moves(
             producer.set_property("n", number).send(ORDERS, "x")
         consumer = context.create_consumer(ORDERS, "n >= 2999")  # looked for behind 2,999 others
         sievemq_namespace.wait_until_idle()
-        assert sievemq_broker.call(lambda broker: not broker.work(0, 1))
+        assert sievemq_test_broker.call(lambda broker: not broker.work(0, 1))
         assert consumer.receive(60_000) is not None
 
 
-def test_wait_until_idle_gives_up(sievemq_broker: TestBroker, sievemq_namespace: TestNamespace) -> None:
+def test_wait_until_idle_gives_up(sievemq_test_broker: TestBroker, sievemq_namespace: TestNamespace) -> None:
     with ConnectionFactory(sievemq_namespace.url).create_context() as context:
         context.create_producer().send(ORDERS, "x")
         with sievemq_namespace.faults.pause_connections():
             sievemq_namespace.queue("orders").configure(max_attempts=3)
-            sievemq_broker.on_server(lambda server: [c.answer(0) for c in server.services.connections.values()])
+            sievemq_test_broker.on_server(lambda server: [c.answer(0) for c in server.services.connections.values()])
             with pytest.raises(AssertionError, match="still busy"):
-                sievemq_broker.wait_until_idle(0.05)
+                sievemq_test_broker.wait_until_idle(0.05)

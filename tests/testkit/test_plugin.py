@@ -16,12 +16,12 @@ STORY = """
 
     ORDERS = Queue("orders")
 
-    def test_one(sievemq, sievemq_namespace):
-        sievemq.create_producer().send(ORDERS, "x")
-        assert sievemq.create_consumer(ORDERS).receive_body(str, 60_000) == "x"
+    def test_one(sievemq_context, sievemq_namespace):
+        sievemq_context.create_producer().send(ORDERS, "x")
+        assert sievemq_context.create_consumer(ORDERS).receive_body(str, 60_000) == "x"
 
-    def test_two(sievemq, sievemq_namespace):
-        assert sievemq.create_consumer(ORDERS).receive_no_wait() is None  # nothing of the other test
+    def test_two(sievemq_context, sievemq_namespace):
+        assert sievemq_context.create_consumer(ORDERS).receive_no_wait() is None  # nothing of the other test
 """
 
 
@@ -54,7 +54,7 @@ def test_fixtures_are_there_without_a_word_of_configuration(tmp_path: Path) -> N
 def test_each_fixture_is_described(tmp_path: Path) -> None:
     shown = run(tmp_path, "", "--fixtures", "-v")
     for name in (
-        "sievemq_broker [session scope]", "sievemq_namespace", "sievemq_url", "sievemq", "sievemq_aio",
+        "sievemq_test_broker [session scope]", "sievemq_namespace", "sievemq_url", "sievemq_context", "sievemq_aio",
         "sievemq_clock", "sievemq_faults", "sievemq_broker_factory",
     ):  # fmt: skip
         assert f"\n{name} " in shown
@@ -154,8 +154,8 @@ def test_workers_of_xdist(tmp_path: Path) -> None:
         from sievemq import Queue
 
         @pytest.mark.parametrize("number", range(30))
-        def test_it(number, sievemq, sievemq_namespace):
-            sievemq.create_producer().send(Queue("orders"), str(number))
+        def test_it(number, sievemq_context, sievemq_namespace):
+            sievemq_context.create_producer().send(Queue("orders"), str(number))
             assert sievemq_namespace.queue("orders").depth == 1
     """
     assert "30 passed" in run(tmp_path, story, "-n", "2")
@@ -164,13 +164,13 @@ def test_workers_of_xdist(tmp_path: Path) -> None:
 FAILING = """
     from sievemq import Queue
 
-    def test_fails(sievemq):
+    def test_fails(sievemq_context):
         for _ in range(40):
-            sievemq.create_producer().set_property("region", "US").send(Queue("orders"), "an order")
-        assert sievemq.create_consumer(Queue("orders"), "region = 'EU'").receive_no_wait() is not None
+            sievemq_context.create_producer().set_property("region", "US").send(Queue("orders"), "an order")
+        assert sievemq_context.create_consumer(Queue("orders"), "region = 'EU'").receive_no_wait() is not None
 
-    def test_passes(sievemq):
-        sievemq.create_producer().send(Queue("orders"), "fine")
+    def test_passes(sievemq_context):
+        sievemq_context.create_producer().send(Queue("orders"), "fine")
 """
 
 
@@ -209,10 +209,10 @@ def test_a_test_that_uses_the_brokers_own_namespace_shows_that_journal(tmp_path:
     story = """
         from sievemq import ConnectionFactory, Queue
 
-        def test_fails(sievemq_broker):
-            with ConnectionFactory(sievemq_broker.url).create_context() as context:
+        def test_fails(sievemq_test_broker):
+            with ConnectionFactory(sievemq_test_broker.url).create_context() as context:
                 context.create_producer().send(Queue("orders"), "x")
-            assert not sievemq_broker.queue("orders").depth
+            assert not sievemq_test_broker.queue("orders").depth
     """
     assert "namespace 'default': 4 events" in run(tmp_path, story, code=1)
 
@@ -221,11 +221,11 @@ def test_a_broker_elsewhere_runs_what_a_client_can_and_skips_the_rest(tmp_path: 
     story = (
         STORY
         + """
-    def test_queues_can_be_seen(sievemq, sievemq_broker, sievemq_namespace):
-        sievemq.create_producer().set_property("n", 1).send(ORDERS, "x")
+    def test_queues_can_be_seen(sievemq_context, sievemq_test_broker, sievemq_namespace):
+        sievemq_context.create_producer().set_property("n", 1).send(ORDERS, "x")
         assert sievemq_namespace.queue("orders").depth == 1
         assert [m.get_text() for m in sievemq_namespace.queue("orders").messages("n = 1")] == ["x"]
-        assert sievemq_broker.url.startswith("sievemq://")
+        assert sievemq_test_broker.url.startswith("sievemq://")
 
     def test_clock(sievemq_clock):
         raise AssertionError
@@ -244,8 +244,8 @@ def test_a_broker_elsewhere_runs_what_a_client_can_and_skips_the_rest(tmp_path: 
         sievemq_namespace.queue("orders").assert_received()
         raise AssertionError
 
-    def test_broker(sievemq_broker):
-        sievemq_broker.wait_until_idle()
+    def test_broker(sievemq_test_broker):
+        sievemq_test_broker.wait_until_idle()
         raise AssertionError
     """
     )

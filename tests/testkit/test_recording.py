@@ -16,7 +16,7 @@ ORDERS = Queue("orders")
 
 
 def test_every_kind_of_message_comes_back_as_it_was(
-    sievemq_broker: TestBroker, sievemq_namespace: TestNamespace, sievemq: JMSContext, tmp_path: Path
+    sievemq_test_broker: TestBroker, sievemq_namespace: TestNamespace, sievemq_context: JMSContext, tmp_path: Path
 ) -> None:
     file = tmp_path / "traffic.jsonl"
     text = TextMessage("grüße \ud800", properties={"b": Byte(1), "f": Float(0.5), "n": 7, "none": None, "ok": True})
@@ -25,8 +25,8 @@ def test_every_kind_of_message_comes_back_as_it_was(
     text.set_jms_reply_to(Queue("replies"))
     binary = BytesMessage()
     binary.write_bytes(b"\x00\x01")
-    with sievemq_broker.record(file, sievemq_namespace.name) as tape:
-        producer = sievemq.create_producer()
+    with sievemq_test_broker.record(file, sievemq_namespace.name) as tape:
+        producer = sievemq_context.create_producer()
         producer.set_priority(8).send(ORDERS, text)
         producer.set_priority(4).send(ORDERS, binary)
         producer.set_jms_correlation_id("c").send(ORDERS, MapMessage({"a": 1, "b": b"x"}))
@@ -50,11 +50,11 @@ def test_every_kind_of_message_comes_back_as_it_was(
 
 
 def test_transactions_are_recorded_when_they_are_committed(
-    sievemq_broker: TestBroker, sievemq_namespace: TestNamespace, tmp_path: Path
+    sievemq_test_broker: TestBroker, sievemq_namespace: TestNamespace, tmp_path: Path
 ) -> None:
     file = tmp_path / "traffic.jsonl"
     with (
-        sievemq_broker.record(file),
+        sievemq_test_broker.record(file),
         ConnectionFactory(sievemq_namespace.url).create_context(JMSContext.SESSION_TRANSACTED) as context,
     ):
         context.create_producer().send(ORDERS, "rolled back")
@@ -69,13 +69,13 @@ def test_transactions_are_recorded_when_they_are_committed(
 
 
 def test_refused_sends_are_not_recorded(
-    sievemq_broker: TestBroker, sievemq_namespace: TestNamespace, sievemq: JMSContext, tmp_path: Path
+    sievemq_test_broker: TestBroker, sievemq_namespace: TestNamespace, sievemq_context: JMSContext, tmp_path: Path
 ) -> None:
     sievemq_namespace.queue("orders").configure(max_messages=1)
-    with sievemq_broker.record(tmp_path / "r") as tape:
-        sievemq.create_producer().send(ORDERS, "one")
+    with sievemq_test_broker.record(tmp_path / "r") as tape:
+        sievemq_context.create_producer().send(ORDERS, "one")
         with pytest.raises(Exception, match="max_messages"):
-            sievemq.create_producer().send(ORDERS, "two")
+            sievemq_context.create_producer().send(ORDERS, "two")
     tape.stop()
     assert tape.messages == 1
 

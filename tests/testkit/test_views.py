@@ -25,8 +25,8 @@ ORDERS = Queue("orders")
 
 
 @pytest.fixture
-def broker(sievemq_broker: TestBroker) -> TestBroker:
-    return sievemq_broker
+def broker(sievemq_test_broker: TestBroker) -> TestBroker:
+    return sievemq_test_broker
 
 
 def send(context: JMSContext, text: str, destination: Queue | Topic = ORDERS, **properties: object) -> None:
@@ -346,17 +346,17 @@ def test_message_shown_is_a_message(namespace: TestNamespace, context: JMSContex
     assert seen.get_int_property("n") == 1
 
 
-def test_who_waits_for_a_message(sievemq: JMSContext, sievemq_namespace: TestNamespace) -> None:
+def test_who_waits_for_a_message(sievemq_context: JMSContext, sievemq_namespace: TestNamespace) -> None:
     queue = sievemq_namespace.queue("orders")
     with pytest.raises(AssertionError, match="queue:orders: 1 consumer should be waiting for a message; 0 of 0 are"):
         queue.assert_awaited()
-    consumer = sievemq.create_consumer(Queue("orders"))
+    consumer = sievemq_context.create_consumer(Queue("orders"))
     assert not queue.consumers[0].waiting
     thread = threading.Thread(target=consumer.receive)
     thread.start()
     queue.assert_awaited(within=SOON)
     with pytest.raises(AssertionError, match="2 consumers should be waiting for a message; 1 of 1 is"):
         queue.assert_awaited(count=2)
-    sievemq.create_producer().send(Queue("orders"), "x")
+    sievemq_context.create_producer().send(Queue("orders"), "x")
     thread.join()
     assert not queue.consumers[0].waiting
