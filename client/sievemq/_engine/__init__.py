@@ -84,7 +84,7 @@ from sievemq._engine.consumer import PATIENCE, EngineConsumer
 from sievemq._engine.factory_settings import FactorySettings, refuse_lone_name
 from sievemq._engine.flow import Blocked
 from sievemq._engine.jms_producer import ProducerState
-from sievemq._engine.listeners import completion_callbacks, log_raised, message_callback
+from sievemq._engine.listeners import completion_callbacks, log_raised, message_callback, refuse_awaitable
 from sievemq._engine.metadata import ConnectionMetaData
 from sievemq._engine.options import EngineOptions, SendConfirm
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
@@ -137,5 +137,6 @@ __all__ = [
     "log_raised",
     "message_callback",
     "of_tls",
+    "refuse_awaitable",
     "refuse_lone_name",
 ]

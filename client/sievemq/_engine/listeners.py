@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -16,72 +17,112 @@ __all__ = [
     "flow_callbacks",
     "log_raised",
     "message_callback",
+    "refuse_awaitable",
 ]
 
 _log = logging.getLogger("sievemq")
 
 
-def message_callback(listener: object) -> Callable[[Message], Any]:
+def message_callback(listener: object, awaits: bool) -> Callable[[Message], Any]:
     """What to call with a message.
 
+    Args:
+        listener: as the application gave it.
+        awaits: the front awaits what a listener returns; here and below.
+
     Raises:
-        TypeError: the listener is neither an object with `on_message` nor callable.
+        TypeError: the listener is neither an object with `on_message` nor callable; or calling it would not run it.
     """
-    return _callback(listener, "on_message", "a message listener has on_message(message)")
+    return _callback(listener, "on_message", "a message listener has on_message(message)", awaits)
 
 
-def exception_callback(listener: object) -> Callable[[JMSException], Any]:
+def exception_callback(listener: object, awaits: bool) -> Callable[[JMSException], Any]:
     """What to call with an exception.
 
     Raises:
-        TypeError: the listener is neither an object with `on_exception` nor callable.
+        TypeError: the listener is neither an object with `on_exception` nor callable; or calling it would not run it.
     """
-    return _callback(listener, "on_exception", "an exception listener has on_exception(exception)")
+    return _callback(listener, "on_exception", "an exception listener has on_exception(exception)", awaits)
 
 
-def _callback(listener: object, name: str, what: str) -> Callable[..., Any]:
+def _callback(listener: object, name: str, what: str, awaits: bool) -> Callable[..., Any]:
     method = getattr(listener, name, None)
     if callable(method):
-        return method  # type: ignore[no-any-return]
+        return _checked(method, awaits)
     if callable(listener):
-        return listener
+        return _checked(listener, awaits)
     raise TypeError(f"{what} or is callable, unlike {listener!r:.80}")
 
 
+def _checked(callback: Callable[..., Any], awaits: bool) -> Callable[..., Any]:
+    """The callback, if a call runs it.
+
+    Raises:
+        TypeError: a call would only make a coroutine that is never awaited, or a generator that is never run.
+    """
+    for function in (callback, getattr(callback, "__call__", None)):  # noqa: B004 - its method may be the coroutine
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"{callback!r:.80} is a generator function: calling it would not run it")
+        if inspect.iscoroutinefunction(function) and not awaits:
+            raise TypeError(
+                f"{callback!r:.80} is a coroutine function, which the blocking API cannot await; make it a plain "
+                "function, or use sievemq.aio"
+            )
+    return callback
+
+
+def refuse_awaitable(result: object) -> None:
+    """What a listener of the blocking API returned: an awaitable is work that was not done.
+
+    Raises:
+        TypeError: so it is.
+    """
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()  # else Python warns that it was never awaited
+        raise TypeError(
+            f"the listener returned {result!r:.80}, which the blocking API cannot await; make it a plain function, or "
+            "use sievemq.aio"
+        )
+
+
+def _optional(listener: object, name: str, awaits: bool) -> Callable[..., Any] | None:
+    method = getattr(listener, name, None)
+    return _checked(method, awaits) if callable(method) else None
+
+
 def connection_callbacks(
-    listener: object,
+    listener: object, awaits: bool
 ) -> tuple[Callable[[JMSException], Any] | None, Callable[[], Any] | None]:
-    """What else an exception listener wants to hear: ``on_connection_lost`` and ``on_connection_restored``."""
-    lost, restored = getattr(listener, "on_connection_lost", None), getattr(listener, "on_connection_restored", None)
-    return lost if callable(lost) else None, restored if callable(restored) else None
+    """The methods ``on_connection_lost`` and ``on_connection_restored`` of an exception listener."""
+    return _optional(listener, "on_connection_lost", awaits), _optional(listener, "on_connection_restored", awaits)
 
 
 def flow_callbacks(
-    listener: object,
+    listener: object, awaits: bool
 ) -> tuple[Callable[[str | None, str], Any] | None, Callable[[str | None], Any] | None]:
-    """What an exception listener wants to hear of limits: ``on_blocked`` and ``on_unblocked``."""
-    blocked, unblocked = getattr(listener, "on_blocked", None), getattr(listener, "on_unblocked", None)
-    return blocked if callable(blocked) else None, unblocked if callable(unblocked) else None
+    """The methods ``on_blocked`` and ``on_unblocked`` of an exception listener."""
+    return _optional(listener, "on_blocked", awaits), _optional(listener, "on_unblocked", awaits)
 
 
 def completion_callbacks(
-    listener: object,
+    listener: object, awaits: bool
 ) -> tuple[Callable[[Message], Any], Callable[[Message, Exception], Any]]:
     """What to call when a send has succeeded, and when it has failed.
 
     Raises:
         ValueError: the listener is None (PRO-24).
-        TypeError: it is neither an object with both methods nor a pair of callables.
+        TypeError: it is neither an object with both methods nor a pair of callables; or calling one would not run it.
     """
     if listener is None:
         raise ValueError("a completion listener is needed, not None; leave the argument out for a synchronous send")
     if isinstance(listener, tuple):
         if len(listener) == 2 and all(map(callable, listener)):
-            return listener
+            return _checked(listener[0], awaits), _checked(listener[1], awaits)
     else:
         completed, failed = getattr(listener, "on_completion", None), getattr(listener, "on_exception", None)
         if callable(completed) and callable(failed):
-            return completed, failed
+            return _checked(completed, awaits), _checked(failed, awaits)
     raise TypeError(
         "a completion listener has on_completion(message) and on_exception(message, exception), or is a pair of "
         f"callables, unlike {listener!r:.80}"

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from sievemq._engine.flow import Blocked
 from sievemq._engine.listeners import connection_callbacks, exception_callback, flow_callbacks
@@ -28,6 +28,8 @@ class ExceptionReports:
 
     __slots__ = ("_blocked", "_callback", "_flows", "_guard", "_lost", "_restored", "_told", "_unblocked", "_waiting")
 
+    _awaits: ClassVar[bool]  # the front awaits what a listener returns
+
     def __init__(self, guard: AbstractContextManager[Any]) -> None:
         self._guard = guard
         self._callback: Callable[[JMSException], Any] | None = None
@@ -44,11 +46,13 @@ class ExceptionReports:
         """What to call from now on; None logs instead.
 
         Raises:
-            TypeError: it is no exception listener.
+            TypeError: it is no exception listener; or calling it would not run it.
         """
-        self._callback = None if listener is None else exception_callback(listener)
-        self._lost, self._restored = connection_callbacks(listener)
-        self._blocked, self._unblocked = flow_callbacks(listener)
+        callback = None if listener is None else exception_callback(listener, self._awaits)
+        connection, flow = connection_callbacks(listener, self._awaits), flow_callbacks(listener, self._awaits)
+        self._callback = callback
+        self._lost, self._restored = connection
+        self._blocked, self._unblocked = flow
 
     def add(self, error: Exception) -> None:
         """Report an error soon. Never waits."""

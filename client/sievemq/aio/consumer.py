@@ -93,7 +93,7 @@ class MessageConsumer:
         Args:
             listener: an object with ``on_message(message)``, or a callable; may be a coroutine function.
         """
-        callback = None if listener is None else message_callback(listener)
+        callback = None if listener is None else message_callback(listener, awaits=True)
         self._check_open()
         self._transport.check_loop()
         engine = self._engine

@@ -81,7 +81,9 @@ class JMSProducer(ProducerState):
                 a pair of callables; may be coroutine functions.
         """
         # What is none is refused now, not at the send.
-        self._callbacks = None if completion_listener is None else completion_callbacks(completion_listener)
+        self._callbacks = (
+            None if completion_listener is None else completion_callbacks(completion_listener, awaits=True)
+        )
         self._async = completion_listener
         return self
 

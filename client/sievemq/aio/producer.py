@@ -128,7 +128,7 @@ class MessageProducer(ProducerDefaults):
             named, message = destination_and_message(arguments, message, destination)
             engine.check_open()
             to = engine.target(named)
-        callbacks = None if completion_listener is ABSENT else completion_callbacks(completion_listener)
+        callbacks = None if completion_listener is ABSENT else completion_callbacks(completion_listener, awaits=True)
         sends, transport = engine.sends, self._transport
         # What has to be waited for comes first: once the message is handed over nothing may come in between (CPL-05).
         if (

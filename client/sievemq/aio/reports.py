@@ -25,6 +25,7 @@ class Reports(ExceptionReports):
     """
 
     __slots__ = ("_loop", "_task")
+    _awaits = True
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(nullcontext())

@@ -10,7 +10,7 @@ import logging
 import threading
 from _thread import LockType, allocate_lock
 
-from sievemq._engine import Sends, call
+from sievemq._engine import Sends, call, refuse_awaitable
 
 __all__ = ["CompletionCalls"]
 
@@ -95,7 +95,9 @@ class CompletionCalls:
         while True:
             while calls:
                 try:
-                    call(calls.popleft())
+                    result = call(calls.popleft())
+                    if result is not None:
+                        refuse_awaitable(result)
                 except BaseException:  # SystemExit and pytest.fail() too: the next callback is to come
                     _log.exception("a completion listener raised")
                 finally:

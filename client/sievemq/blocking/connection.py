@@ -28,7 +28,7 @@ class Connection:
         self._engine = engine
         self._transport = transport
         self._reports = Reports()
-        self._listener: ExceptionListener | Callable[[JMSException], Any] | None = None
+        self._listener: ExceptionListener | Callable[[JMSException], None] | None = None
         self._sessions: set[Session] = set()
         self._contexts = 0  # open contexts; the last one closes the connection (CTX-08)
         self._changing = threading.Lock()  # one start, stop or close at a time
@@ -120,12 +120,12 @@ class Connection:
         self._engine.check_open()
         return ConnectionMetaData(self._engine.broker, self._engine.features)
 
-    def get_exception_listener(self) -> ExceptionListener | Callable[[JMSException], Any] | None:
+    def get_exception_listener(self) -> ExceptionListener | Callable[[JMSException], None] | None:
         """The listener that was set (CON-13)."""
         self._engine.check_open()
         return self._listener
 
-    def set_exception_listener(self, listener: ExceptionListener | Callable[[JMSException], Any] | None) -> None:
+    def set_exception_listener(self, listener: ExceptionListener | Callable[[JMSException], None] | None) -> None:
         """Hear of the connection's problems (CON-14); None for no more.
 
         Args:

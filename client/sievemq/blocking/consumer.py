@@ -6,7 +6,7 @@ import time
 from _thread import allocate_lock, get_ident
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from sievemq._engine import PATIENCE, EngineConsumer, check_timeout, message_callback
 from sievemq.blocking.listeners import MessageListener
@@ -33,7 +33,7 @@ class MessageConsumer:
         self._engine = engine
         self._guard = session._guard
         self._transport = session._transport
-        self._listener: MessageListener | Callable[[Message], Any] | None = None
+        self._listener: MessageListener | Callable[[Message], None] | None = None
         # Held except between being woken and noticing it.
         self._woken = allocate_lock()
         self._woken.acquire()
@@ -68,18 +68,18 @@ class MessageConsumer:
         self._check_open()
         return self._engine.selector
 
-    def get_message_listener(self) -> MessageListener | Callable[[Message], Any] | None:
+    def get_message_listener(self) -> MessageListener | Callable[[Message], None] | None:
         """The listener that was set (MCO-02)."""
         self._check_open()
         return self._listener
 
-    def set_message_listener(self, listener: MessageListener | Callable[[Message], Any] | None) -> None:
+    def set_message_listener(self, listener: MessageListener | Callable[[Message], None] | None) -> None:
         """Deliver to a listener from now on; None to receive again (MCO-02).
 
         Args:
             listener: an object with ``on_message(message)``, or a callable.
         """
-        callback = None if listener is None else message_callback(listener)
+        callback = None if listener is None else message_callback(listener, awaits=False)
         with self._transport.lock:
             self._check_open()
             if callback is not None and self._engine.window.size == 0:

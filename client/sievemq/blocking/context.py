@@ -109,13 +109,13 @@ class JMSContext:
         return self._connection.get_meta_data()
 
     @_runtime
-    def get_exception_listener(self) -> ExceptionListener | Callable[[JMSException], Any] | None:
+    def get_exception_listener(self) -> ExceptionListener | Callable[[JMSException], None] | None:
         """The connection's exception listener (CTX-04)."""
         self._session._engine.check_open()
         return self._connection.get_exception_listener()
 
     @_runtime
-    def set_exception_listener(self, listener: ExceptionListener | Callable[[JMSException], Any] | None) -> None:
+    def set_exception_listener(self, listener: ExceptionListener | Callable[[JMSException], None] | None) -> None:
         """Hear of the connection's problems (CTX-04, EXL-06)."""
         self._session._engine.check_open()
         self._connection.set_exception_listener(listener)

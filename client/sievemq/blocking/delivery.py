@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sievemq._engine import PATIENCE, EngineConsumer, log_raised
+from sievemq._engine import PATIENCE, EngineConsumer, log_raised, refuse_awaitable
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
 
@@ -164,7 +164,9 @@ class Delivery:
         engine = session._engine
         recoveries = session._recoveries
         try:
-            listener(message)
+            result = listener(message)
+            if result is not None:
+                refuse_awaitable(result)
         except BaseException as error:  # SystemExit and pytest.fail() too: the next message is to come
             log_raised(message, error)
             if engine.acknowledges_itself and recoveries == session._recoveries:

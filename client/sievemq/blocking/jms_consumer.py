@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from sievemq._engine import check_timeout
 from sievemq.blocking.consumer import MessageConsumer
@@ -50,14 +50,14 @@ class JMSConsumer:
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
 
-    def get_message_listener(self) -> MessageListener | Callable[[Message], Any] | None:
+    def get_message_listener(self) -> MessageListener | Callable[[Message], None] | None:
         """The listener that was set (JCO-01)."""
         try:
             return self._consumer.get_message_listener()
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
 
-    def set_message_listener(self, listener: MessageListener | Callable[[Message], Any] | None) -> None:
+    def set_message_listener(self, listener: MessageListener | Callable[[Message], None] | None) -> None:
         """Deliver to a listener from now on; None to receive again. Safe while the connection is started (LIS-08)."""
         try:
             self._consumer.set_message_listener(listener)

@@ -78,7 +78,9 @@ class JMSProducer(ProducerState):
                 a pair of callables.
         """
         # What is none is refused now, not at the send.
-        self._callbacks = None if completion_listener is None else completion_callbacks(completion_listener)
+        self._callbacks = (
+            None if completion_listener is None else completion_callbacks(completion_listener, awaits=False)
+        )
         self._async = completion_listener
         return self
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MessageProducer", "send_message"]
 
-Listener = CompletionListener | tuple[Callable[[Message], Any], Callable[[Message, Exception], Any]]
+Listener = CompletionListener | tuple[Callable[[Message], None], Callable[[Message, Exception], None]]
 
 
 class MessageProducer(ProducerDefaults):
@@ -125,7 +125,7 @@ class MessageProducer(ProducerDefaults):
             engine.check_open()
             to = engine.target(named)
         if completion_listener is not ABSENT:
-            callbacks = completion_callbacks(completion_listener)
+            callbacks = completion_callbacks(completion_listener, awaits=False)
             send_message(self._session, engine, message, to, callbacks, delivery_mode, priority, time_to_live)
             return
         session, sends = self._session, engine.sends

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from sievemq._engine import ExceptionReports
+from sievemq._engine import ExceptionReports, refuse_awaitable
 
 __all__ = ["Reports"]
 
@@ -18,6 +18,7 @@ class Reports(ExceptionReports):
     """The reports of one connection."""
 
     __slots__ = ("_running",)
+    _awaits = False
 
     def __init__(self) -> None:
         super().__init__(threading.Lock())
@@ -39,10 +40,10 @@ class Reports(ExceptionReports):
                     return
                 call = self._waiting.popleft()
             try:
-                call()
+                refuse_awaitable(call())
             except BaseException:  # SystemExit too: the next report is to come
                 _log.exception("an exception listener raised")
 
     def _tell_flows(self) -> None:
         for call in self._flow_calls():
-            call()
+            refuse_awaitable(call())
