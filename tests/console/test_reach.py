@@ -300,6 +300,31 @@ def test_without_events_it_is_read_again_and_again(page: Page, broker: EmbeddedB
     page.until("document.querySelector('.banner').hidden")
 
 
+#: An EventSource that carries what a test gives it, and the delays of the timers that are set.
+STREAM = """window.delays = []; const set = setTimeout;
+    window.setTimeout = (act, delay, ...more) => { delays.push(delay); return set(act, delay, ...more); };
+    window.EventSource = class { heard = {};
+        constructor() { window.stream = this; }
+        addEventListener(kind, act) { this.heard[kind] = act; }
+        give(kind, about) { this.heard[kind]({ lastEventId: "", data: JSON.stringify(about) }); }
+        close() {} };"""
+
+
+def test_silence_is_judged_by_the_streams_own_heartbeat(chromium: Chromium, broker: EmbeddedBroker) -> None:
+    tick = {"time": 1, "depth": 0}
+    with chromium.page() as page:
+        page.send("Page.addScriptToEvaluateOnNewDocument", source=STREAM)
+        open_view(page, broker, "#/default/queues")
+        page.until("window.stream !== undefined")
+        page.value("stream.give('heartbeat', { seconds: 700 })")
+        page.value(f"stream.give('tick', {tick})")
+        page.until("document.body.classList.contains('live')")
+        page.value("delays.length = 0, stream.give('heartbeat', { seconds: 700 })")
+        assert page.value("delays") == [2_100_000]  # a heartbeat alone keeps the stream
+        page.value("stream.give('heartbeat', { seconds: 0.001 })")
+        page.until("document.body.classList.contains('lost')")
+
+
 def test_nothing_is_shown_that_the_browser_keeps(page: Page, shop_broker: EmbeddedBroker) -> None:
     open_view(page, shop_broker, f"{ORDERS}/messages")
     assert page.value("[localStorage.length, sessionStorage.length, document.cookie]") == [0, 0, ""]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sievemq_broker.domain.broker import Broker
@@ -55,17 +55,25 @@ class Counts:
 
 
 class Ended:
-    """What destinations had counted when they were deleted. A counter must not fall when a temporary queue goes."""
+    """What destinations had counted when they were deleted. A counter must not fall when a temporary queue goes.
 
-    __slots__ = ("counts",)
+    Attributes:
+        counts: by namespace and kind.
+        on_end: called with each queue, subscription's queue or topic before it is deleted.
+    """
+
+    __slots__ = ("counts", "on_end")
 
     def __init__(self) -> None:
         self.counts: dict[tuple[str, str], Counts] = {}
+        self.on_end: Callable[[Queue | Topic], None] | None = None
 
     def add(self, destination: Queue | Topic) -> None:
         """A queue, subscription or topic is about to go."""
         key = destination.namespace.name, kind_of(destination)
         self.counts.setdefault(key, Counts()).add(destination)
+        if self.on_end is not None:
+            self.on_end(destination)
 
 
 def kind_of(destination: Queue | Topic) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +28,6 @@ from .conftest import DEADLINE, Api, at, send
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look each few milliseconds instead of each second."""
     monkeypatch.setattr(series, "STEP_SECONDS", 0.02)
-    monkeypatch.setattr(series, "_COST", 1.0)
 
 
 class Stream:
@@ -44,6 +44,8 @@ class Stream:
                 name = line[7:]
             elif line.startswith("data: "):
                 about = json.loads(line[6:])
+                if name == "heartbeat":
+                    continue
                 if name not in ("tick", "missed"):
                     assert about.pop("time") > 0
                 yield name, about
@@ -427,6 +429,124 @@ async def looked(sampler: series.Sampler, times: int = 1) -> None:
         await sampler.look()
 
 
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The queues and topics that looks of this thread visit from now on."""
+    visited: list[object] = []
+    figures = series._figures
+    here = threading.get_ident()  # the broker's own sampler looks, too
+
+    def note(of: Any) -> tuple[int, ...]:
+        if threading.get_ident() == here:
+            visited.append(of)
+        return figures(of)
+
+    monkeypatch.setattr(series, "_figures", note)
+    return visited
+
+
+def pieces(sampler: series.Sampler, visited: list[object]) -> list[int]:
+    """How many queues and topics a look visits between two turns of the loop."""
+    found = []
+    look = sampler.look()
+    while True:
+        before = len(visited)
+        try:
+            look.send(None)
+        except StopIteration:
+            return [*found, len(visited) - before]
+        finally:
+            found.append(len(visited) - before)
+
+
+@pytest.fixture
+def many(fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> tuple[series.Sampler, list[Any], list[object]]:
+    """A sampler of 3,000 queues that visits 500 idle ones in a look, 100 at a time; and what it visits."""
+    monkeypatch.setattr(series, "SWEEP", 500)
+    monkeypatch.setattr(series, "SLICE", 100)
+    fresh.call(lambda b: [b.namespace("n").create(f"queue:{n}") for n in range(3_000)])
+    queues = list(fresh.call(lambda b: b.namespace("n").destinations).values())
+    sampler = sampler_over(fresh)
+    visited = counted(monkeypatch)
+    pieces(sampler, visited)
+    visited.clear()
+    return sampler, queues, visited
+
+
+def test_a_look_does_the_same_work_however_many_queues_there_are(
+    many: tuple[series.Sampler, list[Any], list[object]],
+) -> None:
+    sampler, queues, visited = many
+    for _ in range(6):
+        visited.clear()
+        assert max(pieces(sampler, visited)) <= 100
+        assert len(visited) == 500
+    for queue in queues[:5]:
+        queue.sequence += 1
+    for _ in range(6):
+        pieces(sampler, visited)
+    for _ in range(6):
+        for queue in queues[:5]:
+            queue.sequence += 2
+        visited.clear()
+        assert max(pieces(sampler, visited)) <= 100
+        assert len(visited) <= 505
+        assert set(queues[:5]) <= set(visited)
+        assert sampler.sums[-1].taken - sampler.sums[-2].taken == 10
+
+
+def test_each_idle_queue_is_visited_once_in_a_round(many: tuple[series.Sampler, list[Any], list[object]]) -> None:
+    sampler, queues, visited = many
+    queues[17].sequence += 4
+    for queue in queues[2_000:2_010]:
+        queue.paused = True
+    looks = 0
+    while not sampler.tracks:
+        pieces(sampler, visited)
+        looks += 1
+        assert looks <= 2 * 6
+    assert list(sampler.tracks) == [queues[17]]
+    assert sampler.latest.taken == 4
+    visited.clear()
+    while sampler.latest.paused < 10:
+        pieces(sampler, visited)
+        assert len(visited) <= 2 * 6 * 500
+    assert sampler.latest.destinations == 3_000
+
+
+def test_new_and_deleted_queues_are_found_in_the_next_look(
+    fresh: EmbeddedBroker, many: tuple[series.Sampler, list[Any], list[object]]
+) -> None:
+    sampler, queues, visited = many
+    queues[0].sequence += 3
+    for _ in range(12):
+        pieces(sampler, visited)
+    fresh.call(lambda b: b.namespace("n").delete("queue:0"))
+    new = fresh.call(lambda b: b.namespace("n").create("queue:new"))
+    fresh.call(lambda b: b.namespace("n").delete("queue:new") and b.namespace("n").create("queue:newer"))
+    pieces(sampler, visited)
+    assert [queue.label for queue in sampler.changes.created] == ["queue:newer"]
+    assert sampler.changes.deleted == [queues[0]]
+    assert new not in visited
+    assert not sampler.tracks
+    assert (sampler.latest.destinations, sampler.latest.taken, sampler.latest.in_rate) == (3_000, 3, 0)
+
+
+def test_the_next_look_follows_a_second_after_the_last_one_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "STEP_SECONDS", 1.0)
+    assert [series.pause(spent) for spent in (0.0, 0.25, 0.5)] == [1.0, 0.75, 0.5]
+    assert series.pause(3.0) == 0.1  # the loop is busy: others have most of the time
+
+
+def test_an_open_stream_begins_with_a_heartbeat_and_repeats_it_while_there_are_no_ticks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(series, "STEP_SECONDS", 3_600.0)
+    monkeypatch.setattr("sievemq_broker.server.http.api.events.HEARTBEAT_SECONDS", 0.01)
+    with EmbeddedBroker(http=True) as broker, listening(broker) as stream:
+        heard = [line for line, _ in zip(stream.response, range(11), strict=False)]
+    assert heard[2:] == [b"event: heartbeat\n", b'data: {"seconds":0.01}\n', b"\n"] * 3
+
+
 def test_memory_is_bounded_however_many_queues_there_are(
     fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -445,7 +565,7 @@ def test_memory_is_bounded_however_many_queues_there_are(
     queues[20].sequence += 1
     queues[0].sequence += 1
     asyncio.run(looked(sampler))
-    assert list(sampler.tracks) == [*queues[22:], queues[0], queues[20]]
+    assert list(sampler.tracks) == [*queues[22:], queues[20], queues[0]]
     asyncio.run(looked(sampler, 2 * series.SAMPLES + 5))
     assert len(sampler.times) == series.SAMPLES
     assert all(len(track.depth) <= series.SAMPLES + 60 for track in sampler.tracks.values())

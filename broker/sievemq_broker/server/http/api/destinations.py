@@ -115,9 +115,9 @@ async def get_series(call: Call[requests.Samples, Any]) -> answers.Series:
     times = list(sampler.times)
     track = sampler.tracks.get(destination)
     if track is None:
-        held = destination.depth if isinstance(destination, Queue) else _sum(destination, "depth")
         still = [0.0] * len(times)
-        return _since(call.query.since, times, [held] * len(times), still, still)
+        held, in_flight = ([_sum(destination, name)] * len(times) for name in ("depth", "in_flight"))
+        return _since(call.query.since, times, held, in_flight, still, still)
     return _since(call.query.since, *_aligned(times, track))
 
 
@@ -129,28 +129,35 @@ async def get_total_series(call: Call[requests.Samples, Any]) -> answers.Series:
         call.query.since,
         [sum_.time for sum_ in sums],
         [sum_.depth for sum_ in sums],
+        [sum_.in_flight for sum_ in sums],
         [sum_.in_rate for sum_ in sums],
         [sum_.out_rate for sum_ in sums],
     )
 
 
-def _aligned(times: list[int], track: Track) -> tuple[list[int], list[int], list[float], list[float]]:
+def _aligned(times: list[int], track: Track) -> tuple[list[int], list[int], list[int], list[float], list[float]]:
     """A track that began later than the times has nothing to say about those before."""
     count = min(len(times), len(track.depth))
     first = len(times) - count
     return (
         times[first:],
-        *(list(ring[len(ring) - count :]) for ring in (track.depth, track.in_rate, track.out_rate)),
+        *(list(ring[len(ring) - count :]) for ring in (track.depth, track.in_flight, track.in_rate, track.out_rate)),
     )  # type: ignore[return-value]
 
 
 def _since(
-    since: int, times: list[int], depth: list[int], in_rate: list[float], out_rate: list[float]
+    since: int,
+    times: list[int],
+    depth: list[int],
+    in_flight: list[int],
+    in_rate: list[float],
+    out_rate: list[float],
 ) -> answers.Series:
     first = next((index for index, time in enumerate(times) if time > since), len(times))
     return answers.Series(
         times=times[first:],
         depth=depth[first:],
+        in_flight=in_flight[first:],
         in_rate=[round(rate, 2) for rate in in_rate[first:]],
         out_rate=[round(rate, 2) for rate in out_rate[first:]],
         step_seconds=STEP_SECONDS,

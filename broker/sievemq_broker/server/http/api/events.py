@@ -20,8 +20,8 @@ __all__ = ["routes"]
 
 routes = Routes("Events")
 
-#: Seconds without an event after which a comment says that the stream still stands.
-HEARTBEAT_SECONDS = 15.0
+#: Seconds after which an open stream carries a heartbeat, if it has carried nothing else.
+HEARTBEAT_SECONDS = 2.0
 
 
 @routes.add("GET", "/events", None, None, query=requests.Watch, media="text/event-stream")
@@ -31,6 +31,10 @@ async def listen(call: Call[requests.Watch, Any]) -> None:
     `connection.opened` and `.closed`, `consumer.opened` and `.closed`, `destination.created`, `.deleted`, `.paused` and
     `.resumed`, `subscription.created` and `.deleted` (those with a name), `tap.created` and `.deleted`, `dead_lettered`
     with how many, `flow.blocked` and `.unblocked`. Each says its `time`, and has an `id`.
+
+    Events are those after the first tick. The stream begins with a `heartbeat`, and carries one whenever it has carried
+    nothing else for as many `seconds` as that event names. A listener that receives nothing for several times as long
+    has lost the broker.
 
     Who names the last `id` heard, with `since` or the header `Last-Event-ID` (which goes before), is told first what
     has happened after it. The latest 500 events are kept, until a minute after the last listener has gone. What cannot
@@ -48,13 +52,14 @@ async def listen(call: Call[requests.Watch, Any]) -> None:
     if call.scope["method"] == "HEAD":
         await call.send({"type": "http.response.body", "body": b""})
         return
-    hub.add(listener, Headers(scope=call.scope).get("last-event-id") or call.query.since)
     gone = asyncio.create_task(_disconnected(call, listener))
+    heartbeat = _packed((None, ("heartbeat", {"seconds": HEARTBEAT_SECONDS})))
     try:
-        await call.send({"type": "http.response.body", "body": b"retry: 2000\n\n", "more_body": True})
+        hub.add(listener, Headers(scope=call.scope).get("last-event-id") or call.query.since)
+        await call.send({"type": "http.response.body", "body": b"retry: 2000\n\n" + heartbeat, "more_body": True})
         while not listener.ended:
             events = await listener.next(HEARTBEAT_SECONDS)
-            said = b"".join(map(_packed, events)) or b": still there\n\n"
+            said = b"".join(map(_packed, events)) or heartbeat
             await call.send({"type": "http.response.body", "body": said, "more_body": True})
         await call.send({"type": "http.response.body", "body": b""})
     finally:

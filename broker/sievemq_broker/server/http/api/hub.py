@@ -1,7 +1,8 @@
 """Who listens to events, and what they are told: a tick with totals each second, and what changed since the last.
 
-Changes are found by comparing two looks a second apart, so they cost the data path nothing, and nobody listening costs
-nothing at all. What comes and goes between two looks shows only in the tick's counters.
+Changes are found by comparing two looks a second apart: they cost the data path nothing. What comes and goes between
+two looks shows only in the tick's counters. The sampler finds the changes of destinations; connections, consumers,
+subscriptions and taps are compared here, and only while there is a listener.
 
 Each listener has a buffer of its own. A slow one finds only the latest tick, and where its buffer was full the number
 of events it missed. One that comes back soon is told what it missed, see :mod:`.history`.
@@ -12,12 +13,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from sievemq_broker.server.http.api.history import Event, History
+from sievemq_broker.server.http.api.series import Changes
+from sievemq_broker.server.http.api.slices import in_slices
 
 if TYPE_CHECKING:
+    from sievemq_broker.domain.consumer import Consumer
     from sievemq_broker.domain.queue import Queue
     from sievemq_broker.domain.subscription import Subscription
     from sievemq_broker.domain.tap import Tap
@@ -142,15 +146,13 @@ class Hub:
         sampler.on_look = self.look
 
     def add(self, listener: Listener, since: str | None = None) -> None:
-        """Begin to tell.
+        """Begin to tell: what has happened since an event, then what happens after the next look.
 
         Args:
             listener: whom.
             since: id of the last event that it has heard on an earlier stream; None for only what comes.
         """
         self.listeners.add(listener)
-        if self._known is None:
-            self._known = _Known(self._server, self._sampler)
         if since is not None:
             missed, events = self._history.since(since, listener.hears, listener.hears_all)
             if missed is not None:
@@ -168,18 +170,21 @@ class Hub:
         for listener in self.listeners:
             listener.end()
 
-    def look(self) -> None:
+    async def look(self) -> None:
         """Tell what changed since the last look, then the tick."""
-        if self._known is None:
-            return
         history = self._history
-        if not self.listeners and time.monotonic() - self._left >= LINGER_SECONDS:
-            self._known = None
-            history.forget()
-            return
-        known, self._known = self._known, _Known(self._server, self._sampler)
+        before = self._known
+        if not self.listeners:
+            if before is None:
+                return
+            if time.monotonic() - self._left >= LINGER_SECONDS:
+                self._known = None
+                history.forget()
+                return
+        self._known = await _Known.taken(self._server)
         now = self._sampler.latest.time
-        events: list[Event] = [(name, {"time": now, **about}) for name, about in self._known.since(known)]
+        found = () if before is None else self._known.since(before, self._sampler.changes)
+        events: list[Event] = [(name, {"time": now, **about}) for name, about in found]
         history.add(events)
         totals = self._totals()
         for listener in self.listeners:
@@ -209,60 +214,63 @@ class Hub:
 
 
 class _Known:
-    """What is compared: taken at one moment, by copying tables that are there."""
+    """What is compared, beside what the sampler compares."""
 
-    __slots__ = ("blocked", "connections", "consumers", "dead", "destinations", "paused", "subscriptions", "taps")
+    __slots__ = ("blocked", "connections", "consumers", "subscriptions", "taps")
 
-    def __init__(self, server: Server, sampler: Sampler) -> None:
+    def __init__(self, server: Server) -> None:
         self.blocked = server.services.blocked
         self.connections = dict(server.services.connections)
-        self.consumers = {
-            identifier: {n: c for n, c in connection.consumers.items() if n not in connection.retired}
-            for identifier, connection in self.connections.items()
-            if connection.consumers
-        }
-        self.destinations = {name: set(space.destinations) for name, space in server.broker.namespaces.items()}
-        spaces = server.broker.namespaces.values()
-        self.subscriptions = {one for space in spaces for one in space.subscriptions}
-        self.taps: set[Tap] = {tap for space in spaces for tap in space.taps}
-        self.paused = sampler.paused
-        self.dead = sampler.dead
+        self.consumers: dict[str, dict[int, Consumer]] = {}
+        self.subscriptions: set[Subscription] = set()
+        self.taps: set[Tap] = set()
 
-    def since(self, before: _Known) -> Iterator[Event]:
-        """The events that lead from `before` to this."""
+    @classmethod
+    async def taken(cls, server: Server) -> Self:
+        """As it is now; gathered in slices."""
+        known = cls(server)
+        async for connection in in_slices(list(known.connections.values())):
+            if connection.consumers:
+                there, retired = connection.consumers, connection.retired
+                known.consumers[connection.id] = {n: c for n, c in there.items() if n not in retired}
+        async for space in in_slices(list(server.broker.namespaces.values())):
+            known.subscriptions.update(space.subscriptions)
+            known.taps.update(space.taps)
+        return known
+
+    def since(self, before: _Known, changes: Changes) -> Iterator[Event]:
+        """The events that lead from `before` to this, with what the sampler has found."""
+        created, deleted = map(_labels, (changes.created, changes.deleted))
         for identifier in self.connections.keys() - before.connections.keys():
             yield "connection.opened", _connection(self.connections[identifier])
-        yield from _added("destination.created", before.destinations, self.destinations)
+        for namespace, address in sorted(created - deleted):
+            yield "destination.created", {"namespace": namespace, "address": address}
         for subscription in self.subscriptions - before.subscriptions:
             yield "subscription.created", _subscription(subscription)
         for tap in self.taps - before.taps:
             yield "tap.created", _tap(tap)
         yield from _consumers("consumer.opened", before, self)
         yield from _consumers("consumer.closed", self, before)
-        for destination in self.paused - before.paused:
+        for destination in changes.paused:
             yield "destination.paused", _named(destination)
-        for destination in before.paused - self.paused:
-            if not _deleted(destination):
-                yield "destination.resumed", _named(destination)
-        for destination, dead in self.dead.items():
-            more = dead - before.dead.get(destination, 0)
-            if more > 0:
-                yield "dead_lettered", {**_named(destination), "messages": more}
+        for destination in changes.resumed:
+            yield "destination.resumed", _named(destination)
+        for destination, dead in changes.dead.items():
+            yield "dead_lettered", {**_named(destination), "messages": dead}
         for tap in before.taps - self.taps:
             yield "tap.deleted", _tap(tap)
         for subscription in before.subscriptions - self.subscriptions:
             yield "subscription.deleted", _subscription(subscription)
-        yield from _added("destination.deleted", self.destinations, before.destinations)
+        for namespace, address in sorted(deleted - created):
+            yield "destination.deleted", {"namespace": namespace, "address": address}
         for identifier in before.connections.keys() - self.connections.keys():
             yield "connection.closed", _connection(before.connections[identifier])
         if self.blocked != before.blocked:
             yield ("flow.unblocked", {}) if self.blocked is None else ("flow.blocked", {"reason": self.blocked})
 
 
-def _added(name: str, before: dict[str, set[str]], after: dict[str, set[str]]) -> Iterator[Event]:
-    for namespace, addresses in after.items():
-        for address in sorted(addresses - before.get(namespace, set())):
-            yield name, {"namespace": namespace, "address": address}
+def _labels(destinations: Iterable[Queue | Topic]) -> set[tuple[str, str]]:
+    return {(destination.namespace.name, destination.label) for destination in destinations}
 
 
 def _consumers(name: str, before: _Known, after: _Known) -> Iterator[Event]:
@@ -300,10 +308,6 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
 
 def _tap(tap: Tap) -> dict[str, Any]:
     return {**_named(tap.destination), "name": tap.name, "mode": tap.mode}
-
-
-def _deleted(destination: Queue | Topic) -> bool:
-    return destination.namespace.destinations.get(destination.label) is not destination
 
 
 def _named(destination: Queue | Topic) -> dict[str, Any]:

@@ -1,8 +1,11 @@
 """Figures over time, for charts: how deep every destination is and how fast it goes, a few minutes back.
 
-Nothing is counted on the data path. About once a second this goes through all destinations, in slices, and notes what
-has changed. Only destinations at which something happened are remembered, the latest MAX_TRACKS of them; the others
-have not changed, which is all there is to say about them.
+Nothing is counted on the data path. Each second the sampler visits the destinations that moved lately, and the next
+SWEEP of the others, a SLICE at a time. Totals are kept by difference: a visit adds what has changed since the last one.
+So a look costs the same with a hundred destinations and with a hundred thousand; only a destination that was idle is
+noticed later, after one round through all of them.
+
+Only destinations at which something happened have samples, the latest MAX_TRACKS of them. The others have not changed.
 """
 
 from __future__ import annotations
@@ -11,20 +14,20 @@ import asyncio
 import contextlib
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sievemq_broker import logs
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.http.api.slices import SLICE_SECONDS
+from sievemq_broker.server.counts import queues_at
 
 if TYPE_CHECKING:
     from sievemq_broker.server.server import Server
 
-__all__ = ["MAX_TRACKS", "SAMPLES", "STEP_SECONDS", "Sampler", "Sums", "Track"]
+__all__ = ["MAX_TRACKS", "SAMPLES", "STEP_SECONDS", "Changes", "Sampler", "Sums", "Track"]
 
 STEP_SECONDS: Final = 1.0
 
@@ -33,35 +36,50 @@ SAMPLES: Final = 300
 
 _SPARE: Final = 60
 
-#: Destinations whose samples are kept, the latest active ones: 12 bytes a sample, so 18 MB at most.
+#: Destinations whose samples are kept, the latest active ones: 16 bytes a sample, so 24 MB at most.
 MAX_TRACKS: Final = 4_000
 
-#: The longest share of the time that going through all destinations may take; with very many it is done less often,
-#: but at least every LONGEST_STEP_SECONDS.
-_COST: Final = 0.02
-LONGEST_STEP_SECONDS: Final = 5.0
+#: Other destinations that one look visits, at a microsecond or two each: some 2 % of a second.
+SWEEP: Final = 10_000
+
+#: Queues and topics that are visited before other work of the loop has a turn: a millisecond, or less (decision 0026).
+SLICE: Final = 500
+
+#: The least pause between two looks, as a share of a step: where the loop has no time, looks do not take what is left.
+_LEAST_PAUSE: Final = 0.1
 
 log = logs.get("http")
+
+Destination: TypeAlias = Queue | Topic
+
+#: What one queue or topic has counted and holds, in the order of the fields of Sums from `taken`.
+Figures: TypeAlias = tuple[int, ...]
+_NONE: Final[Figures] = (0,) * 10
+_TAKEN, _GIVEN, _DEPTH, _IN_FLIGHT, _DEAD, _PAUSED = 0, 1, 2, 3, 7, 9
 
 
 class Track:
     """The samples of one destination; as many as the sampler has times, counted from the end.
 
     Attributes:
-        depth, in_rate, out_rate: rings of samples, oldest first.
+        depth, in_flight, in_rate, out_rate: rings of samples, oldest first.
     """
 
-    __slots__ = ("depth", "in_rate", "out_rate")
+    __slots__ = ("depth", "in_flight", "in_rate", "out_rate")
 
     def __init__(self) -> None:
         self.depth: array[int] = array("I")
+        self.in_flight: array[int] = array("I")
         self.in_rate: array[float] = array("f")
         self.out_rate: array[float] = array("f")
 
-    def add(self, depth: int, in_rate: float, out_rate: float) -> None:
+    def add(self, depth: int, in_flight: int, in_rate: float, out_rate: float) -> None:
         """Note a sample."""
-        for ring, value in ((self.depth, depth), (self.in_rate, in_rate), (self.out_rate, out_rate)):
-            ring.append(value)  # type: ignore[arg-type]
+        self.depth.append(depth)
+        self.in_flight.append(in_flight)
+        self.in_rate.append(in_rate)
+        self.out_rate.append(out_rate)
+        for ring in (self.depth, self.in_flight, self.in_rate, self.out_rate):
             if len(ring) > SAMPLES + _SPARE:
                 del ring[:_SPARE]  # now and then, instead of moving all of it each time
 
@@ -71,22 +89,43 @@ class Sums:
     """All destinations together at one look."""
 
     time: int = 0
-    destinations: int = 0
-    consumers: int = 0
+    taken: int = 0
+    given: int = 0
     depth: int = 0
     in_flight: int = 0
     scheduled: int = 0
     bytes: int = 0
-    taken: int = 0
-    given: int = 0
+    consumers: int = 0
     dead_lettered: int = 0
     expired: int = 0
+    paused: int = 0
+    destinations: int = 0
     in_rate: float = 0.0
     out_rate: float = 0.0
 
 
+@dataclass(slots=True)
+class Changes:
+    """What one look found changed since the look before.
+
+    Attributes:
+        created, deleted, paused, resumed: destinations.
+        dead: messages that were dead-lettered from a destination, where there were some.
+    """
+
+    created: list[Destination] = field(default_factory=list)
+    deleted: list[Destination] = field(default_factory=list)
+    paused: list[Destination] = field(default_factory=list)
+    resumed: list[Destination] = field(default_factory=list)
+    dead: dict[Destination, int] = field(default_factory=dict)
+
+
+async def _ignore() -> None:
+    """No listener."""
+
+
 class Sampler:
-    """Looks at everything about once a second.
+    """Looks at the destinations each second.
 
     Args:
         server: the broker.
@@ -96,26 +135,29 @@ class Sampler:
         sums: of all destinations, by look.
         tracks: samples by destination, longest idle first.
         latest: of the last look.
-        paused: destinations that were, at the last look.
-        dead: messages that were dead-lettered from a destination, where there were some.
-        on_look: called after each look.
+        changes: that the last look found.
+        on_look: awaited after each look.
     """
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._task: asyncio.Task[None] | None = None
         self._last = 0.0
-        #: What had come in and gone out at the last look. Two tables of numbers, kept: twenty thousand pairs made anew
-        #: each second would wake the garbage collector.
-        self._taken: dict[Queue | Topic, int] = {}
-        self._given: dict[Queue | Topic, int] = {}
-        self.paused: set[Queue | Topic] = set()
-        self.dead: dict[Queue | Topic, int] = {}
+        #: Figures at the last visit, of queues (those of subscriptions included) and of topics; and their sums.
+        self._seen: dict[Destination, Figures] = {}
+        self._totals = list(_NONE)
+        #: The current round through all destinations: those still to visit, last first, and when it began.
+        self._round: list[Destination] = []
+        self._round_began = 0.0
+        self._round_seconds = STEP_SECONDS
+        self._next = Changes()
+        self.changes = Changes()
         self.times: deque[int] = deque(maxlen=SAMPLES)
         self.sums: deque[Sums] = deque(maxlen=SAMPLES)
-        self.tracks: OrderedDict[Queue | Topic, Track] = OrderedDict()
+        self.tracks: OrderedDict[Destination, Track] = OrderedDict()
         self.latest = Sums()
-        self.on_look: Callable[[], None] = lambda: None
+        self.on_look: Callable[[], Awaitable[None]] = _ignore
+        server.ended.on_end = self._forget
 
     def start(self) -> None:
         """Begin."""
@@ -128,7 +170,7 @@ class Sampler:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    def rates(self, destination: Queue | Topic) -> tuple[float, float]:
+    def rates(self, destination: Destination) -> tuple[float, float]:
         """What came in and went out per second at the last look."""
         track = self.tracks.get(destination)
         return (track.in_rate[-1], track.out_rate[-1]) if track is not None and len(track.depth) else (0.0, 0.0)
@@ -137,104 +179,174 @@ class Sampler:
         while True:
             begin = perf_counter()
             try:
-                busy = await self.look()
-                self.on_look()
+                await self.look()
+                await self.on_look()
             except Exception as error:  # a fault of ours: charts stand still, the broker goes on
                 log.fault("series.failed", error)
-                busy = 0.0
-            pause = max(STEP_SECONDS - (perf_counter() - begin), busy / _COST, 0.01)
-            await asyncio.sleep(min(pause, LONGEST_STEP_SECONDS))
+            await asyncio.sleep(pause(perf_counter() - begin))
 
-    async def look(self) -> float:
-        """Look at every destination once.
-
-        Returns:
-            Seconds of the loop's time that this took.
-        """
+    async def look(self) -> None:
+        """Visit the destinations that moved lately, new ones, and the next ones of the round; note the sums."""
         begin = perf_counter()
         elapsed = begin - self._last if self._last else STEP_SECONDS
         self._last = begin
-        sums = Sums(time=self._server.clock.now())
-        self.paused, self.dead = set(), {}
-        busy = 0.0
-        destinations = self._destinations()
-        slice_begin = begin
-        for count, destination in enumerate(destinations):
-            if count % 32 == 0 and perf_counter() - slice_begin > SLICE_SECONDS:
-                busy += perf_counter() - slice_begin
-                await asyncio.sleep(0)
-                slice_begin = perf_counter()
-            self._sample(destination, sums, elapsed)
-        if len(self._taken) > len(destinations):
-            self._forget(self._taken.keys() - set(destinations))
+        visited = 0
+        for space in list(self._server.broker.namespaces.values()):
+            for destination in self._new_in(space.destinations):
+                visited = await self._visit(destination, elapsed, visited)
+        for destination in list(self.tracks):
+            visited = await self._visit(destination, elapsed, visited)
+        for destination in self._quiet():
+            visited = await self._visit(destination, max(elapsed, self._round_seconds), visited)
         while len(self.tracks) > MAX_TRACKS:
             self.tracks.popitem(last=False)
-        for counts in self._server.ended.counts.values():
-            sums.taken += counts.published if counts.published else counts.enqueued
-            sums.given += counts.acknowledged
-            sums.dead_lettered += counts.dead_lettered
-            sums.expired += counts.expired
+        sums = self._sums()
         before = self.sums[-1] if self.sums else sums
         sums.in_rate = max(0, sums.taken - before.taken) / elapsed
         sums.out_rate = max(0, sums.given - before.given) / elapsed
         self.times.append(sums.time)
         self.sums.append(sums)
         self.latest = sums
-        return busy + perf_counter() - slice_begin
+        self.changes, self._next = self._next, Changes()
 
-    def _destinations(self) -> list[Queue | Topic]:
-        return [
-            destination
-            for space in self._server.broker.namespaces.values()
-            for destination in space.destinations.values()
-        ]
+    def _new_in(self, destinations: dict[str, Destination]) -> list[Destination]:
+        """Those that were made since the last look: a dict keeps its order, so they are at its end."""
+        new: list[Destination] = []
+        for destination in reversed(destinations.values()):
+            if destination in self._seen:
+                break
+            new.append(destination)
+        return new
 
-    def _sample(self, destination: Queue | Topic, sums: Sums, elapsed: float) -> None:
-        dead = sums.dead_lettered
+    def _quiet(self) -> list[Destination]:
+        """The next destinations of the round that do not have samples."""
+        if not self._round:
+            now = perf_counter()
+            if self._round_began:
+                self._round_seconds = now - self._round_began
+            self._round_began = now
+            for space in self._server.broker.namespaces.values():
+                self._round += space.destinations.values()
+        self._round, due = self._round[:-SWEEP], self._round[-SWEEP:]
+        return [destination for destination in due if destination not in self.tracks]
+
+    async def _visit(self, destination: Destination, elapsed: float, visited: int) -> int:
+        """Note what has changed at a destination.
+
+        Args:
+            destination: which; one that was deleted meanwhile is left out.
+            elapsed: seconds since the last visit.
+            visited: queues and topics that this look has visited.
+
+        Returns:
+            The same with this one's.
+        """
+        first = not self.times
+        known = self._seen.get(destination)
+        if known is None:
+            if destination.namespace.destinations.get(destination.label) is not destination:
+                return visited  # deleted
+            known = self._seen[destination] = _NONE
+            if not first:
+                self._next.created.append(destination)
+        figures = _figures(destination)
+        moved = self._note(destination, figures)
+        taken, given, depth, in_flight = figures[:4]
+        given_before = known[_GIVEN]
+        dead = figures[_DEAD] - known[_DEAD]
+        visited += 1
+        if not visited % SLICE:
+            await asyncio.sleep(0)
         if isinstance(destination, Topic):
-            taken, given, depth = destination.published, 0, 0
-            for subscription in destination.subscriptions:
-                queue = subscription.queue
-                given += queue.acknowledged
-                depth += queue.depth
-                _hold(sums, queue)
-        else:
-            taken, given, depth = destination.enqueued, destination.acknowledged, destination.depth
-            _hold(sums, destination)
-        if destination.paused:
-            self.paused.add(destination)
-        if sums.dead_lettered > dead:
-            self.dead[destination] = sums.dead_lettered - dead
-        sums.destinations += 1
-        sums.taken += taken
-        sums.given += given
-        first_look = not self.times
-        taken_before = self._taken.get(destination, taken if first_look else 0)
-        given_before = self._given.get(destination, given if first_look else 0)
-        self._taken[destination], self._given[destination] = taken, given
-        moved = taken != taken_before or given != given_before
+            for queue in queues_at(destination):
+                if queue.deleted:
+                    continue  # since the loop had a turn
+                before = self._seen.get(queue, _NONE)
+                figures_there = _figures(queue)
+                moved |= self._note(queue, figures_there)
+                given += figures_there[_GIVEN]
+                given_before += before[_GIVEN]
+                depth += figures_there[_DEPTH]
+                in_flight += figures_there[_IN_FLIGHT]
+                dead += figures_there[_DEAD] - before[_DEAD]
+                visited += 1
+                if not visited % SLICE:
+                    await asyncio.sleep(0)
+        if destination not in self._seen:
+            return visited  # deleted since the loop had a turn
+        if first:
+            return visited
+        if dead > 0:
+            self._next.dead[destination] = dead
+        if figures[_PAUSED] != known[_PAUSED]:
+            (self._next.paused if figures[_PAUSED] else self._next.resumed).append(destination)
         track = self.tracks.get(destination)
         if track is None:
             if not moved:
-                return
+                return visited
             track = self.tracks[destination] = Track()
-        track.add(depth, max(0, taken - taken_before) / elapsed, max(0, given - given_before) / elapsed)
+        took, gave = taken - known[_TAKEN], given - given_before
+        track.add(depth, in_flight, max(0, took) / elapsed, max(0, gave) / elapsed)
         if moved:
             self.tracks.move_to_end(destination)
+        return visited
 
-    def _forget(self, gone: Iterable[Queue | Topic]) -> None:
-        """Those that are deleted."""
-        for destination in gone:
-            del self._taken[destination], self._given[destination]
-            self.tracks.pop(destination, None)
+    def _note(self, of: Destination, figures: Figures) -> bool:
+        """Keep what was found there.
+
+        Returns:
+            True if messages moved, or wait elsewhere than before.
+        """
+        known = self._seen.get(of, _NONE)
+        if figures == known:
+            self._seen[of] = known
+            return False
+        self._seen[of] = figures
+        self._totals = [total + new - old for total, new, old in zip(self._totals, figures, known, strict=True)]
+        return figures[: _IN_FLIGHT + 1] != known[: _IN_FLIGHT + 1]
+
+    def _forget(self, of: Destination) -> None:
+        """It is about to be deleted: what it has counted is kept elsewhere, and what it holds goes with it."""
+        known = self._seen.pop(of, None)
+        if known is None:
+            return
+        self._totals = [total - old for total, old in zip(self._totals, known, strict=True)]
+        if isinstance(of, Topic) or of.subscription is None:
+            self.tracks.pop(of, None)
+            self._next.deleted.append(of)
+
+    def _sums(self) -> Sums:
+        """The totals of now. What deleted destinations have counted stays in them."""
+        server = self._server
+        sums = Sums(server.clock.now(), *self._totals)
+        sums.destinations = sum(len(space.destinations) for space in server.broker.namespaces.values())
+        for (_, kind), counts in server.ended.counts.items():
+            sums.taken += {"topic": counts.published, "queue": counts.enqueued}.get(kind, 0)
+            sums.given += counts.acknowledged
+            sums.dead_lettered += counts.dead_lettered
+            sums.expired += counts.expired
+        return sums
 
 
-def _hold(sums: Sums, queue: Queue) -> None:
-    sums.depth += queue.depth
-    sums.bytes += queue.bytes
-    sums.scheduled += len(queue.scheduled)
-    sums.dead_lettered += queue.dead_lettered
-    sums.expired += queue.expired
-    if queue.consumers or queue.holders:
-        sums.consumers += len(queue.consumers)
-        sums.in_flight += queue.in_flight
+def pause(spent: float) -> float:
+    """Seconds from the end of a look that took so many to the next one."""
+    return max(STEP_SECONDS - spent, STEP_SECONDS * _LEAST_PAUSE)
+
+
+def _figures(of: Destination) -> Figures:
+    """What it has counted and holds; of a topic only what is not its subscriptions'."""
+    if isinstance(of, Topic):
+        return (of.published, 0, 0, 0, 0, 0, 0, 0, 0, of.paused)
+    consumers, own = of.consumers, of.subscription is None
+    return (
+        of.sequence - of.again if own else 0,  # what came to a topic was counted there
+        of.acknowledged,
+        of.depth,
+        of.in_flight if consumers or of.holders else 0,
+        len(of.scheduled),
+        of.bytes,
+        len(consumers),
+        of.dead_lettered,
+        of.expired,
+        of.paused if own else 0,
+    )

@@ -164,6 +164,17 @@ export class Chart {
   }
 }
 
+/** The samples of a series as the API gives it. */
+export function samplesOf({ times, depth, in_flight: inFlight, in_rate: incoming, out_rate: outgoing }) {
+  return times.map((time, i) => ({
+    time,
+    depth: depth[i],
+    in_flight: inFlight[i],
+    in_rate: incoming[i],
+    out_rate: outgoing[i],
+  }));
+}
+
 /** What comes in and goes out per second. */
 export function ratesChart() {
   const lines = [

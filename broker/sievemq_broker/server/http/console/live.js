@@ -2,7 +2,8 @@
 // the overview goes on where it was left.
 
 const KEEP = 300; // seconds of totals
-const SILENCE = 5_000; // ms without a tick after which the broker counts as gone
+const MISSED = 3; // heartbeats without a word after which the broker counts as gone
+const PATIENT = 10_000; // ms for a stream to begin
 const PATIENCE = [500, 1_000, 2_000, 5_000]; // ms before the next try to reach it again
 
 import { brokerTime, count, setClock } from "./format.js";
@@ -38,6 +39,7 @@ const listeners = new Set();
 let source = null;
 let last = ""; // id of the last event that was heard
 let watch = 0;
+let silence = PATIENT; // ms without a word after which the broker counts as gone
 let retry = 0;
 
 /**
@@ -49,10 +51,9 @@ export function listen(listener) {
   return () => listeners.delete(listener);
 }
 
-/** Takes what was before the first tick: the samples of the totals, as the API keeps them. */
-export function begin({ times, depth, in_rate: incoming, out_rate: outgoing }) {
+/** Takes what was before the first tick: the samples of the totals that the broker keeps. */
+export function begin(past) {
   const first = samples[0]?.time ?? Infinity;
-  const past = times.map((time, i) => ({ time, depth: depth[i], in_rate: incoming[i], out_rate: outgoing[i] }));
   samples.unshift(...past.filter(({ time }) => time < first));
   samples.splice(0, Math.max(0, samples.length - KEEP));
 }
@@ -67,6 +68,8 @@ export function connect() {
   clearTimeout(retry);
   source?.close();
   source = new EventSource(`/api/v1/events${last && `?since=${encodeURIComponent(last)}`}`);
+  silence = PATIENT;
+  hear("heartbeat", ({ seconds }) => (silence = MISSED * seconds * 1_000));
   hear("tick", ticked);
   for (const kind of Object.keys(WORDS)) hear(kind, (data) => happened(kind, data));
   source.addEventListener("error", () => lost());
@@ -85,6 +88,7 @@ function hear(kind, act) {
   source.addEventListener(kind, (event) => {
     if (event.lastEventId) last = event.lastEventId;
     act(JSON.parse(event.data));
+    expect();
   });
 }
 
@@ -92,7 +96,6 @@ function ticked(totals) {
   setClock(totals.time);
   samples.push(totals);
   if (samples.length > KEEP) samples.splice(0, samples.length - KEEP);
-  expect();
   const back = state.connected === false;
   state.connected = true;
   state.tries = 0;
@@ -108,7 +111,7 @@ function happened(kind, data) {
 
 function expect() {
   clearTimeout(watch);
-  watch = setTimeout(lost, SILENCE);
+  watch = setTimeout(lost, silence);
 }
 
 function lost() {

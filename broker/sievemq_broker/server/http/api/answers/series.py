@@ -12,6 +12,7 @@ class Series(Answer, kw_only=True):
 
     times: list[int]
     depth: list[int]
+    in_flight: list[int]
     in_rate: list[float]
     out_rate: list[float]
     step_seconds: float

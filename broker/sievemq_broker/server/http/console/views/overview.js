@@ -2,7 +2,7 @@
 
 import { link } from "../address.js";
 import { get, list } from "../api.js";
-import { Chart, ratesChart } from "../chart.js";
+import { Chart, ratesChart, samplesOf } from "../chart.js";
 import { h, put, say } from "../dom.js";
 import { ago, bytes, compact, count, number, rate, since } from "../format.js";
 import { note } from "../recent.js";
@@ -109,7 +109,7 @@ export default function overview({ namespace, signal: gone }) {
     if (!lacks) return;
     lacks = false;
     get("/series", {}, gone)
-      .then(live.begin)
+      .then((series) => live.begin(samplesOf(series)))
       .then(draw, () => {});
   }
 

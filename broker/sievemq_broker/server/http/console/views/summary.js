@@ -1,7 +1,7 @@
 // A queue's figures, charts, consumers and rules; a topic's, with its subscriptions.
 
 import * as api from "../api.js";
-import { Chart, ratesChart } from "../chart.js";
+import { Chart, ratesChart, samplesOf } from "../chart.js";
 import { h, put } from "../dom.js";
 import { bytes, compact, count, duration, number } from "../format.js";
 import { Pager, badge, button, facts, nothing, section, selectorLink } from "../parts.js";
@@ -19,7 +19,10 @@ export default function summary({ namespace, address, isQueue, read: reread }) {
   const rates = ratesChart();
   const depth = new Chart({
     title: isQueue ? "Depth" : "Waiting for subscribers",
-    lines: [{ name: "ready", key: "depth" }],
+    lines: [
+      { name: "ready", key: "depth" },
+      { name: "in flight", key: "in_flight" },
+    ],
     format: compact,
   });
   const subscriptions = new Table({
@@ -76,14 +79,6 @@ export default function summary({ namespace, address, isQueue, read: reread }) {
 
   return { node, read };
 }
-
-const samplesOf = (series) =>
-  series.times.map((time, i) => ({
-    time,
-    depth: series.depth[i],
-    in_rate: series.in_rate[i],
-    out_rate: series.out_rate[i],
-  }));
 
 function figuresOf(state, isQueue) {
   const { counters } = state;
