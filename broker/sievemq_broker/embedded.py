@@ -25,6 +25,7 @@ from sievemq_broker.config import load
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.server.run import new_event_loop
 from sievemq_broker.server.server import Server
+from sievemq_core.durations import MILLISECOND
 
 __all__ = ["BrokerClock", "EmbeddedBroker", "EmbeddedNamespace", "Moved"]
 
@@ -327,14 +328,17 @@ class BrokerClock:
         milliseconds = self._broker._submit(lambda server: server.clock.now()).result()
         return _EPOCH + timedelta(milliseconds=milliseconds)
 
-    def advance(self, *, seconds: float = 0.0, milliseconds: int = 0) -> Moved:
-        """Move forward.
+    def advance(self, by: timedelta = timedelta(0), *, seconds: float = 0.0, milliseconds: int = 0) -> Moved:
+        """Move forward, by all of these together.
 
         Raises:
+            TypeError: `by` is a number: of what?
             ValueError: by less than nothing.
         """
-        by = milliseconds + round(seconds * 1000)
-        return self._move(lambda clock: clock.advance(by))
+        if not isinstance(by, timedelta):
+            raise TypeError(f"advance({by!r:.60}): write advance(seconds=…), or give a timedelta")
+        step = milliseconds + round(seconds * 1000) + round(by / MILLISECOND)
+        return self._move(lambda clock: clock.advance(step))
 
     def set(self, to: datetime) -> Moved:
         """Show a time, in the past or in the future.

@@ -13,12 +13,13 @@ from collections.abc import Iterable
 from sievemq._engine.taps import LEASE, check_transacted
 from sievemq.blocking.connection import Connection
 from sievemq.blocking.session import Session
+from sievemq_core.durations import Milliseconds, milliseconds
 from sievemq_core.wire.commands import Command
 
 __all__ = ["LEASE", "discard", "publish", "stage"]
 
 
-def stage(session: Session, key: str, batch: int, lease: int = LEASE) -> str:
+def stage(session: Session, key: str, batch: int, lease: Milliseconds = LEASE) -> str:
     """Take what a transacted session has sent since its last commit out of it, and keep it until it is published.
 
     The connection must not repair itself (URL option ``reconnect=0``): what was sent on one that is lost is lost, and
@@ -28,7 +29,7 @@ def stage(session: Session, key: str, batch: int, lease: int = LEASE) -> str:
         session: transacted.
         key: who publishes.
         batch: of the key; ascending.
-        lease: ms.
+        lease: how long it is kept unpublished; a timedelta, or an int of milliseconds.
 
     Returns:
         Its name, for :func:`publish`.
@@ -42,7 +43,7 @@ def stage(session: Session, key: str, batch: int, lease: int = LEASE) -> str:
     check_transacted(engine)
     connection = engine.connection
     name: str = session._connection._transport.ask(
-        lambda: connection.request(Command.STAGE, engine.id, key, batch, lease)
+        lambda: connection.request(Command.STAGE, engine.id, key, batch, milliseconds("a lease", lease))
     )
     return name
 

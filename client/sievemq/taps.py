@@ -19,6 +19,7 @@ from typing import Any, Literal
 from sievemq._engine.taps import NOTHING, PAGE, TapPage, TapState, fields_of, page_of, state_of
 from sievemq.blocking.connection import Connection
 from sievemq.destinations import Destination
+from sievemq_core.durations import Milliseconds, milliseconds
 from sievemq_core.wire.commands import Command
 
 __all__ = ["Tap", "TapPage", "TapState", "delete_tap", "find_tap", "open_tap"]
@@ -101,8 +102,8 @@ def open_tap(
     start: Literal["earliest", "latest"] = "latest",
     retain_messages: int | None = None,
     retain_bytes: int | None = None,
-    retain_age: int | None = None,
-    lease: int | None = None,
+    retain_age: Milliseconds | None = None,
+    lease: Milliseconds | None = None,
 ) -> tuple[Tap, TapState]:
     """The tap with this name on a destination; made if there is none.
 
@@ -114,8 +115,8 @@ def open_tap(
         selector: only of messages for which it is true.
         start: of a new copy of a queue: ``earliest`` begins with what waits there.
         retain_messages, retain_bytes: that it may hold; the broker's defaults if not given.
-        retain_age: ms that a copy is kept; 0 for no limit.
-        lease: ms without a word from its reader, after which a drain gives back what it holds and a copy ends.
+        retain_age: how long a copy is kept, a timedelta or an int of milliseconds; 0 for no limit.
+        lease: how long its reader may be silent, likewise; then a drain gives back what it holds and a copy ends.
 
     Returns:
         The tap and how it stands.
@@ -128,8 +129,8 @@ def open_tap(
         "start": start,
         "retain_messages": retain_messages,
         "retain_bytes": retain_bytes,
-        "retain_age": retain_age,
-        "lease": lease,
+        "retain_age": None if retain_age is None else milliseconds("retain_age", retain_age),
+        "lease": None if lease is None else milliseconds("lease", lease),
     }
     fields = fields_of(connection._engine, name, str(destination), mode, selector, options)
     state = state_of(_ask(connection, Command.OPEN_TAP, *fields))

@@ -21,11 +21,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Final, Literal
 from urllib.parse import quote, unquote
 
 from sievemq.exceptions import InvalidURLException
+from sievemq_core.durations import MILLISECOND, in_units
 from sievemq_core.limits import HEARTBEAT_MS, MAX_CREDIT, MAX_IDENTIFIER_CHARS, MIN_HEARTBEAT_MS
 from sievemq_core.selector.dialect import DIALECTS
 from sievemq_core.wire.busy_poll import BUSY_POLL_US, MAX_BUSY_POLL_US
@@ -43,11 +45,16 @@ _Checker = Callable[[object], bool]
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How an option is read from text and checked, and what an error says it must be."""
+    """How an option is read from text and checked, and what an error says it must be.
+
+    Attributes:
+        unit: of a length of time, which may also be a timedelta.
+    """
 
     parse: _Parser
     check: _Checker
     wanted: str
+    unit: timedelta | None = None
 
 
 def _is_int(value: object, least: int, most: int) -> bool:
@@ -57,12 +64,14 @@ def _is_int(value: object, least: int, most: int) -> bool:
 def _milliseconds(least: int, most: int, zero: str = "") -> _Kind:
     wanted = f"milliseconds from {least} to {most}"
     if not zero:
-        return _Kind(_digits, lambda value: _is_int(value, least, most), wanted)
-    return _Kind(_digits, lambda value: value == 0 or _is_int(value, least, most), f"{wanted}, or 0 for {zero}")
+        return _Kind(_digits, lambda value: _is_int(value, least, most), wanted, MILLISECOND)
+    wanted += f", or 0 for {zero}"
+    return _Kind(_digits, lambda value: _is_int(value, 0, 0) or _is_int(value, least, most), wanted, MILLISECOND)
 
 
 def _microseconds(most: int, zero: str) -> _Kind:
-    return _Kind(_digits, lambda value: _is_int(value, 0, most), f"microseconds from 1 to {most}, or 0 for {zero}")
+    wanted = f"microseconds from 1 to {most}, or 0 for {zero}"
+    return _Kind(_digits, lambda value: _is_int(value, 0, most), wanted, timedelta(microseconds=1))
 
 
 def _choice(*choices: str) -> _Kind:
@@ -98,8 +107,8 @@ def _option(default: Any, kind: _Kind, reason: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """What a client may choose, in the URL or as keywords of a ConnectionFactory. Times in milliseconds; `busy_poll` in
-    microseconds.
+    """What a client may choose, in the URL or as keywords of a ConnectionFactory. Times in milliseconds, `busy_poll` in
+    microseconds; as keywords also timedeltas.
 
     Raises:
         InvalidURLException: (a ValueError) a value that the option cannot have.
@@ -183,11 +192,15 @@ class ClientOptions:
     def __post_init__(self) -> None:
         for option in fields(self):
             value = getattr(self, option.name)
-            if option.metadata["kind"].parse is _auto and value == "auto":  # the word that a URL has for None
+            kind: _Kind = option.metadata["kind"]
+            if kind.parse is _auto and value == "auto":  # the word that a URL has for None
                 object.__setattr__(self, option.name, None)
                 continue
-            if not (value is None and option.default is None) and not option.metadata["kind"].check(value):
-                raise _bad_value(option.name, value, option.metadata["kind"].wanted)
+            if kind.unit is not None and isinstance(value, timedelta):
+                value = in_units(value, kind.unit)
+                object.__setattr__(self, option.name, value)
+            if not (value is None and option.default is None) and not kind.check(value):
+                raise _bad_value(option.name, value, "a timedelta, or " * (kind.unit is not None) + kind.wanted)
 
     def replace(self, **options: Any) -> ClientOptions:
         """These options with some replaced.

@@ -20,6 +20,7 @@ from sievemq_broker.embedded import EmbeddedBroker
 from sievemq_broker.server.counts import queues_in
 from sievemq_broker.server.server import Server
 from sievemq_broker.session.resume import LostConnections
+from sievemq_core.durations import Seconds, seconds
 from sievemq_core.message.envelope import DELIVERY_MODE
 from sievemq_testing.excerpt import LINES
 from sievemq_testing.faults import Faults
@@ -221,7 +222,7 @@ class TestBroker(EmbeddedBroker):
         """The end of that journal as text; see :meth:`TestNamespace.excerpt`."""
         return self.namespace(self._namespace).excerpt(lines)
 
-    def assert_nothing_lost(self, *, allow_expired: bool = False, within: float = 0.0) -> None:
+    def assert_nothing_lost(self, *, allow_expired: bool = False, within: Seconds = 0.0) -> None:
         """As :meth:`TestNamespace.assert_nothing_lost`, for every namespace."""
         __tracebackhide__ = True
         for name in self.call(lambda _: list(self._watch.recorder.journals)):
@@ -242,12 +243,12 @@ class TestBroker(EmbeddedBroker):
         """As :meth:`call`, but the function gets the server."""
         return self._submit(function).result()
 
-    def wait_for(self, look: Callable[[Broker], R], within: float) -> R:
+    def wait_for(self, look: Callable[[Broker], R], within: Seconds) -> R:
         """Wait until something is so; no polling: it is looked at whenever the broker has done something.
 
         Args:
             look: runs on the broker's thread; the wait is over when it returns what is true.
-            within: seconds to wait at most; 0 only looks.
+            within: seconds, or a timedelta, to wait at most; 0 only looks.
 
         Returns:
             What `look` returned last.
@@ -255,8 +256,9 @@ class TestBroker(EmbeddedBroker):
         Raises:
             RuntimeError: it would have to wait on a running event loop, whose clients could not go on meanwhile.
         """
+        limit = seconds("within", within)
         found = self.call(look)
-        if found or within <= 0:
+        if found or not limit:
             return found
         _refuse_on_a_loop()
         done: Future[R] = Future()
@@ -275,7 +277,7 @@ class TestBroker(EmbeddedBroker):
         self.on_server(lambda server: server.turn.watchers.append(again))
         self.call(lambda _: again())
         try:
-            return done.result(within)
+            return done.result(limit)
         except concurrent.futures.TimeoutError:
             return self.call(look)
         finally:
@@ -283,19 +285,20 @@ class TestBroker(EmbeddedBroker):
             with contextlib.suppress(RuntimeError, ValueError):  # the broker was stopped, or is another one by now
                 self.on_server(lambda server: server.turn.watchers.remove(again))
 
-    def wait_until_idle(self, within: float = 60.0) -> None:
+    def wait_until_idle(self, within: Seconds = 60.0) -> None:
         """Return when no message can move without time or a client: no backlog is looked through for a selector, what
         was in the sockets has been read, everything for the clients is written, no client owes buffered messages.
 
         What an application does with a message it was given is its own: :meth:`QueueView.assert_empty` waits for that.
 
         Args:
-            within: seconds to wait at most.
+            within: seconds, or a timedelta, to wait at most.
 
         Raises:
             AssertionError: it was not idle by then.
         """
         __tracebackhide__ = True
+        limit = seconds("within", within)
         done: Future[None] = Future()
 
         def tell() -> None:
@@ -304,10 +307,10 @@ class TestBroker(EmbeddedBroker):
 
         self.on_server(lambda server: when_idle(server, tell))
         try:
-            done.result(within)
+            done.result(limit)
         except concurrent.futures.TimeoutError:
             done.cancel()
-            raise AssertionError(f"the broker was still busy after {within:g} s") from None
+            raise AssertionError(f"the broker was still busy after {limit:g} s") from None
 
 
 def _refuse_on_a_loop() -> None:

@@ -13,6 +13,7 @@ from sievemq_broker.domain.steps import Steps
 from sievemq_broker.embedded import EmbeddedNamespace
 from sievemq_broker.server.counts import queues_in
 from sievemq_core.counted import counted
+from sievemq_core.durations import Seconds
 from sievemq_testing.excerpt import LINES, excerpt, show_message
 from sievemq_testing.faults import Faults
 from sievemq_testing.journal import SETTLED, Event, Journal
@@ -85,17 +86,17 @@ class TestNamespace(EmbeddedNamespace):
 
     # -- assertions ---------------------------------------------------------------------------------------------------
 
-    def wait_until_idle(self, within: float = 60.0) -> None:
+    def wait_until_idle(self, within: Seconds = 60.0) -> None:
         """As :meth:`TestBroker.wait_until_idle`."""
         self.broker.wait_until_idle(within)
 
-    def assert_nothing_lost(self, *, allow_expired: bool = False, within: float = 0.0) -> None:
+    def assert_nothing_lost(self, *, allow_expired: bool = False, within: Seconds = 0.0) -> None:
         """Every message that a queue or subscription here has accepted was acknowledged, or is still there: waiting,
         scheduled, in flight, or as a dead letter.
 
         Args:
             allow_expired: messages may have expired.
-            within: seconds to wait for messages in flight to be settled.
+            within: seconds, or a timedelta, to wait for messages in flight to be settled.
 
         Raises:
             AssertionError: names those that are gone: expired, removed, or lost when the broker was killed; or says

@@ -19,6 +19,7 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import finish
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.counted import counted
+from sievemq_core.durations import Seconds, seconds
 from sievemq_core.message.destination import Address, Kind, parse_address
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector, SelectorError, compile_selector
@@ -109,7 +110,7 @@ class _View:
     # -- assertions -------------------------------------------------------------------------------------------------
 
     def _assert_events(
-        self, kind: str, word: str, selector: str | None, count: int | None, within: float
+        self, kind: str, word: str, selector: str | None, count: int | None, within: Seconds
     ) -> list[Message]:
         __tracebackhide__ = True
         condition = _compile(selector)
@@ -130,7 +131,7 @@ class _View:
         text = [
             f"{self.name}: {wanted} should have been {word}"
             + (f' that match "{selector}"' if selector else "")
-            + (f" within {within:g} s" if within else "")
+            + (f" within {seconds('within', within):g} s" if within else "")
             + f"; {len(found) or 'none'} {'was' if len(found) == 1 else 'were'}"
         ]
         text += _listed(found, word)
@@ -285,14 +286,14 @@ class QueueView(_View):
     # -- assertions -------------------------------------------------------------------------------------------------
 
     def assert_received(
-        self, selector: str | None = None, *, count: int | None = None, within: float = 0.0
+        self, selector: str | None = None, *, count: int | None = None, within: Seconds = 0.0
     ) -> list[Message]:
         """Messages have arrived in this queue, whatever became of them since.
 
         Args:
             selector: only those that match.
             count: exactly so many; None for at least one.
-            within: seconds to wait for them at most.
+            within: seconds, or a timedelta, to wait for them at most.
 
         Returns:
             The messages, in order of arrival.
@@ -306,14 +307,14 @@ class QueueView(_View):
         return self._assert_events("accepted", "received", selector, count, within)
 
     def assert_consumed(
-        self, selector: str | None = None, *, count: int | None = None, within: float = 0.0
+        self, selector: str | None = None, *, count: int | None = None, within: Seconds = 0.0
     ) -> list[Message]:
         """Messages of this queue were acknowledged. Arguments and errors as for :meth:`assert_received`."""
         __tracebackhide__ = True
         return self._assert_events("acknowledged", "consumed", selector, count, within)
 
     def assert_dead_letters(
-        self, selector: str | None = None, *, count: int | None = None, reason: str | None = None, within: float = 0.0
+        self, selector: str | None = None, *, count: int | None = None, reason: str | None = None, within: Seconds = 0.0
     ) -> list[Message]:
         """Messages of this queue have become dead letters and still are.
 
@@ -321,7 +322,7 @@ class QueueView(_View):
             selector: only those that match.
             count: exactly so many; None for at least one.
             reason: ``attempts`` or ``expired``: only those.
-            within: seconds to wait for them at most.
+            within: seconds, or a timedelta, to wait for them at most.
 
         Returns:
             The dead letters.
@@ -349,12 +350,12 @@ class QueueView(_View):
             + f"; there {'is' if len(found) == 1 else 'are'} {len(found) or 'none'}"
         )
 
-    def assert_awaited(self, *, count: int = 1, within: float = 0.0) -> None:
+    def assert_awaited(self, *, count: int = 1, within: Seconds = 0.0) -> None:
         """Somebody waits for a message here: what a thread's ``receive`` has to come to before its time can be skipped.
 
         Args:
             count: so many consumers at least.
-            within: seconds to wait for that at most.
+            within: seconds, or a timedelta, to wait for that at most.
 
         Raises:
             AssertionError: how many wait.
@@ -372,11 +373,11 @@ class QueueView(_View):
                 f"{waiting} of {len(self.consumers)} {'is' if waiting == 1 else 'are'}"
             )
 
-    def assert_empty(self, *, within: float = 0.0) -> None:
+    def assert_empty(self, *, within: Seconds = 0.0) -> None:
         """Nothing waits, is scheduled or in flight.
 
         Args:
-            within: seconds to wait for that at most.
+            within: seconds, or a timedelta, to wait for that at most.
 
         Raises:
             AssertionError: says what is left.
@@ -424,7 +425,7 @@ class TopicView(_View):
         return result
 
     def assert_received(
-        self, selector: str | None = None, *, count: int | None = None, within: float = 0.0
+        self, selector: str | None = None, *, count: int | None = None, within: Seconds = 0.0
     ) -> list[Message]:
         """This topic has taken messages, whoever was subscribed. A send of a transaction counts when it is committed.
 
@@ -434,7 +435,7 @@ class TopicView(_View):
         return self._assert_events("published", "received", selector, count, within)
 
     def assert_consumed(
-        self, selector: str | None = None, *, count: int | None = None, within: float = 0.0
+        self, selector: str | None = None, *, count: int | None = None, within: Seconds = 0.0
     ) -> list[Message]:
         """Messages of this topic were acknowledged, by whatever subscription; each acknowledgement counts."""
         __tracebackhide__ = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import assert_type
 
 from sievemq import (
@@ -11,12 +12,15 @@ from sievemq import (
     JMSContext,
     JMSProducer,
     Message,
+    MessageConsumer,
     MessageProducer,
     Queue,
     Session,
     SessionMode,
     aio,
 )
+from sievemq_broker.embedded import BrokerClock
+from sievemq_testing import QueueView
 
 
 def modes_of_a_context(factory: ConnectionFactory, context: JMSContext, mode: int) -> None:
@@ -64,3 +68,16 @@ def delivery_modes(producer: MessageProducer, light: JMSProducer, message: Messa
     light.set_delivery_mode("PERSISTENT")  # type: ignore[arg-type]
     assert_type(producer.get_delivery_mode(), DeliveryMode)
     assert_type(light.get_delivery_mode(), DeliveryMode)
+
+
+def lengths_of_time(consumer: MessageConsumer, light: JMSProducer, clock: BrokerClock, queue: QueueView) -> None:
+    consumer.receive(500)
+    consumer.receive(timedelta(seconds=0.5))
+    consumer.receive(0.5)  # type: ignore[arg-type]
+    light.set_time_to_live(timedelta(hours=1)).set_delivery_delay(60_000)
+    light.set_time_to_live(0.5)  # type: ignore[arg-type]
+    clock.advance(timedelta(minutes=1))
+    clock.advance(60)  # type: ignore[arg-type]
+    queue.assert_empty(within=timedelta(milliseconds=10))
+    queue.assert_empty(within=0.01)
+    queue.assert_empty(within="1s")  # type: ignore[arg-type]

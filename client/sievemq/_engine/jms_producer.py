@@ -11,6 +11,7 @@ from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, MessageFormatRuntimeException, runtime_twin
 from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, TextMessage, adopt
 from sievemq.messages.base import NEW_FIELDS
+from sievemq_core.durations import Milliseconds
 from sievemq_core.message.values import PropertyValue
 
 __all__ = ["ProducerState"]
@@ -82,8 +83,8 @@ class ProducerState:
         """What was set; 4 by default (JPR-09)."""
         return self._engine.priority
 
-    def set_time_to_live(self, time_to_live: int) -> Self:
-        """Time to live in ms, 0 for ever; negative: JMSRuntimeException (JPR-09)."""
+    def set_time_to_live(self, time_to_live: Milliseconds) -> Self:
+        """Time to live, a timedelta or an int of milliseconds, 0 for ever; negative: JMSRuntimeException (JPR-09)."""
         try:
             self._engine.set_time_to_live(time_to_live)
         except JMSException as error:
@@ -94,8 +95,8 @@ class ProducerState:
         """What was set; 0 by default (JPR-09)."""
         return self._engine.time_to_live
 
-    def set_delivery_delay(self, delivery_delay: int) -> Self:
-        """Delivery delay in ms; negative: JMSRuntimeException (JPR-09)."""
+    def set_delivery_delay(self, delivery_delay: Milliseconds) -> Self:
+        """Delivery delay, a timedelta or an int of milliseconds; negative: JMSRuntimeException (JPR-09)."""
         try:
             self._engine.set_delivery_delay(delivery_delay)
         except JMSException as error:
@@ -106,10 +107,10 @@ class ProducerState:
         """What was set; 0 by default (JPR-09)."""
         return self._engine.delivery_delay
 
-    def set_send_timeout(self, milliseconds: int) -> Self:
-        """How long a send may wait for room, in ms; 0 for ever; negative: JMSRuntimeException. An extension."""
+    def set_send_timeout(self, send_timeout: Milliseconds) -> Self:
+        """How long a send may wait for room, a timedelta or ms, 0 for ever; negative: JMSRuntimeException."""
         try:
-            self._engine.set_send_timeout(milliseconds)
+            self._engine.set_send_timeout(send_timeout)
         except JMSException as error:
             raise runtime_twin(error) from None
         return self

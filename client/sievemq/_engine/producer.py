@@ -15,6 +15,7 @@ from sievemq.exceptions import (
 )
 from sievemq.messages import Message, adopt, write_back
 from sievemq.messages.base import NEW_FIELDS
+from sievemq_core.durations import milliseconds
 from sievemq_core.message.headers import (
     DEFAULT_DELIVERY_DELAY,
     DEFAULT_DELIVERY_MODE,
@@ -123,17 +124,17 @@ class EngineProducer:
 
     def set_time_to_live(self, time_to_live: object) -> None:
         """Default time to live in ms, 0 for ever; negative: JMSException (PRO-05)."""
-        self.time_to_live = _duration("time to live", time_to_live)
+        self.time_to_live = _duration("a time to live", time_to_live)
         self._decided_at = _NEVER
 
     def set_delivery_delay(self, delivery_delay: object) -> None:
         """Delivery delay in ms; negative: JMSException (PRO-06)."""
-        self.delivery_delay = _duration("delivery delay", delivery_delay)
+        self.delivery_delay = _duration("a delivery delay", delivery_delay)
         self._decided_at = _NEVER
 
-    def set_send_timeout(self, milliseconds: object) -> None:
+    def set_send_timeout(self, timeout: object) -> None:
         """How long a send may wait for room, in ms, 0 for ever; negative: JMSException."""
-        self.send_timeout = _duration("send timeout", milliseconds)
+        self.send_timeout = _duration("a send timeout", timeout)
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
@@ -274,7 +275,7 @@ class EngineProducer:
         usual = delivery_mode is priority is time_to_live is None and not self.disable_timestamp
         mode = self.delivery_mode if delivery_mode is None else _mode(delivery_mode)
         urgency = self.priority if priority is None else _priority(priority)
-        lives = self.time_to_live if time_to_live is None else _duration("time to live", time_to_live)
+        lives = self.time_to_live if time_to_live is None else _duration("a time to live", time_to_live)
         timestamp = 0 if self.disable_timestamp else now
         expiration = now + lives if lives else 0  # HDR-03, TXN-14: counted from here
         decided = (timestamp, urgency, mode, expiration, now + self.delivery_delay)  # HDR-04
@@ -316,7 +317,11 @@ def _priority(priority: Any) -> int:
     return priority
 
 
-def _duration(what: str, milliseconds: Any) -> int:
-    if type(milliseconds) is not int or not 0 <= milliseconds <= _LONGEST:
-        raise JMSException(f"a {what} is an int of milliseconds that is not negative, not {milliseconds!r}")
-    return milliseconds
+def _duration(what: str, value: object) -> int:
+    try:
+        whole = milliseconds(what, value)
+    except ValueError as error:
+        raise JMSException(str(error)) from None
+    if whole > _LONGEST:
+        raise JMSException(f"{what} may be {_LONGEST} ms at most, not {value!r:.60}")
+    return whole

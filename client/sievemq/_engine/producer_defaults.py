@@ -5,6 +5,7 @@ from __future__ import annotations
 from sievemq._engine.producer import EngineProducer
 from sievemq.delivery_mode import DeliveryMode, DeliveryModeLike
 from sievemq.destinations import Destination
+from sievemq_core.durations import Milliseconds
 
 __all__ = ["ProducerDefaults"]
 
@@ -60,8 +61,8 @@ class ProducerDefaults:
         self._engine.check_open()
         return self._engine.priority
 
-    def set_time_to_live(self, time_to_live: int) -> None:
-        """Milliseconds, 0 for ever, the default; negative: JMSException (PRO-05)."""
+    def set_time_to_live(self, time_to_live: Milliseconds) -> None:
+        """A timedelta or an int of milliseconds; 0 for ever, the default; negative: JMSException (PRO-05)."""
         self._engine.check_open()
         self._engine.set_time_to_live(time_to_live)
 
@@ -70,8 +71,8 @@ class ProducerDefaults:
         self._engine.check_open()
         return self._engine.time_to_live
 
-    def set_delivery_delay(self, delivery_delay: int) -> None:
-        """Milliseconds, 0 by default; negative: JMSException (PRO-06)."""
+    def set_delivery_delay(self, delivery_delay: Milliseconds) -> None:
+        """A timedelta or an int of milliseconds; 0 by default; negative: JMSException (PRO-06)."""
         self._engine.check_open()
         self._engine.set_delivery_delay(delivery_delay)
 
@@ -80,10 +81,10 @@ class ProducerDefaults:
         self._engine.check_open()
         return self._engine.delivery_delay
 
-    def set_send_timeout(self, milliseconds: int) -> None:
-        """How long a send may wait for room, in ms; 0 for ever; negative: JMSException. An extension."""
+    def set_send_timeout(self, send_timeout: Milliseconds) -> None:
+        """How long a send may wait for room, a timedelta or ms, 0 for ever; negative: JMSException. An extension."""
         self._engine.check_open()
-        self._engine.set_send_timeout(milliseconds)
+        self._engine.set_send_timeout(send_timeout)
 
     def get_send_timeout(self) -> int:
         """What was set; that of the option ``send_timeout`` by default. An extension."""

@@ -14,6 +14,7 @@ from sievemq.aio.transport import turn, wake
 from sievemq.destinations import Queue, Topic
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq.messages import Message
+from sievemq_core.durations import Milliseconds
 
 if TYPE_CHECKING:
     from sievemq.aio.session import Session
@@ -107,22 +108,22 @@ class MessageConsumer:
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
-    async def receive(self, timeout: int | None = None) -> Message | None:
+    async def receive(self, timeout: Milliseconds | None = None) -> Message | None:
         """The next message; waits for one.
 
         Args:
-            timeout: milliseconds; 0 or None waits without limit (MCO-04).
+            timeout: a timedelta, or an int of milliseconds; 0 or None waits without limit (MCO-04).
 
         Returns:
             None when the time is over, or when the consumer, its session or its connection is closed meanwhile.
 
         Raises:
-            ValueError: the timeout is negative, or no int.
+            ValueError: the timeout is negative, or neither of these.
             IllegalStateException: closed; the session has a listener (MCO-12); another task is receiving (MCO-13).
             JMSException: the connection is lost.
         """
-        if timeout is not None and (timeout.__class__ is not int or timeout < 0):
-            check_timeout(timeout)
+        if timeout is not None and (type(timeout) is not int or timeout < 0):
+            timeout = check_timeout(timeout)
         engine, session = self._engine, self._session
         if engine.flowing and session._receiving is None and session._delivery.idle and ~engine.taken & _TURN_MASK:
             message = engine.take()

@@ -11,6 +11,7 @@ from sievemq.aio.consumer import MessageConsumer
 from sievemq.aio.listeners import MessageListener
 from sievemq.exceptions import JMSException, MessageFormatException, runtime_twin
 from sievemq.messages import Message, StreamMessage
+from sievemq_core.durations import Milliseconds
 
 __all__ = ["JMSConsumer"]
 
@@ -67,7 +68,7 @@ class JMSConsumer:
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
 
-    async def receive(self, timeout: int | None = None) -> Message | None:
+    async def receive(self, timeout: Milliseconds | None = None) -> Message | None:
         """As :meth:`MessageConsumer.receive`."""
         try:
             return await self._consumer.receive(timeout)
@@ -81,24 +82,24 @@ class JMSConsumer:
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
 
-    async def receive_body(self, body_type: type[T], timeout: int | None = None) -> T | None:
+    async def receive_body(self, body_type: type[T], timeout: Milliseconds | None = None) -> T | None:
         """The next message's body (JCO-02, JCO-03).
 
         Args:
             body_type: ``str``, ``dict``, ``bytes``, the object's class, or ``object`` (JCO-05).
-            timeout: milliseconds; 0 or None waits without limit.
+            timeout: a timedelta, or an int of milliseconds; 0 or None waits without limit.
 
         Returns:
             None when the time is over, or when the consumer is closed meanwhile.
 
         Raises:
-            ValueError: the timeout is negative, or no int.
+            ValueError: the timeout is negative, or neither of these.
             MessageFormatRuntimeException: the message has no body, is a StreamMessage or plain Message, or its body is
                 of another type (JCO-06 … JCO-08). In an AUTO or DUPS_OK session it then comes again with the next call
                 (JCO-09); else it counts as received (JCO-10, JCO-11).
         """
-        if timeout is not None and (timeout.__class__ is not int or timeout < 0):
-            check_timeout(timeout)
+        if timeout is not None and (type(timeout) is not int or timeout < 0):
+            timeout = check_timeout(timeout)
         body = _Body(self._consumer, body_type)
         try:
             return None if await self._consumer._wait(body.take, timeout) is None else body.value

@@ -20,6 +20,7 @@ from sievemq.delivery_mode import DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException
 from sievemq.messages import Message
+from sievemq_core.durations import Milliseconds
 
 if TYPE_CHECKING:
     from sievemq.aio.session import Session
@@ -58,7 +59,7 @@ class MessageProducer(ProducerDefaults):
         destination: Destination | Absent | None = ABSENT,
         delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
-        time_to_live: int | None = None,
+        time_to_live: Milliseconds | None = None,
         completion_listener: Listener | Absent = ABSENT,
     ) -> None: ...
 
@@ -71,7 +72,7 @@ class MessageProducer(ProducerDefaults):
         *,
         delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
-        time_to_live: int | None = None,
+        time_to_live: Milliseconds | None = None,
         completion_listener: Listener | Absent = ABSENT,
     ) -> None: ...
 
@@ -83,7 +84,7 @@ class MessageProducer(ProducerDefaults):
         destination: Destination | Absent | None = ABSENT,
         delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
-        time_to_live: int | None = None,
+        time_to_live: Milliseconds | None = None,
         completion_listener: Listener | Absent = ABSENT,
     ) -> None: ...
 
@@ -94,7 +95,7 @@ class MessageProducer(ProducerDefaults):
         destination: Destination | Absent | None = ABSENT,
         delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
-        time_to_live: int | None = None,
+        time_to_live: Milliseconds | None = None,
         completion_listener: Any = ABSENT,
     ) -> None:
         """Send a message: ``send(message)``, or of an unidentified producer ``send(destination, message)`` (D-27).
@@ -108,7 +109,7 @@ class MessageProducer(ProducerDefaults):
         Args:
             message: what to send.
             destination: where to, of an unidentified producer.
-            delivery_mode, priority, time_to_live (ms): for this send only; the producer's if not given (PRO-10).
+            delivery_mode, priority, time_to_live: for this send only; the producer's if not given (PRO-10).
             completion_listener: makes the send asynchronous (section 12): an object with ``on_completion(message)``
                 and ``on_exception(message, exception)``, or a pair of callables; may be coroutine functions.
 

@@ -13,6 +13,7 @@ from sievemq.blocking.listeners import MessageListener
 from sievemq.destinations import Queue, Topic
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq.messages import Message
+from sievemq_core.durations import Milliseconds
 
 if TYPE_CHECKING:
     from sievemq.blocking.session import Session
@@ -92,22 +93,22 @@ class MessageConsumer:
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
-    def receive(self, timeout: int | None = None) -> Message | None:
+    def receive(self, timeout: Milliseconds | None = None) -> Message | None:
         """The next message; waits for one.
 
         Args:
-            timeout: milliseconds; 0 or None waits without limit (MCO-04).
+            timeout: a timedelta, or an int of milliseconds; 0 or None waits without limit (MCO-04).
 
         Returns:
             None when the time is over, or when the consumer, its session or its connection is closed meanwhile.
 
         Raises:
-            ValueError: the timeout is negative, or no int.
+            ValueError: the timeout is negative, or neither of these.
             IllegalStateException: closed; the session has a listener (MCO-12); another thread is receiving (MCO-13).
             JMSException: the connection is lost.
         """
-        if timeout is not None and (timeout.__class__ is not int or timeout < 0):
-            check_timeout(timeout)
+        if timeout is not None and (type(timeout) is not int or timeout < 0):
+            timeout = check_timeout(timeout)
         guard = self._guard
         if not guard.acquire(False):
             self._enter()

@@ -20,6 +20,7 @@ from sievemq.delivery_mode import DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException
 from sievemq.messages import Message
+from sievemq_core.durations import Milliseconds
 
 if TYPE_CHECKING:
     from sievemq.blocking.session import Session
@@ -57,7 +58,7 @@ class MessageProducer(ProducerDefaults):
         destination: Destination | Absent | None = ABSENT,
         delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
-        time_to_live: int | None = None,
+        time_to_live: Milliseconds | None = None,
         completion_listener: Listener | Absent = ABSENT,
     ) -> None: ...
 
@@ -70,7 +71,7 @@ class MessageProducer(ProducerDefaults):
         *,
         delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
-        time_to_live: int | None = None,
+        time_to_live: Milliseconds | None = None,
         completion_listener: Listener | Absent = ABSENT,
     ) -> None: ...
 
@@ -82,7 +83,7 @@ class MessageProducer(ProducerDefaults):
         destination: Destination | Absent | None = ABSENT,
         delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
-        time_to_live: int | None = None,
+        time_to_live: Milliseconds | None = None,
         completion_listener: Listener | Absent = ABSENT,
     ) -> None: ...
 
@@ -93,7 +94,7 @@ class MessageProducer(ProducerDefaults):
         destination: Destination | Absent | None = ABSENT,
         delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
-        time_to_live: int | None = None,
+        time_to_live: Milliseconds | None = None,
         completion_listener: Any = ABSENT,
     ) -> None:
         """Send a message: ``send(message)``, or of an unidentified producer ``send(destination, message)`` (D-27).
@@ -104,7 +105,7 @@ class MessageProducer(ProducerDefaults):
         Args:
             message: what to send.
             destination: where to, of an unidentified producer.
-            delivery_mode, priority, time_to_live (ms): for this send only; the producer's if not given (PRO-10).
+            delivery_mode, priority, time_to_live: for this send only; the producer's if not given (PRO-10).
             completion_listener: makes the send asynchronous (section 12): an object with ``on_completion(message)``
                 and ``on_exception(message, exception)``, or a pair of callables.
 
@@ -191,7 +192,7 @@ def send_message(
     callbacks: tuple[Callable[..., Any], Callable[..., Any]],
     delivery_mode: DeliveryModeLike | None = None,
     priority: int | None = None,
-    time_to_live: int | None = None,
+    time_to_live: Milliseconds | None = None,
 ) -> None:
     """Send asynchronously (section 12): the session's completion thread calls one of `callbacks`."""
     calls, sends = session._calls, engine.sends

@@ -20,7 +20,9 @@ MODULES = [
     "sievemq.messages.stream",
     "sievemq.messages.text",
     "sievemq.selector",
+    "sievemq.session_mode",
     "sievemq.url",
+    "sievemq_core.durations",
     "sievemq_core.message.conversion",
 ]
 

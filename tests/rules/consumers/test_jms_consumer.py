@@ -66,7 +66,7 @@ async def test_jco_03_a_timeout(api: Api) -> None:
     await api.fill("orders", "one")
     assert await receiving == "one"
     for timeout in (-1, 0.5, "5"):
-        with pytest.raises(ValueError, match="an int of milliseconds that is not negative"):
+        with pytest.raises(ValueError, match=r"an int of milliseconds|cannot be negative"):
             await consumer.receive_body(str, timeout)
 
 

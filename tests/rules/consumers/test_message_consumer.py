@@ -38,7 +38,7 @@ async def test_mco_04_timeouts(api: Api) -> None:
     assert text(await receiving) == "one"
     assert text(await consumer.receive(SOON)) == "two"
     for timeout in (-1, -1000, 0.5, 5.0, "5", True):  # half a second is 500 (PY-05)
-        with pytest.raises(ValueError, match="an int of milliseconds that is not negative"):
+        with pytest.raises(ValueError, match=r"an int of milliseconds|cannot be negative"):
             await consumer.receive(timeout)
 
 
