@@ -174,6 +174,15 @@ def test_sessions_are_bounded_and_the_least_used_goes() -> None:
     assert len(sessions) == 1
 
 
+def test_another_user_cannot_end_a_session_by_signing_in_often() -> None:
+    sessions = Sessions(60.0, Time())
+    token, _ = sessions.open(ANNA)
+    for _ in range(MAX_SESSIONS + 10):
+        sessions.open(User("mallory", "y"))
+    assert len(sessions) == MAX_SESSIONS
+    assert sessions.find(token, USERS) is not None
+
+
 def test_token_is_kept_nowhere() -> None:
     sessions = Sessions(60.0, Time())
     token, session = sessions.open(ANNA)

@@ -11,12 +11,12 @@ know whether its last publish was carried out.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.domain import publishing, tap_records
 from sievemq_broker.domain.entry import DELAYED, GONE
+from sievemq_broker.domain.shares import Shares
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
 from sievemq_core.message.envelope import Envelope
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_KEYS", "MAX_STAGED_BYTES", "Stages"]
 
-#: Keys of one namespace whose last batch is remembered. Beyond it the one that was used longest ago is forgotten.
+#: Keys of one namespace whose last batch is remembered. Beyond it the user with the most keys loses the one that was
+#: used longest ago.
 MAX_KEYS: Final = 10_000
 
 #: Bytes that all stages of one namespace may hold, :data:`OVERHEAD_BYTES` for each message included.
@@ -71,17 +72,18 @@ class Stages:
 
     Attributes:
         bytes: what they hold.
-        published: last batch by user and key, the one used longest ago first.
+        published: last batch by user and key.
     """
 
-    __slots__ = ("_made", "_namespace", "_stages", "bytes", "published")
+    __slots__ = ("_keys", "_made", "_namespace", "_stages", "bytes", "published")
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
         self._stages: dict[str, _Stage] = {}
         self._made = 0
         self.bytes = 0
-        self.published: OrderedDict[tuple[str | None, str], int] = OrderedDict()
+        self.published: dict[tuple[str | None, str], int] = {}
+        self._keys: Shares[str] = Shares()
 
     def __len__(self) -> int:
         return len(self._stages)
@@ -173,7 +175,7 @@ class Stages:
                 and `allow`. Nothing was sent, nothing is forgotten.
         """
         if batch <= self.published.get((owner, key), -1):
-            self.published.move_to_end((owner, key))
+            self._keys.add(owner, key)
             self.discard(key, batch, owner=owner)
             return None
         sends: list[tuple[str, Envelope]] = []
@@ -198,20 +200,24 @@ class Stages:
         else:
             self._namespace.commit(sends, now, connection)
         if count:  # to publish nothing once more does no harm
-            self._remember((owner, key), batch)
+            journal = self._namespace.broker.journal
+            if journal is not None:  # in one batch with the messages: both are kept, or none
+                tap_records.published(journal, self._namespace.name, (owner, key), batch)
+            self.remember(owner, key, batch)
         self.discard(key, batch, owner=owner)
         return count
 
-    def _remember(self, key: tuple[str | None, str], batch: int) -> None:
-        journal, name = self._namespace.broker.journal, self._namespace.name
-        if journal is not None:  # in one batch with the messages: both are kept, or none
-            tap_records.published(journal, name, key, batch)
-        self.published[key] = batch
-        self.published.move_to_end(key)
-        if len(self.published) > MAX_KEYS:
-            oldest, _ = self.published.popitem(last=False)
+    def remember(self, owner: str | None, key: str, batch: int) -> None:
+        """A batch is the last one that a user has published under a key."""
+        self.published[owner, key] = batch
+        self._keys.add(owner, key)
+        if self._keys.total > MAX_KEYS:
+            oldest = self._keys.first_to_go()
+            self._keys.discard(*oldest)
+            del self.published[oldest]
+            journal = self._namespace.broker.journal
             if journal is not None:
-                tap_records.published(journal, name, oldest, None)
+                tap_records.published(journal, self._namespace.name, oldest, None)
 
     def discard(self, key: str, batch: int, *, owner: str | None) -> int:
         """Forget what is staged for a batch and was not published.

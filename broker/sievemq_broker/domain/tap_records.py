@@ -73,7 +73,7 @@ def restore(broker: Broker, saved: Saved, journal: Journal, now: int) -> dict[in
     from sievemq_broker.domain.tap_log import TapLog
 
     for (name, owner, key), (batch, *_) in saved.definitions(PUBLISHED).items():
-        broker.namespace(str(name)).stages.published[None if owner is None else str(owner), str(key)] = batch
+        broker.namespace(str(name)).stages.remember(None if owner is None else str(owner), str(key), batch)
     copies: dict[int, CopyTap] = {}
     for (name, label, title), value in saved.definitions(TAP).items():
         number, tap_id, mode, text, dialect, terms, behind, acknowledged, lost, missed, owner = value[:11]

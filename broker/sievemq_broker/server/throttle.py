@@ -1,7 +1,8 @@
 """How often somebody may be wrong: a delay that doubles with each wrong password, per address and per user.
 
 An attempt is *charged* before its password is checked and given back when it was right, so that a thousand attempts at
-once are not a thousand free ones. Memory is bounded whatever comes: the least lately seen are forgotten.
+once are not a thousand free ones. Memory is bounded whatever comes: the least lately seen are forgotten, of addresses
+from which users have signed in those of the user with the most.
 
 Guessing at one user from many addresses makes that user wait, whoever asks; but an address from which the user has
 signed in before counts for itself, so that nobody can lock out the applications that run already.
@@ -14,6 +15,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from ipaddress import IPv6Address, ip_address
 from typing import Final
+
+from sievemq_broker.domain.shares import Shares
 
 __all__ = ["FREE_PER_ADDRESS", "FREE_PER_USER", "MAX_DELAY", "Throttle"]
 
@@ -91,7 +94,7 @@ class Throttle:
         capacity: addresses, users, and pairs of both that are remembered.
     """
 
-    __slots__ = ("_addresses", "_capacity", "_known", "_pairs", "_users")
+    __slots__ = ("_addresses", "_capacity", "_known", "_known_of", "_pairs", "_users")
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -99,7 +102,8 @@ class Throttle:
         self._users = _Tallies(FREE_PER_USER, capacity)
         self._pairs = _Tallies(FREE_PER_USER, capacity)
         #: Pairs of user and address that were right before.
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._known: set[str] = set()
+        self._known_of: Shares[str] = Shares()
 
     def __len__(self) -> int:
         """Entries held, of all kinds."""
@@ -132,10 +136,12 @@ class Throttle:
     def know(self, address: str, user: str) -> None:
         """The user has signed in from this address."""
         pair = _pair(address, user)
-        if pair not in self._known and len(self._known) >= self._capacity:
-            self._known.popitem(last=False)
-        self._known[pair] = None
-        self._known.move_to_end(pair)
+        self._known.add(pair)
+        self._known_of.add(user, pair)
+        if len(self._known) > self._capacity:
+            oldest = self._known_of.first_to_go()
+            self._known_of.discard(*oldest)
+            self._known.discard(oldest[1])
 
     def _of(self, address: str, user: str) -> tuple[_Tallies, str]:
         pair = _pair(address, user)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.returns import settle_returned, unmark
+from sievemq_broker.domain.shares import Shares
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_LOST", "MAX_REFUSED", "MAX_RETURNED", "LostConnections", "Memory", "Refusal"]
 
-#: Connections remembered at a time; the one lost first is forgotten first. Some hundred bytes each.
+#: Connections remembered at a time; of the user with the most of them the one lost first is forgotten first. Some
+#: hundred bytes each.
 MAX_LOST: Final = 10_000
-#: Messages remembered for losing their mark again, over all connections. A reference each; those of the connection that
-#: was lost first are forgotten first, and stay marked.
+#: Messages remembered for losing their mark again, over all connections. A reference each; of the user with the most of
+#: them those of the connection that was lost first are forgotten first, and stay marked.
 MAX_RETURNED: Final = 200_000
 #: Refused sends remembered of one connection: as many as a client may have unconfirmed in a session.
 MAX_REFUSED: Final = 10_000
@@ -167,11 +169,12 @@ def _held_by(consumer: Consumer) -> list[tuple[int, Entry, int]]:
 class LostConnections:
     """All that are remembered."""
 
-    __slots__ = ("_by_id", "_returned")
+    __slots__ = ("_by_id", "_lost", "_returned")
 
     def __init__(self) -> None:
-        self._by_id: dict[str, Memory] = {}  # in the order in which they were lost
-        self._returned = 0
+        self._by_id: dict[str, Memory] = {}
+        self._lost: Shares[str] = Shares()
+        self._returned: Shares[str] = Shares()  # those with messages, which weigh
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -193,15 +196,16 @@ class LostConnections:
         """
         memory.until = until
         self._by_id[memory.connection] = memory
-        self._returned += _count(memory)
-        if self._returned > MAX_RETURNED:
-            for older in self._by_id.values():
-                self._returned -= _count(older)
-                older.returned = {}
-                if self._returned <= MAX_RETURNED:
-                    break
-        while len(self._by_id) > MAX_LOST:
-            self._forget(next(iter(self._by_id)), broker)
+        self._lost.add(memory.user, memory.connection)
+        held = sum(len(returned.held) for returned in memory.returned.values())
+        if held:
+            self._returned.add(memory.user, memory.connection, held)
+        while self._returned.total > MAX_RETURNED:
+            user, connection_id = self._returned.first_to_go()
+            self._returned.discard(user, connection_id)
+            self._by_id[connection_id].returned = {}
+        while self._lost.total > MAX_LOST:
+            self._forget(self._lost.first_to_go()[1], broker)
 
     def restore(self, records: Iterable[Mapping[str, Any]], until: int, broker: Broker) -> None:
         """Remember what a store has kept over a restart.
@@ -222,8 +226,7 @@ class LostConnections:
         memory = self._by_id.get(connection_id)
         if memory is None or memory.user != user or memory.namespace != namespace:
             return None
-        del self._by_id[connection_id]
-        self._returned -= _count(memory)
+        self._drop(memory)
         return memory
 
     def expire(self, broker: Broker, real: int) -> None:
@@ -242,12 +245,13 @@ class LostConnections:
             memory.until += by
 
     def _forget(self, connection_id: str, broker: Broker) -> None:
-        memory = self._by_id.pop(connection_id)
-        self._returned -= _count(memory)
+        memory = self._by_id[connection_id]
+        self._drop(memory)
         namespace = broker.namespaces.get(memory.namespace)
         if namespace is not None:
             broker.begin_leaving(connection_id, namespace.temporaries.delete_all(connection_id))
 
-
-def _count(memory: Memory) -> int:
-    return sum(len(returned.held) for returned in memory.returned.values())
+    def _drop(self, memory: Memory) -> None:
+        del self._by_id[memory.connection]
+        self._lost.discard(memory.user, memory.connection)
+        self._returned.discard(memory.user, memory.connection)

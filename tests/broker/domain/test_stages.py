@@ -145,3 +145,15 @@ def test_the_key_used_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) 
     world.stage("c", "c", key="c")
     assert world.publish("c", key="c") == 1
     assert list(world.namespace.stages.published) == [(None, "a"), (None, "c")]
+
+
+def test_another_user_cannot_make_the_broker_forget_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Staging()
+    monkeypatch.setattr("sievemq_broker.domain.stages.MAX_KEYS", 3)
+    world.stage("a", "a", owner="anna")
+    assert world.publish("a", owner="anna") == 1
+    for number in range(10):
+        world.stage(f"m{number}", "m", key=f"m{number}", owner="mallory")
+        assert world.publish(f"m{number}", key=f"m{number}", owner="mallory") == 1
+    assert list(world.namespace.stages.published) == [("anna", "k"), ("mallory", "m8"), ("mallory", "m9")]
+    assert world.publish("a", owner="anna") is None

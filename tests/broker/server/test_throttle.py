@@ -102,6 +102,16 @@ def test_memory_is_bounded() -> None:
     assert CAPACITY == 10_000
 
 
+def test_another_user_cannot_make_an_address_unknown() -> None:
+    throttle = Throttle(capacity=100)
+    throttle.know(HERE, "anna")
+    for number in range(1_000):
+        throttle.know(f"10.1.{number // 250}.{number % 250}", "mallory")
+    fail(throttle, THERE, "anna", FREE_PER_USER + 1)
+    assert throttle.wait(THERE, "anna", 0.0) > 0
+    assert throttle.wait(HERE, "anna", 0.0) == 0
+
+
 @pytest.mark.parametrize(
     ("address", "same"),
     [

@@ -466,6 +466,51 @@ def test_the_one_lost_first_is_forgotten_first(world: World, monkeypatch: pytest
     assert back(world, clients[1])[1] is not False
 
 
+@pytest.fixture
+def guarded(world: World) -> World:
+    world.services.users = {"anna": "a", "mallory": "m"}
+    return world
+
+
+ANNA: dict[str, Any] = {"user": "anna", "password": "a", "keep": KEEP}
+MALLORY: dict[str, Any] = {"user": "mallory", "password": "m", "keep": KEEP}
+
+
+def test_another_user_cannot_make_the_broker_forget_a_lost_connection(
+    guarded: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resuming, "MAX_LOST", 4)
+    anna = guarded.client(**ANNA)
+    session = anna.session()
+    address = anna.ask(Command.CREATE_TEMPORARY, False)
+    anna.send(session, "once")
+    anna.drop()
+    for _ in range(10):
+        guarded.client(**MALLORY).drop()
+    assert len(guarded.services.lost) == 4
+    assert guarded.broker.namespace("default").find(address) is not None
+    new, resumed = back(guarded, anna, user="anna", password="a")
+    assert resumed["sessions"] == ((session, 1, 0),)
+    reopen(new, session, 1)
+    new.say(*anna.sends[session][0])  # the repeated send is not carried out twice
+    assert new.browse() == [(1, "once")]
+
+
+def test_another_user_cannot_keep_messages_marked(guarded: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resuming, "MAX_RETURNED", 5)
+    anna = guarded.client(**ANNA)
+    held = anna.consumer(anna.session(), "queue:anna")
+    anna.send(held.session, "a", "b", to="queue:anna")
+    anna.drop()
+    for number in range(4):
+        mallory = guarded.client(**MALLORY)
+        other = mallory.consumer(mallory.session(), f"queue:m{number}")
+        mallory.send(other.session, "x", "y", "z", to=f"queue:m{number}")
+        mallory.drop()
+    new, _ = back(guarded, anna, user="anna", password="a", handed=(held.id, 0))
+    assert new.browse("queue:anna") == [(1, "a"), (1, "b")]
+
+
 def test_marks_are_taken_back_for_a_bounded_number_of_messages(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resuming, "MAX_RETURNED", 3)
     first, second = world.client(keep=KEEP), world.client(keep=KEEP)

@@ -6,6 +6,8 @@ import hashlib
 import secrets
 from typing import TYPE_CHECKING, Final
 
+from sievemq_broker.domain.shares import Shares
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -13,7 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_SESSIONS", "MAX_SESSION_SECONDS", "Session", "Sessions"]
 
-#: Sessions at a time; the least lately used ends first. A handful of people, with some browsers each.
+#: Sessions at a time; of the user with the most of them the least lately used ends first. A handful of people, with
+#: some browsers each.
 MAX_SESSIONS: Final = 1_000
 #: Seconds after which one ends however much it is used.
 MAX_SESSION_SECONDS: Final = 12 * 3600.0
@@ -51,7 +54,8 @@ class Sessions:
     def __init__(self, idle_seconds: float, clock: Callable[[], float]) -> None:
         self._idle = idle_seconds
         self._clock = clock
-        self._sessions: dict[bytes, Session] = {}  # by digest of the token, the least lately used first
+        self._sessions: dict[bytes, Session] = {}  # by digest of the token
+        self._shares: Shares[bytes] = Shares()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -61,10 +65,12 @@ class Sessions:
         now = self._clock()
         for digest in [digest for digest, session in self._sessions.items() if not self._lasts(session, now)]:
             self._end(digest)
-        while len(self._sessions) >= MAX_SESSIONS:
-            self._end(next(iter(self._sessions)))
         token = secrets.token_urlsafe(32)
-        session = self._sessions[_digest(token)] = Session(user, now)
+        digest = _digest(token)
+        session = self._sessions[digest] = Session(user, now)
+        self._shares.add(user.name, digest)
+        while self._shares.total > MAX_SESSIONS:
+            self._end(self._shares.first_to_go()[1])
         return token, session
 
     def find(self, token: str, users: Users) -> Session | None:
@@ -83,7 +89,7 @@ class Sessions:
             return None
         session.user = users.find(session.user.name) or session.user  # its rights may be others now
         session.seen = self._clock()
-        self._sessions[digest] = self._sessions.pop(digest)
+        self._shares.add(session.user.name, digest)
         return session
 
     def alive(self, session: Session, users: Users) -> bool:
@@ -103,6 +109,7 @@ class Sessions:
         session = self._sessions.pop(digest, None)
         if session is not None:
             session.ended = True
+            self._shares.discard(session.user.name, digest)
 
     def _lasts(self, session: Session, now: float) -> bool:
         return not session.ended and now < min(session.seen + self._idle, session.began + MAX_SESSION_SECONDS)

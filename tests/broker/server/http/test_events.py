@@ -161,7 +161,7 @@ def test_the_stream_ends_with_the_broker() -> None:
 
 def test_only_so_many_listen_and_who_leaves_makes_room(fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_LISTENERS > 1
-    monkeypatch.setattr("sievemq_broker.server.http.api.events.MAX_LISTENERS", 1)
+    monkeypatch.setattr("sievemq_broker.server.http.api.hub.MAX_LISTENERS", 1)
     api = Api(fresh)
     with listening(fresh) as stream:
         stream.until("tick")

@@ -43,10 +43,11 @@ async def listen(call: Call[requests.Watch, Any]) -> None:
     The stream ends when the broker does.
     """
     hub = call.api.hub
-    if len(hub.listeners) >= MAX_LISTENERS:
-        text = f"{MAX_LISTENERS} listeners are there, as many as may be"
+    identity = caller(call.scope)
+    if not hub.has_room(identity.user):
+        text = f"{MAX_LISTENERS} event streams are open, as many as are allowed; close one of yours"
         raise ApiError(429, "TOO_MANY_REQUESTS", text, {"limit": MAX_LISTENERS}, {"Retry-After": "5"})
-    listener = Listener(caller(call.scope), call.query.namespace)
+    listener = Listener(identity, call.query.namespace)
     head = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
     await call.send({"type": "http.response.start", "status": 200, "headers": head})
     if call.scope["method"] == "HEAD":

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from sievemq_broker.domain.shares import Shares
 from sievemq_broker.server.http.api.history import Event, History
 from sievemq_broker.server.http.api.series import Changes
 from sievemq_broker.server.http.api.slices import in_slices
@@ -36,7 +37,7 @@ __all__ = ["BUFFER", "LINGER_SECONDS", "MAX_LISTENERS", "Hub", "Listener", "Told
 #: Events that a listener may have waiting; not fewer than a history keeps.
 BUFFER = 500
 
-#: Listeners at a time.
+#: Listeners at a time. One more of a user with few takes the place of one of the user with the most.
 MAX_LISTENERS = 64
 
 #: Looks go on for so long after the last listener went: it may come back.
@@ -143,7 +144,19 @@ class Hub:
         self._left = 0.0  # when the last listener did
         self._history = History()
         self.listeners: set[Listener] = set()
+        self._shares: Shares[Listener] = Shares()
         sampler.on_look = self.look
+
+    def has_room(self, user: str | None) -> bool:
+        """True if the user may have one more listener; the user with the most loses its oldest for it."""
+        if len(self.listeners) < MAX_LISTENERS:
+            return True
+        other, oldest = self._shares.first_to_go()
+        if self._shares.of(other) <= self._shares.of(user) + 1:
+            return False
+        oldest.end()
+        self.discard(oldest)
+        return True
 
     def add(self, listener: Listener, since: str | None = None) -> None:
         """Begin to tell: what has happened since an event, then what happens after the next look.
@@ -153,6 +166,7 @@ class Hub:
             since: id of the last event that it has heard on an earlier stream; None for only what comes.
         """
         self.listeners.add(listener)
+        self._shares.add(listener.identity.user, listener)
         if since is not None:
             missed, events = self._history.since(since, listener.hears, listener.hears_all)
             if missed is not None:
@@ -163,6 +177,7 @@ class Hub:
     def discard(self, listener: Listener) -> None:
         """No more."""
         self.listeners.discard(listener)
+        self._shares.discard(listener.identity.user, listener)
         self._left = time.monotonic()
 
     def end(self) -> None:
