@@ -33,9 +33,12 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 #: Properties of one message: more than any real message, few enough to decode in well under a millisecond.
 MAX_PROPERTIES = 1_000
 
-#: Bytes of all properties of one message, packed. They are there to be selected by, bodies carry data: of so many bytes
-#: the most hostile LIKE that the limits below allow is done in less than a turn of the broker's loop may take (10 ms).
+#: Bytes of all properties of one message, packed. They are there to be selected by, bodies carry data.
 MAX_PROPERTIES_BYTES = 256 * 1024
+
+#: Characters of a text property, as of JMSType. A LIKE passes over such a text in some 0.1 ms, and MAX_LIKE_SEARCHES
+#: of them stay below what a turn of the broker's loop may take (10 ms). Longer text belongs into the body.
+MAX_PROPERTY_CHARS = 32_768
 
 #: Characters of a property name, and of JMSType, JMSCorrelationID, JMSMessageID.
 MAX_NAME_CHARS = 1_000
@@ -59,8 +62,13 @@ MAX_SELECTOR_NODES = 384
 #: Strings in all IN lists of a selector, at some 2 µs each.
 MAX_SELECTOR_STRINGS = 2_048
 
-#: Wildcards in all LIKE patterns of a selector: a message costs a search through the text for each, at worst.
+#: Wildcards in all LIKE patterns of a selector: each is a place to look at, at less than a microsecond.
 MAX_LIKE_WILDCARDS = 512
+
+#: Passes over a text that all LIKE patterns of a selector may take for one message. A pattern with text between two %
+#: takes one; where that text has _ in it, two more for each different piece of up to 16 characters between the _, and
+#: one for 32 characters. Patterns such as 'a%' and '%a' take none. The product with MAX_PROPERTY_CHARS bounds the time.
+MAX_LIKE_SEARCHES = 24
 
 #: Depth of a selector's tree. Python's own compiler recurses a few frames per level; 100 keeps clear of its limit
 #: however deep the caller's stack already is. AND and OR chains count as one level.

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sievemq_broker.session.session import Session
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError
-from sievemq_core.limits import MAX_CREDIT, MAX_IDENTIFIER_CHARS, MAX_PROPERTIES_BYTES
-from sievemq_core.message.envelope import BODY, DELIVERY_TIME, EXPIRATION, PROPERTIES, TIMESTAMP
+from sievemq_core.limits import MAX_CREDIT, MAX_IDENTIFIER_CHARS, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
+from sievemq_core.message.envelope import (
+    BODY,
+    DELIVERY_TIME,
+    EXPIRATION,
+    PROPERTIES,
+    TIMESTAMP,
+    too_long,
+    unpack_properties,
+)
 from sievemq_core.selector import CompiledSelector, compile_selector
 from sievemq_core.selector.dialect import dialect_named
 from sievemq_core.wire.codec import check_headers
@@ -161,6 +170,10 @@ def check_message(fields: tuple[Any, ...], body_bytes: int) -> None:
                 ErrorCode.MESSAGE_TOO_LARGE,
             )
     wrong = check_headers(fields)
+    packed = fields[PROPERTIES]
+    if wrong is None and packed is not None and len(packed) > MAX_PROPERTY_CHARS:
+        with suppress(ProtocolError):  # what cannot be decoded is read by no selector (D-14)
+            wrong = too_long(unpack_properties(fields))
     if wrong is not None:
         raise RequestError(wrong, ErrorCode.MESSAGE_FORMAT)
 

@@ -30,7 +30,7 @@ from typing import Any, Final, TypeAlias
 import msgpack
 
 from sievemq_core.errors import FormatError, ProtocolError
-from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES
+from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
 from sievemq_core.message.values import (
     LONG_MAX,
     Byte,
@@ -63,6 +63,7 @@ __all__ = [
     "Envelope",
     "EnvelopeFields",
     "pack_properties",
+    "too_long",
     "unpack_properties",
     "use_decoder",
 ]
@@ -126,7 +127,7 @@ def pack_properties(properties: Mapping[str, PropertyValue]) -> tuple[bytes | No
     """The fields `properties` and `property_types` for a mapping of held values.
 
     Raises:
-        FormatError: more than MAX_PROPERTIES, or more than MAX_PROPERTIES_BYTES when packed.
+        FormatError: more than MAX_PROPERTIES, more than MAX_PROPERTIES_BYTES when packed, or a text that is too long.
     """
     if not properties:
         return None, None
@@ -136,9 +137,22 @@ def pack_properties(properties: Mapping[str, PropertyValue]) -> tuple[bytes | No
             f"a message may have {MAX_PROPERTIES} properties of {MAX_PROPERTIES_BYTES} bytes in all; "
             f"this one has {len(properties)} of {len(packed)} bytes"
         )
+    if len(packed) > MAX_PROPERTY_CHARS and (wrong := too_long(properties)) is not None:
+        raise FormatError(wrong)
     if _AMBIGUOUS.isdisjoint(map(type, properties.values())):
         return packed, None
     return packed, "".join(map(letter_of, properties.values()))
+
+
+def too_long(properties: Mapping[str, PropertyValue]) -> str | None:
+    """Which property's text is longer than a selector reads (MAX_PROPERTY_CHARS), and what to do; None if none is."""
+    for name, value in properties.items():
+        if isinstance(value, str) and len(value) > MAX_PROPERTY_CHARS:
+            return (
+                f"the property {name[:60]!r} has {len(value)} characters; at most {MAX_PROPERTY_CHARS} are accepted, "
+                "longer text belongs into the body"
+            )
+    return None
 
 
 def unpack_properties(fields: EnvelopeFields) -> dict[str, PropertyValue]:

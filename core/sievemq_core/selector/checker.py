@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import NoReturn
 
-from sievemq_core.limits import MAX_LIKE_WILDCARDS
+from sievemq_core.limits import MAX_LIKE_SEARCHES, MAX_LIKE_WILDCARDS
 from sievemq_core.selector.ast import (
     And,
     Arithmetic,
@@ -65,12 +65,13 @@ def check(node: Node, text: str, dialect: Dialect) -> None:
 
 
 class _Checker:
-    __slots__ = ("_dialect", "_text", "_wildcards")
+    __slots__ = ("_dialect", "_searches", "_text", "_wildcards")
 
     def __init__(self, text: str, dialect: Dialect) -> None:
         self._text = text
         self._dialect = dialect
         self._wildcards = 0
+        self._searches = 0
 
     # -- conditions ---------------------------------------------------------------------------------------------
 
@@ -156,7 +157,15 @@ class _Checker:
                 self._fail(
                     f"the selector is too large: more than {MAX_LIKE_WILDCARDS} wildcards",
                     node.pattern,
-                    hint="each costs a search through the text, and many '_' between two '%' cost several",
+                    hint="a consumer that needs more can receive all messages and filter them itself",
+                )
+            self._searches += pattern.searches
+            if self._searches > MAX_LIKE_SEARCHES:
+                self._fail(
+                    f"the selector is too large: LIKE would search the text of a message more than {MAX_LIKE_SEARCHES} "
+                    "times",
+                    node.pattern,
+                    hint="text between two '%' costs a search, with '_' in it several, and 'a%' or '%a' none",
                 )
         except PatternError:
             self._fail(

@@ -1,7 +1,8 @@
 """LIKE patterns, matched by segments between the ``%`` and never by a backtracking regular expression.
 
 The first and the last segment are anchored; those between are searched from left to right, and the leftmost place is
-always a right one, because everything may follow a ``%``. So hostile patterns such as ``%a%a%a%b`` cost one pass.
+always a right one, because everything may follow a ``%``. So hostile patterns such as ``%a%a%a%b`` cost one pass, and
+no pass costs the product of text and pattern length: :attr:`LikePattern.searches` says how many passes there may be.
 
 A character is a Unicode code point: ``_`` stands for one emoji, where a Java provider needs two.
 """
@@ -9,26 +10,32 @@ A character is a Unicode code point: ``_`` stands for one emoji, where a Java pr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from sievemq_core.limits import MAX_LIKE_SEARCHES
+
 __all__ = ["LikePattern", "PatternError", "parse_pattern"]
 
-#: Plain text is searched in pieces of this size where it may overlap itself: one step then costs little.
-_PIECE = 32
+#: str.find may compare as many characters as the two lengths multiplied. Below this product that takes no longer than
+#: one linear pass over the longest text.
+_PRODUCT = 250_000
+
+#: From this length of the searched range on CPython's str.find is linear: for needles of _LONG characters from
+#: _LINEAR_LONG on, if it is four times the needle's, and for others from _LINEAR on. A shorter text is padded.
+_LONG, _LINEAR_LONG, _LINEAR = 100, 2_500, 30_000
+
+#: Needles below this length never cost more than a few comparisons a character.
+_SHORT = 6
 
 #: How many places a segment with ``_`` is tried one by one before the whole text is searched by bit sets.
-_TRIES = 32
+_TRIES = 8
 
-#: Rows of ``_`` between two ``%`` that count as one wildcard each.
-_ROWS = 8
+#: Characters of a piece of such a segment: so many are looked for together.
+_PIECE = 16
 
-#: A character is frequent if more than one of so many is it.
-_FREQUENT = 18
-
-#: How many characters there are to an occurrence, at least, for occurrences to be searched for one by one.
-_DENSE = 256
+#: Passes over the text that the bit set of a piece takes; and joined sets that take one.
+_MAKING, _JOINED = 2, 32
 
 
 class PatternError(ValueError):
@@ -69,72 +76,103 @@ class Segment:
                 return False
         return True
 
-    def find(self, text: str, start: int, end: int, seen: dict[str, int]) -> int:
-        """The leftmost place of the segment inside ``text[start:end]``, or -1.
 
-        Args:
-            text: the whole text.
-            start: first place to look at.
-            end: behind the last character of the segment at most.
-            seen: where pieces occur in this text, as far as known; shared by the segments of a pattern.
-        """
-        if not self.runs:
-            return start if start + self.length <= end else -1
-        offset, lead = max(self.runs, key=lambda run: len(run[1]))  # the longest run is the rarest
-        last = end - self.length
+class _Search:
+    """Searches through one text, for the segments of one pattern.
+
+    Args:
+        text: the text.
+    """
+
+    __slots__ = ("_bits", "_padded", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._padded: str | None = None
+        self._bits: dict[str, int] = {}
+
+    def plain(self, needle: str, start: int, end: int) -> int:
+        """``text.find(needle, start, end)``, in time that is linear in the text."""
+        size = len(needle)
+        linear = max(_LINEAR_LONG, min(4 * size, _LINEAR)) if size >= _LONG else _LINEAR
+        if size < _SHORT or end - start >= linear or size * (end - start) < _PRODUCT:
+            return self._text.find(needle, start, end)
+        padded = self._padded
+        if padded is None:
+            padded = self._padded = self._text + "\0" * _LINEAR
+        at = padded.find(needle, start, start + linear)
+        return at if at + size <= end else -1  # no place before the leftmost, which is behind the end
+
+    def segment(self, segment: Segment, start: int, end: int) -> int:
+        """The leftmost place of a segment inside ``text[start:end]``, or -1."""
+        if not segment.runs:
+            return start if start + segment.length <= end else -1
+        offset, lead = max(segment.runs, key=lambda run: len(run[1]))  # the longest run is the rarest
+        last = end - segment.length
         at = start
         for _ in range(_TRIES):
-            at = text.find(lead, at + offset, last + offset + len(lead)) - offset
+            at = self.plain(lead, at + offset, last + offset + len(lead)) - offset
             if at < start:
                 return -1
-            if self.fits(text, at):
+            if segment.fits(self._text, at):
                 return at
             at += 1
-        return self._find_all(text, at, last, seen)
+        return self._by_sets(segment, at, last)
 
-    def _find_all(self, text: str, start: int, last: int, seen: dict[str, int]) -> int:
-        """The same where many places look right for long. Those of the rarest character are tried one by one, by an
-        expression that repeats nothing; if even that one is frequent there are few others, and sets of places held as
-        the bits of an int take no product of text and pattern length."""
+    def _by_sets(self, segment: Segment, start: int, last: int) -> int:
+        """The same where many places look right: sets of places held as the bits of an int, for which Python's own
+        loops do the work."""
         if last < start:
             return -1
-        number, offset = min((text.count(c, start), at) for c, at in self._characters())
-        if number * _FREQUENT < last - start:
-            return self._find_by(text, start, last, offset)
         places = (1 << (last + 1)) - (1 << start)
-        for offset, run in self.runs:
-            for cut in range(0, len(run), _PIECE):
-                piece = run[cut : cut + _PIECE]
-                places &= _occurrences(text, piece, seen) >> (offset + cut)
+        for offset, run in segment.runs:
+            at = offset
+            for piece in _pieces(run):
+                places &= self._places(piece) >> at
                 if not places:
                     return -1
+                at += len(piece)
         return (places & -places).bit_length() - 1
 
-    def _characters(self) -> Iterator[tuple[str, int]]:
-        """Each character of the runs, with one place of it."""
-        places = {c: offset + at for offset, run in self.runs for at, c in enumerate(run)}
-        return iter(places.items())
-
-    def _find_by(self, text: str, start: int, last: int, offset: int) -> int:
-        """The leftmost place, by way of the character that stands at an offset."""
-        parts: list[str] = []
-        end = 0
-        for begin, run in self.runs:
-            parts += f".{{{begin - end}}}", re.escape(run)
-            end = begin + len(run)
-        fits = re.compile("".join(parts), re.DOTALL).match
-        character = _text_at(self.runs, offset)
-        at = text.find(character, start + offset, last + offset + 1)
-        while at >= 0:
-            if fits(text, at - offset):
-                return at - offset
-            at = text.find(character, at + 1, last + offset + 1)
-        return -1
+    def _places(self, piece: str) -> int:
+        """Bit n is set if the piece stands at n: there it becomes the marker, which is nowhere else."""
+        bits = self._bits.get(piece)
+        if bits is None:
+            marker, filler = [character for character in _MARKERS if character not in piece][:2]
+            marked = self._text.replace(marker, filler).replace(piece, marker + filler * (len(piece) - 1))
+            digits = bytearray(b"0" * 256)
+            digits[ord(marker)] = _ONE
+            bits = int(marked.encode("ascii", "replace")[::-1].translate(digits) or b"0", 2)
+            self._bits[piece] = bits
+        return bits
 
 
-def _text_at(runs: tuple[tuple[int, str], ...], offset: int) -> str:
-    """The character that a segment has at an offset."""
-    return next(run[offset - begin] for begin, run in runs if begin <= offset < begin + len(run))
+#: Two of them are not in a piece. Encoding makes none of them of any other character.
+_MARKERS = "".join(map(chr, range(_PIECE + 2)))
+_ONE = ord("1")
+
+
+@lru_cache(1_024)
+def _pieces(run: str) -> tuple[str, ...]:
+    """The run in pieces none of which ends as it begins: so one never overlaps itself, and :meth:`str.replace` finds
+    each place of it."""
+    found: list[str] = []
+    at = 0
+    while at < len(run):
+        rest = run[at : at + _PIECE]
+        size = 1
+        borders = [0] * len(rest)
+        same = 0
+        for place in range(1, len(rest)):
+            while same and rest[place] != rest[same]:
+                same = borders[same - 1]
+            same += rest[place] == rest[same]
+            borders[place] = same
+            if not same:
+                size = place + 1
+        found.append(rest[:size])
+        at += size
+    return tuple(found)
 
 
 _PERCENTS = re.compile("%%+")  # %% is %
@@ -146,39 +184,6 @@ def _segment(text: str) -> Segment:
     return Segment(len(text), tuple((match.start(), match[0]) for match in _RUNS.finditer(text)))
 
 
-def _occurrences(text: str, run: str, seen: dict[str, int]) -> int:
-    """Bit n is set if `run` stands at n. A search per occurrence while they are few, otherwise from the bits of its two
-    halves, down to single characters, for which Python's own loops do the work."""
-    bits = seen.get(run)
-    if bits is None:
-        if len(run) == 1:
-            bits = _bits_of(text, run)
-        elif text.count(run) * _DENSE * len(run) < len(text):  # those that overlap are not counted
-            places = bytearray(len(text))
-            at = text.find(run)
-            while at >= 0:
-                places[at] = 1
-                at = text.find(run, at + 1)
-            bits = int(bytes(places[::-1]).translate(_ONES) or b"0", 2)
-        else:
-            half = 1 << (len(run) - 1).bit_length() - 1
-            bits = _occurrences(text, run[:half], seen)
-            bits &= _occurrences(text, run[half:], seen) >> half
-        seen[run] = bits
-    return bits
-
-
-def _bits_of(text: str, character: str) -> int:
-    """Bit n is set if the character stands at n: it becomes the byte 1, every other character another one."""
-    if character != "\1":
-        text = text.replace("\1", "\0" if character != "\0" else "\2").replace(character, "\1")
-    return int(text.encode("ascii", "replace")[::-1].translate(_ONES) or b"0", 2)
-
-
-#: Digits for int(): the byte 1 is "1", every other one "0".
-_ONES = b"0" + b"1" + b"0" * 254
-
-
 @dataclass(frozen=True, slots=True)
 class LikePattern:
     """A pattern ready to match.
@@ -186,24 +191,30 @@ class LikePattern:
     Attributes:
         segments: at least one; between two of them stands a ``%``.
         minimum: characters that a match has at least.
-        wildcards: how many ``%`` and ``_`` count: ``%%`` is one, and so is a row of ``_``. Where a text is searched for
-            what stands between two ``%``, each row beyond the first few counts for eight there, and so does long text
-            beside it for several: they are looked at again at every place that may be right.
+        wildcards: how many ``%`` and ``_`` count: ``%%`` is one, and so is a row of ``_``.
+        searches: passes over a text that a match takes at most. None where everything is anchored; one for what stands
+            between two ``%``; where that has ``_`` in it, more for the different text beside it and its length.
     """
 
     segments: tuple[Segment, ...]
     minimum: int = field(init=False)
     wildcards: int = field(init=False, repr=False, compare=False)
+    searches: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "minimum", sum(segment.length for segment in self.segments))
-        object.__setattr__(self, "wildcards", self._weight())
+        wildcards = len(self.segments) - 1 + sum(segment.rows for segment in self.segments)
+        object.__setattr__(self, "wildcards", wildcards)
+        object.__setattr__(self, "searches", self._passes())
 
-    def _weight(self) -> int:
-        searched = [part for part in self.segments[1:-1] if part.plain is None]
-        pieces = sum(len(run) // _PIECE for part in searched for _, run in part.runs)
-        again = sum(7 * max(0, part.rows - _ROWS) for part in searched)
-        return len(self.segments) - 1 + sum(segment.rows for segment in self.segments) + pieces + again
+    def _passes(self) -> int:
+        between = [segment for segment in self.segments[1:-1] if segment.length]
+        runs = [run for segment in between if segment.plain is None for _, run in segment.runs]
+        length = sum(map(len, runs))
+        if length > _JOINED * MAX_LIKE_SEARCHES:
+            return length // _JOINED  # too many: it is refused, and the pieces do not matter
+        pieces = {piece for run in runs for piece in _pieces(run)}
+        return bool(between) + _MAKING * len(pieces) + length // _JOINED
 
     @property
     def prefix(self) -> str:
@@ -234,11 +245,13 @@ class LikePattern:
         end = size - last.length
         if not first.fits(text, 0) or not last.fits(text, end):
             return False
+        if len(segments) == 2:
+            return True
         at = first.length
-        seen: dict[str, int] = {}
+        search = _Search(text)
         for segment in segments[1:-1]:
             plain = segment.plain
-            found = text.find(plain, at, end) if plain is not None else segment.find(text, at, end, seen)
+            found = search.plain(plain, at, end) if plain is not None else search.segment(segment, at, end)
             if found < 0:
                 return False
             at = found + segment.length

@@ -11,8 +11,9 @@ from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.session.connection import LAZY_CONFIRMS
 from sievemq_broker.session.services import SessionSettings
 from sievemq_core.errors import ErrorCode
-from sievemq_core.limits import MAX_HEADER_CHARS, MAX_PROPERTIES_BYTES
-from sievemq_core.message.envelope import Envelope
+from sievemq_core.limits import MAX_HEADER_CHARS, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
+from sievemq_core.message.envelope import Envelope, pack_properties
+from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
 
 from .harness import AUTO, START, World, envelope
@@ -142,6 +143,10 @@ def test_a_send_to_a_closed_session_fails_and_to_one_that_never_was_is_fatal(wor
         ({6: b"I" * (MAX_HEADER_CHARS + 1)}, ErrorCode.MESSAGE_FORMAT),
         ({7: "I" * (MAX_HEADER_CHARS + 1)}, ErrorCode.MESSAGE_FORMAT),
         ({8: "I" * (MAX_HEADER_CHARS + 1)}, ErrorCode.MESSAGE_FORMAT),
+        ({9: pack_properties({"p": "I" * MAX_PROPERTY_CHARS, "q": "I" * MAX_PROPERTY_CHARS})[0]}, None),
+        ({9: pack({"p": "I" * (MAX_PROPERTY_CHARS + 1)})}, ErrorCode.MESSAGE_FORMAT),
+        ({9: b"not a map" * MAX_PROPERTY_CHARS}, ErrorCode.MESSAGE_TOO_LARGE),
+        ({9: b"not a map" * 10_000}, None),
         ({11: 6}, ErrorCode.MESSAGE_FORMAT),
         ({0: "I" * 30_000, 12: b"x" * 40_000}, None),
     ],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sievemq_broker.server.codec import hasten
 from sievemq_core.errors import FormatError, ProtocolError
-from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES
+from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
 from sievemq_core.message import envelope as module
 from sievemq_core.message.envelope import (
     CORRELATION_ID,
@@ -105,6 +105,14 @@ def test_limits_of_properties() -> None:
         pack_properties({str(n): n for n in range(MAX_PROPERTIES + 1)})
     with pytest.raises(FormatError, match=str(MAX_PROPERTIES_BYTES)):
         pack_properties({"x": "y" * MAX_PROPERTIES_BYTES})
+
+
+def test_a_text_property_is_no_longer_than_a_selector_reads() -> None:
+    """In characters, whatever each takes when packed."""
+    for character in ("y", "\U0001f600"):
+        pack_properties({"x": character * MAX_PROPERTY_CHARS, "y": character * 1_000})
+        with pytest.raises(FormatError, match=f"'x' has {MAX_PROPERTY_CHARS + 1} characters"):
+            pack_properties({"x": character * (MAX_PROPERTY_CHARS + 1)})
 
 
 def p(value: object) -> bytes:

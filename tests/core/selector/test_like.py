@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 from unittest.mock import patch
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sievemq_core.limits import MAX_LIKE_SEARCHES, MAX_PROPERTY_CHARS
 from sievemq_core.selector import like
 from sievemq_core.selector.like import PatternError, parse_pattern
 
@@ -44,28 +46,28 @@ def test_like_agrees_with_a_regular_expression(pattern: str, escape: str | None,
 
 
 @settings(max_examples=300)
-@given(
-    st.text("aaab%_c", max_size=9),
-    st.text("aaaabc\1\2\0é", min_size=20, max_size=120),
-    st.sampled_from([0, 4, 10**6]),
-    st.sampled_from([1, 256]),
-)
-def test_every_way_to_search_agrees(pattern: str, text: str, frequent: int, dense: int) -> None:
-    """By the rarest character (0), by bit sets (10**6), or by what the text suggests."""
-    with (
-        patch.object(like, "_TRIES", 0),  # go there at once
-        patch.object(like, "_FREQUENT", frequent),
-        patch.object(like, "_DENSE", dense),
-    ):
+@given(st.text("aaab%_c", max_size=9), st.text("aaaabc\0\1\2é", min_size=20, max_size=120))
+def test_every_way_to_search_agrees(pattern: str, text: str) -> None:
+    """By bit sets at once, and through padded text."""
+    with patch.multiple(like, _TRIES=0, _PRODUCT=0, _SHORT=0, _LINEAR=50):
         assert parse_pattern(pattern).matches(text) is by_regex(pattern, None, text)
 
 
-@given(st.text("ab\0\1\2é😀", max_size=40), st.sampled_from(["a", "\0", "\1", "\2", "é", "😀", "ab", "aab", "\1\2"]))
-def test_occurrences_are_where_they_are(text: str, run: str) -> None:
-    expected = sum(1 << at for at in range(len(text)) if text.startswith(run, at))
-    assert like._occurrences(text, run, {}) == expected
-    with patch.object(like, "_DENSE", 10**9):
-        assert like._occurrences(text, run, {}) == expected
+@given(
+    st.text("ab\0\1\2é😀", max_size=40), st.sampled_from(["a", "\0", "\1", "\2", "é", "😀", "ab", "aab", "\1\2", "\0a"])
+)
+def test_places_are_where_the_piece_stands(text: str, piece: str) -> None:
+    expected = sum(1 << at for at in range(len(text)) if text.startswith(piece, at))
+    assert like._Search(text)._places(piece) == expected
+
+
+@given(st.text("aab", max_size=60))
+def test_pieces_make_up_the_run_and_never_overlap_themselves(run: str) -> None:
+    pieces = like._pieces(run)
+    assert "".join(pieces) == run
+    for piece in pieces:
+        assert len(piece) <= like._PIECE
+        assert not any(piece.startswith(piece[-size:]) for size in range(1, len(piece)))
 
 
 HOSTILE = {
@@ -103,42 +105,67 @@ def test_what_a_pattern_says_about_itself(pattern: str, exact: str | None, prefi
     assert (parsed.exact, parsed.prefix, parsed.minimum) == (exact, prefix, minimum)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "searches"),
+    [
+        ("abc", 0), ("a%", 0), ("%a", 0), ("a_b%", 0), ("%", 0), ("%_%", 1), ("%a%", 1), ("%a%b%c%", 1), ("a%b%c", 1),
+        ("%a_b%", 5), ("%first_name%", 5), ("%a_a%a_a%", 3), ("%" + "ab" * 16 + "_%", 4), ("%" + "_" * 500 + "%", 1),
+    ],
+)  # fmt: skip
+def test_how_often_a_pattern_searches_a_text(pattern: str, searches: int) -> None:
+    assert parse_pattern(pattern).searches == searches
+
+
 class Counted(str):
-    """A text that counts how often it is searched and compared, which is what a match does."""
+    """A text that counts the characters that a match goes over, at most, as CPython does it."""
 
     __slots__ = ()
     steps = 0
 
-    def find(self, *arguments: Any) -> int:
-        Counted.steps += 1
-        return super().find(*arguments)
+    def find(self, needle: str, start: int = 0, end: int = sys.maxsize) -> int:  # type: ignore[override]
+        found = super().find(needle, start, end)
+        size, over = len(needle), min(end, len(self)) - start
+        linear = over >= like._LINEAR or size < like._SHORT or (size >= like._LONG and over >= max(2_500, 4 * size))
+        over = over if found < 0 else found + size - start
+        Counted.steps += over if linear else max(over, over * size // 10)  # it compares several at a time
+        return found
 
     def startswith(self, *arguments: Any) -> bool:
         Counted.steps += 1
         return super().startswith(*arguments)
 
+    def replace(self, *arguments: Any) -> Counted:  # type: ignore[override]
+        Counted.steps += len(self)
+        return Counted(super().replace(*arguments))
 
-N = 2_000
-WORST = {
-    "the same again and again": ("%a" * 256, "a" * N),
-    "never the last": ("%a" * 200 + "b", "a" * N),
-    "any characters between": ("%a_b" * 100, ("a" * 40 + "axb") * (N // 43)),
-    "any characters, never found": ("%a_a_b" * 80, "a" * N),
-    "long runs that overlap": (("%" + "a" * 33 + "_b") * 60, "a" * N),
-    "other letters": ("%\u00e9_\u00e8" * 100, ("\u00e9" * 40 + "\u00e9x\u00e8") * (N // 43)),
-    "a row": ("%_a" * 120, "ba" * (N // 2)),
-}
+    def __add__(self, other: str) -> Counted:
+        return Counted(super().__add__(other))
 
 
-@pytest.mark.parametrize("name", WORST)
-def test_the_worst_patterns_take_steps_in_proportion_to_the_text_not_to_its_product_with_the_pattern(name: str) -> None:
-    pattern, text = WORST[name]
-    compiled = parse_pattern(pattern)
-    counts = []
-    for times in (1, 2):
-        Counted.steps = 0
-        compiled.matches(Counted(text * times))
-        counts.append(Counted.steps)
-    per_segment = 40 * len(compiled.segments)  # tries before the whole text is searched, of each
-    assert counts[0] <= per_segment + 3 * len(text)
-    assert counts[1] <= per_segment + 6 * len(text)
+def periodic(size: int, length: int) -> tuple[str, str]:
+    """The needle that str.find takes longest for, and its text."""
+    return "a" * (size // 2) + "b" + "a" * (size - size // 2 - 1), "a" * length
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_the_worst_pattern_takes_the_searches_that_it_is_charged_for(data: st.DataObject) -> None:
+    """The worst that a search over shapes finds: each of them goes over the text a bounded number of times."""
+    length = data.draw(st.sampled_from([300, 2_400, 2_499, 9_999, MAX_PROPERTY_CHARS]), "length of the text")
+    size = data.draw(st.sampled_from([1, 5, 6, 30, 99, 100, 240, 999, 2_000]), "length of the needle")
+    needle, text = periodic(size, length)
+    if data.draw(st.booleans(), "beside _"):
+        at = data.draw(st.integers(0, size))
+        needle = needle[:at] + "_" + needle[at:]
+        text = (text[: length // 2] + needle.replace("_", "?").replace("b", "a") * length)[:length]
+    alphabet = data.draw(st.sampled_from(["", "c", "cde"]), "other characters")
+    needle += alphabet
+    text = (text[:size] + alphabet).join([""] * 3) + text
+    times = data.draw(st.sampled_from([1, 2, 20]), "how often")
+    pattern = parse_pattern("%" + "%".join([needle] * times) + data.draw(st.sampled_from(["%", "x%", "%x"])))
+    if pattern.searches > MAX_LIKE_SEARCHES:
+        return
+    Counted.steps = 0
+    pattern.matches(Counted(text))
+    per_segment = 40 * len(pattern.segments)
+    assert Counted.steps <= 4 * pattern.searches * (MAX_PROPERTY_CHARS + len(text)) + per_segment * len(needle)
