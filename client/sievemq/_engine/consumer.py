@@ -19,7 +19,7 @@ from sievemq._engine.completion import Completion
 from sievemq._engine.credit import PrefetchWindow
 from sievemq.destinations import Queue
 from sievemq_core.limits import MAX_CREDIT
-from sievemq_core.message.envelope import EXPIRATION
+from sievemq_core.message.envelope import EXPIRATION, MESSAGE_ID
 from sievemq_core.wire.codec import CommandTuple, pack
 from sievemq_core.wire.commands import Command
 
@@ -64,6 +64,7 @@ class EngineConsumer:
         gone: why the broker closed this consumer; None if it did not.
         base: tags of the present connection begin behind this one; those of lost connections are not above it.
         handed_then: what `handed` was when the last connection was lost.
+        refused: which message's body was not of the type that was asked for, most lately.
     """
 
     __slots__ = (
@@ -87,6 +88,7 @@ class EngineConsumer:
         "of_queue",
         "opened",
         "ran_dry",
+        "refused",
         "released",
         "selector",
         "session",
@@ -134,6 +136,7 @@ class EngineConsumer:
         self.handed = 0  # tag of the last message the application saw
         self.done = 0  # tag up to which AUTO and DUPS_OK sessions acknowledge
         self.taken = 0  # messages taken since the credit was last reset
+        self.refused: object = None
         # Written under the lock.
         self.window = PrefetchWindow(session.connection.options.prefetch)
         self.granted = self.released = 0
@@ -235,6 +238,19 @@ class EngineConsumer:
                 self.session.acknowledge_hook,
             )
         return None
+
+    def refuse(self) -> None:
+        """The body of the message that :meth:`peek` has given is not of the type that was asked for, in a session that
+        acknowledges itself. The first time the message stays as it is (JCO-09). Each further time is a failed attempt:
+        it counts as seen, and the front recovers the session."""
+        name = _name(self.buffer[0])
+        if name == self.refused:
+            self._see()
+        self.refused = name
+
+    def _see(self) -> None:
+        self.handed = self.buffer.popleft()[_DELIVERED_TAG]
+        self.taken += 1
 
     @property
     def first_credit(self) -> int:
@@ -406,6 +422,14 @@ class EngineConsumer:
         self.wake()
 
     def mark_closed(self) -> None:
-        """Closed: no method but close may be used any more (MCO-11)."""
+        """Closed: no method but close may be used any more (MCO-11). A message that was refused and not taken since
+        goes back as seen: a program that starts again after the error must not find it unmarked for ever."""
+        if self.refused is not None and self.buffer and _name(self.buffer[0]) == self.refused:
+            self._see()
         self.closed = True
         self.shut_gate()
+
+
+def _name(command: CommandTuple) -> object:
+    """What a message is known by from one delivery to the next; one without an id by this delivery."""
+    return command[_DELIVERED_FIELDS][MESSAGE_ID] or command[_DELIVERED_TAG]

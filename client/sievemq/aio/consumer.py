@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -221,6 +222,13 @@ class MessageConsumer:
             engine.waker = None
             if timer is not None:
                 timer.cancel()
+
+    async def _end_attempt(self) -> None:
+        """Have a message redelivered whose body was refused, if that counts."""
+        engine = self._engine
+        if engine.acknowledges_itself and engine.done != engine.handed:
+            with suppress(JMSException):  # the message goes back with its connection's end
+                await self._session._recover()
 
     def _after_take(self) -> None:
         if self._engine.taken >= self._engine.mark:

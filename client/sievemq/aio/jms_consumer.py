@@ -95,14 +95,18 @@ class JMSConsumer:
         Raises:
             ValueError: the timeout is negative, or neither of these.
             MessageFormatRuntimeException: the message has no body, is a StreamMessage or plain Message, or its body is
-                of another type (JCO-06 … JCO-08). In an AUTO or DUPS_OK session it then comes again with the next call
-                (JCO-09); else it counts as received (JCO-10, JCO-11).
+                of another type (JCO-06 … JCO-08). In an AUTO or DUPS_OK session it stays where it is, and the next
+                receive takes it (JCO-09); each further call that refuses it is a failed attempt, so that it becomes a
+                dead letter in the end. In other sessions it counts as received (JCO-10, JCO-11).
         """
         if timeout is not None and (type(timeout) is not int or timeout < 0):
             timeout = check_timeout(timeout)
         body = _Body(self._consumer, body_type)
         try:
             return None if await self._consumer._wait(body.take, timeout) is None else body.value
+        except MessageFormatException as error:
+            await self._consumer._end_attempt()
+            raise runtime_twin(error) from error.__cause__
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
 
@@ -111,6 +115,9 @@ class JMSConsumer:
         body = _Body(self._consumer, body_type)
         try:
             return None if await self._consumer._receive_no_wait(body.take) is None else body.value
+        except MessageFormatException as error:
+            await self._consumer._end_attempt()
+            raise runtime_twin(error) from error.__cause__
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
 
@@ -142,7 +149,9 @@ class _Body:
         try:
             self.value = _body_of(message, self._type)
         except MessageFormatException:
-            if not engine.acknowledges_itself:
+            if engine.acknowledges_itself:
+                engine.refuse()
+            else:
                 engine.take()  # counts as received (JCO-10, JCO-11)
             raise
         return self._consumer._take()

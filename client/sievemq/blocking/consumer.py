@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from _thread import allocate_lock, get_ident
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from sievemq._engine import PATIENCE, EngineConsumer, check_timeout, message_callback
 from sievemq.blocking.listeners import MessageListener
 from sievemq.destinations import Queue, Topic
-from sievemq.exceptions import IllegalStateException, JMSException
+from sievemq.exceptions import IllegalStateException, JMSException, MessageFormatException
 from sievemq.messages import Message
 from sievemq_core.durations import Milliseconds
 
@@ -133,6 +134,9 @@ class MessageConsumer:
         self._enter()
         try:
             return self._wait(take, timeout)
+        except MessageFormatException:
+            self._end_attempt()
+            raise
         finally:
             self._guard.release()
 
@@ -143,29 +147,43 @@ class MessageConsumer:
     def _receive_no_wait(self, take: Callable[[], Message | None]) -> Message | None:
         self._enter()
         try:
-            self._check_receivable()
-            engine, transport = self._engine, self._transport
-            with transport.lock:
-                message = take() if engine.flowing else None
-                completion = engine.want(answered=True) if message is None else None
-            if message is not None:
-                self._after_take()
-                return message
-            if completion is None:  # MCO-06: stopped
-                return None
-            try:
-                transport.wait(completion)
-            except JMSException:
-                if engine.shut:
-                    return None
-                raise
-            with transport.lock:
-                message = take() if engine.flowing else None
-            if message is not None:
-                self._after_take()
-            return message
+            return self._look(take)
+        except MessageFormatException:
+            self._end_attempt()
+            raise
         finally:
             self._guard.release()
+
+    def _look(self, take: Callable[[], Message | None]) -> Message | None:
+        """Receive without waiting for a message. The session's guard is held."""
+        self._check_receivable()
+        engine, transport = self._engine, self._transport
+        with transport.lock:
+            message = take() if engine.flowing else None
+            completion = engine.want(answered=True) if message is None else None
+        if message is not None:
+            self._after_take()
+            return message
+        if completion is None:  # MCO-06: stopped
+            return None
+        try:
+            transport.wait(completion)
+        except JMSException:
+            if engine.shut:
+                return None
+            raise
+        with transport.lock:
+            message = take() if engine.flowing else None
+        if message is not None:
+            self._after_take()
+        return message
+
+    def _end_attempt(self) -> None:
+        """Have a message redelivered whose body was refused, if that counts. The session's guard is held."""
+        engine = self._engine
+        if engine.acknowledges_itself and engine.done != engine.handed:
+            with suppress(JMSException):  # the message goes back with its connection's end
+                self._session._recover()
 
     def _take(self) -> Message | None:
         """Take a message from the buffer. The engine lock is held."""
