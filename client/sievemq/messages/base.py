@@ -132,7 +132,8 @@ class Message(Properties):
                 class of an ObjectMessage; or a base of these, such as ``object``.
 
         Returns:
-            A copy (MSG-11); None if there is no body (MSG-08, MSG-09).
+            A copy (MSG-11); None if there is no body (MSG-08, MSG-09). An empty map, ``{}``, and no bytes, ``b""``, are
+            bodies of their own types, and none for every other type.
 
         Raises:
             MessageFormatException: the body is not of that type; always of a StreamMessage (MSG-07).

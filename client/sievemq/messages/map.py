@@ -219,15 +219,21 @@ class MapMessage(Message):
     # -- body as a whole ----------------------------------------------------------------------------------------------
 
     def get_body(self, body_type: type[T]) -> T | None:
-        """All entries as a new ``dict`` (or ``object``) in their own types; None if there are none (MAP-09).
+        """All entries as a new ``dict`` (or ``object``) in their own types, ``{}`` without entries (MAP-09).
+
+        Returns:
+            None for another type if there are no entries (MSG-09).
 
         Raises:
             MessageFormatException: another type.
         """
         entries = self._entries()
-        if not self.is_body_assignable_to(body_type):
-            raise MessageFormatException(f"the body of a MapMessage is a dict and not {body_type.__name__}")
-        return dict(entries) or None  # type: ignore[return-value]
+        check_type(body_type)
+        if issubclass(dict, body_type):
+            return dict(entries)  # type: ignore[return-value]
+        if not entries:
+            return None
+        raise MessageFormatException(f"the body of a MapMessage is a dict and not {body_type.__name__}")
 
     def is_body_assignable_to(self, body_type: type) -> bool:
         """True for ``dict`` and its bases, and without entries for every type (MSG-12)."""
