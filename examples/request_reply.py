@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_url import broker_url
+from datetime import timedelta
 
 from sievemq import ConnectionFactory, JMSContext, Message, TextMessage
 
@@ -20,21 +20,20 @@ class Shouting:
 
 
 def main() -> None:
-    with broker_url() as url:
-        factory = ConnectionFactory(url)
-        with factory.create_context() as service, factory.create_context() as client:
-            service.create_consumer(service.create_queue("example.shout")).set_message_listener(Shouting(service))
+    factory = ConnectionFactory()
+    with factory.create_context() as service, factory.create_context() as client:
+        service.create_consumer(service.create_queue("example.shout")).set_message_listener(Shouting(service))
 
-            replies = client.create_temporary_queue()
-            consumer = client.create_consumer(replies)
-            for text in ("hello", "is anybody there"):
-                request = TextMessage(text)
-                request.set_jms_reply_to(replies)
-                client.create_producer().send(client.create_queue("example.shout"), request)
-                reply = consumer.receive(60_000)
-                assert reply is not None
-                assert reply.get_jms_correlation_id() == request.get_jms_message_id()
-                print(f"{text} -> {reply.get_body(str)}")
+        replies = client.create_temporary_queue()
+        consumer = client.create_consumer(replies)
+        for text in ("hello", "is anybody there"):
+            request = TextMessage(text)
+            request.set_jms_reply_to(replies)
+            client.create_producer().send(client.create_queue("example.shout"), request)
+            reply = consumer.receive(timedelta(minutes=1))
+            assert reply is not None
+            assert reply.get_jms_correlation_id() == request.get_jms_message_id()
+            print(f"{text} -> {reply.get_body(str)}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from broker_url import broker_url
+from datetime import timedelta
+
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
@@ -30,10 +31,10 @@ def main() -> None:
     tracers.add_span_processor(SimpleSpanProcessor(Printer()))
     instrument(tracer_provider=tracers)
 
-    with broker_url() as url, ConnectionFactory(url).create_context() as context:
+    with ConnectionFactory().create_context() as context:
         queue = context.create_queue("example.traced")
         context.create_producer().send(queue, "hello")
-        message = context.create_consumer(queue).receive(60_000)
+        message = context.create_consumer(queue).receive(timedelta(minutes=1))
         assert message is not None
         with process(message):
             pass  # what the program does with it

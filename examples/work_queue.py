@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 
-from broker_url import broker_url
-
 from sievemq import ConnectionFactory, Message
 
 
@@ -29,18 +27,17 @@ class Worker:
 def main() -> None:
     pieces = 6
     done = threading.Semaphore(0)
-    with broker_url() as url:
-        factory = ConnectionFactory(url)
-        with factory.create_context() as one, factory.create_context() as two, factory.create_context() as boss:
-            queue = boss.create_queue("example.work")
-            for context, name in ((one, "one"), (two, "two")):
-                context.create_consumer(queue).set_message_listener(Worker(name, done))
-            producer = boss.create_producer()
-            for number in range(1, pieces + 1):
-                producer.send(queue, str(number))
-            for _ in range(pieces):
-                if not done.acquire(timeout=60):
-                    raise SystemExit("the work was not done in ten seconds")
+    factory = ConnectionFactory()
+    with factory.create_context() as one, factory.create_context() as two, factory.create_context() as boss:
+        queue = boss.create_queue("example.work")
+        for context, name in ((one, "one"), (two, "two")):
+            context.create_consumer(queue).set_message_listener(Worker(name, done))
+        producer = boss.create_producer()
+        for number in range(1, pieces + 1):
+            producer.send(queue, str(number))
+        for _ in range(pieces):
+            if not done.acquire(timeout=60):
+                raise SystemExit("the work was not done within a minute")
 
 
 if __name__ == "__main__":

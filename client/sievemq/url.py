@@ -18,21 +18,22 @@ sievemq.exceptions.InvalidURLException: there is no option 'prefech'; did you me
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict, Unpack
 from urllib.parse import quote, unquote
 
 from sievemq.exceptions import InvalidURLException
-from sievemq_core.durations import MILLISECOND, in_units
+from sievemq_core.durations import MILLISECOND, Milliseconds, in_units
 from sievemq_core.limits import HEARTBEAT_MS, MAX_CREDIT, MAX_IDENTIFIER_CHARS, MIN_HEARTBEAT_MS
 from sievemq_core.selector.dialect import DIALECTS
 from sievemq_core.wire.busy_poll import BUSY_POLL_US, MAX_BUSY_POLL_US
 
-__all__ = ["DEFAULT_PORT", "BrokerURL", "ClientOptions", "parse_url"]
+__all__ = ["DEFAULT_PORT", "BrokerURL", "ClientOptions", "Options", "parse_url", "url_of_environment"]
 
 DEFAULT_PORT: Final = 7672
 
@@ -103,6 +104,29 @@ _BOOLEAN: Final = _Kind(_boolean, lambda value: isinstance(value, bool), "true o
 
 def _option(default: Any, kind: _Kind, reason: str) -> Any:
     return field(default=default, metadata={"kind": kind, "reason": reason})
+
+
+class Options(TypedDict, total=False):
+    """The options as keywords; :class:`ClientOptions` says what each is."""
+
+    client_id: str | None
+    application: str | None
+    send_confirm: Literal["auto", "always", "never"]
+    selector_dialect: Literal["jakarta", "ibm-mq", "mqe"] | None
+    prefetch: int | Literal["auto"] | None
+    heartbeat: Milliseconds
+    connect_timeout: Milliseconds
+    reconnect: Milliseconds
+    reconnect_delay: Milliseconds
+    reconnect_max_delay: Milliseconds
+    request_timeout: Milliseconds
+    send_timeout: Milliseconds
+    busy_poll: int | timedelta
+    tls_ca: str | None
+    tls_cert: str | None
+    tls_key: str | None
+    tls_server_name: str | None
+    tls_verify: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +226,7 @@ class ClientOptions:
             if not (value is None and option.default is None) and not kind.check(value):
                 raise _bad_value(option.name, value, "a timedelta, or " * (kind.unit is not None) + kind.wanted)
 
-    def replace(self, **options: Any) -> ClientOptions:
+    def replace(self, **options: Unpack[Options]) -> ClientOptions:
         """These options with some replaced.
 
         Raises:
@@ -210,7 +234,7 @@ class ClientOptions:
         """
         for name in options:
             _find(name)
-        return replace(self, **options)
+        return replace(self, **options)  # type: ignore[arg-type]  # timedeltas become ints
 
 
 _OPTIONS: Final = {option.name: option for option in fields(ClientOptions)}
@@ -267,7 +291,7 @@ class BrokerURL:
         return f"BrokerURL({str(self)!r})"
 
 
-def parse_url(text: str, **options: Any) -> BrokerURL:
+def parse_url(text: str, **options: Unpack[Options]) -> BrokerURL:
     """Read the URL of a broker.
 
     Args:
@@ -302,6 +326,21 @@ def parse_url(text: str, **options: Any) -> BrokerURL:
         namespace=_namespace(path),
         options=_read_options(query).replace(**options),
     )
+
+
+def url_of_environment() -> BrokerURL:
+    """Where the broker is for a program that does not say: the URL in ``SIEVEMQ_URL``, or this machine.
+
+    Raises:
+        InvalidURLException: what ``SIEVEMQ_URL`` holds is none.
+    """
+    text = os.environ.get("SIEVEMQ_URL")
+    if not text:
+        return BrokerURL((("localhost", DEFAULT_PORT),))
+    try:
+        return parse_url(text)
+    except InvalidURLException as error:
+        raise InvalidURLException(f"SIEVEMQ_URL: {error}") from None
 
 
 def _host(part: str) -> tuple[str, int]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from sievemq_broker import EmbeddedBroker
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PRINTED = {
@@ -32,15 +35,22 @@ PRINTED = {
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_an_example_runs(name: str) -> None:
-    result = subprocess.run(
-        [sys.executable, "-W", "error", name], cwd=EXAMPLES, capture_output=True, text=True, timeout=180, check=False
-    )
+    with EmbeddedBroker() as broker:
+        result = subprocess.run(
+            [sys.executable, "-W", "error", name],
+            cwd=EXAMPLES,
+            env={**os.environ, "SIEVEMQ_URL": broker.url},
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
     assert result.returncode == 0, result.stdout + result.stderr
     assert set(result.stdout.splitlines()) >= PRINTED[name]
 
 
 def test_every_example_is_listed_and_tested() -> None:
-    programs = {path.name for path in EXAMPLES.glob("*.py")} - {"broker_url.py"}
+    programs = {path.name for path in EXAMPLES.glob("*.py")}
     assert programs == PRINTED.keys()
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert all(f"]({name})" in readme for name in programs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import assert_type
+from typing import Any, assert_type
 
 from sievemq import (
     Connection,
@@ -19,6 +19,7 @@ from sievemq import (
     SessionMode,
     aio,
 )
+from sievemq.url import parse_url
 from sievemq_broker.embedded import BrokerClock
 from sievemq_testing import QueueView
 
@@ -81,3 +82,16 @@ def lengths_of_time(consumer: MessageConsumer, light: JMSProducer, clock: Broker
     queue.assert_empty(within=timedelta(milliseconds=10))
     queue.assert_empty(within=0.01)
     queue.assert_empty(within="1s")  # type: ignore[arg-type]
+
+
+def options(factory: type[ConnectionFactory], settings: dict[str, Any]) -> None:
+    factory()
+    factory("sievemq://localhost", client_id="billing", prefetch=1, reconnect=timedelta(hours=1), tls_verify=False)
+    factory(prefetch="auto", send_confirm="always")
+    factory("sievemq://localhost", **settings)
+    factory(prefecth=3)  # type: ignore[call-arg]
+    factory(reconnect="5s")  # type: ignore[arg-type]
+    factory(send_confirm="sometimes")  # type: ignore[arg-type]
+    aio.ConnectionFactory(reconnect=timedelta(hours=1))
+    aio.ConnectionFactory(prefecth=3)  # type: ignore[call-arg]
+    parse_url("sievemq://localhost", prefecth=3)  # type: ignore[call-arg]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Any, NoReturn
+from typing import NoReturn, Unpack
 
 from sievemq.exceptions import JMSException
 from sievemq.session_mode import SessionMode
-from sievemq.url import BrokerURL, parse_url
+from sievemq.url import BrokerURL, Options, parse_url, url_of_environment
 
 __all__ = ["FactorySettings", "refuse_lone_name"]
 
@@ -19,12 +19,14 @@ class FactorySettings:
 
     def __init__(
         self,
-        url: str | BrokerURL = "sievemq://localhost",
+        url: str | BrokerURL | None = None,
         *,
         user_name: str | None = None,
         password: str | None = None,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> None:
+        if url is None:
+            url = url_of_environment()
         self._url = _replace(url, options) if isinstance(url, BrokerURL) else parse_url(url, **options)
         self._user = user_name
         self._password = password
@@ -46,7 +48,7 @@ class FactorySettings:
         return user_name, password
 
 
-def _replace(url: BrokerURL, options: dict[str, Any]) -> BrokerURL:
+def _replace(url: BrokerURL, options: Options) -> BrokerURL:
     if not options:
         return url
     return BrokerURL(url.hosts, url.secure, url.user, url.password, url.namespace, url.options.replace(**options))

@@ -21,7 +21,8 @@ class ConnectionFactory(FactorySettings):
     """Makes connections and contexts to one broker; safe to share (FAC-08), between loops too.
 
     Args:
-        url: ``sievemq://[user[:password]@]host[:port][,host2:port2][/namespace][?option=value]``.
+        url: ``sievemq://[user[:password]@]host[:port][,host2:port2][/namespace][?option=value]``; if not given,
+            what the environment variable ``SIEVEMQ_URL`` holds, or ``sievemq://localhost``.
         user_name, password: credentials for calls that bring none; they win over the URL's.
         options: options of the URL as keywords (:class:`sievemq.url.ClientOptions`), such as ``client_id`` (FAC-07).
 

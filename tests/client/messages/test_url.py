@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import fields
+from typing import get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sievemq.aio
 from sievemq import InvalidURLException, JMSException
-from sievemq.url import DEFAULT_PORT, BrokerURL, ClientOptions, options_as_rows, parse_url
+from sievemq.url import DEFAULT_PORT, BrokerURL, ClientOptions, Options, options_as_rows, parse_url
 from sievemq_core.limits import MAX_CREDIT, MAX_IDENTIFIER_CHARS
 
 
@@ -181,3 +184,25 @@ def test_prefetch_is_auto_as_a_keyword_too() -> None:
     assert parse_url("sievemq://localhost", prefetch="auto") == parse_url("sievemq://localhost?prefetch=auto")
     with pytest.raises(InvalidURLException, match="auto or 0 to 16000, not 'many'"):
         parse_url("sievemq://localhost", prefetch="many")
+
+
+@pytest.mark.parametrize("factory", [sievemq.ConnectionFactory, sievemq.aio.ConnectionFactory])
+def test_a_factory_without_a_url_reads_the_environment(factory, monkeypatch):
+    monkeypatch.setenv("SIEVEMQ_URL", "sievemq://there:7700/tests?prefetch=10")
+    assert repr(factory()) == "ConnectionFactory('sievemq://there:7700/tests?prefetch=10')"
+    assert repr(factory(prefetch=3)) == "ConnectionFactory('sievemq://there:7700/tests?prefetch=3')"
+    assert repr(factory("sievemq://here")) == "ConnectionFactory('sievemq://here:7672')"
+    monkeypatch.setenv("SIEVEMQ_URL", "")
+    assert repr(factory()) == "ConnectionFactory('sievemq://localhost:7672')"
+    monkeypatch.delenv("SIEVEMQ_URL")
+    assert repr(factory()) == "ConnectionFactory('sievemq://localhost:7672')"
+
+
+def test_a_wrong_url_of_the_environment_is_named(monkeypatch):
+    monkeypatch.setenv("SIEVEMQ_URL", "amqp://there")
+    with pytest.raises(InvalidURLException, match=r"^SIEVEMQ_URL: the URL of a broker begins with sievemq://"):
+        sievemq.ConnectionFactory()
+
+
+def test_the_options_of_a_factory_have_types():
+    assert list(get_type_hints(Options)) == [option.name for option in fields(ClientOptions)]
