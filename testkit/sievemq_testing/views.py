@@ -277,11 +277,21 @@ class QueueView(_View):
 
     def pause(self) -> None:
         """Stop deliveries; sending goes on."""
-        self._ask(lambda broker: broker.namespace(self.namespace.name).queue(self._address).pause())
+
+        def pause(broker: Broker) -> None:
+            namespace = broker.namespace(self.namespace.name)
+            namespace.pause(namespace.queue(self._address))
+
+        self._ask(pause)
 
     def resume(self) -> None:
         """Deliver again."""
-        self._ask(lambda broker: broker.namespace(self.namespace.name).queue(self._address).unpause(self._now()))
+
+        def resume(broker: Broker) -> None:
+            namespace = broker.namespace(self.namespace.name)
+            namespace.unpause(namespace.queue(self._address), self._now())
+
+        self._ask(resume)
 
     # -- assertions -------------------------------------------------------------------------------------------------
 

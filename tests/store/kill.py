@@ -223,6 +223,7 @@ class Life:
         self.options = options
         self.accounts = Accounts()
         self.port = 0
+        self.http_url: str | None = None
         self.process: subprocess.Popen[str] | None = None
         self.up = threading.Event()
         self.over = threading.Event()
@@ -249,6 +250,7 @@ class Life:
                 continue
             if record["event"] == "broker.ready":
                 self.port = urlsplit(record["url"]).port or 0
+                self.http_url = record["http_url"]
                 self.up.set()
                 return
         raise AssertionError(f"the broker did not start: {said}")

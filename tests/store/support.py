@@ -122,6 +122,8 @@ def picture(broker: Broker) -> dict[str, Any]:
     for namespace in broker.namespaces.values():
         kept = [label for label in namespace.destinations if not label.startswith("temporary")]
         picture[f"namespace {namespace.name}"] = sorted(kept)
+        if paused := sorted(label for label in kept if namespace.destinations[label].paused):
+            picture[f"paused {namespace.name}"] = paused
         for (client_id, name), found in namespace.subscriptions.durable.items():
             condition = found.condition
             text = None if condition is None else condition.text

@@ -34,7 +34,7 @@ POLICIES = (
 #: How often each is said.
 VERBS = {
     "send": 4, "consume": 2, "acknowledge": 2, "release": 1, "recover": 2, "close": 1, "abandon": 1, "commit": 1,
-    "purge": 1, "delete": 1, "subscribe": 2, "unsubscribe": 1, "wait": 2, "temporary": 1, "cut": 3,
+    "purge": 1, "delete": 1, "pause": 1, "subscribe": 2, "unsubscribe": 1, "wait": 2, "temporary": 1, "cut": 3,
 }  # fmt: skip
 
 small = st.integers(0, 3)
@@ -156,6 +156,13 @@ class Program:
     def purge(self, where: int, _: int, __: int) -> None:
         self.space.queue(QUEUES[where % 2]).clear()
 
+    def pause(self, where: int, resume: int, _: int) -> None:
+        if destination := self.space.find(QUEUES[where % 3]):
+            if resume % 2:
+                self.space.unpause(destination, self.now)
+            else:
+                self.space.pause(destination)
+
     def delete(self, where: int, _: int, really: int) -> None:
         if really < 3:
             self.space.delete(QUEUES[where % 3])
@@ -189,7 +196,7 @@ class Program:
         if self.real is not None:
             self.real.write(batch, self.now)
             assert list(self.real.entries()) == list(self.store.entries())
-            for kind in ("namespace", "destination", "subscription"):
+            for kind in ("namespace", "destination", "subscription", "paused"):
                 assert self.real.definitions(kind) == self.store.definitions(kind)
 
     # -- afterwards ---------------------------------------------------------------------------------------------

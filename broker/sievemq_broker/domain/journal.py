@@ -34,6 +34,7 @@ __all__ = [
     "HELD_FLAG",
     "MAX_COUNT",
     "NAMESPACE",
+    "PAUSED",
     "PLACE_BITS",
     "PLACE_MASK",
     "SUBSCRIPTION",
@@ -59,6 +60,7 @@ MAX_COUNT: Final = 0x7FFE
 NAMESPACE: Final = "namespace"
 DESTINATION: Final = "destination"
 SUBSCRIPTION: Final = "subscription"
+PAUSED: Final = "paused"
 
 PERSISTENT: Final = 2
 
@@ -327,7 +329,13 @@ class Journal:
 
     def destination_deleted(self, destination: Queue | Topic) -> None:
         """A destination is gone, with its messages."""
+        if destination.paused:
+            self.destination_paused(destination, False)
         self.define(DESTINATION, (destination.namespace.name, destination.label), None)
+
+    def destination_paused(self, destination: Queue | Topic, paused: bool) -> None:
+        """An administrator has paused or resumed a destination that is not temporary."""
+        self.define(PAUSED, (destination.namespace.name, destination.label), () if paused else None)
 
     def subscription_made(self, subscription: Subscription) -> None:
         """A durable subscription exists."""

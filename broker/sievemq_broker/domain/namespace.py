@@ -182,6 +182,21 @@ class Namespace:
                     del routes[form]
         return True
 
+    def pause(self, destination: Destination) -> None:
+        """Stop deliveries from one of its destinations, after a restart too; sending goes on."""
+        destination.pause()
+        self._note_pause(destination)
+
+    def unpause(self, destination: Destination, now: int) -> None:
+        """Deliver again."""
+        destination.unpause(now)
+        self._note_pause(destination)
+
+    def _note_pause(self, destination: Destination) -> None:
+        journal = self.broker.journal
+        if journal is not None and self.temporaries.owner_of(destination.label) is None:
+            journal.destination_paused(destination, destination.paused)
+
     # -- sending ------------------------------------------------------------------------------------------------
 
     def send(

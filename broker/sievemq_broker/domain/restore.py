@@ -15,6 +15,7 @@ from sievemq_broker.domain.journal import (
     HELD_FLAG,
     MAX_COUNT,
     NAMESPACE,
+    PAUSED,
     SUBSCRIPTION,
     Journal,
     Saved,
@@ -104,6 +105,8 @@ def _definitions(broker: Broker, saved: Saved, journal: Journal) -> dict[int, Qu
         namespace.subscriptions.durable[subscription.client_id, str(title)] = subscription
         topic.add(subscription)
         queues[number] = subscription.queue
+    for name, label in saved.definitions(PAUSED):
+        broker.namespace(str(name)).create(str(label)).pause()
     for number, queue in queues.items():
         journal.attach(queue, number)
         journal.numbers_from(number + 1)

@@ -84,11 +84,14 @@ async def cancel_messages(call: Call[Any, requests.Choose]) -> answers.Touched:
 
 @routes.add("POST", _ACTIONS + "/pause", Verb.MANAGE, answers.Touched, body=requests.Change, body_optional=True)
 async def pause_destination(call: Call[Any, requests.Change]) -> answers.Touched:
-    """Stop deliveries. What consumers have they keep; sending goes on."""
+    """Stop deliveries. What consumers have they keep; sending goes on.
+
+    With a data directory the destination stays paused over a restart of the broker.
+    """
     destination = call.destination()
     changes = not destination.paused
     if changes and not call.body.dry_run:
-        destination.pause()
+        call.namespace().pause(destination)
     return _changed(changes, call.body.dry_run)
 
 
@@ -98,7 +101,7 @@ async def resume_destination(call: Call[Any, requests.Change]) -> answers.Touche
     destination = call.destination()
     changes = destination.paused
     if changes and not call.body.dry_run:
-        destination.unpause(call.now)
+        call.namespace().unpause(destination, call.now)
         call.server.turn.worked()
     return _changed(changes, call.body.dry_run)
 
