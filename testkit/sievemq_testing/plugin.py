@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="show the whole journal of each failing test (with -rP of passing ones too), not only its end",
     )
     parser.addini("sievemq_url", "as --sievemq-url", default="")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Before anything of SieveMQ is imported: pytest is not to rewrite its modules."""
+    from sievemq_testing.imports import PlainImports
+
+    finder = PlainImports()
+    sys.meta_path.insert(0, finder)
+
+    def remove() -> None:
+        if finder in sys.meta_path:
+            sys.meta_path.remove(finder)
+
+    early_config.add_cleanup(remove)
 
 
 def _url(config: pytest.Config) -> str:

@@ -32,7 +32,7 @@ _ASYNCIO = {
 }
 
 
-def run(folder: Path, text: str, *arguments: str, code: int = 0, strict: bool = False) -> str:
+def run(folder: Path, text: str, *arguments: str, code: int = 0, strict: bool = False, path: Path | None = None) -> str:
     (folder / "test_it.py").write_text(textwrap.dedent(text), encoding="utf-8")
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", "-rs", *_ASYNCIO[strict], *arguments],
@@ -41,7 +41,8 @@ def run(folder: Path, text: str, *arguments: str, code: int = 0, strict: bool = 
         text=True,
         timeout=180,
         check=False,
-        env={key: value for key, value in os.environ.items() if not key.startswith("PYTEST")},
+        env={key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
+        | ({} if path is None else {"PYTHONPATH": str(path)}),
     )
     assert result.returncode == code, result.stdout + result.stderr
     return result.stdout
@@ -258,6 +259,29 @@ def test_a_broker_elsewhere_runs_what_a_client_can_and_skips_the_rest(tmp_path: 
         assert "3 passed, 6 skipped" in run(tmp_path, story, "-n", "1")
         # Each of the 6 tests with messages had a namespace of its own, though both runs count from 1.
         assert sum(name.startswith("test-") for name in broker.namespaces) >= 6
+
+
+def test_pytest_rewrites_no_module_of_the_broker_or_the_client(tmp_path: Path) -> None:
+    # As an installed wheel looks to pytest: it rewrites what a distribution with a plugin lists in its RECORD.
+    about = tmp_path / "installed" / "sievemq_installed-1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: sievemq-installed\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[pytest11]\nsievemq = sievemq_testing.plugin\n")
+    packages = ("sievemq", "sievemq_broker", "sievemq_core", "sievemq_testing")
+    (about / "RECORD").write_text("".join(f"{package}/__init__.py,,\n" for package in packages))
+    (tmp_path / "conftest.py").write_text("import sievemq\n")
+    story = """
+        import sys
+
+        def test_it(sievemq_context):
+            hook = __spec__.loader  # pytest's: this module is rewritten
+            ours = [name for name in sys.modules if name.split("_")[0].split(".")[0] == "sievemq"]
+            assert len(ours) > 100
+            # What pytest imports before the plugin can act.
+            rewritten = {name for name in ours if sys.modules[name].__spec__.loader is hook}
+            assert rewritten == {"sievemq_testing", "sievemq_testing.imports", "sievemq_testing.plugin"}, len(rewritten)
+    """
+    assert "1 passed" in run(tmp_path, story, path=about.parent)
 
 
 def test_loading_the_plugin_is_cheap(tmp_path: Path) -> None:
