@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from sievemq_testing.remote import RemoteBroker
     from sievemq_testing.rules import Rule
     from sievemq_testing.unittest import BrokerTestCase
-    from sievemq_testing.views import ConsumerView, QueueView, TopicView
+    from sievemq_testing.views import ConnectionView, ConsumerView, QueueView, TopicView
 
 __all__ = [
     "BrokerTestCase",
+    "ConnectionView",
     "ConsumerView",
     "Event",
     "Faults",
@@ -43,6 +44,7 @@ __all__ = [
 
 _HOMES = {
     "BrokerTestCase": "unittest",
+    "ConnectionView": "views",
     "ConsumerView": "views",
     "Event": "journal",
     "Faults": "faults",

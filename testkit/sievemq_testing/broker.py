@@ -197,7 +197,9 @@ class TestBroker(EmbeddedBroker):
     # -- what is there ------------------------------------------------------------------------------------------------
 
     def namespace(self, name: str) -> TestNamespace:
-        """One namespace; see :class:`~sievemq_testing.TestNamespace`."""
+        """One namespace; see :class:`~sievemq_testing.TestNamespace`. Clients may connect to it, even if an earlier one
+        of this name was dropped."""
+        self._watch.dropped.discard(name or "default")
         return TestNamespace(self, name)
 
     @property

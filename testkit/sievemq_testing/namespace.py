@@ -17,13 +17,13 @@ from sievemq_core.durations import Seconds
 from sievemq_testing.excerpt import LINES, excerpt, show_message
 from sievemq_testing.faults import Faults
 from sievemq_testing.journal import SETTLED, Event, Journal
-from sievemq_testing.views import QueueView, TopicView, address_of
+from sievemq_testing.views import ConnectionView, QueueView, TopicView, address_of
 
 if TYPE_CHECKING:
     from sievemq import Destination
     from sievemq_testing.broker import TestBroker
 
-__all__ = ["TestNamespace"]
+__all__ = ["TestNamespace", "left_open"]
 
 #: Messages of a queue that are dropped with it in one go: two or three milliseconds.
 _AT_ONCE: Final = 1_000
@@ -63,6 +63,28 @@ class TestNamespace(EmbeddedNamespace):
         def look(broker: Broker) -> list[str]:
             namespace = broker.namespaces.get(self.name)
             return [] if namespace is None else sorted(namespace.destinations)
+
+        return self.broker.call(look)
+
+    @property
+    def connections(self) -> list[ConnectionView]:
+        """The connections that are open."""
+
+        def look(_: Broker) -> list[ConnectionView]:
+            return [
+                ConnectionView(
+                    connection.id,
+                    connection.client_id,
+                    connection.agent,
+                    tuple(
+                        consumer.queue.label if consumer.subscription is None else consumer.subscription.topic.label
+                        for consumer in connection.consumers.values()
+                        if consumer.open
+                    ),
+                )
+                for connection in self.broker.server.services.connections.values()
+                if connection.namespace.name == self.name
+            ]
 
         return self.broker.call(look)
 
@@ -145,10 +167,17 @@ class TestNamespace(EmbeddedNamespace):
 
         self.broker.call(empty)
 
-    def drop(self) -> None:
-        """Delete it with everything in it; connections to it are cut. Queues that hold much are emptied in slices: what
-        others do on this broker does not stand still meanwhile."""
+    def drop(self) -> list[ConnectionView]:
+        """Delete it with everything in it, and cut its connections. Their clients cannot come back: the broker refuses
+        them until the test asks for ``broker.namespace(name)`` again. A large queue is emptied in slices, so that the
+        broker goes on serving others meanwhile.
+
+        Returns:
+            The connections that were still open.
+        """
         self.faults.clear()
+        self.broker._watch.dropped.add(self.name)
+        left = self.connections
 
         def cut(broker: Broker) -> list[Queue]:
             server = self.broker.server
@@ -179,6 +208,16 @@ class TestNamespace(EmbeddedNamespace):
             while self.broker.call(go_on, steps):
                 pass
         self.broker.call(delete)
+        return left
+
+
+def left_open(test: str, connections: list[ConnectionView]) -> str:
+    """The warning for a test that did not close its connections."""
+    listed = "\n".join(f"  {connection}" for connection in connections)
+    return (
+        f"{test} has left {counted(len(connections), 'SieveMQ connection')} open; close each context, by `with` or "
+        f"close():\n{listed}"
+    )
 
 
 def _waiting(queue: Queue) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sievemq_testing.faults import Faults
     from sievemq_testing.namespace import TestNamespace
 
-__all__ = ["watch"]
+__all__ = ["drop", "watch"]
 
 _numbers = itertools.count(1)
 _seen = pytest.StashKey[list[Any]]()
@@ -110,7 +110,7 @@ def sievemq_namespace(request: pytest.FixtureRequest, sievemq_test_broker: TestB
     namespace = sievemq_test_broker.namespace(f"test-{run}{worker}-{next(_numbers)}")
     watch(request.node, namespace)
     yield namespace
-    namespace.drop()
+    drop(request.node, namespace)
 
 
 @pytest.fixture
@@ -181,6 +181,15 @@ def _needs_inside(what: str) -> None:
 
 
 # -- the journal of a failing test ------------------------------------------------------------------------------------
+
+
+def drop(item: pytest.Item, namespace: TestNamespace) -> None:
+    """Drop a test's namespace, and warn of the connections that the test has left open."""
+    left = namespace.drop()
+    if left:
+        from sievemq_testing.namespace import left_open
+
+        item.warn(pytest.PytestWarning(left_open(item.nodeid, left)))
 
 
 def watch(item: pytest.Item, watched: Any) -> None:

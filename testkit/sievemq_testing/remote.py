@@ -13,6 +13,7 @@ import pytest
 from sievemq import ConnectionFactory, Message
 from sievemq.destinations import Destination, Queue
 from sievemq_core.message.destination import parse_address
+from sievemq_testing.views import ConnectionView
 
 __all__ = ["RemoteBroker", "RemoteNamespace", "RemoteQueue"]
 
@@ -60,8 +61,9 @@ class RemoteNamespace:
         """A queue, as ``orders``, ``queue:orders`` or ``Queue("orders")``."""
         return RemoteQueue(self.url, parse_address(str(name)).name)
 
-    def drop(self) -> None:
+    def drop(self) -> list[ConnectionView]:
         """Nothing: a client cannot."""
+        return []
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 import unittest
+import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sievemq import ConnectionFactory, JMSContext
 from sievemq_testing.broker import TestBroker
+from sievemq_testing.namespace import left_open
 
 if TYPE_CHECKING:
     from sievemq_testing.namespace import TestNamespace
@@ -49,12 +52,14 @@ class BrokerTestCase(unittest.TestCase):
             finally:
                 if len(result.failures) + len(result.errors) > before:
                     sys.stderr.write(f"\nSieveMQ journal of {self.id()}\n{self.namespace.excerpt()}\n")
-                self.namespace.drop()
+                left = self.namespace.drop()
+                if left:
+                    warnings.warn(left_open(self.id(), left), ResourceWarning, stacklevel=2)
         if result is not None:  # pytest passes its own item, which reports the test later
-            from sievemq_testing.plugin import watch
+            from sievemq_testing.plugin import drop, watch
 
             watch(result, self.namespace)
-            result.addfinalizer(self.namespace.drop)
+            result.addfinalizer(partial(drop, result, self.namespace))
         return super().run(result)
 
     def create_context(self, *arguments: Any, **keywords: Any) -> JMSContext:

@@ -29,7 +29,7 @@ from sievemq_testing.journal import connection_of, matches
 if TYPE_CHECKING:
     from sievemq_testing.namespace import TestNamespace
 
-__all__ = ["ConsumerView", "QueueView", "TopicView"]
+__all__ = ["ConnectionView", "ConsumerView", "QueueView", "TopicView"]
 
 _SHOWN: Final = 10
 
@@ -55,6 +55,28 @@ class ConsumerView:
     credit: int
     unacknowledged: int
     waiting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionView:
+    """A connection at one moment.
+
+    Attributes:
+        id: its id.
+        client_id: its client id; None for none.
+        agent: client library, version, and the name of the application where it has one (option ``application``).
+        consumers: destinations of its open consumers.
+    """
+
+    id: str
+    client_id: str | None
+    agent: str
+    consumers: tuple[str, ...]
+
+    def __str__(self) -> str:
+        named = f", client id {self.client_id!r}" if self.client_id else ""
+        consuming = f", with consumers of {', '.join(self.consumers)}" if self.consumers else ", without consumers"
+        return f"connection {self.id} of {self.agent or 'an unnamed client'}{named}{consuming}"
 
 
 class _View:

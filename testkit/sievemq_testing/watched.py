@@ -57,13 +57,15 @@ class Watch:
         faults: what is to go wrong.
     """
 
-    __slots__ = ("faults", "recorder", "tapes")
+    __slots__ = ("dropped", "faults", "recorder", "tapes")
 
     def __init__(self, recorder: Recorder, faults: FaultBox) -> None:
         self.recorder = recorder
         self.faults = faults
         #: Open recordings.
         self.tapes: list[Tape] = []
+        #: Names of namespaces that a test has dropped: their clients must not bring them back.
+        self.dropped: set[str] = set()
 
 
 class WatchedServer(Server):
@@ -257,6 +259,13 @@ WatchedConnection.handlers = dict.fromkeys(HANDLERS, _pass_on)
 
 
 def _hello(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
+    name = command[2] or "default"
+    if name in connection.watch.dropped:
+        raise ProtocolError(
+            f"the test kit has dropped namespace {name!r}, since its test has ended; close every context before a test "
+            f"ends, or open the namespace anew with broker.namespace({name!r})",
+            ErrorCode.CLOSED_BY_ADMINISTRATOR,
+        )
     HANDLERS[Command.HELLO](connection, command, now)
     client_id = f" as {connection.client_id!r}" if connection.client_id else ""
     connection.note("connected", detail=f"{connection.agent}{client_id}")

@@ -106,7 +106,7 @@ def test_refuses_to_let_anybody_in(faults: Faults, factory: ConnectionFactory) -
 @pytest.mark.parametrize(
     ("kind", "act"),
     [
-        ("open_session", lambda context: context.create_context(JMSContext.AUTO_ACKNOWLEDGE)),
+        ("open_session", lambda context: context.create_context(JMSContext.AUTO_ACKNOWLEDGE).close()),
         ("open_consumer", lambda context: context.create_consumer(ORDERS)),
         ("create_temporary", lambda context: context.create_temporary_queue()),
         ("browse", lambda context: list(context.create_browser(ORDERS))),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from threading import Event
 from typing import Any
 
 import pytest
 
-from sievemq import ConnectionFactory, JMSContext, Queue, Topic
+from sievemq import ConnectionFactory, JMSContext, JMSException, JMSRuntimeException, Queue, Topic
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_testing import TestBroker, TestNamespace
 
@@ -44,10 +45,39 @@ def test_dropping_cuts_its_connections_and_no_others(
         lost = ConnectionFactory(doomed.url, client_id="c").create_context()
         doomed.drop()
         stays.create_producer().send(ORDERS, "x")
-        # The client id is free at once, although the old client may not know yet.
+        # The client id is free at once in a new namespace of that name, although the old client may not know yet.
+        doomed = sievemq_test_broker.namespace("doomed")
         ConnectionFactory(doomed.url, client_id="c").create_context().close()
         lost.close()
     doomed.drop()
+
+
+def test_a_client_cannot_bring_a_dropped_namespace_back(sievemq_test_broker: TestBroker) -> None:
+    doomed = sievemq_test_broker.namespace("gone-for-good")
+    heard: list[str] = []
+    ended = Event()
+
+    def listen(error: JMSException) -> None:
+        heard.append(str(error))
+        ended.set()
+
+    factory = ConnectionFactory(doomed.url, client_id="c", application="leaky", reconnect=60_000)
+    left_open = factory.create_context()
+    left_open.set_exception_listener(listen)
+    left_open.create_consumer(ORDERS)
+    (left,) = doomed.drop()
+    assert (left.client_id, left.consumers) == ("c", ("queue:orders",))
+    assert left.agent.endswith(" leaky")
+    # The client comes back at once, is refused, and gives up although its minute has only begun.
+    assert ended.wait(60)
+    assert "the test kit has dropped namespace 'gone-for-good'" in heard[0]
+    with pytest.raises(JMSRuntimeException, match="the test kit has dropped namespace 'gone-for-good'"):
+        factory.create_context()
+    assert "gone-for-good" not in sievemq_test_broker.namespaces
+    left_open.close()
+    factory = ConnectionFactory(sievemq_test_broker.namespace("gone-for-good").url)
+    factory.create_context().close()  # the test has asked for it
+    assert doomed.drop() == []
 
 
 def test_a_large_one_is_dropped_in_slices(sievemq_test_broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -160,6 +161,50 @@ def test_workers_of_xdist(tmp_path: Path) -> None:
             assert sievemq_namespace.queue("orders").depth == 1
     """
     assert "30 passed" in run(tmp_path, story, "-n", "2")
+
+
+def test_connections_that_a_test_leaves_open_are_named_and_stay_away(tmp_path: Path) -> None:
+    story = """
+        from sievemq import ConnectionFactory, Queue
+
+        kept = []
+
+        def test_leaks(sievemq_url):
+            context = ConnectionFactory(sievemq_url, application="leaky").create_context()
+            context.create_consumer(Queue("orders"))
+            kept.append(context)
+
+        def test_the_next_one(sievemq_context, sievemq_test_broker, sievemq_namespace):
+            sievemq_context.create_producer().send(Queue("orders"), "x")
+            assert sievemq_test_broker.namespaces == [sievemq_namespace.name]
+            kept.pop().close()
+    """
+    shown = run(tmp_path, story, "-W", "default")
+    assert "2 passed, 1 warning" in shown
+    assert "PytestWarning: test_it.py::test_leaks has left 1 SieveMQ connection open" in shown
+    assert re.search(r"connection \S+ of sievemq-python/\S+ leaky, with consumers of queue:orders", shown)
+    assert "2 passed, 1 error" in run(tmp_path, story, code=1)  # where warnings are errors
+
+
+def test_unittest_names_connections_left_open(tmp_path: Path) -> None:
+    story = """
+        import unittest
+        from sievemq import ConnectionFactory
+        from sievemq_testing import BrokerTestCase
+
+        class Leaky(BrokerTestCase):
+            def test_it(self):
+                self.kept = ConnectionFactory(self.url).create_context()
+
+        if __name__ == "__main__":
+            unittest.main()
+    """
+    shown = run(tmp_path, story, "-W", "default")
+    assert "test_it.py::Leaky::test_it has left 1 SieveMQ connection open" in shown
+    by_itself = subprocess.run(
+        [sys.executable, "test_it.py"], cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert "ResourceWarning: __main__.Leaky.test_it has left 1 SieveMQ connection open" in by_itself.stderr
 
 
 FAILING = """
