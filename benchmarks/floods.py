@@ -260,8 +260,8 @@ def told(process: subprocess.Popen[str], number: int) -> dict[str, Any]:
 def broker(port: int) -> None:
     """A broker that says what its turns took since it was last asked."""
     from sievemq_broker.config import Settings
-    from sievemq_broker.server import run, server
-    from sievemq_broker.server.turn import Turn
+    from sievemq_broker.server import process, server
+    from sievemq_broker.server.net.turn import Turn
 
     took: list[float] = []
 
@@ -292,7 +292,7 @@ def broker(port: int) -> None:
     signal.signal(signal.SIGUSR1, tell)
     http_port = free_port()
     threading.Thread(target=_say_ready, args=(http_port,), daemon=True).start()
-    sys.exit(run.run(Settings(port=port, http_port=http_port, log_level="error")))
+    sys.exit(process.run(Settings(port=port, http_port=http_port, log_level="error")))
 
 
 def _say_ready(http_port: int) -> None:

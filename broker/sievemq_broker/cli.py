@@ -122,7 +122,7 @@ def broker(
     }  # fmt: skip
     _check_extra()
     settings = _load(config_file, given).settings
-    from sievemq_broker.server.run import run  # wrong settings are told at once
+    from sievemq_broker.server.process import run  # wrong settings are told at once
 
     raise typer.Exit(run(settings))
 

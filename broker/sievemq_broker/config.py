@@ -21,8 +21,8 @@ from typing import Any
 
 from sievemq_broker.domain.policy import BLOCK, FAIL, DestinationPolicy, DomainSettings, NamespacePolicy
 from sievemq_broker.logs import LEVELS
-from sievemq_broker.server.users import User, Users
-from sievemq_broker.server.users_file import parse_users, read_users
+from sievemq_broker.users.account import User, Users
+from sievemq_broker.users.file import parse_users, read_users
 from sievemq_core.limits import HANDSHAKE_TIMEOUT_MS, HEARTBEAT_MS, MAX_BODY_BYTES, MIN_HEARTBEAT_MS
 from sievemq_core.message.destination import Kind
 from sievemq_core.selector.dialect import DIALECTS

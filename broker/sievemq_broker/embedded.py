@@ -17,15 +17,18 @@ from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from os import PathLike, fspath
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from urllib.parse import quote
 
 from sievemq_broker.clock import AdjustableClock
 from sievemq_broker.config import load
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.server.run import new_event_loop
+from sievemq_broker.server.process import new_event_loop, start_http
 from sievemq_broker.server.server import Server
 from sievemq_core.durations import MILLISECOND
+
+if TYPE_CHECKING:
+    from sievemq_broker.server.http.serve import HttpServer
 
 __all__ = ["BrokerClock", "EmbeddedBroker", "EmbeddedNamespace", "Moved"]
 
@@ -84,6 +87,7 @@ class EmbeddedBroker:
         self._namespace = namespace
         self._adjustable = clock or AdjustableClock()
         self._server: Server | None = None
+        self._http: HttpServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
@@ -158,7 +162,7 @@ class EmbeddedBroker:
         try:
             await server.start()
             self._adjustable.drifted = server.services.drifted
-            await server.start_http()
+            self._http = await start_http(server)
             self._server = server
             self._loop = asyncio.get_running_loop()
             self._stopping = asyncio.Event()

@@ -45,7 +45,7 @@ def broker(arguments: Sequence[str]) -> int | None:
         settings = load(given, os.environ, str(config) if config else None).settings
     except ConfigError:
         return None
-    from sievemq_broker.server.run import run
+    from sievemq_broker.server.process import run
 
     return run(settings)
 

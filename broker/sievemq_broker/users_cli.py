@@ -11,10 +11,10 @@ from typing import Annotated, Never
 
 import typer
 
-from sievemq_broker.server.passwords import hash_password, is_hash, verify
-from sievemq_broker.server.users import User
-from sievemq_broker.server.users_file import check_name, read_users, write_users
 from sievemq_broker.session.rights import ALL_RIGHTS, Grant, Rights, Verb
+from sievemq_broker.users.account import User
+from sievemq_broker.users.file import check_name, read_users, write_users
+from sievemq_broker.users.passwords import hash_password, is_hash, verify
 
 __all__ = ["user"]
 

@@ -17,8 +17,8 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.entry import GONE
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.embedded import EmbeddedBroker
-from sievemq_broker.server.counts import queues_in
 from sievemq_broker.server.server import Server
+from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.session.resume import LostConnections
 from sievemq_core.durations import Seconds, seconds
 from sievemq_core.message.envelope import DELIVERY_MODE

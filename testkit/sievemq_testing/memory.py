@@ -26,7 +26,7 @@ from sievemq.blocking.repair import Reach
 from sievemq.exceptions import JMSException
 
 if TYPE_CHECKING:
-    from sievemq_broker.server.link import Link
+    from sievemq_broker.server.net.link import Link
     from sievemq_testing.broker import TestBroker
 
 __all__ = ["AioMemoryFactory", "Lane", "LoopEnd", "MemoryFactory", "SocketEnd"]

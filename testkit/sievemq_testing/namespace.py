@@ -11,7 +11,7 @@ from sievemq_broker.domain.management import Choice, purge
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.embedded import EmbeddedNamespace
-from sievemq_broker.server.counts import queues_in
+from sievemq_broker.server.watch.counts import queues_in
 from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds
 from sievemq_testing.excerpt import LINES, excerpt, show_message

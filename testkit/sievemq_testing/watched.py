@@ -17,10 +17,10 @@ from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.counts import queues_in
-from sievemq_broker.server.link import Link, Links
+from sievemq_broker.server.net.link import Link, Links
+from sievemq_broker.server.net.turn import Turn
 from sievemq_broker.server.server import Server
-from sievemq_broker.server.turn import Turn
+from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.session.commands import HANDLERS, Handler
 from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.outbox import Outbox

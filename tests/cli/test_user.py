@@ -10,7 +10,7 @@ import pytest
 
 from sievemq import ConnectionFactory
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.server.users_file import read_users
+from sievemq_broker.users.file import read_users
 
 from .conftest import Sievemq
 

@@ -22,7 +22,7 @@ MAPS = {path.parent: told for path in sorted(ROOT.glob("*/sievemq*/**/__init__.p
 
 
 def test_the_large_packages_have_one() -> None:
-    assert {"domain", "server", "_engine", "sievemq_spark"} <= {package.name for package in MAPS}
+    assert {"domain", "_engine", "sievemq_spark"} <= {package.name for package in MAPS}
 
 
 @pytest.mark.parametrize("package", MAPS, ids=lambda package: str(package.relative_to(ROOT)))

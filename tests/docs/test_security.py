@@ -14,8 +14,8 @@ import pytest
 
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import load
-from sievemq_broker.server.passwords import hash_password
 from sievemq_broker.session.rights import Verb
+from sievemq_broker.users.passwords import hash_password
 
 ROOT = Path(__file__).parents[2]
 SECTION = (ROOT / "docs/operating.md").read_text(encoding="utf-8").split("\n## Security\n")[1].split("\n## ")[0]

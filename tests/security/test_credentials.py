@@ -14,12 +14,12 @@ import pytest
 from sievemq import ConnectionFactory
 from sievemq.exceptions import JMSSecurityRuntimeException
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.server.authenticator import MAX_WAITING, Authenticator, TooManyAttemptsError
-from sievemq_broker.server.passwords import hash_password
-from sievemq_broker.server.throttle import FREE_PER_ADDRESS, FREE_PER_USER
-from sievemq_broker.server.users import User, Users
+from sievemq_broker.server.credentials.authenticator import MAX_WAITING, Authenticator, TooManyAttemptsError
+from sievemq_broker.server.credentials.throttle import FREE_PER_ADDRESS, FREE_PER_USER
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.services import AuthenticationError
+from sievemq_broker.users.account import User, Users
+from sievemq_broker.users.passwords import hash_password
 
 from .support import DEADLINE, PASSWORD, ask, basic, hello, secured, sign_in, until_closed
 
@@ -134,7 +134,7 @@ class Slow:
         self.begun, self.go = threading.Event(), threading.Event()
         self.checked: list[str] = []
         self.threads: set[str] = set()
-        monkeypatch.setattr("sievemq_broker.server.users.verify", self)
+        monkeypatch.setattr("sievemq_broker.users.account.verify", self)
 
     def __call__(self, secret: str, password: str) -> bool:
         self.checked.append(password)
@@ -227,7 +227,7 @@ async def test_user_removed_while_its_password_is_hashed() -> None:
 
 async def test_wrong_name_costs_as_much_as_a_wrong_password(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[str] = []
-    monkeypatch.setattr("sievemq_broker.server.users.verify", lambda secret, password: checked.append(secret) or False)
+    monkeypatch.setattr("sievemq_broker.users.account.verify", lambda secret, password: checked.append(secret) or False)
     authenticator = Authenticator(Users({"anna": User("anna", HASH), "ben": User("ben", "clear")}), lambda: 0.0)
     for user in ("anna", "ben", "nobody-of-this-name"):
         with pytest.raises(AuthenticationError, match="user name or password is wrong"):

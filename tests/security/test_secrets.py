@@ -16,7 +16,7 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_broker.cli import config as config_command
 from sievemq_broker.config import ConfigError, load
 from sievemq_broker.server.http.access import caller
-from sievemq_broker.server.passwords import hash_password
+from sievemq_broker.users.passwords import hash_password
 
 from .support import ask, basic, sign_in
 
@@ -52,7 +52,7 @@ def test_fault_while_a_password_is_checked_does_not_show_it(
     def fail(*_: object) -> bool:
         raise RuntimeError("argon2 fell over")
 
-    monkeypatch.setattr("sievemq_broker.server.users.verify", fail)
+    monkeypatch.setattr("sievemq_broker.users.account.verify", fail)
     with (
         EmbeddedBroker(users={"anna": hash_password(SECRET)}) as broker,
         pytest.raises(JMSSecurityRuntimeException, match="could not be checked") as refused,

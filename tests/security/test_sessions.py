@@ -11,7 +11,7 @@ import pytest
 
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.http.sessions import MAX_SESSION_SECONDS, MAX_SESSIONS, Sessions
-from sievemq_broker.server.users import User, Users
+from sievemq_broker.users.account import User, Users
 
 from .support import DEADLINE, PASSWORD, ask, secured, sign_in, signed_in
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from sievemq_broker.domain.journal import Batch, Journal
-from sievemq_broker.server.commits import Commits
+from sievemq_broker.server.durability.commits import Commits
 
 __all__ = ["Link", "Obedient", "Rig"]
 

@@ -12,7 +12,7 @@ import pytest
 from sievemq import ConnectionFactory, JMSContext, JMSRuntimeException
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain.journal import Batch
-from sievemq_broker.server import commits as module
+from sievemq_broker.server.durability import commits as module
 from sievemq_broker.server.server import Server
 from sievemq_broker.store import DamagedError, StoreError, StoreFullError
 

@@ -13,7 +13,7 @@ import pytest
 
 from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.server import commits
+from sievemq_broker.server.durability import commits
 from sievemq_broker.store.block_file import BlockFile
 from sievemq_core.wire.commands import Command
 

@@ -15,7 +15,7 @@ from tests.broker.session.harness import AUTO, TRANSACTED, Client, World, envelo
 
 from sievemq_broker.domain import Broker
 from sievemq_broker.domain.restore import restore
-from sievemq_broker.server.progress import CONNECTION, Progress
+from sievemq_broker.server.durability.progress import CONNECTION, Progress
 from sievemq_broker.session.connection import BrokerConnection
 from sievemq_core.wire.commands import Command
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sievemq_broker.domain.journal import Batch
-from sievemq_broker.server import commits as module
-from sievemq_broker.server import shortcut
+from sievemq_broker.server.durability import commits as module
+from sievemq_broker.server.durability import shortcut
 from sievemq_broker.store import DamagedError, FencedError, StoreError, StoreFullError
 
 from . import committing

@@ -21,7 +21,7 @@ from sievemq import (
     Topic,
     TransactionRolledBackRuntimeException,
 )
-from sievemq_broker.server import turn
+from sievemq_broker.server.net import turn
 from sievemq_core.wire.commands import Command
 from sievemq_testing import Faults, TestBroker, TestNamespace
 

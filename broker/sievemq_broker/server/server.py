@@ -7,7 +7,7 @@ import contextlib
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -15,18 +15,18 @@ from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.server.authenticator import Authenticator
-from sievemq_broker.server.counts import Ended
-from sievemq_broker.server.link import Link, Links
-from sievemq_broker.server.listener import bind, listen, make_tls_context
-from sievemq_broker.server.memory import SHARE, Memory, machine_limit
-from sievemq_broker.server.namespace_limits import NamespaceLimits
-from sievemq_broker.server.selector_times import SelectorTimes
-from sievemq_broker.server.services import ServerServices, new_incarnation
-from sievemq_broker.server.slow_consumers import SlowConsumers
-from sievemq_broker.server.timers import Timers
-from sievemq_broker.server.turn import Turn
-from sievemq_broker.server.user_store import UserStore
+from sievemq_broker.server.credentials.authenticator import Authenticator
+from sievemq_broker.server.credentials.user_store import UserStore
+from sievemq_broker.server.net.link import Link, Links
+from sievemq_broker.server.net.listener import bind, listen, make_tls_context
+from sievemq_broker.server.net.services import ServerServices, new_incarnation
+from sievemq_broker.server.net.timers import Timers
+from sievemq_broker.server.net.turn import Turn
+from sievemq_broker.server.watch.counts import Ended
+from sievemq_broker.server.watch.memory import SHARE, Memory, machine_limit
+from sievemq_broker.server.watch.namespace_limits import NamespaceLimits
+from sievemq_broker.server.watch.selector_times import SelectorTimes
+from sievemq_broker.server.watch.slow_consumers import SlowConsumers
 from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.resume import LostConnections
 from sievemq_broker.session.services import SessionSettings
@@ -34,9 +34,8 @@ from sievemq_broker.version import broker_name
 from sievemq_core.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from sievemq_broker.server.durable import Opened
-    from sievemq_broker.server.http.serve import HttpServer
-    from sievemq_broker.server.users import Users
+    from sievemq_broker.server.durability.durable import Opened
+    from sievemq_broker.users.account import Users
 
 __all__ = ["Phase", "Server"]
 
@@ -74,6 +73,7 @@ class Server:
         opened: the store of the data directory, None if there is none.
         failure: what made the store unusable: nothing leaves this broker any more, and it must end.
         started_at: when it became ready, seconds since 1970; 0 before.
+        http_tls: TLS of the management port; None for clear text.
     """
 
     def __init__(self, settings: Settings, clock: Clock | None = None, broker: Broker | None = None) -> None:
@@ -86,11 +86,11 @@ class Server:
         self.user_store = UserStore(settings)
         self.authenticator = Authenticator(self.user_store.users)
         self._tls: ssl.SSLContext | None = None
-        self._http_tls: ssl.SSLContext | None = None
+        self.http_tls: ssl.SSLContext | None = None
         if settings.tls_cert is not None:
             files = settings.tls_cert, settings.tls_key, settings.tls_client_ca
             self._tls = make_tls_context(*files)
-            self._http_tls = make_tls_context(*files, for_http=True)
+            self.http_tls = make_tls_context(*files, for_http=True)
         self._sockets: dict[str, socket.socket] = {}
         self._addresses: dict[str, tuple[str, int]] = {}
         #: Connections that were lost and may come back; before the start it may be that of an earlier run.
@@ -99,7 +99,8 @@ class Server:
         self.ended = Ended()
         self._hurry = asyncio.Event()
         self._announced = 0
-        self._http: HttpServer | None = None
+        #: Awaited when the clients are gone and before the sockets close, in this order.
+        self.on_stop: list[Callable[[], Awaitable[None]]] = []
         self.opened: Opened | None = None
         self.failure: Exception | None = None
         #: Called when there is a failure.
@@ -118,11 +119,16 @@ class Server:
         return f"sievemq{'s' if self._tls else ''}://{_join(*self._addresses['wire'])}"
 
     @property
+    def http_socket(self) -> socket.socket | None:
+        """The bound socket of the management port; None without HTTP."""
+        return self._sockets.get("HTTP")
+
+    @property
     def http_url(self) -> str | None:
         """Where people and scrapers look; None without HTTP."""
         if "HTTP" not in self._addresses:
             return None
-        return f"http{'s' if self._http_tls else ''}://{_join(*self._addresses['HTTP'])}"
+        return f"http{'s' if self.http_tls else ''}://{_join(*self._addresses['HTTP'])}"
 
     # -- start ----------------------------------------------------------------------------------------------------
 
@@ -144,7 +150,7 @@ class Server:
             raise
 
     async def start(self) -> None:
-        """Serve the wire port. :meth:`start_http` follows when there is time for its imports.
+        """Serve the wire port.
 
         Raises:
             StoreError: the data directory cannot be used.
@@ -204,8 +210,8 @@ class Server:
 
     def _open_store(self, directory: str, incarnation: str) -> str:
         """Open the store and fill the broker from it; returns the broker's name, which the store keeps."""
-        from sievemq_broker.server.commits import Commits  # in memory nobody needs a database
-        from sievemq_broker.server.durable import open_store
+        from sievemq_broker.server.durability.commits import Commits  # in memory nobody needs a database
+        from sievemq_broker.server.durability.durable import open_store
 
         opened = self.opened = open_store(directory, self.broker, incarnation, self.clock.now())
         assert self.broker.journal is not None
@@ -224,7 +230,7 @@ class Server:
 
     def _remember_connections(self, opened: Opened) -> None:
         """Connections of the last run may come back, and what they say twice is carried out once."""
-        from sievemq_broker.server.progress import Progress
+        from sievemq_broker.server.durability.progress import Progress
 
         assert self.broker.journal is not None
         assert self.turn.commits is not None
@@ -269,14 +275,6 @@ class Server:
                 "not used, or try again later"
             )
             connection.close(ErrorCode.TOO_MANY_CONNECTIONS, text, now)
-
-    async def start_http(self) -> None:
-        """Serve HTTP. Importing it takes longer than starting everything else, so it comes last and off the loop."""
-        if "HTTP" not in self._sockets:
-            return
-        loop = asyncio.get_running_loop()
-        self._http = await loop.run_in_executor(None, _make_http, self)
-        await self._http.start(self._sockets["HTTP"], self._http_tls)
 
     # -- who may come in --------------------------------------------------------------------------------------------
 
@@ -342,7 +340,7 @@ class Server:
     # -- stop -----------------------------------------------------------------------------------------------------
 
     async def stop(self, drain_seconds: float = 0.0) -> None:
-        """End in order: no new connections, tell clients, give them time, close, HTTP last.
+        """End in order: no new connections, tell clients, give them time, close, then :attr:`on_stop`.
 
         Args:
             drain_seconds: the longest that clients may take to finish.
@@ -358,8 +356,8 @@ class Server:
             self.timers.stop()
             self.broker.finish_publishings(self.clock.now())
             self.broker.finish_leaving(self.clock.now())
-        if self._http is not None:
-            await self._http.stop()
+        for stop in self.on_stop:
+            await stop()
         self._close_sockets()
         if self.opened is not None and self.turn.commits is not None:
             await asyncio.sleep(0)  # connections that were cut give back what they held in the next turn
@@ -414,12 +412,6 @@ def _is_busy(connection: BrokerConnection) -> bool:
         session.committing or (session.transaction is not None and session.transaction.staged)
         for session in connection.sessions.values()
     )
-
-
-def _make_http(server: Server) -> HttpServer:
-    from sievemq_broker.server.http.serve import HttpServer  # see start_http
-
-    return HttpServer(server)
 
 
 def _join(host: str, port: int) -> str:

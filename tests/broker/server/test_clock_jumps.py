@@ -11,7 +11,7 @@ import pytest
 from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker import clock as clock_module
-from sievemq_broker.server.link import Link
+from sievemq_broker.server.net.link import Link
 
 from .test_slow_consumers import World
 

@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import gc
-from sievemq_broker.server.collector import SURVIVED, YOUNG, calm
+from sievemq_broker.server.watch.collector import SURVIVED, YOUNG, calm
 
 class Node:
     pass

@@ -8,8 +8,8 @@ import pytest
 
 from sievemq_broker.config import ConfigError, Settings, load
 from sievemq_broker.domain.policy import DestinationPolicy
-from sievemq_broker.server.users import User
-from sievemq_broker.server.users_file import parse_users
+from sievemq_broker.users.account import User
+from sievemq_broker.users.file import parse_users
 
 
 def test_defaults_are_loopback_and_the_fixed_ports() -> None:

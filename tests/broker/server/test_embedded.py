@@ -15,7 +15,7 @@ import pytest
 from sievemq import ConnectionFactory, Queue
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import ConfigError
-from sievemq_broker.server.listener import ListenError
+from sievemq_broker.server.net.listener import ListenError
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.server import turn
+from sievemq_broker.server.net import turn
 from sievemq_core.wire.commands import Command
 
 from .test_sockets import client_context, tls_settings

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sievemq_broker.server.link import HIGH_WATER, LOW_WATER, READ_BYTES, READ_PAUSE, Link, Links
-from sievemq_broker.server.turn import PIECE_SECONDS, Turn
+from sievemq_broker.server.net.link import HIGH_WATER, LOW_WATER, READ_BYTES, READ_PAUSE, Link, Links
+from sievemq_broker.server.net.turn import PIECE_SECONDS, Turn
 
 from .conftest import FakeConnection, StandingClock
 
@@ -262,7 +262,7 @@ async def test_closing_connection_is_closed_after_its_last_write(half_close: boo
 
 
 async def test_peer_that_does_not_close_its_side_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sievemq_broker.server.link.LINGER_SECONDS", 0.0)
+    monkeypatch.setattr("sievemq_broker.server.net.link.LINGER_SECONDS", 0.0)
     link, transport, connection = Rig().open()
     transport.unsent = READ_PAUSE + 1
     connection.answer = refuse
@@ -380,7 +380,7 @@ async def test_a_turn_that_has_lasted_long_enough_hears_nobody_else_and_the_next
     rig = Rig()
     links = [rig.open() for _ in range(3)]
     clock = Ticking(0.0)
-    monkeypatch.setattr("sievemq_broker.server.turn.time", clock)
+    monkeypatch.setattr("sievemq_broker.server.net.turn.time", clock)
     for _, _, connection in links:
         connection.answer = lambda connection, data: clock.take(PIECE_SECONDS, connection, data)
     for number, (link, _, _) in enumerate(links):
@@ -404,7 +404,7 @@ async def test_everybody_has_a_turn_where_all_have_more_to_say_than_there_is_tim
     rig = Rig()
     links = [rig.open() for _ in range(5)]
     clock, heard = Ticking(0.0), []
-    monkeypatch.setattr("sievemq_broker.server.turn.time", clock)
+    monkeypatch.setattr("sievemq_broker.server.net.turn.time", clock)
 
     def answer(connection: FakeConnection, data: bytes) -> None:
         heard.append(data)

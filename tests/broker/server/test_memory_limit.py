@@ -8,8 +8,8 @@ import pytest
 
 from sievemq_broker.domain import Broker
 from sievemq_broker.domain.gate import MESSAGE_BYTES
-from sievemq_broker.server.link import Links
-from sievemq_broker.server.memory import Memory, machine_limit
+from sievemq_broker.server.net.link import Links
+from sievemq_broker.server.watch.memory import Memory, machine_limit
 from sievemq_core.errors import RequestError
 
 from ..domain.support import NOW, Port, message

@@ -20,11 +20,11 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.queue import Queue as DomainQueue
 from sievemq_broker.domain.topic import Group
 from sievemq_broker.matching.index import SelectorIndex
-from sievemq_broker.metrics import DETAILED, MAX_DETAILED
-from sievemq_broker.server import totals
 from sievemq_broker.server.histogram import Histogram
-from sievemq_broker.server.selector_times import SelectorTimes
-from sievemq_broker.server.totals import Totals, waits_since
+from sievemq_broker.server.http import totals
+from sievemq_broker.server.http.metrics import DETAILED, MAX_DETAILED
+from sievemq_broker.server.http.totals import Totals, waits_since
+from sievemq_broker.server.watch.selector_times import SelectorTimes
 from sievemq_core.message.envelope import Envelope, pack_properties
 from sievemq_core.selector import compile_selector
 
@@ -282,7 +282,7 @@ def test_matching_is_timed_now_and_then() -> None:
 
 
 def test_destinations_take_turns_at_being_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sievemq_broker.server.selector_times.DESTINATIONS", 2)
+    monkeypatch.setattr("sievemq_broker.server.watch.selector_times.DESTINATIONS", 2)
     broker = Broker()
     condition = compile_selector("n > 1")
     assert condition is not None

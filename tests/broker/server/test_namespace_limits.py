@@ -13,7 +13,7 @@ from sievemq_broker.domain import Broker, DomainSettings
 from sievemq_broker.domain.gate import MESSAGE_BYTES
 from sievemq_broker.domain.policy import NamespacePolicy
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.namespace_limits import NamespaceLimits
+from sievemq_broker.server.watch.namespace_limits import NamespaceLimits
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.selector import compile_selector
 

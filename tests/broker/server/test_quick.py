@@ -12,7 +12,7 @@ import pytest
 
 from sievemq_broker import cli, quick
 from sievemq_broker.config import Settings
-from sievemq_broker.server.users import User
+from sievemq_broker.users.account import User
 
 
 def test_values_and_flags_are_read() -> None:
@@ -63,7 +63,7 @@ def test_both_ways_know_every_setting() -> None:
 
 def test_settings_reach_the_broker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[Settings] = []
-    monkeypatch.setattr("sievemq_broker.server.run.run", lambda settings: seen.append(settings) or 0)
+    monkeypatch.setattr("sievemq_broker.server.process.run", lambda settings: seen.append(settings) or 0)
     file = tmp_path / "broker.toml"
     file.write_text("drain_seconds = 7\n")
     arguments = [
@@ -85,7 +85,7 @@ def test_settings_reach_the_broker(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 def test_running_broker_has_not_imported_the_command_line_library() -> None:
     program = (
-        "import sys; import sievemq_broker.server.run as run;"
+        "import sys; import sievemq_broker.server.process as run;"
         "run.run = lambda settings: print(sorted({'typer', 'pydantic', 'rich', 'starlette'} & set(sys.modules))) or 0;"
         "from sievemq.cli import main; sys.argv = ['sievemq', 'broker', '--port', '0']; main()"
     )

@@ -9,7 +9,7 @@ import pytest
 from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings
-from sievemq_broker.server.slow_consumers import CONNECTIONS, SlowConsumers
+from sievemq_broker.server.watch.slow_consumers import CONNECTIONS, SlowConsumers
 from sievemq_core.errors import ErrorCode
 
 from ..domain.support import NOW, Port, message, selector

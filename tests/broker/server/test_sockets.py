@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.server import run
-from sievemq_broker.server.link import HIGH_WATER, READ_PAUSE
-from sievemq_broker.server.listener import ListenError
+from sievemq_broker.server import process
+from sievemq_broker.server.net.link import HIGH_WATER, READ_PAUSE
+from sievemq_broker.server.net.listener import ListenError
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import WireConnection
@@ -235,7 +235,7 @@ def test_plain_asyncio_loop_serves_as_well(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_uvloop_is_used_where_it_is_installed() -> None:
     uvloop = pytest.importorskip("uvloop")
-    loop = run.new_event_loop()
+    loop = process.new_event_loop()
     assert isinstance(loop, uvloop.Loop)
     loop.close()
 

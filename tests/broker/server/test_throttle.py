@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sievemq_broker.server.throttle import (
+from sievemq_broker.server.credentials.throttle import (
     CAPACITY,
     FORGET,
     FREE_PER_ADDRESS,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from sievemq_broker.server import turn as module
-from sievemq_broker.server.turn import PIECE_SECONDS, TURN_SECONDS, WRITE_SECONDS, Turn
+from sievemq_broker.server.net import turn as module
+from sievemq_broker.server.net.turn import PIECE_SECONDS, TURN_SECONDS, WRITE_SECONDS, Turn
 
 
 class Loop:

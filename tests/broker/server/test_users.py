@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sievemq_broker.server.passwords import check_hash, hash_password, is_hash, verify
-from sievemq_broker.server.users import User, Users
 from sievemq_broker.session.rights import ALL_RIGHTS, Grant, Identity, Rights, Verb
+from sievemq_broker.users.account import User, Users
+from sievemq_broker.users.passwords import check_hash, hash_password, is_hash, verify
 
 HASH = hash_password("rosebud")  # once: it takes its time
 
@@ -42,7 +42,7 @@ def test_wrong_name_is_hashed_like_a_wrong_password(monkeypatch: pytest.MonkeyPa
         checked.append(secret)
         return True  # even if the decoy's own password was guessed, nobody comes in
 
-    monkeypatch.setattr("sievemq_broker.server.users.verify", note)
+    monkeypatch.setattr("sievemq_broker.users.account.verify", note)
     store = users(anna=HASH, ben="clear")
     assert not store.check("nobody", "rosebud")
     assert not store.check("ben", "wrong")

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from sievemq import ConnectionFactory, JMSContext
 from sievemq.exceptions import JMSRuntimeException, JMSSecurityRuntimeException
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.server import user_store
-from sievemq_broker.server.passwords import hash_password
-from sievemq_broker.server.users import User
-from sievemq_broker.server.users_file import MAX_NAME_CHARS, parse_users, read_users, write_users
+from sievemq_broker.server.credentials import user_store
 from sievemq_broker.session.rights import ALL_RIGHTS, Grant, Rights, Verb
+from sievemq_broker.users.account import User
+from sievemq_broker.users.file import MAX_NAME_CHARS, parse_users, read_users, write_users
+from sievemq_broker.users.passwords import hash_password
 
 HASH = hash_password("rosebud")
 

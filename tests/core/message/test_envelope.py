@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sievemq_broker.server.codec import hasten
+from sievemq_broker.server.net.codec import hasten
 from sievemq_core.errors import FormatError, ProtocolError
 from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
 from sievemq_core.message import envelope as module

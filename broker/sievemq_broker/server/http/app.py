@@ -43,13 +43,16 @@ def make_app(server: Server) -> Starlette:
 
     async def metrics(request: Request) -> Response:
         require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
-        from sievemq_broker.metrics import CONTENT_TYPE, exposition  # at the first scrape: many brokers never see one
+        from sievemq_broker.server.http.metrics import (  # at the first scrape: many brokers never see one
+            CONTENT_TYPE,
+            exposition,
+        )
 
         return Response(await exposition(server), media_type=CONTENT_TYPE)
 
     async def metrics_detailed(request: Request) -> Response:
         require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
-        from sievemq_broker.metrics import CONTENT_TYPE, MAX_DETAILED, chosen, detailed
+        from sievemq_broker.server.http.metrics import CONTENT_TYPE, MAX_DETAILED, chosen, detailed
 
         unknown = set(request.query_params) - {"namespace", "destination"}
         if unknown:

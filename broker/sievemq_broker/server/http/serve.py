@@ -15,7 +15,7 @@ import uvicorn
 from sievemq_broker.server.http import protocol
 from sievemq_broker.server.http.app import make_app
 from sievemq_broker.server.http.protocol import PatientProtocol
-from sievemq_broker.server.listener import listen
+from sievemq_broker.server.net.listener import listen
 
 if TYPE_CHECKING:
     from sievemq_broker.server.server import Server

@@ -11,7 +11,7 @@ from sievemq_broker.domain.shares import Shares
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sievemq_broker.server.users import User, Users
+    from sievemq_broker.users.account import User, Users
 
 __all__ = ["MAX_SESSIONS", "MAX_SESSION_SECONDS", "Session", "Sessions"]
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from sievemq_broker.server.authenticator import TooManyAttemptsError
+from sievemq_broker.server.credentials.authenticator import TooManyAttemptsError
 from sievemq_broker.server.http.access import caller, cookie_name
 from sievemq_broker.session.services import AuthenticationError
 

@@ -213,14 +213,13 @@ def test_only_so_many_actions_at_a_time(api: Api) -> None:
     from sievemq_broker.server.http.api.actions import MAX_AT_WORK
 
     api.ok("PUT", at(Q))
-    server = api.broker.server
-    made = server._http._app.state.api._api  # type: ignore[union-attr]
-    api.broker.call(lambda _: setattr(made, "at_work", MAX_AT_WORK))
+    management = api.broker._http._app.state.api._management  # type: ignore[union-attr]
+    api.broker.call(lambda _: setattr(management, "at_work", MAX_AT_WORK))
     try:
         answer = api("POST", f"{at(Q)}/actions/purge")
         assert (answer.status, answer.error, answer.headers["retry-after"]) == (429, "TOO_MANY_REQUESTS", "1")
     finally:
-        api.broker.call(lambda _: setattr(made, "at_work", 0))
+        api.broker.call(lambda _: setattr(management, "at_work", 0))
     assert api("POST", f"{at(Q)}/actions/purge").status == 200
 
 

@@ -137,7 +137,6 @@ async def _act(
     call: Call[Any, Any], verb: Callable[[Queue, management.Choice], Steps[management.Outcome]]
 ) -> answers.Touched:
     body: requests.Choose = call.body
-    api = call.api
     queue = call.queue(body.subscription, body.client_id)
     choice = management.Choice(
         condition=selector_of(call, body.selector, body.dialect),
@@ -145,14 +144,13 @@ async def _act(
         limit=body.limit,
         dry_run=body.dry_run,
     )
-    if api.at_work >= MAX_AT_WORK:
-        text = f"{api.at_work} actions are at work, as many as may be; wait for one to end"
+    if not call.management.begin_action(MAX_AT_WORK):
+        text = f"{MAX_AT_WORK} actions are at work, as many as may be; wait for one to end"
         raise ApiError(429, "TOO_MANY_REQUESTS", text, {"limit": MAX_AT_WORK}, {"Retry-After": "1"})
-    api.at_work += 1
     try:
         outcome = await run(call.server, verb(queue, choice))
     finally:
-        api.at_work -= 1
+        call.management.end_action()
     stopped = None
     if outcome.stopped is not None:
         error = answer_to(outcome.stopped)

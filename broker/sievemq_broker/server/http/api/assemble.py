@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sievemq_broker.server.http.api import (
     actions,
     brokers,
@@ -19,12 +17,8 @@ from sievemq_broker.server.http.api import (
     taps,
     whoami,
 )
+from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.api.router import Api
-
-if TYPE_CHECKING:
-    from sievemq_broker.server.http.api.hub import Hub
-    from sievemq_broker.server.http.api.series import Sampler
-    from sievemq_broker.server.server import Server
 
 __all__ = ["ROUTES", "make_api"]
 
@@ -48,6 +42,6 @@ ROUTES = tuple(
 )
 
 
-def make_api(server: Server, sampler: Sampler, hub: Hub) -> Api:
+def make_api(management: Management) -> Api:
     """The API of one server."""
-    return Api(server, [endpoint for routes in ROUTES for endpoint in routes.endpoints], sampler, hub)
+    return Api(management, [endpoint for routes in ROUTES for endpoint in routes.endpoints])

@@ -7,12 +7,12 @@ from typing import Any
 
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.counts import Counts, queues_at
 from sievemq_broker.server.http.api import answers
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.rights import caller
 from sievemq_broker.server.http.api.slices import in_slices
+from sievemq_broker.server.watch.counts import Counts, queues_at
 from sievemq_broker.session.rights import Verb
 from sievemq_broker.version import version
 
@@ -41,7 +41,7 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
                 continue
             destinations += 1
             consumers += _add(destination, counts, held)
-            in_rate, out_rate = call.api.sampler.rates(destination)
+            in_rate, out_rate = call.management.sampler.rates(destination)
             latest.in_rate += in_rate
             latest.out_rate += out_rate
     if everything:
@@ -82,7 +82,7 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
 
 def server_rates(call: Call[Any, Any]) -> answers.Rates:
     """Messages per second in all, at the last look."""
-    latest = call.api.sampler.latest
+    latest = call.management.sampler.latest
     return answers.Rates(in_rate=round(latest.in_rate, 1), out_rate=round(latest.out_rate, 1))
 
 

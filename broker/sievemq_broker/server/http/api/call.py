@@ -10,12 +10,12 @@ from sievemq_broker.domain.namespace import Destination, Namespace
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.http.api.errors import ApiError, not_found
+from sievemq_broker.server.http.api.management import Management
 from sievemq_core.message.destination import Address, parse_address
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from sievemq_broker.server.http.api.router import Api
     from sievemq_broker.server.server import Server
 
 __all__ = ["Call"]
@@ -29,7 +29,7 @@ class Call(Generic[Q, B]):
     """What a handler is given.
 
     Attributes:
-        api: the API it came to.
+        management: the broker, and what all calls share.
         scope, receive, send: of ASGI; for streams.
         path: the parameters of the path, decoded.
         query: the parameters behind the question mark.
@@ -37,7 +37,7 @@ class Call(Generic[Q, B]):
         status: of the answer; the first that the endpoint declares unless the handler sets another.
     """
 
-    api: Api
+    management: Management
     scope: Scope
     receive: Receive
     send: Send
@@ -49,12 +49,12 @@ class Call(Generic[Q, B]):
     @property
     def server(self) -> Server:
         """The broker."""
-        return self.api.server
+        return self.management.server
 
     @property
     def now(self) -> int:
         """The broker's time, ms since 1970."""
-        return self.api.server.clock.now()
+        return self.management.server.clock.now()
 
     def namespace(self) -> Namespace:
         """The namespace of the path.

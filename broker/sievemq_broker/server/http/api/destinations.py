@@ -10,7 +10,6 @@ from sievemq_broker.domain.dead_letters import PREFIX, dead_letter_address
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.counts import Counts, queues_at
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
@@ -20,7 +19,8 @@ from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_
 from sievemq_broker.server.http.api.rights import caller, verbs
 from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
 from sievemq_broker.server.http.api.slices import in_slices, run
-from sievemq_broker.server.totals import waits_since
+from sievemq_broker.server.http.totals import waits_since
+from sievemq_broker.server.watch.counts import Counts, queues_at
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.destination import Kind, parse_address
 
@@ -111,7 +111,7 @@ async def delete_destination(call: Call[requests.DryRun, Any]) -> answers.Touche
 async def get_series(call: Call[requests.Samples, Any]) -> answers.Series:
     """How deep it was and how fast it went: samples of the last minutes, for charts."""
     destination = call.destination()
-    sampler = call.api.sampler
+    sampler = call.management.sampler
     times = list(sampler.times)
     track = sampler.tracks.get(destination)
     if track is None:
@@ -124,7 +124,7 @@ async def get_series(call: Call[requests.Samples, Any]) -> answers.Series:
 @routes.add("GET", "/series", Verb.VIEW, answers.Series, query=requests.Samples)
 async def get_total_series(call: Call[requests.Samples, Any]) -> answers.Series:
     """The same for all destinations together."""
-    sums = list(call.api.sampler.sums)
+    sums = list(call.management.sampler.sums)
     return _since(
         call.query.since,
         [sum_.time for sum_ in sums],
@@ -184,9 +184,9 @@ def _figure(call: Call[Any, Any], destination: Queue | Topic, name: str) -> floa
         case "scheduled" | "consumers":
             return sum(len(getattr(queue, name)) for queue in queues_at(destination))
         case "in_rate":
-            return round(call.api.sampler.rates(destination)[0], 2)
+            return round(call.management.sampler.rates(destination)[0], 2)
         case "out_rate":
-            return round(call.api.sampler.rates(destination)[1], 2)
+            return round(call.management.sampler.rates(destination)[1], 2)
     return _sum(destination, name)
 
 
@@ -198,7 +198,7 @@ def _facts(call: Call[Any, Any], destination: Queue | Topic) -> dict[str, Any]:
     for queue in queues:
         if queue is not destination:
             counts.add(queue)
-    in_rate, out_rate = call.api.sampler.rates(destination)
+    in_rate, out_rate = call.management.sampler.rates(destination)
     return {
         "namespace": destination.namespace.name,
         "address": destination.label,

@@ -42,7 +42,7 @@ async def listen(call: Call[requests.Watch, Any]) -> None:
     everything may), and the `reason`: `forgotten`, `restarted` (the broker was), or `slow`, for who reads too slowly.
     The stream ends when the broker does.
     """
-    hub = call.api.hub
+    hub = call.management.hub
     identity = caller(call.scope)
     if not hub.has_room(identity.user):
         text = f"{MAX_LISTENERS} event streams are open, as many as are allowed; close one of yours"

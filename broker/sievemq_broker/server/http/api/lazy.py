@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from sievemq_broker.server.http.api.hub import Hub
+from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.api.series import Sampler
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ class LazyApi:
     """
 
     def __init__(self, server: Server) -> None:
-        self._server = server
         self._sampler = Sampler(server)
         self._hub = Hub(server, self._sampler)
+        self._management = Management(server, self._sampler, self._hub)
         self._api: Api | None = None
         self._making = asyncio.Lock()
 
@@ -54,4 +55,4 @@ class LazyApi:
     def _make(self) -> Api:
         from sievemq_broker.server.http.api.assemble import make_api
 
-        return make_api(self._server, self._sampler, self._hub)
+        return make_api(self._management)

@@ -127,7 +127,7 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     refuse_while_blocked(call)
     space, address = call.namespace(), call.address()
     now = call.now
-    message_id = call.api.message_id()
+    message_id = call.management.message_id()
     envelope = compose(call.body, message_id, now)
     limit = call.server.services.settings.body_bytes
     if len(envelope.fields[BODY] or b"") > limit:

@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Any
 
 from sievemq_broker.domain.namespace import Namespace
-from sievemq_broker.server.counts import queues_at
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
@@ -15,6 +14,7 @@ from sievemq_broker.server.http.api.errors import ApiError
 from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
 from sievemq_broker.server.http.api.rights import caller, may, require
 from sievemq_broker.server.http.api.slices import in_slices
+from sievemq_broker.server.watch.counts import queues_at
 from sievemq_broker.session.checks import check_identifier
 from sievemq_broker.session.rights import Verb
 from sievemq_core.counted import counted

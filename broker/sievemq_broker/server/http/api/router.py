@@ -19,6 +19,7 @@ from sievemq_broker.server.http.api.answers import Error
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Endpoint
 from sievemq_broker.server.http.api.errors import ApiError, answer_to, bad_request, not_found
+from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.api.requests import Nothing
 from sievemq_broker.server.http.api.rights import check
 from sievemq_broker.server.http.api.slices import GoneError, gone
@@ -27,9 +28,6 @@ from sievemq_core.errors import SieveError
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from sievemq_broker.server.http.api.hub import Hub
-    from sievemq_broker.server.http.api.series import Sampler
-    from sievemq_broker.server.server import Server
 
 __all__ = ["Api"]
 
@@ -51,21 +49,13 @@ class Api:
     """The management API of one server, as an ASGI application.
 
     Args:
-        server: the broker.
+        management: the broker, and what all calls share.
         endpoints: all of them.
-        sampler: counts along.
-        hub: gives events to those who listen.
     """
 
-    def __init__(self, server: Server, endpoints: Iterable[Endpoint], sampler: Sampler, hub: Hub) -> None:
-        self.server = server
-        self.sampler = sampler
-        self.hub = hub
+    def __init__(self, management: Management, endpoints: Iterable[Endpoint]) -> None:
+        self.management = management
         self.endpoints = tuple(endpoints)
-        #: Actions on messages that are at work.
-        self.at_work = 0
-        self._sent = 0
-        self._sender: str | None = None
         self._by_length: defaultdict[int, list[Endpoint]] = defaultdict(list)
         self._document: bytes | None = None
         for endpoint in self.endpoints:
@@ -81,7 +71,7 @@ class Api:
             query = _query(endpoint, scope["query_string"])
             body = await _body(endpoint, scope, receive)
             gone.set(scope["state"].get("gone", _never))
-            call: Call[Any, Any] = Call(self, scope, receive, send, path, query, body, endpoint.status[0])
+            call: Call[Any, Any] = Call(self.management, scope, receive, send, path, query, body, endpoint.status[0])
             answer = await endpoint.handler(call)
             if endpoint.method != "GET":
                 await self._kept()
@@ -107,19 +97,12 @@ class Api:
         Raises:
             ApiError: 503, the disk has failed and the broker ends.
         """
-        commits = self.server.turn.commits
+        commits = self.management.server.turn.commits
         if commits is not None:
             synced = commits.synced()
             await asyncio.wait({synced})
             if synced.cancelled():
                 raise ApiError(503, "UNAVAILABLE", "the data directory cannot be written; the broker ends")
-
-    def message_id(self) -> str:
-        """The next id of a message that is sent here."""
-        if self._sender is None:
-            self._sender = self.server.services.connection_id()
-        self._sent += 1
-        return f"ID:{self._sender}:{self._sent}"
 
     def document(self) -> bytes:
         """The OpenAPI document."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from sievemq_broker import logs
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.counts import queues_at
+from sievemq_broker.server.watch.counts import queues_at
 
 if TYPE_CHECKING:
     from sievemq_broker.server.server import Server

@@ -11,9 +11,9 @@ from sievemq_broker.session.services import AuthenticationError, Identity, Servi
 
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
-    from sievemq_broker.server.authenticator import Authenticator
-    from sievemq_broker.server.link import Links
-    from sievemq_broker.server.turn import Turn
+    from sievemq_broker.server.credentials.authenticator import Authenticator
+    from sievemq_broker.server.net.link import Links
+    from sievemq_broker.server.net.turn import Turn
     from sievemq_broker.session.connection import BrokerConnection
     from sievemq_core.selector import CompiledSelector
 
@@ -63,7 +63,7 @@ class ServerServices(Services):
         return f"{self.settings.incarnation}{self.run}-{self._last_id}"
 
     def authenticate(self, connection: BrokerConnection, user: str | None, password: str | None) -> Identity | None:
-        """Who this is; see :class:`~sievemq_broker.server.authenticator.Authenticator`."""
+        """Who this is; see :class:`~sievemq_broker.server.credentials.authenticator.Authenticator`."""
         found = self._authenticator.begin(user, password, connection.peer.rpartition(":")[0].strip("[]"))
         if isinstance(found, Identity):
             return found

@@ -1,4 +1,7 @@
-"""The process of ``sievemq broker``: loop, signals, garbage collection, ordered start and end."""
+"""The process of ``sievemq broker``: loop, signals, garbage collection, ordered start and end.
+
+A broker is put together here and in :mod:`sievemq_broker.embedded`: the server first, then the management port on top.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,21 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
 from sievemq_broker.config import Settings, is_loopback
-from sievemq_broker.server.codec import hasten
-from sievemq_broker.server.collector import calm
-from sievemq_broker.server.listener import ListenError
+from sievemq_broker.server.net.codec import hasten
+from sievemq_broker.server.net.listener import ListenError
 from sievemq_broker.server.server import Server
+from sievemq_broker.server.watch.collector import calm
 from sievemq_broker.version import version
 from sievemq_core.compiled import COMPILED
 
-__all__ = ["new_event_loop", "run"]
+if TYPE_CHECKING:
+    from sievemq_broker.server.http.serve import HttpServer
+
+__all__ = ["new_event_loop", "run", "start_http"]
 
 log = logs.get("server")
 
@@ -28,6 +35,28 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+async def start_http(server: Server) -> HttpServer | None:
+    """Serve the management port of a server that has started; it ends with the server.
+
+    Importing the HTTP stack takes longer than starting all the rest, so this comes last and imports off the loop.
+
+    Returns:
+        The management port; None where the settings have none.
+    """
+    if server.http_socket is None:
+        return None
+    http = await asyncio.get_running_loop().run_in_executor(None, _make_http, server)
+    server.on_stop.append(http.stop)
+    await http.start(server.http_socket, server.http_tls)
+    return http
+
+
+def _make_http(server: Server) -> HttpServer:
+    from sievemq_broker.server.http.serve import HttpServer
+
+    return HttpServer(server)
 
 
 def run(settings: Settings) -> int:
@@ -86,7 +115,7 @@ async def _serve(server: Server) -> int:
         elif settings.tls_cert is None:
             log.warning("broker.clear_text", note="passwords and messages cross the network in clear; set tls_cert")
     asyncio.get_running_loop().call_soon(hasten)
-    http = asyncio.create_task(server.start_http())
+    http = asyncio.create_task(start_http(server))
     http.add_done_callback(lambda task: stopping.set() if not task.cancelled() and task.exception() else None)
     http.add_done_callback(lambda _: calm())
     await stopping.wait()

@@ -14,8 +14,8 @@ from sievemq_broker import logs
 from sievemq_broker.domain.gate import MESSAGE_BYTES, UNLIMITED, Gate
 from sievemq_broker.domain.policy import FAIL
 from sievemq_broker.domain.room import Overfull
-from sievemq_broker.server.counts import queues_in
-from sievemq_broker.server.memory import COSTLY, RESUME, STEP
+from sievemq_broker.server.watch.counts import queues_in
+from sievemq_broker.server.watch.memory import COSTLY, RESUME, STEP
 from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:

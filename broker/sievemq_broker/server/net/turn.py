@@ -23,7 +23,7 @@ from sievemq_broker.server.histogram import Histogram
 from sievemq_core.wire.busy_poll import BusyPoll
 
 if TYPE_CHECKING:
-    from sievemq_broker.server.commits import Commits
+    from sievemq_broker.server.durability.commits import Commits
 
 __all__ = ["PIECE_SECONDS", "TURN_SECONDS", "WRITE_SECONDS", "Turn"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap, DrainTap
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.counts import Counts, kind_of
+from sievemq_broker.server.watch.counts import Counts, kind_of
 from sievemq_core.message.envelope import TIMESTAMP
 
 if TYPE_CHECKING:

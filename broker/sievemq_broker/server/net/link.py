@@ -27,7 +27,7 @@ from sievemq_core.wire.framing import pack_frames
 
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
-    from sievemq_broker.server.turn import Turn
+    from sievemq_broker.server.net.turn import Turn
     from sievemq_broker.session.connection import BrokerConnection
 
 __all__ = ["HIGH_WATER", "LOW_WATER", "READ_BYTES", "READ_PAUSE", "Link", "Links"]

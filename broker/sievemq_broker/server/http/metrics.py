@@ -29,9 +29,9 @@ from sievemq_broker.domain.dead_letters import dead_letter_address
 from sievemq_broker.domain.policy import DROP_NEWEST, DROP_OLDEST
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.counts import Counts, kind_of, queues_at
 from sievemq_broker.server.histogram import Histogram
-from sievemq_broker.server.totals import Holdings, Totals
+from sievemq_broker.server.http.totals import Holdings, Totals
+from sievemq_broker.server.watch.counts import Counts, kind_of, queues_at
 from sievemq_broker.version import version
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
-from sievemq_broker.server.users import Users
-from sievemq_broker.server.users_file import read_users
+from sievemq_broker.users.account import Users
+from sievemq_broker.users.file import read_users
 
 if TYPE_CHECKING:
     from sievemq_broker.config import Settings

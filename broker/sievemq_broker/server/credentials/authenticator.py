@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 
 from sievemq_broker import logs
-from sievemq_broker.server.passwords import MAX_PASSWORD_CHARS
-from sievemq_broker.server.throttle import Throttle
-from sievemq_broker.server.users import Users
+from sievemq_broker.server.credentials.throttle import Throttle
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.services import AuthenticationError
+from sievemq_broker.users.account import Users
+from sievemq_broker.users.passwords import MAX_PASSWORD_CHARS
 
 __all__ = ["Authenticator", "TooManyAttemptsError"]
 

@@ -21,12 +21,12 @@ from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.gate import MESSAGE_BYTES, UNLIMITED, Gate
 from sievemq_broker.domain.room import Overfull
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.counts import held_bytes, queues_of
+from sievemq_broker.server.watch.counts import held_bytes, queues_of
 from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
-    from sievemq_broker.server.link import Links
+    from sievemq_broker.server.net.link import Links
 
 __all__ = ["COSTLY", "RESUME", "SHARE", "STEP", "Memory", "machine_limit"]
 

@@ -25,14 +25,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sievemq_broker import logs
+from sievemq_broker.server.durability.shortcut import Shortcut
 from sievemq_broker.server.histogram import Histogram
-from sievemq_broker.server.shortcut import Shortcut
 from sievemq_broker.store.errors import DamagedError, FencedError, StoreError, StoreFullError
 
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
     from sievemq_broker.domain.journal import Batch, Journal
-    from sievemq_broker.server.progress import Progress
+    from sievemq_broker.server.durability.progress import Progress
 
 __all__ = ["LAZY_SECONDS", "RETRY_SECONDS", "Commits", "DurableStore"]
 

@@ -18,7 +18,7 @@ from sievemq_broker.server.histogram import Histogram
 
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
-    from sievemq_broker.server.link import Links
+    from sievemq_broker.server.net.link import Links
 
 __all__ = ["LAG_BOUNDS", "SLICE", "TICK_SECONDS", "Domain", "Timers"]
 

@@ -12,8 +12,8 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sievemq_broker.server.passwords import check_hash, is_hash, verify
 from sievemq_broker.session.rights import ALL_RIGHTS, Identity, Rights
+from sievemq_broker.users.passwords import check_hash, is_hash, verify
 
 __all__ = ["User", "Users"]
 

@@ -24,9 +24,9 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from sievemq_broker.server.passwords import check_hash, is_hash
-from sievemq_broker.server.users import User
 from sievemq_broker.session.rights import ALL_RIGHTS, Grant, Rights, Verb
+from sievemq_broker.users.account import User
+from sievemq_broker.users.passwords import check_hash, is_hash
 
 __all__ = ["MAX_NAME_CHARS", "check_name", "parse_users", "read_users", "write_users"]
 

@@ -1,0 +1,53 @@
+"""What all endpoints of the management API share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sievemq_broker.server.http.api.hub import Hub
+    from sievemq_broker.server.http.api.series import Sampler
+    from sievemq_broker.server.server import Server
+
+__all__ = ["Management"]
+
+
+class Management:
+    """The broker behind the management API, and what the API counts of it.
+
+    Args:
+        server: the broker.
+        sampler: rates and histories of destinations.
+        hub: events for the listeners of `/events`.
+
+    Attributes:
+        at_work: actions on messages that are running.
+    """
+
+    __slots__ = ("_sender", "_sent", "at_work", "hub", "sampler", "server")
+
+    def __init__(self, server: Server, sampler: Sampler, hub: Hub) -> None:
+        self.server = server
+        self.sampler = sampler
+        self.hub = hub
+        self.at_work = 0
+        self._sent = 0
+        self._sender: str | None = None
+
+    def message_id(self) -> str:
+        """The next id of a message that is sent over the API."""
+        if self._sender is None:
+            self._sender = self.server.services.connection_id()
+        self._sent += 1
+        return f"ID:{self._sender}:{self._sent}"
+
+    def begin_action(self, limit: int) -> bool:
+        """Count an action that begins; False, and not counted, if `limit` are running already."""
+        if self.at_work >= limit:
+            return False
+        self.at_work += 1
+        return True
+
+    def end_action(self) -> None:
+        """Count an action that has ended."""
+        self.at_work -= 1

@@ -1,0 +1,1 @@
+"""Connections: sockets, turns of the loop, timers, and what all connections share."""

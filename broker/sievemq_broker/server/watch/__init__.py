@@ -1,0 +1,1 @@
+"""What is measured and limited: memory, namespaces, slow consumers, counts."""
