@@ -29,12 +29,9 @@ import time
 from _thread import LockType, allocate_lock, get_ident
 from itertools import chain
 from math import ceil
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from sievemq_core.wire.busy_poll import BusyPoll
-
-if TYPE_CHECKING:
-    from sievemq.blocking.transport import Transport
 
 __all__ = ["CAN_LEAD", "Lead"]
 
@@ -91,6 +88,30 @@ class _Bell:
         return self._ears, self._hand
 
 
+class _Transport(Protocol):
+    """What the leader needs of the transport whose socket it reads."""
+
+    @property
+    def lock(self) -> LockType: ...
+
+    @property
+    def asleep(self) -> bool:
+        """The I/O thread would not notice by itself that there is something to write."""
+
+    @property
+    def can_be_led(self) -> bool:
+        """A waiting thread may read the socket."""
+
+    def fileno(self) -> int:
+        """The socket's file descriptor."""
+
+    def watch(self) -> None:
+        """Wake the I/O thread for what is left to it. The lock is held."""
+
+    def read_for_leader(self) -> None:
+        """Read the socket in the leader's thread. The lock is held."""
+
+
 class Lead:
     """Who reads the socket of a transport in place of its I/O thread.
 
@@ -121,7 +142,7 @@ class Lead:
         "thread",
     )
 
-    def __init__(self, transport: Transport, busy_poll: BusyPoll) -> None:
+    def __init__(self, transport: _Transport, busy_poll: BusyPoll) -> None:
         self._transport = transport
         self._busy_poll = busy_poll if _give_way is not None else BusyPoll(0)
         self.thread: int | None = None
