@@ -39,6 +39,7 @@ DEFAULT_PORT: Final = 7672
 
 _SCHEMES: Final = {"sievemq": False, "sievemqs": True}
 _DAY_MS: Final = 24 * 60 * 60 * 1000
+_FOREVER: Final = "forever"
 
 _Parser = Callable[[str], Any]
 _Checker = Callable[[object], bool]
@@ -99,6 +100,16 @@ def _auto(text: str) -> int | None:
     return None if text == "auto" else _digits(text)
 
 
+def _forever(text: str) -> int | str:
+    return text if text == _FOREVER else _digits(text)
+
+
+_RECONNECT: Final = _Kind(
+    _forever,
+    lambda value: value == _FOREVER or _is_int(value, 0, _DAY_MS),
+    f"milliseconds from 1 to {_DAY_MS}, 0 for never, or {_FOREVER}",
+    MILLISECOND,
+)
 _BOOLEAN: Final = _Kind(_boolean, lambda value: isinstance(value, bool), "true or false")
 
 
@@ -167,11 +178,11 @@ class ClientOptions:
         _milliseconds(1, _DAY_MS),
         "for reaching a host and being welcomed, each; long enough for a slow network, short enough for a person",
     )
-    reconnect: int = _option(
+    reconnect: int | Literal["forever"] = _option(
         5_000,
-        _milliseconds(1, _DAY_MS, "never"),
-        "for how long a broker that cannot be reached is tried again, at first and when a connection is lost (D-32); "
-        "long enough for a restart, short enough for whoever waits",
+        _RECONNECT,
+        "for how long a broker that cannot be reached is tried again, at first and when a connection is lost (D-32). "
+        "5 s suit a script, a test and a command; a service chooses forever",
     )
     reconnect_delay: int = _option(
         50,

@@ -89,7 +89,7 @@ from sievemq._engine.metadata import ConnectionMetaData
 from sievemq._engine.options import EngineOptions, SendConfirm
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
 from sievemq._engine.producer_defaults import ProducerDefaults
-from sievemq._engine.repair import Repair, is_passing
+from sievemq._engine.repair import Repair, for_how_long, is_passing
 from sievemq._engine.reports import ExceptionReports
 from sievemq._engine.send_call import destination_and_message
 from sievemq._engine.sends import Sends
@@ -133,6 +133,7 @@ __all__ = [
     "check_timeout",
     "completion_callbacks",
     "destination_and_message",
+    "for_how_long",
     "is_passing",
     "log_raised",
     "message_callback",

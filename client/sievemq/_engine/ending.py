@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sievemq._engine.completion import Completion
 from sievemq._engine.outgoing import gather, pack_acknowledgements
+from sievemq._engine.repair import for_how_long
 from sievemq._engine.restore import MAX_HANDED
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq_core.wire.commands import Command
@@ -47,8 +48,11 @@ def loss(connection: ClientConnection, error: BaseException | None, code: str = 
 
 def unrepaired(connection: ClientConnection) -> JMSException:
     """What whoever waits is told when the time is over that a repair may take."""
-    text = f"the connection to the broker is lost, and was not repaired within {connection.options.reconnect} ms"
-    return JMSException(f"{text}: {connection.cause}", "CONNECTION_LOST", connection.cause)
+    text = (
+        f"the connection to the broker is lost for good: it was not repaired within {connection.options.reconnect} ms "
+        f"({connection.cause}). Create a new connection or context; a service sets the option reconnect=forever"
+    )
+    return JMSException(text, "CONNECTION_LOST", connection.cause)
 
 
 def lose(connection: ClientConnection, error: JMSException, repairable: bool) -> None:
@@ -67,7 +71,7 @@ def _freeze(connection: ClientConnection, error: JMSException) -> None:
     """Nothing is delivered until the connection is restored; what is said waits."""
     connection.repairing = True
     connection.outages += 1
-    _log.warning("%s; trying to reconnect for up to %d ms (option reconnect)", error, connection.options.reconnect)
+    _log.warning("%s; trying to reconnect %s", error, for_how_long(connection.options.reconnect))
     connection.routes.clear()
     connection.requests.doubt()
     pending = connection.requests.pending.values()

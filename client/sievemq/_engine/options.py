@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
+from sievemq._engine.repair import FOREVER
 from sievemq.url import BrokerURL
 from sievemq_core.limits import HEARTBEAT_MS
 
@@ -71,7 +72,7 @@ class EngineOptions:
             prefetch=chosen.prefetch,
             send_confirm=chosen.send_confirm,
             dialect=chosen.selector_dialect,
-            reconnect=chosen.reconnect,
+            reconnect=FOREVER if chosen.reconnect == "forever" else chosen.reconnect,
             send_timeout=chosen.send_timeout,
             request_timeout=chosen.request_timeout,
             busy_poll=chosen.busy_poll,

@@ -9,9 +9,12 @@ from typing import Final, TypeVar
 from sievemq.exceptions import JMSException
 from sievemq_core.errors import ErrorCode
 
-__all__ = ["Repair", "is_passing"]
+__all__ = ["FOREVER", "Repair", "for_how_long", "is_passing"]
 
 H = TypeVar("H")
+
+#: Milliseconds that `reconnect=forever` stands for: a hundred years.
+FOREVER: Final = 100 * 365 * 24 * 60 * 60 * 1000
 
 _PASSING: Final = frozenset(
     {"CONNECTION_FAILED", "CONNECTION_LOST", "TIMEOUT", *(code.name for code in ErrorCode if code.repairable)}
@@ -21,6 +24,15 @@ _PASSING: Final = frozenset(
 def is_passing(error: JMSException) -> bool:
     """True if a further attempt to connect may end otherwise: not after wrong credentials or a client id in use."""
     return error.get_error_code() in _PASSING
+
+
+def for_how_long(patience: int) -> str:
+    """For people: for how long a broker is tried again.
+
+    Args:
+        patience: milliseconds.
+    """
+    return "for ever (option reconnect)" if patience >= FOREVER else f"for up to {patience} ms (option reconnect)"
 
 
 class Repair:

@@ -98,7 +98,7 @@ class ExceptionReports:
 
     def _tell(self, exception: JMSException) -> Any:
         if self._callback is None:
-            _log.warning("%s (no exception listener is set)", exception)
+            _log.error("%s (no exception listener is set)", exception)
             return None
         return self._callback(exception)
 

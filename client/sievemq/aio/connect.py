@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import ssl
 from collections.abc import Sequence
 from functools import partial
 
-from sievemq._engine import ClientConnection, EngineOptions, Repair, is_passing, of_tls
+from sievemq._engine import ClientConnection, EngineOptions, Repair, for_how_long, is_passing, of_tls
 from sievemq._engine.metadata import version
 from sievemq.aio.transport import Reach, Transport, wall_clock
 from sievemq.exceptions import JMSException
@@ -16,6 +17,8 @@ from sievemq.tls import tls_of
 from sievemq.url import BrokerURL
 
 __all__ = ["connect"]
+
+_log = logging.getLogger("sievemq")
 
 
 async def connect(
@@ -38,8 +41,9 @@ async def connect(
     loop = asyncio.get_running_loop()
     if reach is None:
         reach = partial(_reach, url, tls_of(url))
-    repair = Repair(chosen.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
+    repair = Repair(options.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
     repair.begin(int(loop.time() * 1000.0))
+    waits = False
     while True:
         pause = repair.pause(int(loop.time() * 1000.0), random.random())  # noqa: S311  not for secrets
         await asyncio.sleep(pause / 1000.0)
@@ -48,6 +52,9 @@ async def connect(
         except JMSException as error:
             if not is_passing(error) or not repair.left(int(loop.time() * 1000.0)):
                 raise
+            if not waits:
+                waits = True
+                _log.warning("%s; trying again %s", error, for_how_long(options.reconnect))
 
 
 async def _open(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import socket
 import ssl
@@ -9,7 +10,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from sievemq._engine import ClientConnection, EngineOptions, Repair, is_passing, of_tls
+from sievemq._engine import ClientConnection, EngineOptions, Repair, for_how_long, is_passing, of_tls
 from sievemq._engine.metadata import version
 from sievemq.blocking.repair import Reach
 from sievemq.blocking.transport import Transport, wall_clock
@@ -18,6 +19,8 @@ from sievemq.tls import tls_of
 from sievemq.url import BrokerURL
 
 __all__ = ["connect"]
+
+_log = logging.getLogger("sievemq")
 
 
 def connect(
@@ -38,8 +41,9 @@ def connect(
     options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()}"), url.options
     if reach is None:
         reach = partial(_reach, url, tls_of(url))
-    repair = Repair(chosen.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
+    repair = Repair(options.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
     repair.begin(_milliseconds())
+    waits = False
     while True:
         time.sleep(repair.pause(_milliseconds(), random.random()) / 1000.0)  # noqa: S311  not for secrets
         try:
@@ -47,6 +51,9 @@ def connect(
         except JMSException as error:
             if not is_passing(error) or not repair.left(_milliseconds()):
                 raise
+            if not waits:
+                waits = True
+                _log.warning("%s; trying again %s", error, for_how_long(options.reconnect))
 
 
 def _open(url: BrokerURL, options: EngineOptions, reach: Reach, repair: Repair) -> tuple[ClientConnection, Transport]:

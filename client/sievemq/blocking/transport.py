@@ -46,6 +46,8 @@ _SEND_DELAY: Final = 0.001
 _ACKNOWLEDGE_DELAY: Final = 0.005
 #: Rounds of the I/O thread without anything to write, after which it sleeps.
 _QUIET_ROUNDS: Final = 10
+#: Seconds: what a selector can wait for has a limit.
+_LONGEST: Final = 3600.0
 
 
 def wall_clock(_time: Callable[[], float] = time.time) -> int:
@@ -499,7 +501,7 @@ class Transport:
             left = until - time.monotonic()
             if left <= 0.0:
                 break
-            if self._selector.select(left):
+            if self._selector.select(min(left, _LONGEST)):
                 self._drain_wakes()
         return not self._stopping and self._engine.repairing
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -51,8 +53,23 @@ async def test_exl_04_d_32_it_is_told_once_the_time_is_over(api: Api, relay: Rel
     assert "not repaired within 50 ms" in str(hooks.errors[-1])
     with pytest.raises(JMSException, match="not repaired"):
         await waiting
-    with pytest.raises(JMSException):
+    with pytest.raises(JMSException, match=r"lost for good.*Create a new connection or context.*reconnect=forever"):
         await connection.create_session()
+
+
+async def test_d_32_a_service_tries_for_ever(api: Api, relay: Relay, caplog: pytest.LogCaptureFixture) -> None:
+    """At the start, too."""
+    relay.refuse()
+    connecting = api.task(connect(api, relay, reconnect="forever"))
+    with caplog.at_level(logging.WARNING, "sievemq"):
+        while "trying again for ever" not in caplog.text:  # noqa: ASYNC110 - a thread may make it so
+            await asyncio.sleep(0)
+    relay.accept()
+    connection = await connecting
+    with caplog.at_level(logging.WARNING, "sievemq"):
+        await lose(api, relay, connection)
+    assert "trying to reconnect for ever" in caplog.text
+    await connection.create_session()
 
 
 async def test_exl_04_not_repaired_where_nobody_wants_it(api: Api, relay: Relay) -> None:
