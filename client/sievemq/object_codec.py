@@ -23,19 +23,33 @@ import datetime as dt
 import decimal
 import enum
 import uuid
-from collections.abc import Callable
-from dataclasses import MISSING, is_dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import MISSING, Field, is_dataclass
 from dataclasses import fields as dataclass_fields
-from typing import Any, Final, TypeVar, cast
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, cast
 
 import msgpack
 
 from sievemq_core.errors import FormatError
 from sievemq_core.message.values import Byte, Char, Double, Float, Int, Long, Short
 
-__all__ = ["decode_object", "encode_object", "register_type"]
+__all__ = ["PlainData", "Registered", "decode_object", "encode_object", "register_type"]
 
 C = TypeVar("C", bound=type)
+
+
+class Registered(Protocol):
+    """An object of a dataclass that was given to :func:`sievemq.register_type`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+#: What an ObjectMessage holds (D-19). Checked again when it is encoded: depth, range, registered types.
+PlainData: TypeAlias = (
+    "bool | int | float | complex | str | bytes | bytearray | dt.date | dt.time | dt.timedelta | decimal.Decimal"
+    " | uuid.UUID | enum.Enum | Registered | Sequence[PlainData | None]"
+    " | Set[PlainData | None] | Mapping[Any, PlainData | None]"
+)
 
 #: Extensions inside extensions: deeper than any real data, shallow enough for Python's stack.
 _MAX_DEPTH: Final = 64

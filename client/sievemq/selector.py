@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NoReturn
 
 from sievemq.exceptions import from_core
-from sievemq.messages import adopt
+from sievemq.messages import Message, adopt
+from sievemq.messages.foreign import ReadableMessage
 from sievemq_core.selector import (
     CompiledSelector,
     Explanation,
@@ -80,7 +81,7 @@ class Selector:
         """What is legal and hardly meant, such as a condition that no message can meet."""
         return () if self._compiled is None else self._compiled.warnings
 
-    def matches(self, message: object) -> bool:
+    def matches(self, message: Message | ReadableMessage) -> bool:
         """True if the selector is TRUE for the message (SEL-08); False if it is FALSE or UNKNOWN.
 
         Args:
@@ -94,7 +95,7 @@ class Selector:
         ours = adopt(message)
         return compiled is None or compiled.function(ours._property_values(), ours._fields)
 
-    def evaluate(self, message: object) -> bool | None:
+    def evaluate(self, message: Message | ReadableMessage) -> bool | None:
         """True, False, or None for UNKNOWN: a NULL decided, neither way (§3.8.1.2).
 
         Args:
@@ -104,7 +105,7 @@ class Selector:
         ours = adopt(message)
         return True if compiled is None else compiled.evaluate(ours._property_values(), ours._fields)
 
-    def explain(self, message: object) -> Explanation:
+    def explain(self, message: Message | ReadableMessage) -> Explanation:
         """Why the message does or does not match: every condition with its value and the reason for it, and which of
         them decided.
 

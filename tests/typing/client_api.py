@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any, assert_type
 
 from sievemq import (
+    Byte,
     Connection,
     ConnectionFactory,
     DeliveryMode,
     JMSContext,
     JMSProducer,
+    MapMessage,
     Message,
     MessageConsumer,
     MessageProducer,
+    ObjectMessage,
     Queue,
+    Selector,
     Session,
     SessionMode,
+    StreamMessage,
+    TextMessage,
+    Topic,
+    TopicPublisher,
     aio,
+    register_type,
 )
 from sievemq.url import parse_url
 from sievemq_broker.embedded import BrokerClock
@@ -95,3 +106,84 @@ def options(factory: type[ConnectionFactory], settings: dict[str, Any]) -> None:
     aio.ConnectionFactory(reconnect=timedelta(hours=1))
     aio.ConnectionFactory(prefecth=3)  # type: ignore[call-arg]
     parse_url("sievemq://localhost", prefecth=3)  # type: ignore[call-arg]
+
+
+class Foreign:
+    """A message of another library (D-31)."""
+
+    def get_jms_message_id(self) -> str | None: ...
+
+    def get_jms_type(self) -> str | None: ...
+
+    def get_object_property(self, name: str) -> object: ...
+
+    def get_property_names(self) -> list[str]:
+        return []
+
+    def set_jms_message_id(self, message_id: str | None) -> None: ...
+
+    def set_jms_timestamp(self, timestamp: int) -> None: ...
+
+    def set_jms_priority(self, priority: int) -> None: ...
+
+    def set_jms_delivery_mode(self, delivery_mode: int) -> None: ...
+
+    def set_jms_expiration(self, expiration: int) -> None: ...
+
+    def set_jms_delivery_time(self, delivery_time: int) -> None: ...
+
+    def set_jms_destination(self, destination: object) -> None: ...
+
+
+@register_type
+@dataclass
+class Order:
+    number: int
+
+
+async def sends(
+    light: JMSProducer, classic: MessageProducer, publisher: TopicPublisher, later: aio.JMSProducer, anything: Any
+) -> None:
+    q = Queue("q")
+    counts: dict[str, int] = {}
+    light.send(q, "text").send(q, {"a": 1}).send(q, counts).send(q, {1: {"b": [2]}}).send(q, b"x").send(q, bytearray(2))
+    light.send(q, [1, "x", None, (2, 3)]).send(q, {1, 2}).send(q, Decimal(1)).send(q, [counts])
+    light.send(q, Order(7)).send(q, memoryview(b"x")).send(q, TextMessage("hi")).send(q, Foreign()).send(q, anything)
+    light.send(q, object())  # type: ignore[arg-type]
+    light.send(q, print)  # type: ignore[arg-type]
+    light.send("q", "text")  # type: ignore[arg-type]
+    await later.send(q, {"a": 1})
+    await later.send(q, object())  # type: ignore[arg-type]
+    classic.send(TextMessage("hi"), priority=9)
+    classic.send(Foreign())
+    classic.send(q, Foreign(), time_to_live=timedelta(hours=1))
+    classic.send("text")  # type: ignore[call-overload]
+    classic.send(TextMessage("hi"), prioritty=9)  # type: ignore[call-overload]
+    publisher.publish(TextMessage("hi"), priority=9)
+    publisher.publish(Topic("t"), TextMessage("hi"))
+    publisher.publish("hi")  # type: ignore[call-overload]
+    publisher.publish(TextMessage("hi"), prioritty=9)  # type: ignore[call-overload]
+
+
+def parts_of_messages(light: JMSProducer, message: MapMessage, context: JMSContext) -> None:
+    light.set_property("p", 1).set_property("p", None).set_property("p", Byte(1)).set_property("p", "x")
+    light.set_property("p", [1])  # type: ignore[arg-type]
+    light.set_property("p", b"x")  # type: ignore[arg-type]
+    Message(properties={"region": "EU", "amount": 12, "urgent": True, "note": None})
+    Message(properties={"p": [1]})  # type: ignore[dict-item]
+    message.set_object("data", b"x")
+    message.set_object("data", [1])  # type: ignore[arg-type]
+    MapMessage({"a": b"x"})
+    MapMessage({"a": {}})  # type: ignore[dict-item]
+    StreamMessage([1, "x", b"x", None])
+    ObjectMessage({"lines": [("tea", 2)], "at": date(2026, 1, 31)})
+    ObjectMessage(object())  # type: ignore[arg-type]
+    assert_type(context.create_text_message("hi"), TextMessage)
+    assert_type(context.create_object_message([1]), ObjectMessage)
+    context.create_object_message(object())  # type: ignore[arg-type]
+
+
+def selectors(selector: Selector) -> None:
+    selector.matches(Foreign())
+    selector.explain(Message())
+    selector.matches({"region": "EU"})  # type: ignore[arg-type]

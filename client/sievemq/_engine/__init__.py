@@ -83,7 +83,7 @@ from sievemq._engine.connection import ClientConnection
 from sievemq._engine.consumer import PATIENCE, EngineConsumer
 from sievemq._engine.factory_settings import FactorySettings, refuse_lone_name
 from sievemq._engine.flow import Blocked
-from sievemq._engine.jms_producer import ProducerState
+from sievemq._engine.jms_producer import Body, ProducerState
 from sievemq._engine.listeners import completion_callbacks, log_raised, message_callback, refuse_awaitable
 from sievemq._engine.metadata import ConnectionMetaData
 from sievemq._engine.options import EngineOptions, SendConfirm
@@ -112,6 +112,7 @@ __all__ = [
     "SESSION_TRANSACTED",
     "Absent",
     "Blocked",
+    "Body",
     "Callbacks",
     "ClientConnection",
     "Completion",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
 from sievemq.delivery_mode import DeliveryMode, DeliveryModeLike
@@ -11,10 +11,14 @@ from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, MessageFormatRuntimeException, runtime_twin
 from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, TextMessage, adopt
 from sievemq.messages.base import NEW_FIELDS
+from sievemq.object_codec import PlainData
 from sievemq_core.durations import Milliseconds
 from sievemq_core.message.values import PropertyValue
 
-__all__ = ["ProducerState"]
+__all__ = ["Body", "ProducerState"]
+
+#: What ``send`` makes a message around (JPR-02 … JPR-07).
+Body: TypeAlias = "PlainData | memoryview"
 
 R = TypeVar("R")
 
@@ -121,7 +125,7 @@ class ProducerState:
 
     # -- properties ---------------------------------------------------------------------------------------------------
 
-    def set_property(self, name: str, value: object) -> Self:
+    def set_property(self, name: str, value: PropertyValue) -> Self:
         """Set a property for the messages sent from now on; a plain value or a wrapper Byte … Double (D-30).
 
         Raises:
@@ -162,7 +166,7 @@ class ProducerState:
         """Set a String property (JPR-11)."""
         return self._set("set_string_property", name, value)
 
-    def set_object_property(self, name: str, value: object) -> Self:
+    def set_object_property(self, name: str, value: PropertyValue) -> Self:
         """As :meth:`set_property`."""
         return self._set("set_object_property", name, value)
 
@@ -311,7 +315,7 @@ class ProducerState:
         return message
 
 
-def _message_for(body: object) -> Message:
+def _message_for(body: Any) -> Message:
     if isinstance(body, Message):
         return body
     if isinstance(body, str):

@@ -6,16 +6,17 @@ does not fit its domain: that raises IllegalStateException.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Unpack, overload
 
 from sievemq._engine import AUTO_ACKNOWLEDGE, EngineProducer
 from sievemq.aio.connection import Connection, session_mode_of
 from sievemq.aio.consumer import QueueReceiver, TopicSubscriber
 from sievemq.aio.factory import ConnectionFactory
-from sievemq.aio.producer import MessageProducer
+from sievemq.aio.producer import MessageProducer, SendOptions
 from sievemq.aio.session import Session
 from sievemq.destinations import Destination, Queue, Topic, destination_for
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException
+from sievemq.messages.foreign import Sendable
 from sievemq.session_mode import SessionModeLike
 
 __all__ = [
@@ -223,10 +224,16 @@ class TopicPublisher(MessageProducer):
         """The topic; None if each publish names it (section 35)."""
         return self.get_destination()  # type: ignore[return-value]
 
-    async def publish(self, *arguments: Any, **keywords: Any) -> None:
+    @overload
+    async def publish(self, message: Sendable, /, **options: Unpack[SendOptions]) -> None: ...
+
+    @overload
+    async def publish(self, topic: Topic, message: Sendable, /, **options: Unpack[SendOptions]) -> None: ...
+
+    async def publish(self, *arguments: Any, **options: Unpack[SendOptions]) -> None:
         """As :meth:`MessageProducer.send`: ``publish(message)``, or ``publish(topic, message)`` without a topic of its
         own; same options, same errors."""
-        await self.send(*arguments, **keywords)
+        await self.send(*arguments, **options)
 
 
 def _queue(queue: object) -> Queue:

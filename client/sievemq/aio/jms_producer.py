@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
-from sievemq._engine import EngineProducer, ProducerState, completion_callbacks
+from sievemq._engine import Body, EngineProducer, ProducerState, completion_callbacks
 from sievemq.aio.producer import Listener, make_room
 from sievemq.aio.session import Session
 from sievemq.aio.transport import GATHER
 from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.messages import Message
+from sievemq.messages.foreign import Sendable
 
 __all__ = ["JMSProducer"]
 
@@ -28,7 +29,7 @@ class JMSProducer(ProducerState):
         self._session = session
         self._sends, self._transport = engine.sends, session._transport
 
-    async def send(self, destination: Destination, message: Any) -> Self:
+    async def send(self, destination: Destination, message: Sendable | Body) -> Self:
         """Send a message, or a body that a message is made around (JPR-01 … JPR-07).
 
         What cancelling it does is told at :meth:`MessageProducer.send`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, TypedDict, overload
 
 from sievemq._engine import (
     ABSENT,
@@ -20,6 +20,7 @@ from sievemq.delivery_mode import DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException
 from sievemq.messages import Message
+from sievemq.messages.foreign import Sendable
 from sievemq_core.durations import Milliseconds
 
 if TYPE_CHECKING:
@@ -28,6 +29,15 @@ if TYPE_CHECKING:
 __all__ = ["MessageProducer", "make_room"]
 
 Listener = CompletionListener | tuple[Callable[[Message], Any], Callable[[Message, Exception], Any]]
+
+
+class SendOptions(TypedDict, total=False):
+    """Keywords of a send."""
+
+    delivery_mode: DeliveryModeLike | None
+    priority: int | None
+    time_to_live: Milliseconds | None
+    completion_listener: Listener | Absent
 
 
 class MessageProducer(ProducerDefaults):
@@ -53,7 +63,7 @@ class MessageProducer(ProducerDefaults):
     @overload
     async def send(
         self,
-        message: Message,
+        message: Sendable,
         /,
         *,
         destination: Destination | Absent | None = ABSENT,
@@ -67,7 +77,7 @@ class MessageProducer(ProducerDefaults):
     async def send(
         self,
         destination: Destination | None,
-        message: Message,
+        message: Sendable,
         /,
         *,
         delivery_mode: DeliveryModeLike | None = None,
@@ -80,7 +90,7 @@ class MessageProducer(ProducerDefaults):
     async def send(
         self,
         *,
-        message: Message,
+        message: Sendable,
         destination: Destination | Absent | None = ABSENT,
         delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
@@ -91,12 +101,12 @@ class MessageProducer(ProducerDefaults):
     async def send(
         self,
         *arguments: Any,
-        message: Any = ABSENT,
+        message: Sendable | Absent = ABSENT,
         destination: Destination | Absent | None = ABSENT,
         delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
         time_to_live: Milliseconds | None = None,
-        completion_listener: Any = ABSENT,
+        completion_listener: Listener | Absent = ABSENT,
     ) -> None:
         """Send a message: ``send(message)``, or of an unidentified producer ``send(destination, message)`` (D-27).
 
@@ -109,7 +119,8 @@ class MessageProducer(ProducerDefaults):
         Args:
             message: what to send.
             destination: where to, of an unidentified producer.
-            delivery_mode, priority, time_to_live: for this send only; the producer's if not given (PRO-10).
+            delivery_mode, priority: for this send only; the producer's if not given (PRO-10).
+            time_to_live: likewise, a timedelta or an int of milliseconds.
             completion_listener: makes the send asynchronous (section 12): an object with ``on_completion(message)``
                 and ``on_exception(message, exception)``, or a pair of callables; may be coroutine functions.
 

@@ -35,6 +35,7 @@ from sievemq.destinations import (
 )
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException, JMSException
 from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from sievemq.object_codec import PlainData
 from sievemq.session_mode import SessionMode
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Session:
         """A stream message, write-only (SES-06)."""
         return self._made(StreamMessage)
 
-    def create_object_message(self, obj: object = None) -> ObjectMessage:
+    def create_object_message(self, obj: PlainData | None = None) -> ObjectMessage:
         """An object message with a snapshot of plain data (SES-07, SES-08)."""
         return self._made(ObjectMessage, obj)
 

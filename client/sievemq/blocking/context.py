@@ -24,6 +24,7 @@ from sievemq.blocking.listeners import ExceptionListener
 from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from sievemq.object_codec import PlainData
 from sievemq.session_mode import SessionMode, SessionModeLike
 
 __all__ = ["JMSContext"]
@@ -205,7 +206,7 @@ class JMSContext:
         return self._session.create_stream_message()
 
     @_runtime
-    def create_object_message(self, obj: object = None) -> ObjectMessage:
+    def create_object_message(self, obj: PlainData | None = None) -> ObjectMessage:
         """An object message with a snapshot of plain data (CTX-09)."""
         return self._session.create_object_message(obj)
 

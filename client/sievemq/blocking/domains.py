@@ -6,16 +6,17 @@ does not fit its domain: that raises IllegalStateException.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Unpack, overload
 
 from sievemq._engine import AUTO_ACKNOWLEDGE, EngineProducer
 from sievemq.blocking.connection import Connection, session_mode_of
 from sievemq.blocking.consumer import QueueReceiver, TopicSubscriber
 from sievemq.blocking.factory import ConnectionFactory
-from sievemq.blocking.producer import MessageProducer
+from sievemq.blocking.producer import MessageProducer, SendOptions
 from sievemq.blocking.session import Session
 from sievemq.destinations import Destination, Queue, Topic, destination_for
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException
+from sievemq.messages.foreign import Sendable
 from sievemq.session_mode import SessionModeLike
 
 __all__ = [
@@ -219,10 +220,16 @@ class TopicPublisher(MessageProducer):
         """The topic; None if each publish names it (section 35)."""
         return self.get_destination()  # type: ignore[return-value]
 
-    def publish(self, *arguments: Any, **keywords: Any) -> None:
+    @overload
+    def publish(self, message: Sendable, /, **options: Unpack[SendOptions]) -> None: ...
+
+    @overload
+    def publish(self, topic: Topic, message: Sendable, /, **options: Unpack[SendOptions]) -> None: ...
+
+    def publish(self, *arguments: Any, **options: Unpack[SendOptions]) -> None:
         """As :meth:`MessageProducer.send`: ``publish(message)``, or ``publish(topic, message)`` without a topic of its
         own; same options, same errors."""
-        self.send(*arguments, **keywords)
+        self.send(*arguments, **options)
 
 
 def _queue(queue: object) -> Queue:

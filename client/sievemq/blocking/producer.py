@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, TypedDict, overload
 
 from sievemq._engine import (
     ABSENT,
@@ -20,14 +20,24 @@ from sievemq.delivery_mode import DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException
 from sievemq.messages import Message
+from sievemq.messages.foreign import Sendable
 from sievemq_core.durations import Milliseconds
 
 if TYPE_CHECKING:
     from sievemq.blocking.session import Session
 
-__all__ = ["MessageProducer", "send_message"]
+__all__ = ["MessageProducer", "SendOptions", "send_message"]
 
 Listener = CompletionListener | tuple[Callable[[Message], None], Callable[[Message, Exception], None]]
+
+
+class SendOptions(TypedDict, total=False):
+    """Keywords of a send."""
+
+    delivery_mode: DeliveryModeLike | None
+    priority: int | None
+    time_to_live: Milliseconds | None
+    completion_listener: Listener | Absent
 
 
 class MessageProducer(ProducerDefaults):
@@ -52,7 +62,7 @@ class MessageProducer(ProducerDefaults):
     @overload
     def send(
         self,
-        message: Message,
+        message: Sendable,
         /,
         *,
         destination: Destination | Absent | None = ABSENT,
@@ -66,7 +76,7 @@ class MessageProducer(ProducerDefaults):
     def send(
         self,
         destination: Destination | None,
-        message: Message,
+        message: Sendable,
         /,
         *,
         delivery_mode: DeliveryModeLike | None = None,
@@ -79,7 +89,7 @@ class MessageProducer(ProducerDefaults):
     def send(
         self,
         *,
-        message: Message,
+        message: Sendable,
         destination: Destination | Absent | None = ABSENT,
         delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
@@ -90,12 +100,12 @@ class MessageProducer(ProducerDefaults):
     def send(
         self,
         *arguments: Any,
-        message: Any = ABSENT,
+        message: Sendable | Absent = ABSENT,
         destination: Destination | Absent | None = ABSENT,
         delivery_mode: DeliveryModeLike | None = None,
         priority: int | None = None,
         time_to_live: Milliseconds | None = None,
-        completion_listener: Any = ABSENT,
+        completion_listener: Listener | Absent = ABSENT,
     ) -> None:
         """Send a message: ``send(message)``, or of an unidentified producer ``send(destination, message)`` (D-27).
 
@@ -105,7 +115,8 @@ class MessageProducer(ProducerDefaults):
         Args:
             message: what to send.
             destination: where to, of an unidentified producer.
-            delivery_mode, priority, time_to_live: for this send only; the producer's if not given (PRO-10).
+            delivery_mode, priority: for this send only; the producer's if not given (PRO-10).
+            time_to_live: likewise, a timedelta or an int of milliseconds.
             completion_listener: makes the send asynchronous (section 12): an object with ``on_completion(message)``
                 and ``on_exception(message, exception)``, or a pair of callables.
 
@@ -187,7 +198,7 @@ def wait_for_window(session: Session, engine: EngineProducer) -> None:
 def send_message(
     session: Session,
     engine: EngineProducer,
-    message: Any,
+    message: object,
     destination: Destination,
     callbacks: tuple[Callable[..., Any], Callable[..., Any]],
     delivery_mode: DeliveryModeLike | None = None,

@@ -34,6 +34,7 @@ from sievemq.destinations import (
 )
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException, JMSException
 from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from sievemq.object_codec import PlainData
 from sievemq.session_mode import SessionMode
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Session:
         self._engine.check_open()
         return StreamMessage()
 
-    def create_object_message(self, obj: object = None) -> ObjectMessage:
+    def create_object_message(self, obj: PlainData | None = None) -> ObjectMessage:
         """An object message with a snapshot of plain data (SES-07, SES-08)."""
         self._engine.check_open()
         return ObjectMessage(obj)

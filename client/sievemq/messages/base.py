@@ -25,6 +25,7 @@ from sievemq_core.message.headers import (
     DEFAULT_PRIORITY,
     DEFAULT_TIME_TO_LIVE,
 )
+from sievemq_core.message.values import PropertyValue
 from sievemq_core.wire.codec import BIN_HEADS, NIL, bin_head, pack
 
 __all__ = ["Message"]
@@ -89,7 +90,7 @@ class Message(Properties):
     _acknowledge: Callable[[], Any] | None
     _body: Any
 
-    def __init__(self, *, properties: Mapping[str, object] | None = None) -> None:
+    def __init__(self, *, properties: Mapping[str, PropertyValue] | None = None) -> None:
         self._fields = NEW_FIELDS
         self._properties = {}
         self._modes = 0

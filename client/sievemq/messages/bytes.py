@@ -20,7 +20,7 @@ from sievemq.messages.modes import BODY_READ_ONLY
 from sievemq.messages.shown import short
 from sievemq_core.errors import FormatError
 from sievemq_core.message.envelope import BodyKind
-from sievemq_core.message.values import hold, letter_of, normalise_field
+from sievemq_core.message.values import FieldValue, PropertyValue, hold, letter_of, normalise_field
 
 __all__ = ["BytesMessage"]
 
@@ -65,7 +65,7 @@ class BytesMessage(Message):
 
     # _body: bytes, or while write-only a bytearray as soon as something is written behind the bytes that were given
 
-    def __init__(self, data: Buffer | None = None, *, properties: Mapping[str, object] | None = None) -> None:
+    def __init__(self, data: Buffer | None = None, *, properties: Mapping[str, PropertyValue] | None = None) -> None:
         # Message.__init__, written out: one call less for every message of an application that sends many.
         self._fields = NEW_FIELDS
         self._properties = {}
@@ -290,7 +290,7 @@ class BytesMessage(Message):
         body = self._writable()
         body += slice_of(data, offset, length)
 
-    def write_object(self, value: object) -> None:
+    def write_object(self, value: FieldValue) -> None:
         """Write a value by its type: bool, int, float, str (as :meth:`write_utf`), bytes or a wrapper (BYT-16)."""
         body = self._writable()
         if value is None:

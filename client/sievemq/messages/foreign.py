@@ -6,7 +6,8 @@ of ours; after the send, what the provider sets is written back through its sett
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, Protocol, TypeAlias
 
 from sievemq.exceptions import InvalidDestinationException, MessageFormatException
 from sievemq.messages.base import Message
@@ -17,10 +18,45 @@ from sievemq.messages.stream import StreamMessage
 from sievemq.messages.text import TextMessage
 from sievemq_core.message.headers import JMSX, ON_RECEIVE
 
-__all__ = ["adopt", "write_back"]
+__all__ = ["ForeignMessage", "ReadableMessage", "Sendable", "adopt", "write_back"]
 
 #: Methods that every message has.
 _COMMON: Final = ("get_jms_message_id", "get_jms_type", "get_object_property", "get_property_names")
+
+
+class ReadableMessage(Protocol):
+    """Another library's message, recognised by its methods (D-31). What else it has, ``get_text`` for instance, says of
+    which kind it is."""
+
+    def get_jms_message_id(self) -> str | None: ...
+
+    def get_jms_type(self) -> str | None: ...
+
+    def get_object_property(self, name: str, /) -> Any: ...
+
+    def get_property_names(self) -> Iterable[str]: ...
+
+
+class ForeignMessage(ReadableMessage, Protocol):
+    """One that can be sent: the send writes back what the provider sets (HDR-14)."""
+
+    def set_jms_message_id(self, message_id: Any, /) -> object: ...
+
+    def set_jms_timestamp(self, timestamp: int, /) -> object: ...
+
+    def set_jms_priority(self, priority: int, /) -> object: ...
+
+    def set_jms_delivery_mode(self, delivery_mode: int, /) -> object: ...
+
+    def set_jms_expiration(self, expiration: int, /) -> object: ...
+
+    def set_jms_delivery_time(self, delivery_time: int, /) -> object: ...
+
+    def set_jms_destination(self, destination: Any, /) -> object: ...
+
+
+#: What ``MessageProducer.send`` takes.
+Sendable: TypeAlias = Message | ForeignMessage
 
 
 def adopt(message: object) -> Message:

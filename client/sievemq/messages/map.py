@@ -16,7 +16,7 @@ from sievemq_core.errors import FormatError
 from sievemq_core.message.body import decode_map, encode_map
 from sievemq_core.message.conversion import convert
 from sievemq_core.message.envelope import BodyKind
-from sievemq_core.message.values import BodyValue, hold, normalise_field
+from sievemq_core.message.values import BodyValue, FieldValue, PropertyValue, hold, normalise_field
 
 __all__ = ["MapMessage"]
 
@@ -42,7 +42,7 @@ class MapMessage(Message):
     # _body: a dict of held values
 
     def __init__(
-        self, entries: Mapping[str, object] | None = None, *, properties: Mapping[str, object] | None = None
+        self, entries: Mapping[str, FieldValue] | None = None, *, properties: Mapping[str, PropertyValue] | None = None
     ) -> None:
         Message.__init__(self)
         self._body = {}
@@ -208,7 +208,7 @@ class MapMessage(Message):
         entries = self._writable(name)
         entries[name] = None if value is None else slice_of(value, offset, length)
 
-    def set_object(self, name: str, value: object) -> None:
+    def set_object(self, name: str, value: FieldValue) -> None:
         """Set an entry of the type that the value has: bool, int, float, str, bytes, None or a wrapper (MAP-03)."""
         entries = self._writable(name)
         try:

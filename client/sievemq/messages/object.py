@@ -9,9 +9,10 @@ from sievemq.exceptions import MessageFormatException, MessageNotWriteableExcept
 from sievemq.messages.base import PENDING, Message, check_type
 from sievemq.messages.modes import BODY_READ_ONLY
 from sievemq.messages.shown import short
-from sievemq.object_codec import decode_object, encode_object
+from sievemq.object_codec import PlainData, decode_object, encode_object
 from sievemq_core.errors import FormatError
 from sievemq_core.message.envelope import BodyKind
+from sievemq_core.message.values import PropertyValue
 
 __all__ = ["ObjectMessage"]
 
@@ -40,7 +41,7 @@ class ObjectMessage(Message):
 
     # _body: the encoded object, so that later changes of it do not show; None if there is none
 
-    def __init__(self, obj: object = None, *, properties: Mapping[str, object] | None = None) -> None:
+    def __init__(self, obj: PlainData | None = None, *, properties: Mapping[str, PropertyValue] | None = None) -> None:
         Message.__init__(self)
         if obj is not None:
             self.set_object(obj)
@@ -61,7 +62,7 @@ class ObjectMessage(Message):
         except FormatError as error:
             raise MessageFormatException(str(error), error.code.name) from error
 
-    def set_object(self, obj: object) -> None:
+    def set_object(self, obj: PlainData | None) -> None:
         """Take a snapshot of an object (OBJ-01); None for no body.
 
         Raises:

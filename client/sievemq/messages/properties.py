@@ -128,7 +128,7 @@ class Properties(Headers):
             self._properties.clear()
         self._modes &= BODY_READ_ONLY
 
-    def _set_properties(self, properties: Mapping[str, object]) -> None:
+    def _set_properties(self, properties: Mapping[str, PropertyValue]) -> None:
         for name, value in properties.items():
             self.set_object_property(name, value)
 
@@ -182,7 +182,7 @@ class Properties(Headers):
         else:
             self._set_typed(name, "s", value)
 
-    def set_object_property(self, name: str, value: object) -> None:
+    def set_object_property(self, name: str, value: PropertyValue) -> None:
         """Set a property of the type that the value has: bool, int, float, str, None, or a wrapper Byte … Double.
 
         A plain int is an int if it fits 32 bits, else a long; a plain float is a double.
@@ -197,7 +197,7 @@ class Properties(Headers):
             and name in KNOWN_NAMES
             and not self._modes & 1
         ):
-            self._properties[name] = value  # type: ignore[index,assignment]
+            self._properties[name] = value  # type: ignore[index]
             return
         self._check_settable(name)
         held = to_property(name, value)

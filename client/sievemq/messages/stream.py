@@ -21,7 +21,7 @@ from sievemq_core.errors import FormatError, NumberFormatError
 from sievemq_core.message.body import decode_stream, encode_stream
 from sievemq_core.message.conversion import convert
 from sievemq_core.message.envelope import BodyKind
-from sievemq_core.message.values import BodyValue, hold, normalise_field
+from sievemq_core.message.values import BodyValue, FieldValue, PropertyValue, hold, normalise_field
 
 __all__ = ["StreamMessage"]
 
@@ -54,7 +54,7 @@ class StreamMessage(Message):
     # _body: a list of held values
 
     def __init__(
-        self, values: Iterable[object] | None = None, *, properties: Mapping[str, object] | None = None
+        self, values: Iterable[FieldValue] | None = None, *, properties: Mapping[str, PropertyValue] | None = None
     ) -> None:
         Message.__init__(self)
         self._body = []
@@ -282,7 +282,7 @@ class StreamMessage(Message):
         """
         self._writable().append(None if data is None else slice_of(data, offset, length))
 
-    def write_object(self, value: object) -> None:
+    def write_object(self, value: FieldValue) -> None:
         """Append a field of the type that the value has: bool, int, float, str, bytes, None or a wrapper (STR-03)."""
         fields = self._writable()
         try:

@@ -12,6 +12,7 @@ from sievemq.messages.shown import short
 from sievemq_core.errors import FormatError
 from sievemq_core.message.body import decode_text, encode_text
 from sievemq_core.message.envelope import BodyKind
+from sievemq_core.message.values import PropertyValue
 
 __all__ = ["TextMessage"]
 
@@ -32,7 +33,7 @@ class TextMessage(Message):
     __slots__ = ()
     _body_kind: ClassVar[int] = int(BodyKind.TEXT)
 
-    def __init__(self, text: str | None = None, *, properties: Mapping[str, object] | None = None) -> None:
+    def __init__(self, text: str | None = None, *, properties: Mapping[str, PropertyValue] | None = None) -> None:
         # Message.__init__, written out: one call less for every message of an application that sends many.
         self._fields = NEW_FIELDS
         self._properties = {}

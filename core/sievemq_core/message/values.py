@@ -36,6 +36,7 @@ __all__ = [
     "Byte",
     "Char",
     "Double",
+    "FieldValue",
     "Float",
     "Int",
     "Long",
@@ -180,6 +181,9 @@ PropertyValue: TypeAlias = bool | int | float | str | None
 
 BodyValue: TypeAlias = bool | int | float | str | bytes | None
 """A Map or Stream field: a property value, a Char or bytes."""
+
+FieldValue: TypeAlias = BodyValue | bytearray | memoryview
+"""What such a field can be set to."""
 
 _WRAPPER_LETTERS: dict[type, str] = {
     bool: "z", Byte: "b", Short: "h", Int: "i", Long: "l", Float: "f", Double: "d", float: "d", str: "s",
