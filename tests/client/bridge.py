@@ -233,7 +233,7 @@ class _Proxy:
         def call(*arguments: Any, **keywords: Any) -> Any:
             real, named = self._arguments(name, arguments, keywords)
             result = method(*real, **named)
-            if name == "get_enumeration":
+            if name in ("get_enumeration", "messages"):
                 return self._iterate(result)
             return self._result(result)
 

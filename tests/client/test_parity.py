@@ -16,7 +16,7 @@ import sievemq.taps
 
 SPECIAL = {"__enter__": "__aenter__", "__exit__": "__aexit__", "__iter__": "__aiter__"}
 #: Plain in aio because they are answered without the broker and without waiting for anybody. Everything else waits.
-LOCAL_PREFIXES = ("get_", "set_", "create_", "clear_", "property_exists", "durable", "broker")
+LOCAL_PREFIXES = ("get_", "set_", "create_", "clear_", "property_exists", "durable", "broker", "messages")
 #: Methods of those names that wait all the same.
 WAITING = {
     "Connection.create_session",

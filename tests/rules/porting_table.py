@@ -42,6 +42,8 @@ ADDED = {
     ("MessageProducer", "get_send_timeout"),
     ("JMSProducer", "set_send_timeout"),
     ("JMSProducer", "get_send_timeout"),
+    ("JMSConsumer", "messages"),
+    ("MessageConsumer", "messages"),
 }
 
 #: Plain methods in both APIs; what is done with the result in asyncio.

@@ -12,6 +12,7 @@ from sievemq import (
     Connection,
     ConnectionFactory,
     DeliveryMode,
+    JMSConsumer,
     JMSContext,
     JMSProducer,
     MapMessage,
@@ -20,6 +21,7 @@ from sievemq import (
     MessageProducer,
     ObjectMessage,
     Queue,
+    QueueBrowser,
     Selector,
     Session,
     SessionMode,
@@ -85,7 +87,7 @@ def delivery_modes(producer: MessageProducer, light: JMSProducer, message: Messa
 def lengths_of_time(consumer: MessageConsumer, light: JMSProducer, clock: BrokerClock, queue: QueueView) -> None:
     consumer.receive(500)
     consumer.receive(timedelta(seconds=0.5))
-    consumer.receive(0.5)  # type: ignore[arg-type]
+    consumer.receive(0.5)  # type: ignore[call-overload]
     light.set_time_to_live(timedelta(hours=1)).set_delivery_delay(60_000)
     light.set_time_to_live(0.5)  # type: ignore[arg-type]
     clock.advance(timedelta(minutes=1))
@@ -187,3 +189,35 @@ def selectors(selector: Selector) -> None:
     selector.matches(Foreign())
     selector.explain(Message())
     selector.matches({"region": "EU"})  # type: ignore[arg-type]
+
+
+def kinds_of_messages(consumer: MessageConsumer, light: JMSConsumer, browser: QueueBrowser) -> None:
+    assert_type(consumer.receive(), Message | None)
+    assert_type(consumer.receive(500), Message | None)
+    assert_type(consumer.receive(500, TextMessage), TextMessage | None)
+    assert_type(consumer.receive(message_type=TextMessage), TextMessage | None)
+    assert_type(consumer.receive_no_wait(), Message | None)
+    assert_type(consumer.receive_no_wait(TextMessage), TextMessage | None)
+    assert_type(light.receive(timedelta(seconds=5), MapMessage), MapMessage | None)
+    assert_type(light.receive(message_type=MapMessage), MapMessage | None)
+    assert_type(light.receive_no_wait(MapMessage), MapMessage | None)
+    assert_type(light.receive_body(str, 500), str | None)
+    assert_type(next(iter(consumer)), Message)
+    assert_type(next(consumer.messages(TextMessage)), TextMessage)
+    assert_type(next(light.messages(TextMessage)), TextMessage)
+    assert_type(next(browser.get_enumeration()), Message)
+    assert_type(next(browser.get_enumeration(TextMessage)), TextMessage)
+    consumer.receive(500, str)  # type: ignore[type-var]
+    light.receive_no_wait("TextMessage")  # type: ignore[call-overload]
+
+
+async def kinds_in_asyncio(consumer: aio.MessageConsumer, light: aio.JMSConsumer, browser: aio.QueueBrowser) -> None:
+    assert_type(await consumer.receive(500, TextMessage), TextMessage | None)
+    assert_type(await consumer.receive_no_wait(TextMessage), TextMessage | None)
+    assert_type(await light.receive(message_type=MapMessage), MapMessage | None)
+    async for message in light.messages(TextMessage):
+        assert_type(message, TextMessage)
+    async for shown in browser.get_enumeration(TextMessage):
+        assert_type(shown, TextMessage)
+    async for each in light:
+        assert_type(each, Message)

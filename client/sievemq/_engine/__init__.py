@@ -102,6 +102,7 @@ from sievemq._engine.session import (
 )
 from sievemq._engine.timeout import check_timeout
 from sievemq._engine.tls import of_tls
+from sievemq._engine.wanted import Wanted, as_body, as_kind
 
 __all__ = [
     "ABSENT",
@@ -130,6 +131,9 @@ __all__ = [
     "Scan",
     "SendConfirm",
     "Sends",
+    "Wanted",
+    "as_body",
+    "as_kind",
     "call",
     "check_timeout",
     "completion_callbacks",

@@ -240,15 +240,16 @@ class EngineConsumer:
         return None
 
     def refuse(self) -> None:
-        """The body of the message that :meth:`peek` has given is not of the type that was asked for, in a session that
-        acknowledges itself. The first time the message stays as it is (JCO-09). Each further time is a failed attempt:
-        it counts as seen, and the front recovers the session."""
+        """The message that :meth:`peek` has given is not what was asked for, in a session that acknowledges itself. The
+        first time the message stays as it is (JCO-09). Each further time is a failed attempt: it counts as seen, and
+        the front recovers the session."""
         name = _name(self.buffer[0])
         if name == self.refused:
-            self._see()
+            self.see()
         self.refused = name
 
-    def _see(self) -> None:
+    def see(self) -> None:
+        """Take the message that :meth:`peek` has given: it counts as seen."""
         self.handed = self.buffer.popleft()[_DELIVERED_TAG]
         self.taken += 1
 
@@ -425,7 +426,7 @@ class EngineConsumer:
         """Closed: no method but close may be used any more (MCO-11). A message that was refused and not taken since
         goes back as seen: a program that starts again after the error must not find it unmarked for ever."""
         if self.refused is not None and self.buffer and _name(self.buffer[0]) == self.refused:
-            self._see()
+            self.see()
         self.closed = True
         self.shut_gate()
 

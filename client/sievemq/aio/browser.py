@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar, overload
 
-from sievemq._engine import EngineBrowser, Scan
+from sievemq._engine import EngineBrowser, Scan, as_kind
 from sievemq.destinations import Queue
 from sievemq.exceptions import IllegalStateException
 from sievemq.messages import Message
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sievemq.aio.session import Session
 
 __all__ = ["QueueBrowser"]
+
+M = TypeVar("M", bound=Message)
 
 
 class QueueBrowser:
@@ -50,14 +52,25 @@ class QueueBrowser:
         self._check_open()
         return self._engine.selector
 
-    def get_enumeration(self) -> AsyncIterator[Message]:
+    @overload
+    def get_enumeration(self) -> AsyncIterator[Message]: ...
+
+    @overload
+    def get_enumeration(self, message_type: type[M]) -> AsyncIterator[M]: ...
+
+    def get_enumeration(self, message_type: type[Message] = Message) -> AsyncIterator[Message]:
         """A new scan: the messages in the order in which they would be received (BRW-03).
+
+        Args:
+            message_type: the class that each message must be of, such as ``TextMessage``. The scan raises
+                MessageFormatException for one of another class, and goes on behind it.
 
         Raises:
             IllegalStateException: the browser, its session or its connection is closed (BRW-11).
+            TypeError: that is no class of messages.
         """
         self._check_open()
-        return _Enumeration(self, Scan(self._engine))
+        return _Enumeration(self, Scan(self._engine), message_type)
 
     def _check_open(self) -> None:
         if self._engine.closed:
@@ -69,21 +82,22 @@ class QueueBrowser:
         self._engine.closed = True
 
 
-class _Enumeration(AsyncIterator[Message]):
+class _Enumeration(AsyncIterator[M]):
     """One scan; needs no closing."""
 
-    __slots__ = ("_browser", "_scan")
+    __slots__ = ("_browser", "_read", "_scan")
 
-    def __init__(self, browser: QueueBrowser, scan: Scan) -> None:
+    def __init__(self, browser: QueueBrowser, scan: Scan, message_type: type[M]) -> None:
         self._browser = browser
         self._scan = scan
+        self._read = as_kind(message_type)
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> M:
         scan = self._scan
         while True:
             message = scan.take()
             if message is not None:
-                return message
+                return self._read(message)
             if scan.finished:
                 raise StopAsyncIteration
             self._browser._check_open()

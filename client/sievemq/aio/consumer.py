@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 
-from sievemq._engine import PATIENCE, EngineConsumer, check_timeout, message_callback
+from sievemq._engine import PATIENCE, EngineConsumer, Wanted, as_kind, check_timeout, message_callback
 from sievemq.aio.listeners import MessageListener
 from sievemq.aio.transport import turn, wake
 from sievemq.destinations import Queue, Topic
-from sievemq.exceptions import IllegalStateException, JMSException
+from sievemq.exceptions import IllegalStateException, JMSException, MessageFormatException
 from sievemq.messages import Message
 from sievemq_core.durations import Milliseconds
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from sievemq.aio.session import Session
 
 __all__ = ["MessageConsumer", "QueueReceiver", "TopicSubscriber"]
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 
 #: Milliseconds below which a wait is too short to wait for what is probably on its way.
 _SHORT: Final = 20
@@ -79,6 +82,18 @@ class MessageConsumer:
             raise StopAsyncIteration
         return message
 
+    def messages(self, message_type: type[M]) -> AsyncIterator[M]:
+        """Receive messages of one class until the consumer is closed, by ``async for``.
+
+        Args:
+            message_type: as for :meth:`receive`, such as ``TextMessage``.
+
+        Raises:
+            TypeError: it is no class of messages.
+            MessageFormatException: as :meth:`receive`; then the iteration is over.
+        """
+        return _Messages(self, message_type)
+
     def get_message_selector(self) -> str | None:
         """The selector; None if there is none (MCO-01)."""
         self._check_open()
@@ -109,11 +124,23 @@ class MessageConsumer:
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
-    async def receive(self, timeout: Milliseconds | None = None) -> Message | None:
+    @overload
+    async def receive(self, timeout: Milliseconds | None = None) -> Message | None: ...
+
+    @overload
+    async def receive(self, timeout: Milliseconds | None, message_type: type[M]) -> M | None: ...
+
+    @overload
+    async def receive(self, *, message_type: type[M]) -> M | None: ...
+
+    async def receive(
+        self, timeout: Milliseconds | None = None, message_type: type[Message] = Message
+    ) -> Message | None:
         """The next message; waits for one.
 
         Args:
             timeout: a timedelta, or an int of milliseconds; 0 or None waits without limit (MCO-04).
+            message_type: the class that the message must be of, such as ``TextMessage``; any kind if not given.
 
         Returns:
             None when the time is over, or when the consumer, its session or its connection is closed meanwhile.
@@ -121,8 +148,12 @@ class MessageConsumer:
         Raises:
             ValueError: the timeout is negative, or neither of these.
             IllegalStateException: closed; the session has a listener (MCO-12); another task is receiving (MCO-13).
+            MessageFormatException: the message is of another class. What becomes of it is said at
+                :meth:`JMSConsumer.receive_body`.
             JMSException: the connection is lost.
         """
+        if message_type is not Message:
+            return await self._receive_as(as_kind(message_type), timeout)
         if timeout is not None and (type(timeout) is not int or timeout < 0):
             timeout = check_timeout(timeout)
         engine, session = self._engine, self._session
@@ -139,9 +170,40 @@ class MessageConsumer:
                 return message
         return await self._wait(self._take, timeout)
 
-    async def receive_no_wait(self) -> Message | None:
-        """A message if one is available now, in the buffer or at the broker; otherwise None (MCO-05)."""
+    @overload
+    async def receive_no_wait(self) -> Message | None: ...
+
+    @overload
+    async def receive_no_wait(self, message_type: type[M]) -> M | None: ...
+
+    async def receive_no_wait(self, message_type: type[Message] = Message) -> Message | None:
+        """A message if one is available now, in the buffer or at the broker; otherwise None (MCO-05).
+
+        Args:
+            message_type: as for :meth:`receive`.
+        """
+        if message_type is not Message:
+            return await self._receive_as_no_wait(as_kind(message_type))
         return await self._receive_no_wait(self._take)
+
+    async def _receive_as(self, read: Callable[[Message], T], timeout: Milliseconds | None) -> T | None:
+        """Receive what `read` gives of the next message."""
+        if timeout is not None:
+            timeout = check_timeout(timeout)
+        wanted = Wanted(self._engine, read)
+        try:
+            return None if await self._wait(wanted.take, timeout) is None else wanted.value
+        except MessageFormatException:
+            await self._end_attempt()
+            raise
+
+    async def _receive_as_no_wait(self, read: Callable[[Message], T]) -> T | None:
+        wanted = Wanted(self._engine, read)
+        try:
+            return None if await self._receive_no_wait(wanted.take) is None else wanted.value
+        except MessageFormatException:
+            await self._end_attempt()
+            raise
 
     async def _receive_no_wait(self, take: Callable[[], Message | None]) -> Message | None:
         engine, transport, session = self._engine, self._transport, self._session
@@ -296,6 +358,26 @@ class MessageConsumer:
         except JMSException:
             if engine.session.connection.failure is None:
                 raise
+
+
+class _Messages(AsyncIterator[M]):
+    """An iteration over messages of one class."""
+
+    __slots__ = ("_consumer", "_read")
+
+    def __init__(self, consumer: MessageConsumer, message_type: type[M]) -> None:
+        self._consumer = consumer
+        self._read = as_kind(message_type)
+
+    async def __anext__(self) -> M:
+        consumer = self._consumer
+        engine = consumer._engine
+        if engine.shut or engine.session.closed or engine.session.connection.closed:
+            raise StopAsyncIteration
+        message = await consumer._receive_as(self._read, None)
+        if message is None:
+            raise StopAsyncIteration
+        return message
 
 
 class QueueReceiver(MessageConsumer):

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
-from sievemq._engine import check_timeout
+from sievemq._engine import as_body
 from sievemq.aio.consumer import MessageConsumer
 from sievemq.aio.listeners import MessageListener
-from sievemq.exceptions import JMSException, MessageFormatException, runtime_twin
-from sievemq.messages import Message, StreamMessage
+from sievemq.exceptions import JMSException, runtime_twin
+from sievemq.messages import Message
 from sievemq_core.durations import Milliseconds
 
 __all__ = ["JMSConsumer"]
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 
 
 class JMSConsumer:
@@ -47,6 +48,10 @@ class JMSConsumer:
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
 
+    def messages(self, message_type: type[M]) -> AsyncIterator[M]:
+        """As :meth:`MessageConsumer.messages`; its exceptions as their runtime twins."""
+        return _Messages(self._consumer.messages(message_type))
+
     def get_message_selector(self) -> str | None:
         """The selector; None if there is none (JCO-01)."""
         try:
@@ -68,17 +73,34 @@ class JMSConsumer:
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
 
-    async def receive(self, timeout: Milliseconds | None = None) -> Message | None:
-        """As :meth:`MessageConsumer.receive`."""
+    @overload
+    async def receive(self, timeout: Milliseconds | None = None) -> Message | None: ...
+
+    @overload
+    async def receive(self, timeout: Milliseconds | None, message_type: type[M]) -> M | None: ...
+
+    @overload
+    async def receive(self, *, message_type: type[M]) -> M | None: ...
+
+    async def receive(
+        self, timeout: Milliseconds | None = None, message_type: type[Message] = Message
+    ) -> Message | None:
+        """As :meth:`MessageConsumer.receive`, with its arguments; its exceptions as their runtime twins."""
         try:
-            return await self._consumer.receive(timeout)
+            return await self._consumer.receive(timeout, message_type)
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
 
-    async def receive_no_wait(self) -> Message | None:
+    @overload
+    async def receive_no_wait(self) -> Message | None: ...
+
+    @overload
+    async def receive_no_wait(self, message_type: type[M]) -> M | None: ...
+
+    async def receive_no_wait(self, message_type: type[Message] = Message) -> Message | None:
         """As :meth:`MessageConsumer.receive_no_wait`."""
         try:
-            return await self._consumer.receive_no_wait()
+            return await self._consumer.receive_no_wait(message_type)
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
 
@@ -99,25 +121,15 @@ class JMSConsumer:
                 receive takes it (JCO-09); each further call that refuses it is a failed attempt, so that it becomes a
                 dead letter in the end. In other sessions it counts as received (JCO-10, JCO-11).
         """
-        if timeout is not None and (type(timeout) is not int or timeout < 0):
-            timeout = check_timeout(timeout)
-        body = _Body(self._consumer, body_type)
         try:
-            return None if await self._consumer._wait(body.take, timeout) is None else body.value
-        except MessageFormatException as error:
-            await self._consumer._end_attempt()
-            raise runtime_twin(error) from error.__cause__
+            return await self._consumer._receive_as(as_body(body_type), timeout)
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
 
     async def receive_body_no_wait(self, body_type: type[T]) -> T | None:
         """The body of a message that is available now; otherwise None (JCO-04). Errors as :meth:`receive_body`."""
-        body = _Body(self._consumer, body_type)
         try:
-            return None if await self._consumer._receive_no_wait(body.take) is None else body.value
-        except MessageFormatException as error:
-            await self._consumer._end_attempt()
-            raise runtime_twin(error) from error.__cause__
+            return await self._consumer._receive_as_no_wait(as_body(body_type))
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
 
@@ -129,41 +141,16 @@ class JMSConsumer:
             raise runtime_twin(error) from error.__cause__
 
 
-class _Body:
-    """Takes the next message if its body is of a type, and keeps the body."""
+class _Messages(AsyncIterator[M]):
+    """An iteration over messages of one kind that raises the runtime exceptions."""
 
-    __slots__ = ("_consumer", "_type", "value")
+    __slots__ = ("_messages",)
 
-    def __init__(self, consumer: MessageConsumer, body_type: type[Any]) -> None:
-        self._consumer = consumer
-        self._type = body_type
-        self.value: Any = None
+    def __init__(self, messages: AsyncIterator[M]) -> None:
+        self._messages = messages
 
-    def take(self) -> Message | None:
-        """As ``MessageConsumer._take``."""
-        engine = self._consumer._engine
-        # Looked at before it is taken: one that does not fit stays where it is, unseen (JCO-09).
-        message = engine.peek()
-        if message is None:
-            return None
+    async def __anext__(self) -> M:
         try:
-            self.value = _body_of(message, self._type)
-        except MessageFormatException:
-            if engine.acknowledges_itself:
-                engine.refuse()
-            else:
-                engine.take()  # counts as received (JCO-10, JCO-11)
-            raise
-        return self._consumer._take()
-
-
-def _body_of(message: Message, body_type: type[T]) -> T:
-    """The body of a received message; unlike ``get_body`` never None (JCO-06, JCO-07).
-
-    Raises:
-        MessageFormatException: there is none, or it is of another type.
-    """
-    body = None if isinstance(message, StreamMessage) else message.get_body(body_type)
-    if body is None:
-        raise MessageFormatException(f"a {type(message).__name__} without a body of type {body_type.__name__}")
-    return body
+            return await anext(self._messages)
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar, overload
 
-from sievemq._engine import EngineBrowser, Scan
+from sievemq._engine import EngineBrowser, Scan, as_kind
 from sievemq.destinations import Queue
 from sievemq.exceptions import IllegalStateException
 from sievemq.messages import Message
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sievemq.blocking.session import Session
 
 __all__ = ["QueueBrowser"]
+
+M = TypeVar("M", bound=Message)
 
 
 class QueueBrowser:
@@ -50,23 +52,25 @@ class QueueBrowser:
         self._check_open()
         return self._engine.selector
 
-    def get_enumeration(self) -> Iterator[Message]:
+    @overload
+    def get_enumeration(self) -> Iterator[Message]: ...
+
+    @overload
+    def get_enumeration(self, message_type: type[M]) -> Iterator[M]: ...
+
+    def get_enumeration(self, message_type: type[Message] = Message) -> Iterator[Message]:
         """A new scan: the messages in the order in which they would be received (BRW-03).
+
+        Args:
+            message_type: the class that each message must be of, such as ``TextMessage``. The scan raises
+                MessageFormatException for one of another class, and goes on behind it.
 
         Raises:
             IllegalStateException: the browser, its session or its connection is closed (BRW-11).
+            TypeError: that is no class of messages.
         """
         self._check_open()
-        return self._scan(Scan(self._engine))
-
-    def _scan(self, scan: Scan) -> Iterator[Message]:
-        while True:
-            while (message := scan.take()) is not None:
-                yield message
-            if scan.finished:
-                return
-            self._check_open()
-            self._session._transport.ask(scan.fetch)
+        return _Enumeration(self, Scan(self._engine), message_type)
 
     def _check_open(self) -> None:
         if self._engine.closed:
@@ -76,3 +80,25 @@ class QueueBrowser:
     def close(self) -> None:
         """Close the browser (BRW-11). Idempotent."""
         self._engine.closed = True
+
+
+class _Enumeration(Iterator[M]):
+    """One scan; needs no closing."""
+
+    __slots__ = ("_browser", "_read", "_scan")
+
+    def __init__(self, browser: QueueBrowser, scan: Scan, message_type: type[M]) -> None:
+        self._browser = browser
+        self._scan = scan
+        self._read = as_kind(message_type)
+
+    def __next__(self) -> M:
+        scan = self._scan
+        while True:
+            message = scan.take()
+            if message is not None:
+                return self._read(message)
+            if scan.finished:
+                raise StopIteration
+            self._browser._check_open()
+            self._browser._session._transport.ask(scan.fetch)

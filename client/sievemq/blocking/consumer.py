@@ -7,9 +7,9 @@ from _thread import allocate_lock, get_ident
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar, overload
 
-from sievemq._engine import PATIENCE, EngineConsumer, check_timeout, message_callback
+from sievemq._engine import PATIENCE, EngineConsumer, Wanted, as_kind, check_timeout, message_callback
 from sievemq.blocking.listeners import MessageListener
 from sievemq.destinations import Queue, Topic
 from sievemq.exceptions import IllegalStateException, JMSException, MessageFormatException
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from sievemq.blocking.session import Session
 
 __all__ = ["MessageConsumer", "QueueReceiver", "TopicSubscriber"]
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 
 #: Milliseconds; a receive with a shorter timeout tells the broker at once that it waits.
 _SHORT: Final = 20
@@ -54,9 +57,25 @@ class MessageConsumer:
 
     def __iter__(self) -> Iterator[Message]:
         """Receive until the consumer is closed."""
+        return self.messages(Message)
+
+    def messages(self, message_type: type[M]) -> Iterator[M]:
+        """Receive messages of one class until the consumer is closed.
+
+        Args:
+            message_type: as for :meth:`receive`, such as ``TextMessage``.
+
+        Raises:
+            TypeError: it is no class of messages.
+            MessageFormatException: as :meth:`receive`; then the iteration is over.
+        """
+        as_kind(message_type)
+        return self._messages(message_type)
+
+    def _messages(self, message_type: type[M]) -> Iterator[M]:
         while True:
             try:
-                message = self.receive()
+                message = self.receive(None, message_type)
             except IllegalStateException:
                 if self._engine.shut or self._engine.session.closed or self._engine.session.connection.closed:
                     return
@@ -94,11 +113,21 @@ class MessageConsumer:
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
-    def receive(self, timeout: Milliseconds | None = None) -> Message | None:
+    @overload
+    def receive(self, timeout: Milliseconds | None = None) -> Message | None: ...
+
+    @overload
+    def receive(self, timeout: Milliseconds | None, message_type: type[M]) -> M | None: ...
+
+    @overload
+    def receive(self, *, message_type: type[M]) -> M | None: ...
+
+    def receive(self, timeout: Milliseconds | None = None, message_type: type[Message] = Message) -> Message | None:
         """The next message; waits for one.
 
         Args:
             timeout: a timedelta, or an int of milliseconds; 0 or None waits without limit (MCO-04).
+            message_type: the class that the message must be of, such as ``TextMessage``; any kind if not given.
 
         Returns:
             None when the time is over, or when the consumer, its session or its connection is closed meanwhile.
@@ -106,8 +135,12 @@ class MessageConsumer:
         Raises:
             ValueError: the timeout is negative, or neither of these.
             IllegalStateException: closed; the session has a listener (MCO-12); another thread is receiving (MCO-13).
+            MessageFormatException: the message is of another class. What becomes of it is said at
+                :meth:`JMSConsumer.receive_body`.
             JMSException: the connection is lost.
         """
+        if message_type is not Message:
+            return self._receive_as(as_kind(message_type), timeout)
         if timeout is not None and (type(timeout) is not int or timeout < 0):
             timeout = check_timeout(timeout)
         guard = self._guard
@@ -129,6 +162,17 @@ class MessageConsumer:
         finally:
             guard.release()
 
+    def _receive_as(self, read: Callable[[Message], T], timeout: Milliseconds | None) -> T | None:
+        """Receive what `read` gives of the next message."""
+        if timeout is not None:
+            timeout = check_timeout(timeout)
+        wanted = Wanted(self._engine, read)
+        return None if self._receive_by(wanted.take, timeout) is None else wanted.value
+
+    def _receive_as_no_wait(self, read: Callable[[Message], T]) -> T | None:
+        wanted = Wanted(self._engine, read)
+        return None if self._receive_no_wait(wanted.take) is None else wanted.value
+
     def _receive_by(self, take: Callable[[], Message | None], timeout: int | None) -> Message | None:
         """Receive by another way of taking a message."""
         self._enter()
@@ -140,8 +184,20 @@ class MessageConsumer:
         finally:
             self._guard.release()
 
-    def receive_no_wait(self) -> Message | None:
-        """A message if one is available now, in the buffer or at the broker; otherwise None (MCO-05)."""
+    @overload
+    def receive_no_wait(self) -> Message | None: ...
+
+    @overload
+    def receive_no_wait(self, message_type: type[M]) -> M | None: ...
+
+    def receive_no_wait(self, message_type: type[Message] = Message) -> Message | None:
+        """A message if one is available now, in the buffer or at the broker; otherwise None (MCO-05).
+
+        Args:
+            message_type: as for :meth:`receive`.
+        """
+        if message_type is not Message:
+            return self._receive_as_no_wait(as_kind(message_type))
         return self._receive_no_wait(self._take)
 
     def _receive_no_wait(self, take: Callable[[], Message | None]) -> Message | None:

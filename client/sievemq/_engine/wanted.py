@@ -1,0 +1,89 @@
+"""Receives that want a kind of message, or a body of a type, and refuse anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from sievemq._engine.consumer import EngineConsumer
+from sievemq.exceptions import MessageFormatException
+from sievemq.messages import Message, StreamMessage
+
+__all__ = ["Wanted", "as_body", "as_kind"]
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+
+
+class Wanted(Generic[T]):
+    """Takes the next message of a consumer if it is what is wanted.
+
+    Args:
+        consumer: whose.
+        read: gives what is wanted of a message, or raises MessageFormatException.
+
+    Attributes:
+        value: what `read` gave of the message that was taken.
+    """
+
+    __slots__ = ("_consumer", "_read", "value")
+
+    def __init__(self, consumer: EngineConsumer, read: Callable[[Message], T]) -> None:
+        self._consumer = consumer
+        self._read = read
+        self.value: T | None = None
+
+    def take(self) -> Message | None:
+        """The message, or None if there is none. The engine lock is held.
+
+        Raises:
+            MessageFormatException: it is not what is wanted. In a session that acknowledges itself it stays, unseen,
+                unless it was refused before (JCO-09); in others it counts as received (JCO-10, JCO-11).
+        """
+        consumer = self._consumer
+        message = consumer.peek()
+        if message is None:
+            return None
+        try:
+            self.value = self._read(message)
+        except MessageFormatException:
+            if consumer.acknowledges_itself:
+                consumer.refuse()
+            else:
+                consumer.see()
+            raise
+        consumer.see()
+        if consumer.acknowledges_itself:
+            consumer.settle()
+        return message
+
+
+def as_kind(message_type: type[M]) -> Callable[[Message], M]:
+    """A message as one of a kind.
+
+    Raises:
+        TypeError: that is no kind of message.
+    """
+    if not isinstance(message_type, type) or not issubclass(message_type, Message):
+        raise TypeError(f"a class of messages such as TextMessage is needed, not {message_type!r:.60}")
+
+    def read(message: Message) -> M:
+        if isinstance(message, message_type):
+            return message
+        raise MessageFormatException(
+            f"the next message is of class {type(message).__name__} and not {message_type.__name__}"
+        )
+
+    return read
+
+
+def as_body(body_type: type[T]) -> Callable[[Message], T]:
+    """The body of a message; unlike ``get_body`` never None (JCO-06, JCO-07)."""
+
+    def read(message: Message) -> T:
+        body = None if isinstance(message, StreamMessage) else message.get_body(body_type)
+        if body is None:
+            raise MessageFormatException(f"a {type(message).__name__} without a body of type {body_type.__name__}")
+        return body
+
+    return read
