@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from sievemq_broker.domain.entry import GONE
+from sievemq_core.counted import counted
 from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import (
     BODY,
@@ -18,18 +20,19 @@ from sievemq_core.message.envelope import (
     BodyKind,
     Envelope,
 )
-from sievemq_core.selector import CompiledSelector
 from sievemq_testing.journal import Event, Fate, Journal
+from sievemq_testing.reasons import due_in, held_by, idle, name_of, near, why_not
 
-__all__ = ["LINES", "excerpt", "show_event", "show_message", "why_not"]
+__all__ = ["LINES", "excerpt", "show_event", "show_message"]
 
 #: Events of an excerpt: what fits on a screen above the test's own error.
 LINES: Final = 40
 
-_WORDS: Final = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 _VALUE = 40
 _PROPERTIES = 8
 _EXPLAINED = 10
+_NAMESPACES = 3
+_REASONS = 3
 
 
 def show_message(envelope: Envelope) -> str:
@@ -64,24 +67,6 @@ def _short(value: object) -> str:
     return text if len(text) <= _VALUE else f"{text[: _VALUE - 1]}…"
 
 
-def why_not(selector: CompiledSelector, envelope: Envelope) -> str:
-    """Why a selector is not TRUE for a message, in one line."""
-    try:
-        explanation = selector.explain(envelope.properties, envelope.fields)
-    except SieveError as error:
-        return str(error)
-    steps = explanation.steps
-    leaves = [
-        step
-        for step, after in zip(steps, (*steps[1:], None), strict=True)
-        if after is None or after.depth <= step.depth
-    ]
-    # What decided: the comparisons that are not TRUE; below a NOT it may be one that is.
-    decisive = [step for step in leaves if step.truth is not True] or leaves
-    reasons = [f"{step.text} is {_WORDS[step.truth]}{f' ({step.reason})' if step.reason else ''}" for step in decisive]
-    return "; ".join(dict.fromkeys(reasons))
-
-
 def show_event(event: Event) -> str:
     """One event in one line; a `not matched` has further ones, with the reasons."""
     time = datetime.fromtimestamp(event.at / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
@@ -103,47 +88,79 @@ def show_event(event: Event) -> str:
 _WITH_MESSAGE = frozenset({"sent"})
 
 
-def excerpt(journal: Journal, lines: int | None = LINES) -> str:
+def excerpt(journal: Journal, now: int, lines: int | None = LINES, others: Iterable[Journal] = ()) -> str:
     """The end of a journal, and why what was never delivered was not.
 
     Args:
         journal: of the namespace.
+        now: the broker's time, ms since 1970.
         lines: events to show; None for all.
+        others: journals of other namespaces that were used meanwhile.
     """
     events = list(journal)
     shown = events if lines is None else events[-lines:]
-    text = [f"namespace {journal.namespace!r}: {len(events)} events"]
+    text = [f"namespace {journal.namespace!r}: {counted(len(events), 'event')}"]
     hidden = len(events) - len(shown)
     if hidden:
         text[0] += f", the last {len(shown)} of them (--sievemq-trace shows all)"
     if journal.dropped:
         text[0] += f"; {journal.dropped} older ones were forgotten"
     text += map(show_event, shown)
-    text += _left(journal)
+    text += _left(journal, now)
+    text += _elsewhere(others)
     return "\n".join(text)
 
 
-def _left(journal: Journal) -> Iterable[str]:
-    """What was never delivered, and to whom it would not go."""
-    undelivered = journal.undelivered()
-    if undelivered:
-        yield f"never delivered: {len(undelivered)}"
-    for fate in undelivered[:_EXPLAINED]:
-        yield f"  {fate.where} {show_message(fate.envelope)}"
-        yield from _reasons(fate)
-    if len(undelivered) > _EXPLAINED:
-        yield f"  and {len(undelivered) - _EXPLAINED} more"
+def _left(journal: Journal, now: int) -> Iterable[str]:
+    """What still waits, and why."""
+    yield from _section("never delivered", [(fate, _undelivered) for fate in journal.undelivered()])
+    yield from _section("not due yet", [(fate, partial(_delayed, due=due, now=now)) for fate, due in journal.delayed()])
     held = [fate for entry, fate in journal.fates.items() if entry.state != GONE and fate.last == "delivered"]
-    if held:
-        yield f"delivered and never acknowledged: {len(held)}"
-    for fate in held[:_EXPLAINED]:
+    yield from _section("delivered and never acknowledged", [(fate, _holders) for fate in held])
+
+
+def _section(title: str, explained: list[tuple[Fate, Callable[[Fate], list[str]]]]) -> Iterable[str]:
+    if explained:
+        yield f"{title}: {len(explained)}"
+    for fate, reasons in explained[:_EXPLAINED]:
         yield f"  {fate.where} {show_message(fate.envelope)}"
-    if len(held) > _EXPLAINED:
-        yield f"  and {len(held) - _EXPLAINED} more"
+        yield from (f"      {reason}" for reason in reasons(fate))
+    if len(explained) > _EXPLAINED:
+        yield f"  and {len(explained) - _EXPLAINED} more"
 
 
-def _reasons(fate: Fate) -> Iterable[str]:
-    if not fate.refused_by:
-        yield "      nobody asked for it"
-    for name, selector in list(fate.refused_by.items())[:3]:
-        yield f'      {name} wants "{selector}": {why_not(selector, fate.envelope)}'
+def _undelivered(fate: Fate) -> list[str]:
+    """Why a message that waits was never delivered."""
+    queue = fate.queue
+    reasons = [
+        f'{name} wants "{selector}": {why_not(selector, fate.envelope)}'
+        for name, selector in list(fate.refused_by.items())[:_REASONS]
+    ]
+    reasons += [f"{name} was open, but {reason}" for name, reason in list(fate.passed_by.items())[:_REASONS]]
+    for consumer in queue.consumers:
+        name = name_of(consumer)
+        if name not in fate.refused_by and len(reasons) < _REASONS:
+            reasons.append(f"{name} is open, but {idle(consumer) or 'the broker has not delivered it yet'}")
+    if queue.paused:
+        reasons.append("the queue is paused")
+    if not reasons:
+        where = "on this subscription" if queue.subscription is not None else f"on {queue.label}"
+        there = near(queue.label, queue.namespace.destinations)
+        reasons.append(f"no consumer is open {where}{f'; there is {there}' if there is not None else ''}")
+    return reasons
+
+
+def _delayed(_: Fate, due: int, now: int) -> list[str]:
+    return [due_in(due - now)]
+
+
+def _holders(fate: Fate) -> list[str]:
+    holders = held_by([fate.queue])
+    return [f"{name} holds it" for name, held in holders if any(envelope is fate.envelope for envelope in held)]
+
+
+def _elsewhere(others: Iterable[Journal]) -> Iterable[str]:
+    for other in list(others)[:_NAMESPACES]:
+        yield f"namespace {other.namespace!r} was used meanwhile; its last event:"
+        yield from (f"  {show_event(event)}" for event in list(other)[-1:])
+        yield "  To use this test's namespace, the application connects with its URL (sievemq_url)."

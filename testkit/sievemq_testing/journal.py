@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, Entry
@@ -16,6 +17,7 @@ from sievemq_broker.matching.condition import is_true
 from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import MESSAGE_ID, Envelope
 from sievemq_core.selector import CompiledSelector
+from sievemq_testing.reasons import due_in, idle, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,20 +74,24 @@ class Fate:
     """What became of one message on one queue.
 
     Attributes:
-        where: label of the queue or subscription.
+        queue: the queue, or the one of a subscription.
+        where: its label.
         destination: address that it was sent to.
         envelope: the message.
         last: kind of the last event.
         deliveries: how often it was delivered.
         refused_by: selectors of consumers that did not want it, by what to call them.
+        passed_by: why other consumers, closed by now, did not take it, by what to call them.
     """
 
+    queue: Queue
     where: str
     destination: str
     envelope: Envelope
     last: str = "accepted"
     deliveries: int = 0
     refused_by: dict[str, CompiledSelector] = field(default_factory=dict)
+    passed_by: dict[str, str] = field(default_factory=dict)
 
 
 class Journal:
@@ -96,7 +102,17 @@ class Journal:
         limit: events to keep.
     """
 
-    __slots__ = ("_events", "_fates", "_forgotten", "_limit", "_number", "fates_dropped", "namespace", "open_dropped")
+    __slots__ = (
+        "_events",
+        "_fates",
+        "_forgotten",
+        "_limit",
+        "_number",
+        "fates_dropped",
+        "namespace",
+        "open_dropped",
+        "touched",
+    )
 
     def __init__(self, namespace: str, limit: int = EVENTS) -> None:
         self.namespace = namespace
@@ -109,6 +125,8 @@ class Journal:
         self.fates_dropped = 0
         #: Those among them that were neither acknowledged nor dead-lettered: nobody can say whether they got lost.
         self.open_dropped = 0
+        #: When the last event was written, by the machine's monotonic clock.
+        self.touched = 0.0
 
     def __len__(self) -> int:
         return len(self._events)
@@ -157,6 +175,7 @@ class Journal:
     ) -> None:
         """Write down one event; for the arguments see :class:`Event`."""
         self._number += 1
+        self.touched = monotonic()
         events = self._events
         if len(events) == self._limit:
             oldest = events[0]
@@ -169,7 +188,7 @@ class Journal:
             self._forget()
         subscription = queue.subscription
         destination = queue.label if subscription is None else subscription.topic.label
-        fate = self._fates[entry] = Fate(queue.label, destination, entry.envelope)
+        fate = self._fates[entry] = Fate(queue, queue.label, destination, entry.envelope)
         return fate
 
     def _forget(self) -> None:
@@ -211,6 +230,10 @@ class Journal:
             for entry, fate in self._fates.items()
             if entry.state != GONE and not fate.deliveries and entry.state not in (HELD, DELAYED)
         ]
+
+    def delayed(self) -> list[tuple[Fate, int]]:
+        """Messages that wait for their time, each with that time in ms since 1970."""
+        return [(fate, entry.due) for entry, fate in self._fates.items() if entry.state == DELAYED]
 
 
 class Recorder:
@@ -257,7 +280,7 @@ class Recorder:
         fate = self.of(queue.namespace.name).begin(queue, entry)
         refusing = _refusing(queue, entry.envelope)
         fate.refused_by.update(refusing)
-        detail = f"not before {entry.envelope.delivery_time} ms" if entry.state == DELAYED else ""
+        detail = due_in(entry.envelope.delivery_time - self._now()) if entry.state == DELAYED else ""
         self._tell(queue, entry, "accepted", detail, tuple(refusing.values()))
 
     def handed(self, queue: Queue, entry: Entry) -> None:
@@ -315,6 +338,14 @@ class Recorder:
             if fate.where == queue.label and entry.state != GONE and not matches(selector, fate.envelope):
                 fate.refused_by[name] = selector
 
+    def closing(self, consumer: Consumer) -> None:
+        """A consumer goes. If it could take nothing, what waits remembers that."""
+        reason = idle(consumer)
+        if reason:
+            for entry, fate in self.of(consumer.queue.namespace.name).fates.items():
+                if fate.queue is consumer.queue and entry.state != GONE and not fate.deliveries:
+                    fate.passed_by.setdefault(name_of(consumer), reason)
+
     def _tell(
         self,
         queue: Queue,
@@ -340,7 +371,7 @@ def _refusing(queue: Queue, envelope: Envelope) -> dict[str, CompiledSelector]:
     for consumer in queue.consumers:
         condition = consumer.view.condition
         if isinstance(condition, CompiledSelector) and not matches(condition, envelope):
-            refusing[f"consumer {consumer.id} of {connection_of(consumer.port)}"] = condition
+            refusing[name_of(consumer)] = condition
     return refusing
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.domain.broker import Broker
@@ -41,12 +42,13 @@ class TestNamespace(EmbeddedNamespace):
     """
 
     __test__ = False  # not a class of tests, whatever its name says
-    __slots__ = ("faults",)
+    __slots__ = ("_since", "faults")
     broker: TestBroker
 
     def __init__(self, broker: TestBroker, name: str) -> None:
         super().__init__(broker, name or "default")
         self.faults = Faults(broker, self.name, broker.seed)
+        self._since = monotonic()
 
     def queue(self, name: str | Destination) -> QueueView:
         """A queue, as ``orders``, ``queue:orders`` or ``Queue("orders")``; it need not exist yet."""
@@ -104,7 +106,13 @@ class TestNamespace(EmbeddedNamespace):
         Args:
             lines: events to show; None for all.
         """
-        return self.broker.call(lambda _: excerpt(self._journal(), lines))
+
+        def show(_: Broker) -> str:
+            journals = self.broker._watch.recorder.journals
+            others = [j for j in journals.values() if j.namespace != self.name and j.touched > self._since]
+            return excerpt(self._journal(), self.broker.server.clock.now(), lines, others)
+
+        return self.broker.call(show)
 
     # -- assertions ---------------------------------------------------------------------------------------------------
 

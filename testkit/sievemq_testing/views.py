@@ -23,8 +23,9 @@ from sievemq_core.durations import Seconds, seconds
 from sievemq_core.message.destination import Address, Kind, parse_address
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector, SelectorError, compile_selector
-from sievemq_testing.excerpt import show_message, why_not
+from sievemq_testing.excerpt import show_message
 from sievemq_testing.journal import connection_of, matches
+from sievemq_testing.reasons import held_by, why_not
 
 if TYPE_CHECKING:
     from sievemq_testing.namespace import TestNamespace
@@ -103,6 +104,13 @@ class _View:
         namespace = broker.namespaces.get(self.namespace.name)
         return None if namespace is None else namespace.destinations.get(self.name)
 
+    def _queues(self, broker: Broker) -> list[Queue]:
+        """The queue, or those of a topic's subscriptions. Runs on the broker's thread."""
+        destination = self._destination(broker)
+        if isinstance(destination, Topic):
+            return [subscription.queue for subscription in destination.subscriptions]
+        return [] if destination is None else [destination]
+
     def _now(self) -> int:
         return self.namespace.broker.server.clock.now()
 
@@ -160,6 +168,8 @@ class _View:
         if condition is not None:
             others = [envelope for envelope in all_of_them if envelope not in found]
             text += _listed(others, f"{word}, but does not match", lambda envelope: why_not(condition, envelope))
+        if kind == "acknowledged":
+            text += self._ask(lambda broker: _held(self._queues(broker)))
         if forgotten:
             text.append(
                 f"  {forgotten} more {'was' if forgotten == 1 else 'were'} {word} before, which the journal has "
@@ -425,6 +435,7 @@ class QueueView(_View):
         if depth or later or in_flight:
             text = [f"{self.name} is not empty: {depth} wait, {later} are scheduled, {in_flight} are in flight"]
             text += [f"  waits: {message!r}" for message in self.messages()[:_SHOWN]]
+            text += self._ask(lambda broker: _held(self._queues(broker)))
             raise AssertionError("\n".join(text))
 
 
@@ -497,6 +508,17 @@ def _listed(envelopes: list[Envelope], what: str, reason: Callable[[Envelope], s
     ]
     if len(envelopes) > _SHOWN:
         lines.append(f"  and {len(envelopes) - _SHOWN} more")
+    return lines
+
+
+def _held(queues: list[Queue]) -> list[str]:
+    """Who holds messages of these queues unacknowledged."""
+    lines = []
+    for name, held in list(held_by(queues))[:_SHOWN]:
+        lines.append(f"  {name} holds {counted(len(held), 'message')} unacknowledged:")
+        lines += [f"    {show_message(envelope)}" for envelope in held[:_SHOWN]]
+        if len(held) > _SHOWN:
+            lines.append(f"    and {len(held) - _SHOWN} more")
     return lines
 
 

@@ -239,8 +239,20 @@ class WatchedConnection(BrokerConnection):
         if not self._gone:
             how = "lost" if handed is None else "closed"
             held = sum(consumer.unacknowledged for consumer in self.consumers.values())
-            self.note("disconnected", detail=f"{how}, with {counted(held, 'message')} unacknowledged" if held else how)
+            for session in tuple(self.sessions.values()):
+                self.leaving(session)
+            with_held = f", with {counted(held, 'message')} unacknowledged" if held else ""
+            self.note("disconnected", detail=f"{self.id}: {how}{with_held}")
         super().end(now, handed, request)
+
+    def leaving(self, session: Session) -> None:
+        """A session goes: the journal hears of its idle consumers and of sends that were never committed."""
+        for consumer in self.consumers.values():
+            if consumer.open and self.owners[consumer.id] is session:
+                self.watch.recorder.closing(consumer)
+        staged = 0 if session.transaction is None else len(session.transaction.staged)
+        if staged and not session.committing:
+            self.note("rolled back", detail=f"{counted(staged, 'send')} never committed")
 
 
 # Without these a connection could not begin, stay or end.
@@ -268,7 +280,7 @@ def _hello(connection: WatchedConnection, command: tuple[Any, ...], now: int) ->
         )
     HANDLERS[Command.HELLO](connection, command, now)
     client_id = f" as {connection.client_id!r}" if connection.client_id else ""
-    connection.note("connected", detail=f"{connection.agent}{client_id}")
+    connection.note("connected", detail=f"{connection.id}: {connection.agent}{client_id}")
 
 
 def _send(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
@@ -297,7 +309,7 @@ def _commit(connection: WatchedConnection, command: tuple[Any, ...], now: int) -
     except RequestError as error:
         connection.note("rolled back", detail=f"commit refused: {error.text}")
         raise
-    connection.note("committed", detail=f"{len(staged)} sends")
+    connection.note("committed", detail=counted(len(staged), "send"))
     for text, envelope in staged:
         _published(connection, canonical(text), envelope)
     for tape in connection.watch.tapes:
@@ -306,7 +318,9 @@ def _commit(connection: WatchedConnection, command: tuple[Any, ...], now: int) -
 
 
 def _rollback(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    connection.note("rolled back")
+    session = connection.sessions.get(command[2])
+    staged = 0 if session is None or session.transaction is None else len(session.transaction.staged)
+    connection.note("rolled back", detail=counted(staged, "send") if staged else "")
     HANDLERS[Command.ROLLBACK](connection, command, now)
 
 
@@ -330,8 +344,17 @@ def _open_consumer(connection: WatchedConnection, command: tuple[Any, ...], now:
 def _close_consumer(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
     consumer = connection.consumers.get(command[2])
     where = consumer.queue.label if consumer is not None else ""
+    if consumer is not None and consumer.open:
+        connection.watch.recorder.closing(consumer)
     connection.note("consumer closed", where, detail=f"consumer {command[2]} of {connection.id}")
     HANDLERS[Command.CLOSE_CONSUMER](connection, command, now)
+
+
+def _close_session(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
+    session = connection.sessions.get(command[2])
+    if session is not None:
+        connection.leaving(session)
+    HANDLERS[Command.CLOSE_SESSION](connection, command, now)
 
 
 def _release(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
@@ -349,6 +372,7 @@ _NOTES: dict[int, Callable[[WatchedConnection, tuple[Any, ...], int], None]] = {
     Command.ROLLBACK: _rollback,
     Command.OPEN_CONSUMER: _open_consumer,
     Command.CLOSE_CONSUMER: _close_consumer,
+    Command.CLOSE_SESSION: _close_session,
     Command.RELEASE: _release,
 }
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 
 from sievemq import ConnectionFactory, InvalidSelectorRuntimeException, JMSContext, MapMessage, Queue, Topic
+from sievemq_broker.embedded import BrokerClock
 from sievemq_testing import TestBroker, TestNamespace
 from sievemq_testing.journal import Journal
 
@@ -96,9 +98,120 @@ def test_excerpt_explains_a_selector_that_came_later(
     assert "consumer closed" in text
 
 
-def test_excerpt_says_that_nobody_asked(sievemq_namespace: TestNamespace, sievemq_context: JMSContext) -> None:
+def test_excerpt_names_the_queue_that_was_probably_meant(
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext
+) -> None:
     sievemq_context.create_producer().send(ORDERS, "x")
-    assert "nobody asked for it" in sievemq_namespace.excerpt()
+    assert "\n      no consumer is open on queue:orders\n" in sievemq_namespace.excerpt() + "\n"
+    sievemq_context.create_consumer(Queue("order"))
+    assert "no consumer is open on queue:orders; there is queue:order" in sievemq_namespace.excerpt()
+
+
+def test_excerpt_names_the_property_that_was_probably_meant(
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext
+) -> None:
+    sievemq_context.create_consumer(ORDERS, "region = 'EU' AND amuont > 1 AND other = 1")
+    sievemq_context.create_producer().set_property("Region", "EU").set_property("amount", 2).send(ORDERS, "x")
+    text = sievemq_namespace.excerpt()
+    assert "region = 'EU' is UNKNOWN (region is absent; there is Region)" in text
+    assert "amuont > 1 is UNKNOWN (amuont is absent; there is amount)" in text
+    assert "other = 1 is UNKNOWN (other is absent)" in text
+
+
+def test_excerpt_says_that_the_connection_was_never_started(sievemq_namespace: TestNamespace) -> None:
+    with ConnectionFactory(sievemq_namespace.url).create_connection() as connection:
+        session = connection.create_session()
+        session.create_consumer(ORDERS)
+        session.create_producer(ORDERS).send(session.create_text_message("x"))
+        name = f"consumer 1 of {sievemq_namespace.connections[0].id}"
+        reason = "its connection was never started: call connection.start()"
+        assert f"{name} is open, but {reason}" in sievemq_namespace.excerpt()
+        with pytest.raises(AssertionError):
+            sievemq_namespace.queue("orders").assert_consumed()
+    assert f"{name} was open, but {reason}" in sievemq_namespace.excerpt()
+
+
+def test_excerpt_says_that_a_consumer_holds_all_that_it_may(sievemq_namespace: TestNamespace) -> None:
+    factory = ConnectionFactory(sievemq_namespace.url, prefetch=1)
+    with factory.create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
+        consumer = context.create_consumer(ORDERS)
+        for text in ("one", "two", "three"):
+            context.create_producer().send(ORDERS, text)
+        assert consumer.receive(60_000) is not None
+        sievemq_namespace.wait_until_idle()
+        text = sievemq_namespace.excerpt()
+    assert re.search(r"is open, but it holds \d messages? unacknowledged, as many as it may", text)
+
+
+def test_excerpt_says_that_the_queue_is_paused(sievemq_namespace: TestNamespace, sievemq_context: JMSContext) -> None:
+    sievemq_namespace.queue("orders").pause()
+    sievemq_context.create_producer().send(ORDERS, "x")
+    assert "      the queue is paused" in sievemq_namespace.excerpt()
+
+
+def test_delays_are_shown_in_seconds_until_they_are_over(
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext, sievemq_clock: BrokerClock
+) -> None:
+    sievemq_clock.freeze()
+    sievemq_context.create_producer().set_delivery_delay(60_000).send(ORDERS, "later")
+    (accepted,) = sievemq_namespace._journal().of("accepted")
+    assert accepted.detail == "due in 60 s; advance the clock"
+    sievemq_clock.advance(seconds=20)
+    text = sievemq_namespace.excerpt()
+    assert re.search(r"not due yet: 1\n  queue:orders ID:\S+ 'later'\n      due in 40 s; advance the clock", text)
+    sievemq_clock.advance(seconds=40)
+    assert "due in" not in sievemq_namespace.excerpt().partition("never delivered")[2]
+
+
+def test_connections_are_named_when_they_come_and_go(sievemq_namespace: TestNamespace) -> None:
+    with ConnectionFactory(sievemq_namespace.url, application="shop").create_context():
+        (open_one,) = sievemq_namespace.connections
+    connected, disconnected = sievemq_namespace.journal
+    assert connected.detail.startswith(f"{open_one.id}: sievemq-python/")
+    assert disconnected.detail == f"{open_one.id}: closed"
+
+
+@pytest.mark.parametrize("end", ["close", "lose"])
+def test_sends_that_were_never_committed_are_told(sievemq_namespace: TestNamespace, end: str) -> None:
+    with ConnectionFactory(sievemq_namespace.url, reconnect=0).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        context.create_producer().send(ORDERS, "x")
+        sievemq_namespace.wait_until_idle()
+        if end == "lose":
+            sievemq_namespace.faults.drop_connections()
+    (event,) = sievemq_namespace._journal().of("rolled back")
+    assert event.detail == "1 send never committed"
+
+
+def test_excerpt_hints_at_another_namespace_that_was_used_meanwhile(
+    sievemq_test_broker: TestBroker, sievemq_namespace: TestNamespace
+) -> None:
+    before = sievemq_test_broker.namespace("used-before")
+    with ConnectionFactory(before.url).create_context() as context:
+        context.create_producer().send(ORDERS, "x")
+    namespace = sievemq_test_broker.namespace("of-this-test")
+    assert "was used meanwhile" not in namespace.excerpt()
+    with ConnectionFactory(sievemq_namespace.url).create_context() as context:
+        context.create_producer().send(ORDERS, "x")
+    text = namespace.excerpt()
+    assert f"namespace {sievemq_namespace.name!r} was used meanwhile; its last event:\n" in text
+    assert "the application connects with its URL (sievemq_url)" in text
+    assert "used-before" not in text
+    before.drop()
+    namespace.drop()
+
+
+def test_assertions_name_the_consumer_that_holds_a_message(sievemq_namespace: TestNamespace) -> None:
+    orders = sievemq_namespace.queue("orders")
+    with ConnectionFactory(sievemq_namespace.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
+        context.create_producer().send(ORDERS, "x")
+        assert context.create_consumer(ORDERS).receive(60_000) is not None
+        (connection,) = sievemq_namespace.connections
+        holder = rf"\n  consumer 1 of {connection.id} holds 1 message unacknowledged:\n    ID:\S+ 'x'"
+        with pytest.raises(AssertionError, match=rf"should have been consumed; none were{holder}"):
+            orders.assert_consumed()
+        with pytest.raises(AssertionError, match=rf"is not empty: .*{holder}"):
+            orders.assert_empty()
+        assert f"'x'\n      consumer 1 of {connection.id} holds it" in sievemq_namespace.excerpt()
 
 
 def test_excerpt_shows_what_was_never_acknowledged(sievemq_namespace: TestNamespace) -> None:

@@ -135,7 +135,7 @@ def test_unittest(tmp_path: Path) -> None:
     assert "3 passed, 1 skipped" in run(tmp_path, story)
     shown = run(tmp_path, story.replace('__name__ == "__main__", "', 'True, "'), code=1)
     assert "- SieveMQ journal -" in shown
-    assert "nobody asked for it" in shown
+    assert "no consumer is open on queue:q" in shown
     (tmp_path / "test_it.py").write_text(textwrap.dedent(story))
     by_itself = subprocess.run(
         [sys.executable, "-W", "error", "test_it.py"],
@@ -147,7 +147,7 @@ def test_unittest(tmp_path: Path) -> None:
     )
     assert "FAILED (failures=1)" in by_itself.stderr
     assert "SieveMQ journal of __main__.Failing.test_it" in by_itself.stderr
-    assert "nobody asked for it" in by_itself.stderr
+    assert "no consumer is open on queue:q" in by_itself.stderr
 
 
 def test_workers_of_xdist(tmp_path: Path) -> None:
