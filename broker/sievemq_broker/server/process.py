@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
 from sievemq_broker.config import Settings, is_loopback
+from sievemq_broker.server.credentials.exposed import warn_if_exposed
 from sievemq_broker.server.net.codec import hasten
 from sievemq_broker.server.net.listener import ListenError
 from sievemq_broker.server.server import Server
@@ -107,6 +108,13 @@ async def _serve(server: Server) -> int:
         compiled=COMPILED,
     )
     _say_what_is_kept(server)
+    for holds, path in (
+        ("the users and their password hashes", settings.users_file),
+        ("the key of the certificate", settings.tls_key or settings.tls_cert),
+        ("the data directory", settings.data_dir),
+    ):
+        if path is not None:
+            warn_if_exposed(holds, path)
     if not is_loopback(settings.host):
         if not settings.secured:
             log.warning(

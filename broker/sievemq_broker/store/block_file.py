@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from sievemq_broker.store.files import open_private
+
 __all__ = ["BLOCK", "BlockFile", "blocks"]
 
 #: Bytes. A block is rewritten as a whole, so a record begins at one: a write that is torn harms no record but its own.
@@ -53,7 +55,7 @@ class BlockFile:
         self._view = memoryview(self._buffer)
         #: Whether writes go around the page cache.
         self.is_direct = False
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _CLOEXEC, 0o640)
+        self._descriptor = open_private(path, os.O_EXCL)
         try:
             _write_all(self._descriptor, memoryview(bytes(size)), 0)
             _sync(self._descriptor)

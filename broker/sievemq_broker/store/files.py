@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import stat
 import struct
 import zlib
 from pathlib import Path
+from typing import Final
 
 from sievemq_broker.store.errors import DamagedError, LockedError, StoreError
 
@@ -14,7 +16,35 @@ try:
 except ImportError:  # Windows: the database's own lock has to do
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Lock", "Reserve", "Witness", "sync_directory"]
+__all__ = ["PRIVATE_DIRECTORY", "Lock", "Reserve", "Witness", "make_private", "open_private", "sync_directory"]
+
+#: Modes of what a store makes: message bodies are in it, so only the broker's user reads it, whatever the umask is.
+PRIVATE_DIRECTORY: Final = 0o700
+_PRIVATE_FILE: Final = 0o600
+
+#: A symbolic link planted in place of one of the files is not followed.
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+
+def open_private(path: Path, flags: int = 0) -> int:
+    """Open a file to read and write it; one that is made here is for the broker's user alone.
+
+    Raises:
+        OSError: it cannot be opened, or is a symbolic link.
+    """
+    return os.open(path, _FLAGS | flags, _PRIVATE_FILE)
+
+
+def make_private(path: Path) -> None:
+    """Take a file that an earlier version made away from other users, if it is there."""
+    if os.name != "posix":
+        return
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode) and mode & 0o077:
+            path.chmod(_PRIVATE_FILE)
+    except OSError:  # it is not there, or somebody else's
+        pass
 
 
 def sync_directory(path: Path) -> None:
@@ -43,7 +73,7 @@ class Lock:
 
     def __init__(self, path: Path) -> None:
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o640)
+            self._descriptor = open_private(path)
         except OSError as error:
             raise StoreError(f"{path} cannot be opened: {error.strerror or error}") from error
         try:
@@ -106,7 +136,7 @@ class Witness:
         Raises:
             OSError: the file cannot be written.
         """
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o640)
+        self._descriptor = open_private(self.path)
         self.write(sequence)
         os.fsync(self._descriptor)
         sync_directory(self.path.parent)
@@ -143,7 +173,7 @@ class Reserve:
         if not self.size:
             return True
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o640)
+            descriptor = open_private(self._path)
         except OSError:
             return False
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sqlite3
 from array import array
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from sievemq_broker.store.batches import Batches
 from sievemq_broker.store.blob import Kept, State, pack_batch, pack_value, unpack_batch, unpack_value
 from sievemq_broker.store.database import DATABASE, HEAD, PAGE_BYTES, SCHEMA, connect, create_tables, definition_id
 from sievemq_broker.store.errors import DamagedError, StoreError
-from sievemq_broker.store.files import Lock, Witness
+from sievemq_broker.store.files import PRIVATE_DIRECTORY, Lock, Witness, open_private
 from sievemq_broker.store.tail import FORMER, TAIL, read_tail, unpack_record
 from sievemq_core.errors import ProtocolError
 from sievemq_core.message.envelope import BODY, BODY_KIND, DELIVERY_MODE, BodyKind, Envelope
@@ -336,6 +337,7 @@ def repair(directory: Path, name: Callable[[], str]) -> Report:
     try:
         for old in directory.glob("repaired.db*"):
             old.unlink()
+        os.close(open_private(new))
         target = connect(new)
         target.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         target.execute("BEGIN")
@@ -389,5 +391,5 @@ def _aside(directory: Path) -> Path:
     number = 1
     while (directory / f"damaged-{number}").exists():
         number += 1
-    (directory / f"damaged-{number}").mkdir()
+    (directory / f"damaged-{number}").mkdir(PRIVATE_DIRECTORY)
     return directory / f"damaged-{number}"

@@ -13,6 +13,7 @@ and the head, which says who owns the store.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -40,7 +41,15 @@ from sievemq_broker.store.errors import (
     StoreFullError,
     translated,
 )
-from sievemq_broker.store.files import Lock, Reserve, Witness, sync_directory
+from sievemq_broker.store.files import (
+    PRIVATE_DIRECTORY,
+    Lock,
+    Reserve,
+    Witness,
+    make_private,
+    open_private,
+    sync_directory,
+)
 from sievemq_broker.store.tail import TAIL, TAIL_BYTES, SupersededError, Tail, unpack_record
 
 __all__ = ["SqliteStore"]
@@ -106,7 +115,7 @@ class SqliteStore:
         self._tail = Tail(self.directory, tail)
         self._lock: Lock | None = None
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"the data directory {directory} cannot be made: {error.strerror or error}") from error
         self._lock = Lock(self.directory / "lock")
@@ -124,6 +133,10 @@ class SqliteStore:
         if witnessed is not None and not path.exists():
             raise DamagedError(f"{path} is missing, though {witnessed} writes to it are known. {HOW_TO_REPAIR}")
         try:
+            for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", "lock", "witness", "reserve"):
+                make_private(self.directory / name)
+            if not path.exists():
+                os.close(open_private(path))  # SQLite gives the log beside it the same mode
             self._connect(path)
             self._execute(f"PRAGMA page_size = {PAGE_BYTES}")
             mode = self._execute("PRAGMA journal_mode = WAL").fetchone()[0]
@@ -182,7 +195,7 @@ class SqliteStore:
         if witnessed is not None and witnessed > sequence:
             log = path.with_name(f"{path.name}-wal")
             if log.exists():  # closing the database removes it
-                shutil.copyfile(log, log.with_name(f"{log.name}.damaged"))
+                shutil.copy(log, log.with_name(f"{log.name}.damaged"))
             raise DamagedError(
                 f"{path} ends with write {sequence}, though {witnessed} are known to have been made: "
                 f"its log {log.name} or {TAIL} has lost the last {witnessed - sequence}. {HOW_TO_REPAIR}"

@@ -35,7 +35,7 @@ from sievemq_broker.domain.journal import Batch
 from sievemq_broker.store.batches import ascending
 from sievemq_broker.store.block_file import BLOCK, BlockFile, blocks
 from sievemq_broker.store.errors import DamagedError, StoreError
-from sievemq_broker.store.files import sync_directory
+from sievemq_broker.store.files import PRIVATE_DIRECTORY, sync_directory
 
 __all__ = ["FORMER", "TAIL", "TAIL_BYTES", "SupersededError", "Tail", "read_tail", "unpack_record"]
 
@@ -125,7 +125,7 @@ class Tail:
         path = own / os.urandom(8).hex()
         start = _MAGIC + os.urandom(_SALTED - len(_MAGIC))
         try:
-            own.mkdir(0o750)
+            own.mkdir(PRIVATE_DIRECTORY)
             self._file = BlockFile(path, self._size, _LARGEST, start)
             sync_directory(own)
             sync_directory(self._directory)

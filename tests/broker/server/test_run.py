@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import queue
+import shlex
 import signal
 import socket
 import subprocess
@@ -273,6 +274,38 @@ def test_open_to_everybody_is_said_loudly(processes: list[Process]) -> None:
     processes.append(process := Process("--insecure", SIEVEMQ_HOST="0.0.0.0"))
     process.ready()
     assert process.event("broker.insecure")["level"] == "warning"
+
+
+def test_files_that_every_user_of_the_machine_can_reach_are_warned_of(
+    processes: list[Process], certificates: Path, tmp_path: Path
+) -> None:
+    users, key, data = tmp_path / "the users", tmp_path / "server.key", tmp_path / "data"
+    users.write_text("anna:rosebud\n")
+    key.write_bytes((certificates / "server.key").read_bytes())
+    data.mkdir()
+    named = {
+        "SIEVEMQ_USERS_FILE": str(users),
+        "SIEVEMQ_TLS_CERT": str(certificates / "server.pem"),
+        "SIEVEMQ_TLS_KEY": str(key),
+        "SIEVEMQ_DATA_DIR": str(data),
+    }
+    for path, mode in ((users, 0o644), (key, 0o644), (data, 0o755)):
+        path.chmod(mode)
+    processes.append(process := Process(**named))
+    process.ready()
+    for path, mode in ((users, "0644"), (key, "0644"), (data, "0755")):
+        record = process.event("file.exposed")
+        assert (record["level"], record["path"], record["mode"]) == ("warning", str(path), mode)
+        assert record["note"].endswith(f"chmod o-rwx {shlex.quote(str(path))}")
+    process.signal()
+    process.end()
+    for path in (users, key, data):
+        path.chmod(path.stat().st_mode & ~0o007)  # what the warning says
+    processes.append(process := Process(**named))
+    process.ready()
+    process.signal()
+    process.end()
+    assert "file.exposed" not in process.events()
 
 
 def test_passwords_never_reach_the_log(processes: list[Process], tmp_path: Path) -> None:

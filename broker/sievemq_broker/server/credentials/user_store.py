@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
+from sievemq_broker.server.credentials.exposed import warn_if_exposed
 from sievemq_broker.users.account import Users
 from sievemq_broker.users.file import read_users
 
@@ -73,6 +74,7 @@ class UserStore:
             log.warning("users.not_read", reason=str(error), note="the users stay as they were")
             return
         self.users = users
+        warn_if_exposed("the users and their password hashes", self._path)
         log.info("users.read", users=len(users))
         if self._change is not None:
             self._change(users)

@@ -1,0 +1,36 @@
+"""Files with secrets that other users of the machine can reach: a warning with the command that mends it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from pathlib import Path
+
+from sievemq_broker import logs
+
+__all__ = ["warn_if_exposed"]
+
+log = logs.get("security")
+
+
+def warn_if_exposed(holds: str, path: str | Path) -> None:
+    """Log a warning if users outside the file's group can read or change it.
+
+    Args:
+        holds: what is in it, for people.
+        path: a file or directory; one that cannot be looked at is passed over.
+    """
+    if os.name != "posix":
+        return
+    try:
+        mode = stat.S_IMODE(Path(path).stat().st_mode)
+    except OSError:
+        return
+    if mode & stat.S_IRWXO:
+        log.warning(
+            "file.exposed",
+            path=str(path),
+            mode=f"{mode:04o}",
+            note=f"every user of this machine can reach {holds}; run: chmod o-rwx {shlex.quote(str(path))}",
+        )
