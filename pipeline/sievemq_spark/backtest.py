@@ -14,6 +14,7 @@ from sievemq_spark.errors import PipelineError
 from sievemq_spark.selector_column import checked, selector_column
 from sievemq_spark.selector_values import HEADER_COLUMNS, quote_text
 from sievemq_spark.times import hour_of
+from sievemq_spark.traffic import traffic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -80,7 +81,7 @@ def _compiled(selectors: Sequence[str], dialect: str) -> list[CompiledSelector]:
 
 
 def backtest(messages: DataFrame, selectors: Sequence[str], *, dialect: str = "jakarta", sample: int = 5) -> Backtest:
-    """Ask what selectors would have matched.
+    """Ask what selectors would have matched, each message once (:func:`sievemq_spark.traffic.traffic`).
 
     Args:
         messages: rows as in schema.py, of an archive or of a queue.
@@ -96,6 +97,7 @@ def backtest(messages: DataFrame, selectors: Sequence[str], *, dialect: str = "j
     """
     compiled = _compiled(selectors, dialect)
     require_messages(messages)
+    messages = traffic(messages)
     if len(compiled) <= AT_ONCE:
         return _backtest(messages, compiled, sample, len(compiled) == 2)
     groups = [compiled[first : first + AT_ONCE] for first in range(0, len(compiled), AT_ONCE)]
@@ -224,7 +226,8 @@ def coverage(messages: DataFrame, selectors: Sequence[str], *, dialect: str = "j
     texts = [selector.text for selector in compiled]
     marks = [f.when(selector_column(selector), f.lit(number)) for number, selector in enumerate(compiled)]
     groups = (
-        messages.select(f.array_compact(f.array(*marks)).alias("matching"))
+        traffic(messages)
+        .select(f.array_compact(f.array(*marks)).alias("matching"))
         .groupBy("matching")
         .agg(f.count(f.lit(1)).alias("rows"))
         .collect()

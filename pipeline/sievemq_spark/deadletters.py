@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sievemq_core.message.values import TYPE_NAMES
 from sievemq_spark.archive import require_messages
 from sievemq_spark.times import hour_of
+from sievemq_spark.traffic import REASON, is_dead_letter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -16,7 +17,6 @@ __all__ = ["DeadLetters", "Lift", "deadletters"]
 
 # The properties that the broker gives to a dead letter (D-22); they are part of its interface.
 _PREFIX: Final = "JMS_SieveMQ_DeadLetter"
-REASON: Final = f"{_PREFIX}Reason"
 ORIGIN: Final = f"{_PREFIX}Origin"
 ATTEMPTS: Final = f"{_PREFIX}Attempts"
 FIRST_FAILURE: Final = f"{_PREFIX}FirstFailure"
@@ -77,7 +77,8 @@ def deadletters(
 
     Args:
         messages: rows as in schema.py; those that carry the broker's dead-letter properties count, others do not.
-        normal: what is normal traffic, such as the archive of the origins; rows that are dead letters do not count.
+        normal: what is normal traffic, such as the archive of the origins; rows that are dead letters do not count,
+            nor do the messages that became one of them, which a tap on their queue has archived under the same id.
         values: property values to report at most.
         least: dead letters that must share a value for it to be reported.
 
@@ -87,8 +88,7 @@ def deadletters(
     from pyspark.sql import functions as f
 
     require_messages(messages)
-    is_dead = f.expr(f"properties['{REASON}'].s IS NOT NULL")
-    dead = messages.filter(is_dead).cache()
+    dead = messages.filter(is_dead_letter()).cache()
     try:
         reason, origin = (f.expr(f"coalesce(properties['{name}'].s, '')") for name in (REASON, ORIGIN))
         failed = f.expr(f"properties['{LAST_FAILURE}'].l")
@@ -100,7 +100,7 @@ def deadletters(
             .collect()
         )
         total = sum(row["rows"] for row in groups)
-        ordinary = None if normal is None else normal.filter(~f.coalesce(is_dead, f.lit(False)))
+        ordinary = None if normal is None else _ordinary(normal, dead)
         others = 0 if ordinary is None else ordinary.count()
         return DeadLetters(
             total,
@@ -113,6 +113,14 @@ def deadletters(
         )
     finally:
         dead.unpersist()
+
+
+def _ordinary(normal: DataFrame, dead: DataFrame) -> DataFrame:
+    """What never became a dead letter."""
+    from pyspark.sql import functions as f
+
+    ids = dead.select("message_id").union(normal.filter(is_dead_letter()).select("message_id")).distinct()
+    return normal.filter(~is_dead_letter()).join(f.broadcast(ids), "message_id", "left_anti")
 
 
 def _summed(pairs: Any) -> dict[Any, int]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sievemq_spark.archive import KEY, require_messages
 from sievemq_spark.times import hour_of
+from sievemq_spark.traffic import copies, without
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,11 +60,12 @@ class Outcomes:
 
 
 def outcomes(messages: DataFrame, fates: DataFrame) -> Outcomes:
-    """Ask what became of messages.
+    """Ask what became of messages, each once (:func:`sievemq_spark.traffic.traffic`).
 
     Args:
         messages: rows as in schema.py.
-        fates: their outcomes, see :func:`sievemq_spark.archive.read_outcomes`; those of other messages count as well.
+        fates: their outcomes, see :func:`sievemq_spark.archive.read_outcomes`; those of other messages count as well,
+            those of dead letters that are left out do not.
 
     Raises:
         PipelineError: rows that are no messages.
@@ -71,6 +73,8 @@ def outcomes(messages: DataFrame, fates: DataFrame) -> Outcomes:
     from pyspark.sql import functions as f
 
     require_messages(messages)
+    left_out = copies(messages)
+    messages, fates = without(messages, left_out), without(fates, left_out)
     # Clocks of senders may be ahead of the broker's.
     took = f.when(f.col("timestamp") > 0, f.greatest(f.col("time") - f.col("timestamp"), f.lit(0)))
     rows = fates.withColumn("took", took).withColumn("hour", hour_of(f.col("time"))).cache()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sievemq_core.message.values import TYPE_NAMES
 from sievemq_spark.archive import require_messages
 from sievemq_spark.times import hour_of
+from sievemq_spark.traffic import traffic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,7 +60,7 @@ class Profile:
 
 
 def profile(messages: DataFrame) -> Profile:
-    """Look at messages.
+    """Look at messages, each once (:func:`sievemq_spark.traffic.traffic`).
 
     Args:
         messages: rows as in schema.py.
@@ -70,6 +71,7 @@ def profile(messages: DataFrame) -> Profile:
     from pyspark.sql import functions as f
 
     require_messages(messages)
+    messages = traffic(messages)
     hour = hour_of(f.col("timestamp")).alias("hour")
     groups = (
         messages.groupBy(hour, "body_kind")
