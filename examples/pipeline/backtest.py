@@ -45,6 +45,6 @@ with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as folder:
     row = orders.filter(where("total BETWEEN 400 AND 500")).select("body_text").first()
     print(f"between 400 and 500: {row['body_text'] if row else 'nothing'}")
 
-    sent = replay(orders, broker.url, destination="queue:germany", selector="country = 'DE'")
+    sent = replay(orders, broker.url, destination="queue:germany", selector="country = 'DE'").sent
     print(f"replayed {sent} orders to queue:germany")
     spark.stop()

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sievemq_spark.archive import require_messages
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.mapping import Changes
 from sievemq_spark.selector_column import where
+from sievemq_spark.traffic import traffic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["replay"]
+__all__ = ["Replayed", "replay"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What :func:`replay` did.
+
+    Attributes:
+        selected: messages that were chosen.
+        sent: those that were sent now; 0 in a dry run.
+        sent_before: those that an earlier run under the same name has sent.
+    """
+
+    selected: int
+    sent: int
+    sent_before: int
 
 
 def replay(
@@ -30,9 +47,10 @@ def replay(
     changes: Changes | None = None,
     name: str = "",
     transaction_size: int = 0,
-) -> int:
+) -> Replayed:
     """Send messages again: type, correlation id, reply destination, priority, mode, properties and body as they were.
 
+    Each message is sent once, also where its dead letter was archived as well (:func:`sievemq_spark.traffic.traffic`).
     Ids and times are new. Messages go in the order of their timestamps; with several partitions, in which they are
     sent side by side, the order holds within a group (JMSXGroupID). All become visible at once, and a run that fails
     has sent nothing; with a rate or a transaction size they do piece by piece.
@@ -51,9 +69,6 @@ def replay(
             nothing twice, wherever the last one was killed; without it each run sends everything.
         transaction_size: messages that become visible together; 0 for all, which the broker must have room for (1 GiB).
 
-    Returns:
-        How many were selected; they are sent, or checked in a dry run.
-
     Raises:
         PipelineError, InvalidSelectorException: an argument is wrong.
     """
@@ -67,18 +82,19 @@ def replay(
     options = {"url": url, "destination": destination, "rate": str(rate / partitions), "dryRun": str(dry_run).lower()}
     options |= {"writeId": name, "transactionSize": str(transaction_size)}
     options |= {key: value for key, value in (("user", user), ("password", password)) if value}
-    WriteOptions.read(options)  # the plain exception, before Spark wraps it
+    checked = WriteOptions.read(options)
     from pyspark.sql import functions as f
 
-    chosen = changes.apply(messages.drop("date").filter(where(selector, dialect))).cache()
+    from sievemq_spark.writer import MessageWriter
+
+    chosen = changes.apply(traffic(messages).drop("date").filter(where(selector, dialect))).cache()
     try:
         count = chosen.count()
         groups = f.coalesce("group_id", "message_id", f.lit(""))
         spread = chosen.repartition(partitions, groups) if partitions > 1 else chosen.repartition(1)
         # the last ones only so that the order is the same in each run, and with it the pieces
         ordered = spread.sortWithinPartitions("timestamp", "seq", "destination", "namespace", "broker", "message_id")
-        if count:
-            ordered.write.format("sievemq").options(**options).mode("append").save()
+        sent = MessageWriter(checked, ordered.schema).send(ordered) if count else 0
     finally:
         chosen.unpersist()
-    return count
+    return Replayed(count, sent, 0 if dry_run else count - sent)

@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -39,6 +39,9 @@ from sievemq_spark.links import Link
 from sievemq_spark.misfits import misspelled
 from sievemq_spark.options import WriteOptions
 from sievemq_spark.schema import COLUMNS, envelope_of, typed, untyped
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 __all__ = ["MessageWriter", "Written", "check_schema", "discard_all", "message_row", "publish_all", "write_rows"]
 
@@ -133,14 +136,16 @@ class Written(WriterCommitMessage):
     """What a task did.
 
     Attributes:
-        messages: sent; in a dry run, looked at.
+        messages: rows it was given, all of which are messages.
         key: under which it is published.
         stages: names of what it has staged, in order; none where it has published by itself.
+        sent: messages it has published by itself.
     """
 
     messages: int
     key: str = ""
     stages: list[str] = field(default_factory=list)
+    sent: int = 0
 
 
 def write_rows(
@@ -171,7 +176,7 @@ def write_rows(
             task.send(rows, producer)
         except JMSException as error:
             raise PipelineError(f"after {task.count} messages of this partition: {error}") from error
-        return Written(task.count, key, task.stages)
+        return Written(task.count, key, task.stages, task.sent)
 
 
 class _Task:
@@ -185,6 +190,7 @@ class _Task:
         self._session = session
         self._pieces = 0
         self.count = 0
+        self.sent = 0
         self.stages: list[str] = []
 
     def send(self, rows: Iterator[tuple[EnvelopeFields, Destination]], producer: MessageProducer) -> None:
@@ -219,23 +225,24 @@ class _Task:
         batch = self._batch * _PIECES + self._pieces
         self._pieces += 1
         name = stage(self._session, key, batch, self._options.stage_lease)
-        publish(self._connection, key, batch, [name])
+        self.sent += publish(self._connection, key, batch, [name]) or 0
 
 
-def publish_all(messages: list[WriterCommitMessage | None], options: WriteOptions, key: str, batch: int) -> bool:
+def publish_all(messages: list[WriterCommitMessage | None], options: WriteOptions, key: str, batch: int) -> int | None:
     """What all tasks have staged becomes visible. Runs in the driver; once more does no harm.
 
     Returns:
-        False if this was published before, so that nothing was sent now.
+        Messages that were sent now; None if this was published before.
 
     Raises:
         PipelineError: the broker does not have it (any more), or refuses it. Nothing was published.
     """
+    done = [each for each in messages if isinstance(each, Written)]
     if options.dry_run or options.rate or options.transaction_size:
-        return True
-    names = [name for each in messages if isinstance(each, Written) for name in each.stages]
+        return sum(each.sent for each in done)
+    names = [name for each in done for name in each.stages]
     try:
-        return _link(options).ask(lambda connection: publish(connection, key, batch, names)) is not None
+        return _link(options).ask(lambda connection: publish(connection, key, batch, names))
     except JMSException as error:
         raise PipelineError(f"the messages of this batch could not be published, none of them was: {error}") from error
 
@@ -271,12 +278,39 @@ class MessageWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Every task has staged its rows."""
-        if not publish_all(messages, self._options, self._key, 0):
+        if publish_all(messages, self._options, self._key, 0) is None:
             log.warning("nothing was sent: writeId %r was written before", self._options.write_id)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task has failed."""
         discard_all(self._options, self._key, 0)
+
+    def send(self, frame: DataFrame) -> int:
+        """Write a frame as ``frame.write`` does, which returns nothing.
+
+        Returns:
+            Messages sent now: without those that were sent before under the same writeId.
+
+        Raises:
+            PipelineError: the messages could not be published, none of them was.
+            PySparkException: a task failed.
+        """
+
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            done = self.write(batches)
+            assert isinstance(done, Written)
+            yield pa.RecordBatch.from_pylist([{"messages": done.messages, "stages": done.stages, "sent": done.sent}])
+
+        try:
+            rows = frame.mapInArrow(task, "messages BIGINT, stages ARRAY<STRING>, sent BIGINT").collect()
+            done = [Written(row["messages"], self._key, row["stages"], row["sent"]) for row in rows]
+            sent = publish_all([*done], self._options, self._key, 0)
+        except BaseException:
+            self.abort([])
+            raise
+        if sent is None and not self._options.write_id:  # the answer was lost, not the batch
+            sent = sum(each.messages for each in done)
+        return sent or 0
 
 
 def _destination(options: WriteOptions, row: Mapping[str, Any]) -> Destination:

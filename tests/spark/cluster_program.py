@@ -18,7 +18,7 @@ def main(master: str, url: str, path: str) -> None:
     done = archive(spark, queues, path)
     frame = read_archive(spark, path)
     result = backtest(frame, ["n > 10", "missing = 1"])
-    sent = replay(frame, url, destination="queue:again", selector="n <= 10", partitions=2)
+    sent = replay(frame, url, destination="queue:again", selector="n <= 10", partitions=2).sent
     workers = frame.filter(where("n > 10")).rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect()
     print(json.dumps([done.seen, done.added, [line.matched for line in result.results], sent, sum(workers)]))
     spark.stop()
