@@ -9,7 +9,7 @@ Needs the extra ``container``, a Docker engine and the image.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import quote
 
 from testcontainers.core.config import ConnectionMode
@@ -18,8 +18,9 @@ from testcontainers.core.wait_strategies import HttpWaitStrategy
 
 __all__ = ["IMAGE", "SieveMQContainer"]
 
-#: Pinned to the release that this package is of; built by ``docker build -f docker/Dockerfile -t sievemq:0.1.0 .``
-IMAGE: Final = "sievemq:0.1.0"
+#: Built by :data:`BUILD` in a clone of the project; no registry has it.
+IMAGE: Final = "sievemq"
+BUILD: Final = "docker build -f docker/Dockerfile -t sievemq ."
 
 _WIRE, _HTTP = 7672, 7680
 
@@ -54,6 +55,20 @@ class SieveMQContainer(DockerContainer):
             self.with_env("SIEVEMQ_USERS", "\n".join(f"{name}:{password}" for name, password in self.users.items()))
         # 200 only while it takes connections, so whoever gets the URL can connect.
         self.waiting_for(HttpWaitStrategy(_HTTP, "/readyz").for_status_code(200))
+
+    def start(self) -> Self:
+        """Start the container, and wait until the broker takes connections.
+
+        Raises:
+            RuntimeError: there is no such image; says how to build it.
+        """
+        try:
+            super().start()
+        except Exception as error:
+            if self.get_docker_client().client.images.list(name=self.image):
+                raise
+            raise RuntimeError(f"there is no image {self.image!r}; in a clone of the project: {BUILD}") from error
+        return self
 
     def get_container_host_ip(self) -> str:
         """The host on which the ports are reached."""

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from sievemq.cli.probe import probe, settings_of
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.server import Phase
 
@@ -120,3 +122,44 @@ def test_probe_without_options_needs_no_command_line_library(server: EmbeddedBro
     environ = {**os.environ, "SIEVEMQ_HTTP_PORT": str(urlsplit(server.http_url).port)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environ)
     assert done.stdout == "ready\n0 False\n"
+
+
+def command_line(tmp_path: Path, *words: str) -> str:
+    """A file as Linux shows a process's command line."""
+    path = tmp_path / "cmdline"
+    path.write_bytes(b"\0".join(map(os.fsencode, words)) + b"\0")
+    return str(path)
+
+
+def test_options_of_the_brokers_process_come_before_the_environment(
+    server: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A broker on another port, as `docker run IMAGE broker --http-port …` starts it, is ready all the same."""
+    port = str(urlsplit(server.http_url).port)
+    for words in (
+        ("python3", "/opt/sievemq/bin/sievemq", "broker", "--port", "1", "--http-port", port),
+        ("/sbin/docker-init", "--", "sievemq", "broker", f"--http-port={port}", "--host=127.0.0.1"),
+    ):
+        assert probe(None, 3.0, command_line(tmp_path, *words)) == ("ready", True)
+    monkeypatch.setenv("SIEVEMQ_HTTP_PORT", "1")
+    assert probe(None, 3.0, command_line(tmp_path, "sievemq", "broker", "--http-port", port))[1]
+    assert not probe(None, 3.0, command_line(tmp_path, "sievemq", "broker"))[1]
+    assert not probe(None, 3.0, command_line(tmp_path, "pause", "--http-port", port))[1]
+    words = ("sievemq", "broker", "--no-http", "--port", str(server.port))
+    assert probe(None, 3.0, command_line(tmp_path, *words)) == ("ready", True)
+
+
+def test_a_configuration_file_comes_last(tmp_path: Path) -> None:
+    config = tmp_path / "sievemq.toml"
+    config.write_text('http_port = 1234\nport = 5\nhttp = false\nhost = "::1"\n')
+    main = command_line(tmp_path, "sievemq", "broker", "--config", str(config), "--port", "6")
+    assert settings_of({"SIEVEMQ_HTTP_PORT": "4321", "SIEVEMQ_PORT": "7"}, main) == {
+        "http_port": "4321",
+        "port": "6",
+        "http": "False",
+        "host": "::1",
+        "config": str(config),
+    }
+    assert settings_of({"SIEVEMQ_CONFIG": str(config)}, str(tmp_path / "none"))["http_port"] == "1234"
+    config.write_text("not TOML")
+    assert settings_of({"SIEVEMQ_CONFIG": str(config)}, str(tmp_path / "none")) == {}

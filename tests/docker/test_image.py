@@ -209,6 +209,29 @@ def test_healthcheck_inside_and_the_engines_view_of_it(container: Container) -> 
     assert container.inspect()["State"]["Health"]["Status"] == "healthy"
 
 
+@pytest.mark.parametrize(
+    ("options", "more"),
+    [
+        ((), ()),
+        (("--user", "1234:0"), ()),
+        (("--env", "SIEVEMQ_HTTP=false"), ()),
+        ((), ("--no-http",)),
+        (("--init",), ()),
+    ],
+)
+def test_healthy_on_the_ports_that_the_command_names(
+    image: str, options: tuple[str, ...], more: tuple[str, ...]
+) -> None:
+    """The environment names other ports, on which nothing listens."""
+    port, http_port = free_ports()
+    running = Container(image, *options, command=("broker", "--port", str(port), "--http-port", str(http_port), *more))
+    try:
+        assert running.execute("sievemq", "healthcheck") == "ready"
+        ConnectionFactory(f"sievemq://127.0.0.1:{port}").create_context().close()
+    finally:
+        running.remove()
+
+
 def test_stop_is_ordered_and_exits_0(container: Container) -> None:
     context = ConnectionFactory(container.url).create_context()
     consumer = context.create_consumer(context.create_queue("orders"))

@@ -7,8 +7,9 @@ import shutil
 import socket
 import subprocess
 import urllib.request
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,7 +20,7 @@ pytest.importorskip("testcontainers", reason="needs the extra `container`")
 
 from testcontainers.core import container as testcontainers
 
-from sievemq_testing.container import IMAGE, SieveMQContainer
+from sievemq_testing.container import BUILD, IMAGE, SieveMQContainer
 
 
 class Engine:
@@ -27,9 +28,11 @@ class Engine:
 
     broker: TestBroker
     started: dict[str, Any]
+    built: ClassVar[list[str]] = [IMAGE]
 
     def __init__(self, **_: Any) -> None:
-        self.client = SimpleNamespace(close=lambda: None)
+        images = SimpleNamespace(list=lambda name: [each for each in self.built if each == name])
+        self.client = SimpleNamespace(close=lambda: None, images=images)
 
     def create(self, image: str, **options: Any) -> object:
         Engine.started = {"image": image, **options}
@@ -87,6 +90,26 @@ def test_its_users_are_what_the_broker_reads(engine: type[Engine]) -> None:
     settings = load(environ=container.env).settings
     assert set(settings.users) == {"me", "you"}
     assert settings.max_connections == 5
+
+
+def test_an_image_that_is_not_built_says_how_to_build_it(engine: type[Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    def pull(self: Engine, image: str, **_: Any) -> object:
+        raise RuntimeError(f"500 Server Error: pull access denied for {image}")
+
+    monkeypatch.setattr(Engine, "create", pull)
+    monkeypatch.setattr(Engine, "built", [])
+    with pytest.raises(RuntimeError, match=r"no image 'sievemq'; .* docker build -f docker/Dockerfile -t sievemq \."):
+        SieveMQContainer().start()
+    monkeypatch.setattr(Engine, "built", [IMAGE])
+    with pytest.raises(RuntimeError, match="500 Server Error"):
+        SieveMQContainer().start()
+
+
+def test_the_documents_build_the_image_that_it_starts() -> None:
+    root = Path(__file__).parents[2]
+    for name in ("docker/Dockerfile", "docs/operating.md", "docs/testing.md", "docs/tutorial.md"):
+        assert BUILD in (root / name).read_text(encoding="utf-8"), name
+    assert BUILD.split()[-2] == IMAGE
 
 
 @pytest.mark.docker

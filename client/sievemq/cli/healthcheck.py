@@ -15,13 +15,14 @@ __all__ = ["healthcheck"]
 def healthcheck(
     url: Annotated[
         str | None,
-        typer.Option("--url", help="What to ask; http://127.0.0.1:PORT/readyz, PORT from SIEVEMQ_HTTP_PORT or 7680."),
+        typer.Option("--url", help="What to ask; by default /readyz where the broker's settings say that it listens."),
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait.")] = TIMEOUT,
 ) -> None:
     """Ask the broker on this machine whether it is ready.
 
-    Without HTTP (SIEVEMQ_HTTP=false) it asks whether the wire port accepts connections.
+    It reads the broker's settings: options of process 1, SIEVEMQ_… variables, the configuration file. Without HTTP
+    (SIEVEMQ_HTTP=false) it asks whether the wire port accepts connections.
     Exit codes: 0 ready, 1 not ready or not there, 2 the URL is wrong.
     """
     try:

@@ -1,5 +1,9 @@
 """Is the broker on this machine ready? What ``sievemq healthcheck`` asks, without the command-line library: a container
-is probed every few seconds."""
+is probed every few seconds.
+
+Where the broker listens comes from its settings, in the broker's own order: options of process 1 (in a container the
+broker, or an init that started it), environment, configuration file.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,22 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from sievemq.cli.exits import FAILED, OK
 
-__all__ = ["TIMEOUT", "probe", "quick"]
+__all__ = ["MAIN", "TIMEOUT", "probe", "quick", "settings_of"]
 
 TIMEOUT = 3.0
 
+#: The command line of a container's main process.
+MAIN: Final = "/proc/1/cmdline"
+
+_SETTINGS: Final = ("host", "port", "http", "http_host", "http_port", "tls_cert")
 _HTTP_PORT, _WIRE_PORT = "7680", "7672"
 _OFF = frozenset({"0", "false", "no", "off"})
 
@@ -31,12 +42,13 @@ def quick(arguments: Sequence[str]) -> int | None:
     return OK if ready else FAILED
 
 
-def probe(url: str | None, timeout: float) -> tuple[str, bool]:
+def probe(url: str | None, timeout: float, main: str = MAIN) -> tuple[str, bool]:
     """Ask.
 
     Args:
-        url: what to ask; None for what the environment says.
+        url: what to ask; None for what the broker's settings say.
         timeout: seconds.
+        main: file with the command line of the broker's process.
 
     Returns:
         the answer for people, and whether it is yes.
@@ -44,13 +56,14 @@ def probe(url: str | None, timeout: float) -> tuple[str, bool]:
     Raises:
         ValueError: the URL is none.
     """
-    if url is None and os.environ.get("SIEVEMQ_HTTP", "").lower() in _OFF:
-        return _ask_wire(_local_host("SIEVEMQ_HOST"), os.environ.get("SIEVEMQ_PORT") or _WIRE_PORT, timeout)
     if url is not None:
         return _ask_http(url, timeout, None)
-    host = _local_host("SIEVEMQ_HTTP_HOST", "SIEVEMQ_HOST")
-    port = os.environ.get("SIEVEMQ_HTTP_PORT") or _HTTP_PORT
-    if not os.environ.get("SIEVEMQ_TLS_CERT"):
+    settings = settings_of(os.environ, main)
+    if settings.get("http", "").lower() in _OFF:
+        return _ask_wire(_local_host(settings, "host"), settings.get("port") or _WIRE_PORT, timeout)
+    host = _local_host(settings, "http_host", "host")
+    port = settings.get("http_port") or _HTTP_PORT
+    if not settings.get("tls_cert"):
         return _ask_http(f"http://{host}:{port}/readyz", timeout, None)
     # The broker on this machine, by its address: its certificate names it otherwise, and nothing secret is said.
     blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -58,9 +71,49 @@ def probe(url: str | None, timeout: float) -> tuple[str, bool]:
     return _ask_http(f"https://{host}:{port}/readyz", timeout, blind)
 
 
-def _local_host(*variables: str) -> str:
-    """Where a broker that listens on what the variables say is reached from this machine."""
-    host = next((value for value in map(os.environ.get, variables) if value), "127.0.0.1")
+def settings_of(environ: Mapping[str, str], main: str = MAIN) -> dict[str, str]:
+    """Where the broker on this machine listens, as far as it was given.
+
+    Args:
+        environ: the environment, which a container's processes share.
+        main: file with the command line of the broker's process.
+    """
+    given = _options(main)
+    found: dict[str, str] = {}
+    config = given.get("config") or environ.get("SIEVEMQ_CONFIG")
+    if config:
+        try:
+            table = tomllib.loads(Path(config).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            table = {}  # the broker did not start with it either
+        found |= {name: str(table[name]) for name in _SETTINGS if name in table}
+    found |= {name: value for name in _SETTINGS if (value := environ.get(f"SIEVEMQ_{name.upper()}"))}
+    return found | given
+
+
+def _options(main: str) -> dict[str, str]:
+    """Options after ``broker`` on a command line; none if there is no broker on it."""
+    try:
+        words = Path(main).read_text(encoding="utf-8", errors="replace").split("\0")
+    except OSError:  # no Linux, or another user's process
+        return {}
+    program = next((at for at, word in enumerate(words) if Path(word).name == "sievemq"), None)
+    if program is None or words[program + 1 : program + 2] != ["broker"]:
+        return {}
+    found: dict[str, str] = {}
+    rest = iter(words[program + 2 :])
+    for word in rest:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if name in ("http", "no-http"):
+            found["http"] = str(name == "http")
+        elif word.startswith("--") and (setting := name.replace("-", "_")) in (*_SETTINGS, "config"):
+            found[setting] = value if equals else next(rest, "")
+    return found
+
+
+def _local_host(settings: Mapping[str, str], *names: str) -> str:
+    """Where a broker that listens on what the settings say is reached from this machine."""
+    host = next((value for value in map(settings.get, names) if value), "127.0.0.1")
     if host in ("0.0.0.0", "::"):  # noqa: S104  what a broker listens on, not what we bind
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host
