@@ -42,6 +42,7 @@ __all__ = [
     "bury",
     "dead_letter_address",
     "origin_of",
+    "origins_of",
     "risen",
 ]
 
@@ -90,6 +91,14 @@ def dead_letter_address(origin: str) -> str | None:
     if address.name.startswith(PREFIX):
         return None
     return str(Address(Kind.QUEUE, (PREFIX + address.name)[:MAX_DESTINATION_CHARS].rstrip()))
+
+
+def origins_of(address: Address) -> tuple[Address, ...]:
+    """The destinations whose dead letters go to a queue, if it is a dead-letter queue."""
+    if address.kind is not Kind.QUEUE or not address.name.startswith(PREFIX):
+        return ()
+    name = address.name.removeprefix(PREFIX)
+    return Address(Kind.QUEUE, name), Address(Kind.TOPIC, name)
 
 
 def bury(namespace: Namespace, queue: Queue, entry: Entry, reason: str, now: int) -> Burial:

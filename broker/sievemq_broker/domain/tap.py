@@ -14,6 +14,7 @@ anew, because its broker forgot it, is not taken for the old one.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -85,6 +86,7 @@ class Tap:
         number: under which the journal keeps a copy tap's messages; 0 without one.
         heard: when its reader was last heard of, ms epoch.
         reader: the connection that was; None before the first.
+        claim: name of the reader that alone may read, and its connection; None if any may.
         ended: why it takes nothing more; None while it does.
         open: False once it is gone.
     """
@@ -94,6 +96,7 @@ class Tap:
         "__weakref__",
         "_armed",
         "acknowledged",
+        "claim",
         "condition",
         "destination",
         "ended",
@@ -130,6 +133,7 @@ class Tap:
         self.owner: str | None = None
         self.heard = now
         self.reader: str | None = None
+        self.claim: tuple[str, str] | None = None
         self.ended: str | None = None
         self.open = True
         self._armed = False
@@ -146,6 +150,26 @@ class Tap:
         return len(self.log)
 
     # -- the reader's verbs -------------------------------------------------------------------------------------
+
+    def take_claim(self, reader: str, connection: str, connected: Container[str]) -> None:
+        """A reader wants to be the only one, for as long as its connection is there.
+
+        Args:
+            reader: its name; under the same one it may come over another connection.
+            connection: that it has now.
+            connected: the connections that are there.
+
+        Raises:
+            RequestError: ILLEGAL_STATE, another one is.
+        """
+        if self.claim is not None and self.claim[0] != reader and self.claim[1] in connected:
+            raise RequestError(
+                f"tap {self.name!r} on {self.destination.label} is being read by another query, over connection "
+                f"{self.claim[1]}; each query needs a tap name of its own",
+                ErrorCode.ILLEGAL_STATE,
+                {"tap": self.id, "claimed": True},
+            )
+        self.claim = reader, connection
 
     def hear(self, now: int) -> None:
         """Its reader is there."""

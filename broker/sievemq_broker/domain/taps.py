@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from sievemq_broker.domain.dead_letters import origins_of
 from sievemq_broker.domain.outcome_tap import OutcomeTap
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap, DrainTap, TapTerms
 from sievemq_broker.matching.condition import Condition, group_key
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
+from sievemq_core.message.destination import parse_address
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.namespace import Namespace
@@ -131,14 +133,16 @@ class Taps:
             condition: only what matches.
             options: retain_messages, retain_bytes, retain_age, lease (ms); ``start``: ``earliest`` begins with what
                 waits in the queue, ``latest`` (the default) with what comes next. A drain always takes everything,
-                outcomes are always those to come.
+                outcomes are always those to come. ``existing``: true makes a new tap only on a destination that is
+                there, or on the dead-letter queue of one.
             now: ms epoch.
             owner: the user, of a new one.
 
         Raises:
             AddressError, RequestError: as :meth:`Namespace.declare`; ILLEGAL_STATE if it exists with another mode or
                 selector, or for an option that cannot be; INVALID_DESTINATION for a drain of a topic, or a temporary
-                destination; RESOURCE_ALLOCATION if there are too many.
+                destination; RESOURCE_ALLOCATION if there are too many; NOT_FOUND if the destination has to exist and
+                does not.
         """
         if mode not in ("copy", "outcomes", "drain"):
             raise RequestError(f"a tap's mode is 'copy', 'outcomes' or 'drain', not {mode!r}", ErrorCode.ILLEGAL_STATE)
@@ -146,6 +150,8 @@ class Taps:
         if start not in ("earliest", "latest"):
             raise RequestError(f"a tap starts 'earliest' or 'latest', not {start!r}", ErrorCode.ILLEGAL_STATE)
         terms = terms_of(mode, options)
+        if options.get("existing") is True:
+            self._require_there(address)
         destination = self._namespace.declare(address)
         found = self._taps.get((destination.label, name))
         if found is not None:
@@ -199,6 +205,16 @@ class Taps:
         self.add(made)
         made.record()
         return made
+
+    def _require_there(self, text: str) -> None:
+        address = parse_address(text)
+        if not any(self._namespace.find(each) for each in (address, *origins_of(address))):
+            raise RequestError(
+                f"there is no {address} in namespace {self._namespace.name!r}: it was never used, or is not spelt so "
+                "(names are taken literally, there are no patterns)",
+                ErrorCode.NOT_FOUND,
+                {"destination": str(address)},
+            )
 
     def add(self, tap: CopyTap | DrainTap) -> None:
         """Know a tap: a new one, or one that was kept."""

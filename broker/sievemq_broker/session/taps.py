@@ -54,6 +54,9 @@ def on_open_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int
     made = namespace.taps.made
     maker = maker_of(connection.settings, now)
     tap = namespace.taps.open(maker, name, destination, mode, compiled, options, now, identity.user)
+    reader = options.get("reader")
+    if type(reader) is str:
+        tap.take_claim(reader, connection.id, connection.services.connections)
     tap.reader = connection.id
     connection.answer(request, {"made": namespace.taps.made > made, **_state(tap)})
 

@@ -104,6 +104,8 @@ async def open_tap(
     retain_bytes: int | None = None,
     retain_age: Milliseconds | None = None,
     lease: Milliseconds | None = None,
+    existing: bool = False,
+    reader: str | None = None,
 ) -> tuple[Tap, TapState]:
     """The tap with this name on a destination; made if there is none.
 
@@ -117,13 +119,16 @@ async def open_tap(
         retain_messages, retain_bytes: that it may hold; the broker's defaults if not given.
         retain_age: how long a copy is kept, a timedelta or an int of milliseconds; 0 for no limit.
         lease: how long its reader may be silent, likewise; then a drain gives back what it holds and a copy ends.
+        existing: make the tap only on a destination that is there, or on the dead-letter queue of one.
+        reader: name of the only program that may read it, for as long as this connection is open.
 
     Returns:
         The tap and how it stands.
 
     Raises:
         InvalidSelectorException: the selector, with the place of the mistake.
-        JMSException: it exists with another mode or selector; no right; a limit.
+        JMSException: it exists with another mode or selector; another reader has it (error code ILLEGAL_STATE); there
+            is no such destination (error code NOT_FOUND); no right; a limit.
     """
     options = {
         "start": start,
@@ -131,6 +136,8 @@ async def open_tap(
         "retain_bytes": retain_bytes,
         "retain_age": None if retain_age is None else milliseconds("retain_age", retain_age),
         "lease": None if lease is None else milliseconds("lease", lease),
+        "existing": existing or None,
+        "reader": reader,
     }
     fields = fields_of(connection._engine, name, str(destination), mode, selector, options)
     engine = connection._engine

@@ -383,7 +383,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                 ),
                 _f("selector", "str?", "condition; nil or empty for none"),
                 _f("dialect", "str?", "selector dialect; nil for the broker's default"),
-                _f("options", "map", "start, retain_messages, retain_bytes, retain_age, lease; section 12"),
+                _f("options", "map", "wishes by name, such as start, existing and reader; section 12"),
             ),
         ),
         CommandSpec(

@@ -168,3 +168,30 @@ def test_what_taps_and_stages_hold_counts_in_the_brokers_memory(broker: Embedded
         session.create_producer(QUEUE).send(TextMessage("x" * 100_000))
         stage(session, "k", 0)
     assert held(broker) - tapped > 100_000
+
+
+@pytest.mark.parametrize("destination", [Queue("typo"), Topic("typo"), Queue("DLQ.typo")])
+def test_a_tap_only_on_what_exists(connection: Connection, destination: Queue | Topic, broker: EmbeddedBroker) -> None:
+    with pytest.raises(JMSException, match=rf"there is no {destination} in namespace") as caught:
+        open_tap(connection, "t", destination, existing=True)
+    assert (caught.value.get_error_code(), caught.value.details["destination"]) == ("NOT_FOUND", str(destination))
+    assert broker.call(lambda inner: inner.namespace("").find(str(destination))) is None
+    send(connection, "x")
+    for there in (QUEUE, Queue("DLQ.q")):  # dead letters of the queue would go there
+        assert open_tap(connection, "t", there, existing=True)[1].made
+        assert not open_tap(connection, "t", there, existing=True)[1].made
+
+
+def test_a_tap_has_one_reader_at_a_time(broker: EmbeddedBroker, connection: Connection) -> None:
+    send(connection, "x")
+    with ConnectionFactory(broker.url).create_connection() as other:
+        open_tap(other, "t", QUEUE, reader="one")
+        open_tap(connection, "t", QUEUE, reader="one")  # the same reader over another connection
+        open_tap(connection, "t", QUEUE)  # a look
+        with pytest.raises(JMSException, match="is being read by another query") as caught:
+            open_tap(other, "t", QUEUE, reader="two")
+        assert (caught.value.get_error_code(), caught.value.details["claimed"]) == ("ILLEGAL_STATE", True)
+        open_tap(other, "u", QUEUE, reader="two")
+    connection.close()
+    with ConnectionFactory(broker.url).create_connection() as later:
+        open_tap(later, "t", QUEUE, reader="two")
