@@ -30,9 +30,11 @@ def send_and_consume(url: str, orders: list[tuple[str | None, int]]) -> None:
 with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as folder:
     spark = spark_session("local[2]", settings={"spark.ui.showConsoleProgress": "false"})
 
-    # %% A stream over a tap. The tap is made when the query first starts; from then on nothing is missed.
+    # %% A stream over a tap. The tap is made when the query first starts; from then on nothing is missed. No order has
+    # been sent yet, so the queue is not there: failOnMissing=false makes it, with its tap.
     source = spark.readStream.format("sievemq").options(url=broker.url, destination="queue:orders", tap="archive")
-    orders = source.option("columns", "country STRING, total INT").option("maxMessagesPerTrigger", 1_000).load()
+    orders = source.option("columns", "country STRING, total INT").option("maxMessagesPerTrigger", 1_000)
+    orders = orders.option("failOnMissing", "false").load()
 
     def catch_up() -> None:
         """What there is now, into Parquet; from a scheduler, or without the trigger for ever."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
-from sievemq_spark.errors import NoArchiveError
+from sievemq_spark.errors import NoArchiveError, NoDestinationError
 from sievemq_spark.files import Files
 from sievemq_spark.footers import require_files
 from sievemq_spark.misfits import require_columns
@@ -32,6 +33,7 @@ __all__ = [
     "read_outcomes",
     "read_queues",
     "require_archive",
+    "require_destination",
     "require_messages",
 ]
 
@@ -71,6 +73,7 @@ def read_queues(
     columns: str = "",
     limit: int = 0,
     batch_size: int = 1_000,
+    fail_on_missing: bool = True,
 ) -> DataFrame:
     """What waits in queues, as a DataFrame. Every action on it reads anew; ``.cache()`` it to keep one look.
 
@@ -83,7 +86,7 @@ def read_queues(
 
     names = destinations if isinstance(destinations, str) else ",".join(destinations)
     options = {"url": url, "destination": names, "dialect": dialect, "columns": columns, "limit": str(limit)}
-    options["batchSize"] = str(batch_size)
+    options |= {"batchSize": str(batch_size), "failOnMissing": str(fail_on_missing).lower()}
     options |= {
         name: value for name, value in (("user", user), ("password", password), ("selector", selector)) if value
     }
@@ -107,9 +110,11 @@ def archive(spark: SparkSession, messages: DataFrame, path: str) -> Archived:
         path: the archive's folder, made if it is not there; anything that Spark can write to.
 
     Raises:
-        PipelineError: these are no messages, or the archive has a file that is damaged or holds something else.
+        PipelineError: these are no messages, the folder cannot be written, or the archive has a file that is damaged
+            or holds something else.
     """
     require_messages(messages)
+    Files(spark, path).require_writable()
     return _add(spark, messages, path, COLUMNS, KEY)
 
 
@@ -158,6 +163,7 @@ def archive_stream(
     selector: str | None = None,
     dialect: str = "jakarta",
     outcomes: bool = False,
+    fail_on_missing: bool = True,
 ) -> Archived:
     """Add what has gone through destinations since the last call, consumed or not; from a scheduler, again and again.
 
@@ -176,18 +182,22 @@ def archive_stream(
         selector, dialect: only messages for which it is true.
         outcomes: add what became of the messages, too, with taps of their own, named as `tap` with ``.outcomes``
             behind.
+        fail_on_missing: raise if a tap has to be made and its destination is not there; False makes that as well.
 
     Raises:
-        PipelineError, InvalidSelectorException, InvalidURLException: an argument is wrong.
+        PipelineError, InvalidSelectorException, InvalidURLException: an argument is wrong, or the folder cannot be
+            written.
     """
     from sievemq_spark.options import ReadOptions
 
     names = destinations if isinstance(destinations, str) else ",".join(destinations)
     options = {"url": url, "destination": names, "tap": tap, "dialect": dialect}
+    options["failOnMissing"] = str(fail_on_missing).lower()
     options |= {
         name: value for name, value in (("user", user), ("password", password), ("selector", selector)) if value
     }
     ReadOptions.read({name.lower(): value for name, value in options.items()})
+    Files(spark, path).require_writable()
     place = checkpoint or f"{path.rstrip('/')}/_checkpoint"  # what begins with _ is no part of the archive
     fates = Archived(0, 0)
     if outcomes:  # first: what becomes of a message is known from the moment its tap is made, and that is made now
@@ -294,6 +304,20 @@ def require_archive(spark: SparkSession, path: str) -> None:
     """
     if next(Files(spark, path).parquet(), None) is None:
         raise _none_at(path)
+
+
+def require_destination(spark: SparkSession, path: str, destination: str) -> None:
+    """Raise unless an archive has messages of a destination.
+
+    Raises:
+        NoDestinationError: it has none; names those that it has.
+    """
+    folders = {part for name, _ in Files(spark, path).parquet() for part in name.split("/")}
+    found = {unquote(part.removeprefix("destination=")) for part in folders if part.startswith("destination=")}
+    if destination not in found:
+        raise NoDestinationError(
+            f"the archive at {path} has no messages of {destination}; it has those of {', '.join(sorted(found))}"
+        )
 
 
 def require_messages(frame: DataFrame) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ def drain(
     dialect: str = "jakarta",
     columns: str = "",
     lease: int | None = None,
+    fail_on_missing: bool = True,
 ) -> Iterator[DataFrame]:
     """What waits in queues now, as a DataFrame; when the block ends well the messages are gone, else they stay.
 
@@ -50,22 +52,26 @@ def drain(
         selector, dialect: only messages for which it is true; the others stay.
         columns: properties with a column of their own.
         lease: ms that the block may take; the broker's ten minutes if not given.
+        fail_on_missing: raise if a queue is not there; False shows nothing of it.
 
     Raises:
         DataLossError: the block took longer than the lease; what was read is on its queue again.
         JMSException: a broker cannot be reached.
+        NoDestinationError: a queue is not there.
         PipelineError, InvalidSelectorException, InvalidURLException: an argument is wrong.
     """
     from sievemq_spark.tap_reader import sources, taken  # needs PySpark, which may be missing
 
     names = destinations if isinstance(destinations, str) else ",".join(destinations)
     given = {"url": url, "destination": names, "tap": tap, "mode": "drain", "dialect": dialect, "columns": columns}
+    given["failOnMissing"] = str(fail_on_missing).lower()
     more = {"user": user, "password": password, "selector": selector, "lease": lease}
     given |= {name: str(value) for name, value in more.items() if value is not None}
-    options = ReadOptions.read(given)
+    options = ReadOptions.read({name.lower(): value for name, value in given.items()})
     links = [source.link(options, known=True) for source in sources(options)]
     try:
-        held = taken(options)
+        name = str(uuid.uuid4())  # of this drain, as the only reader of its taps
+        held = {key: place for source in sources(options) for key, place in taken(options, source, name).items()}
         ranges = {key: [place.tap, place.seq, upto] for key, (place, upto) in held.items()}
         yield spark.read.format("sievemq").options(**given, tapRanges=json.dumps(ranges)).load()
         _acknowledge(options, held)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["DataLossError", "MissingSparkError", "NoArchiveError", "PipelineError"]
+__all__ = ["DataLossError", "MissingSparkError", "NoArchiveError", "NoDestinationError", "PipelineError"]
 
 
 class PipelineError(ValueError):
@@ -15,6 +15,10 @@ class DataLossError(RuntimeError):
 
 class NoArchiveError(PipelineError):
     """There is no archive at the path that was given."""
+
+
+class NoDestinationError(PipelineError):
+    """A broker or an archive has no destination of that name."""
 
 
 class MissingSparkError(RuntimeError):

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from sievemq_spark.runs import SLOW_WORKER
 
-__all__ = ["DAMAGED", "explain_failure"]
+__all__ = ["DAMAGED", "explain_failure", "java_cause"]
 
 #: How the SDK's and the pipeline's own errors begin in the traceback of a Python worker.
 _OURS: Final = re.compile(
@@ -21,6 +21,16 @@ _BROKEN: Final = ("is not a Parquet file", "FAILED_READ_FILE", "CANNOT_READ_FILE
                   "ParquetDecodingException")  # fmt: skip
 _OTHER_TYPE: Final = re.compile(
     r"column: \[(?P<name>[^]]+)\], physicalType: (?P<found>\w+), logicalType: (?P<wanted>\w+)"
+)
+#: The lines of a Java exception and of its causes, without the frames of its stack; Py4J puts a line of its own before.
+_JAVA: Final = re.compile(
+    r"^(?::|Caused by:) (?:[\w$]+\.)*(?P<kind>[\w$]+)(?::[ \n](?P<text>.*?))?"
+    r"(?=\n\tat |\n\t\.\.\. |\nCaused by: |\n*\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_PACKAGES: Final = re.compile(r"\b(?:[a-z]\w*\.){2,}(?=[A-Z]\w*(?:Exception|Error)\b)")
+_NO_FILE_SYSTEM: Final = re.compile(
+    r"Class (?P<name>[\w.$]*FileSystem\w*) not found|No FileSystem for scheme \"(?P<scheme>\w+)\""
 )
 _UNRESOLVED: Final = re.compile(r"\[UNRESOLVED_COLUMN[^\]]*\][^`]*`(?P<name>[^`]+)`")
 
@@ -57,4 +67,26 @@ def explain_failure(error: BaseException) -> str:
     unresolved = _UNRESOLVED.search(text)
     if unresolved:
         return f"there is no column {unresolved['name']!r} in these rows"
-    return text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    return java_cause(text) or (text.strip().splitlines()[0] if text.strip() else type(error).__name__)
+
+
+def java_cause(text: str) -> str:
+    """What a Java exception and its innermost cause say; empty if the text shows none.
+
+    Args:
+        text: of a Py4JJavaError: a line of Py4J's, the exception, its stack, its causes.
+    """
+    said = []
+    for found in _JAVA.finditer(text):
+        line = _PACKAGES.sub("", (found["text"] or "").strip().partition("\n")[0])
+        said.append(f"{found['kind']}: {line}" if line else found["kind"])
+    if not said:
+        return ""
+    missing = _NO_FILE_SYSTEM.search(said[-1])
+    if missing:
+        return (
+            f"Spark has no file system for this path ({said[-1]}): add its jars by the setting spark.jars.packages, "
+            "such as org.apache.hadoop:hadoop-aws for s3a"
+        )
+    first, last = said[0], said[-1]
+    return first if last.partition(": ")[2] in first else f"{first} ({last})"

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+import os
+import re
+import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sievemq_spark.errors import PipelineError
+from sievemq_spark.failures import explain_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Files"]
+__all__ = ["Files", "check_writable"]
+
+_SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]+:")
+
+
+def check_writable(path: str) -> None:
+    """Raise if a local folder can neither be made nor written to. Needs no Spark, and asks no other file system.
+
+    Raises:
+        PipelineError: says why.
+    """
+    local = path.removeprefix("file://").removeprefix("file:")
+    if _SCHEME.match(local) or (local == path and "HADOOP_CONF_DIR" in os.environ):  # which may name another one
+        return
+    there = Path(local).absolute()
+    while not os.path.lexists(there):
+        there = there.parent
+    if not there.is_dir():
+        raise PipelineError(f"{path} cannot be written: {there} is no folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PipelineError(f"{path} cannot be written: no permission to write in {there}")
 
 
 class Files:
@@ -17,6 +44,9 @@ class Files:
     Args:
         spark: the running session, whose Hadoop settings count.
         root: the folder, as Spark takes it: a local path, ``hdfs://…``, ``s3a://…``.
+
+    Raises:
+        PipelineError: Spark has no such file system, or cannot reach it.
     """
 
     def __init__(self, spark: SparkSession, root: str) -> None:
@@ -26,7 +56,11 @@ class Files:
         self._jvm = jvm
         self._path = jvm.org.apache.hadoop.fs.Path
         self._settings = jsc.hadoopConfiguration()
-        self._fs = self._path(root).getFileSystem(self._settings)
+        try:
+            self._fs = self._path(root).getFileSystem(self._settings)
+            self._fs.exists(self._path(root))
+        except Exception as error:
+            raise PipelineError(f"{root} cannot be reached: {explain_failure(error)}") from error
         parquet = jvm.org.apache.spark.sql.execution.datasources.parquet
         self._converter = parquet.ParquetToSparkSchemaConverter(session.sessionState().conf())
         self.root = str(self._fs.makeQualified(self._path(root)).toString())
@@ -38,6 +72,19 @@ class Files:
     def exists(self, name: str = "") -> bool:
         """True if there is a file or folder of that name; the folder itself for an empty one."""
         return bool(self._fs.exists(self._path(self.at(name))))
+
+    def require_writable(self) -> None:
+        """Make the folder if it is not there, write a file in it and remove that again.
+
+        Raises:
+            PipelineError: that is not possible; says why.
+        """
+        probe = self._path(self.at(f"_probe-{uuid.uuid4()}"))
+        try:
+            self._fs.create(probe, False).close()
+            self._fs.delete(probe, False)
+        except Exception as error:
+            raise PipelineError(f"{self.root} cannot be written: {explain_failure(error)}") from error
 
     def parquet(self) -> Iterator[tuple[str, int]]:
         """Name and bytes of each Parquet file that Spark would read: none in a folder that begins with _ or a point."""

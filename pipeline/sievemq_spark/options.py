@@ -28,6 +28,7 @@ _SPELLED: Final = {
         "batchSize",
         "dryRun",
         "failOnDataLoss",
+        "failOnMissing",
         "maxBytesPerTrigger",
         "maxMessagesPerTrigger",
         "retainAge",
@@ -116,6 +117,7 @@ class ReadOptions(_Options):
         max_bytes_per_trigger: the same in bytes, of each destination; 0 for all.
         partitions: that the messages of a destination are read in at most.
         fail_on_data_loss: fail where messages were lost that should have been read; false goes on behind them.
+        fail_on_missing: fail where a destination is not there; false reads nothing of it, and makes the tap of one.
         retain_messages, retain_bytes, retain_age, lease: what a tap may hold, and how long (ms); None leaves it to
             the broker.
         tap_ranges: what exactly is read; made by :func:`sievemq_spark.drain`.
@@ -134,6 +136,7 @@ class ReadOptions(_Options):
     max_bytes_per_trigger: int = 0
     partitions: int = 8
     fail_on_data_loss: bool = True
+    fail_on_missing: bool = True
     retain_messages: int | None = None
     retain_bytes: int | None = None
     retain_age: int | None = None
@@ -305,6 +308,7 @@ _READERS: Final[dict[str, Callable[[str], Any]]] = {
     "maxbytespertrigger": _count,
     "partitions": _positive,
     "failondataloss": _boolean,
+    "failonmissing": _boolean,
     "retainmessages": _count,
     "retainbytes": _count,
     "retainage": _count,

@@ -14,6 +14,7 @@ from sievemq import Connection, Queue
 from sievemq.url import parse_url
 from sievemq_spark.batches import batches
 from sievemq_spark.connect import connect
+from sievemq_spark.missing import require_queues
 from sievemq_spark.options import ReadOptions, broker_name
 from sievemq_spark.schema import Row, row_of
 
@@ -60,12 +61,15 @@ class BrowseReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """A partition per queue; the broker verifies them, the credentials and the selector here, before any task."""
+        """A partition per queue; the broker verifies them, the credentials and the selector here, before any task.
+
+        Raises:
+            NoDestinationError: a queue is not there.
+        """
         options = self._options
         for url in options.urls:
-            with self._connect(url) as connection, connection.create_session() as session:
-                for queue in options.queues:
-                    session.create_browser(queue, options.selector).close()
+            with self._connect(url) as connection:
+                require_queues(connection, url, options)
         return [BrowsePartition(url, str(queue)) for url in options.urls for queue in options.queues]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -27,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from sievemq import JMSException
 from sievemq.taps import Tap, TapState
-from sievemq_spark.errors import DataLossError
+from sievemq_spark.errors import DataLossError, NoDestinationError
 from sievemq_spark.links import Link
 from sievemq_spark.offsets import JSON, Place, places, shown
 from sievemq_spark.options import ReadOptions
@@ -53,6 +54,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._sources = sources(options)
         self._links: dict[str, Link] = {}
+        self._name = str(uuid.uuid4())  # of this run, as the only reader of its taps
         #: Where a run that ends by itself ends (availableNow).
         self._targets: dict[str, tuple[Place, int]] | None = None
 
@@ -62,11 +64,13 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a query without a checkpoint begins. Makes the taps, so that nothing that comes from now on is missed.
 
         Raises:
+            NoDestinationError: there is no such destination.
+            PipelineError: another query reads the tap.
             JMSException: a broker cannot be reached, or refuses credentials, destination or selector.
         """
         begin = {}
         for source in self._sources:
-            tap, state = self._link(source).ask(source.open(self._options))
+            tap, state = source.claim(self._link(source), self._options, self._name)
             begin[source.key] = Place(tap.id, max(state.acknowledged, state.first - 1))
         return shown(begin)
 
@@ -77,7 +81,12 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the end of a run: what there is now. A drain takes all of it from its queue."""
-        self._targets = taken(self._options)
+        self._targets = {}
+        for source in self._sources:
+            try:
+                self._targets |= taken(self._options, source, self._name)
+            except NoDestinationError:
+                continue  # initialOffset fails; a query that goes on decides in latestOffset what it has lost
 
     def latestOffset(self, start: JSON, limit: ReadLimit) -> JSON:  # noqa: N802
         """How far the next batch goes; everything up to `start` is done and acknowledged.
@@ -119,7 +128,8 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _resume(self, source: Source, begin: Place | None) -> Place:
         """The place behind which one source is read on; what lies before it is acknowledged."""
-        tap, state = self._link(source).ask(source.open(self._options))
+        known = begin is not None and bool(begin.tap)
+        tap, state = source.claim(self._link(source), self._options, self._name, known=known)
         place = self._resumed(source, begin, state)
         state = self._acknowledge(source, Place(tap.id, place.seq), state)
         if state.lost > place.seq:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,8 +17,9 @@ from sievemq import Connection, JMSException
 from sievemq.destinations import parse_destination
 from sievemq.taps import Tap, TapState, find_tap, open_tap
 from sievemq.url import parse_url
-from sievemq_spark.errors import DataLossError, PipelineError
-from sievemq_spark.links import Link
+from sievemq_spark.errors import DataLossError, NoDestinationError, PipelineError
+from sievemq_spark.links import PATIENCE, Link
+from sievemq_spark.missing import HINT, is_missing
 from sievemq_spark.offsets import Place
 from sievemq_spark.options import ReadOptions, broker_name
 from sievemq_spark.outcome_rows import outcome_batches
@@ -34,6 +36,8 @@ _MODES: Final[dict[str, Literal["copy", "outcomes", "drain"]]] = {
     "outcomes": "outcomes",
     "drain": "drain",
 }
+
+_PAUSE: Final = 0.1  # seconds
 
 #: Messages that are worth a task of their own.
 WORTH: Final = 5_000
@@ -68,8 +72,16 @@ class Source:
         """The broker."""
         return Link(self.url, options.user, options.password, options.dialect, known=known)
 
-    def open(self, options: ReadOptions) -> Callable[[Connection], tuple[Tap, TapState]]:
-        """What makes the tap, or finds it."""
+    def open(
+        self, options: ReadOptions, reader: str | None = None, *, known: bool = False
+    ) -> Callable[[Connection], tuple[Tap, TapState]]:
+        """What makes the tap, or finds it.
+
+        Args:
+            options: of the read.
+            reader: name of the only query that may read it from now on; None for a look.
+            known: it has been there before, so that its destination may have to be made anew with it.
+        """
         return lambda connection: open_tap(
             connection,
             self.name,
@@ -81,7 +93,32 @@ class Source:
             retain_bytes=options.retain_bytes,
             retain_age=options.retain_age,
             lease=options.lease,
+            existing=options.fail_on_missing and not known,
+            reader=reader,
         )
+
+    def claim(
+        self, link: Link, options: ReadOptions, reader: str | None, *, known: bool = False
+    ) -> tuple[Tap, TapState]:
+        """Make the tap or find it, as its only reader.
+
+        Raises:
+            NoDestinationError: there is no such destination.
+            PipelineError: another query reads it.
+            JMSException: as :meth:`Link.ask`.
+        """
+        deadline = time.monotonic() + PATIENCE  # a query that has just ended takes a moment to close its connection
+        while True:
+            try:
+                return link.ask(self.open(options, reader, known=known))
+            except JMSException as error:
+                if is_missing(error):
+                    raise NoDestinationError(f"{error}. {HINT}") from error
+                if not error.details.get("claimed"):
+                    raise
+                if time.monotonic() >= deadline:
+                    raise PipelineError(str(error)) from error
+            time.sleep(_PAUSE)
 
     def find(self) -> Callable[[Connection], tuple[Tap, TapState]]:
         """What finds the tap."""
@@ -169,25 +206,30 @@ def _missing(options: ReadOptions, text: str, cause: BaseException | None = None
         raise DataLossError(f"{text}. The option failOnDataLoss=false goes on without them") from cause
 
 
-def taken(options: ReadOptions) -> dict[str, tuple[Place, int]]:
-    """Open all taps, and what can be read of each now: the place up to which it is acknowledged, and the end.
+def taken(options: ReadOptions, source: Source, reader: str | None = None) -> dict[str, tuple[Place, int]]:
+    """Open a tap, and what can be read of it now: the place up to which it is acknowledged, and the end.
+
+    Args:
+        options: of the read.
+        source: where.
+        reader: name of the only query that may read it from now on; None for a look.
+
+    Returns:
+        by the key of the source.
 
     Raises:
-        JMSException: a broker cannot be reached, refuses the credentials, the selector, the destination.
+        NoDestinationError: there is no such destination.
+        PipelineError: another query reads the tap.
+        JMSException: the broker cannot be reached, refuses the credentials, the selector, the destination.
     """
-    found = {}
-    for source in sources(options):
-        link = source.link(options)
-        tap, state = link.ask(source.open(options))
-        begin = max(state.acknowledged, state.first - 1)
-        upto = begin
-        while True:
-            state = link.ask(lambda _, tap=tap, upto=upto: tap.look(upto))  # type: ignore[misc]
-            upto = max(upto, state.upto)
-            if not state.more:
-                break
-        found[source.key] = (Place(tap.id, begin), upto)
-    return found
+    link = source.link(options)
+    tap, state = source.claim(link, options, reader)
+    begin = upto = max(state.acknowledged, state.first - 1)
+    while True:
+        state = link.ask(lambda _, upto=upto: tap.look(upto))  # type: ignore[misc]
+        upto = max(upto, state.upto)
+        if not state.more:
+            return {source.key: (Place(tap.id, begin), upto)}
 
 
 class TapReader(DataSourceReader):
@@ -214,7 +256,7 @@ class TapReader(DataSourceReader):
         options = self._options
         ranges = options.tap_ranges
         if ranges is None:
-            held = taken(options)
+            held = {key: place for source in sources(options) for key, place in taken(options, source).items()}
             ranges = {key: [place.tap, place.seq, upto] for key, (place, upto) in held.items()}
         known: Mapping[str, Source] = {source.key: source for source in sources(options)}
         return [

@@ -19,7 +19,7 @@ from sievemq_spark.backtest import backtest, coverage
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.failures import explain_failure
 from sievemq_spark.profile import profile
-from sievemq_spark.replay import replay
+from sievemq_spark.replay import Replayed, replay
 from sievemq_spark.schema import properties_of
 from sievemq_testing.demo.flights import COLUMNS, SELECTORS, TOTAL, Flight, read_flights
 from sievemq_testing.demo.referee import Referee
@@ -182,10 +182,14 @@ def test_replay(spark: Any, station: Station) -> None:
     url = station.broker.namespace("staging").url
     frame = read_archive(spark, station.archive)
     wanted = [flight for flight in station.flights if flight.properties["carrier"] == "UA"]
-    assert replay(frame, url, destination="queue:again", selector="carrier = 'UA'", dry_run=True) == len(wanted)
-    for _ in range(2):  # under one name it is done once
-        sent = replay(frame, url, destination="queue:again", selector="carrier = 'UA'", rate=50_000, name="ua")
-        assert sent == len(wanted)
+    assert replay(frame, url, destination="queue:again", selector="carrier = 'UA'", dry_run=True).selected == len(
+        wanted
+    )
+    for name, piecewise in (("ua", 50_000.0), ("all at once", 0.0)):
+        destination = "queue:again" if piecewise else "queue:once more"
+        for sent, before in ((len(wanted), 0), (0, len(wanted))):  # under one name it is done once
+            done = replay(frame, url, destination=destination, selector="carrier = 'UA'", rate=piecewise, name=name)
+            assert done == Replayed(len(wanted), sent, before)
     with ConnectionFactory(url).create_context() as context:
         consumer = context.create_consumer(Queue("again"))
         found = []
@@ -202,7 +206,7 @@ def test_groups_keep_their_order_side_by_side(spark: Any, station: Station) -> N
     url = station.broker.namespace("groups").url
     frame = read_archive(spark, station.archive).filter("seq <= 300")
     grouped = frame.withColumn("group_id", functions.col("properties")["carrier"]["s"])
-    assert replay(grouped.orderBy(functions.desc("seq")), url, destination="queue:again", partitions=3) == 300
+    assert replay(grouped.orderBy(functions.desc("seq")), url, destination="queue:again", partitions=3).selected == 300
     rows: dict[str, list[int]] = {}
     with ConnectionFactory(url).create_context() as context:
         for message in context.create_browser(Queue("again")):
@@ -218,8 +222,8 @@ def test_replay_to_where_it_came_from_side_by_side(spark: Any, station: Station)
     with ConnectionFactory(url).create_context() as context:
         subscriber = context.create_consumer(Topic("flights"))
         frame = read_archive(spark, station.archive).limit(40)
-        assert replay(frame, url, partitions=3) == 40
-        assert replay(frame, url, destination="topic:flights") == 40
+        assert replay(frame, url, partitions=3).selected == 40
+        assert replay(frame, url, destination="topic:flights").selected == 40
         count = 0
         while subscriber.receive_no_wait() is not None:
             count += 1
@@ -313,6 +317,32 @@ def test_the_command_line(station: Station, tmp_path: Path) -> None:
     data = json.loads(shown.stdout)
     assert data["messages"] == LIMIT
     assert data["results"][0]["matched"] == sum(f.properties["carrier"] == "UA" for f in station.flights)
+
+
+def test_a_replay_that_was_done_says_so(
+    spark: Any, station: Station, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence on what happened now, and nothing else that contradicts it."""
+    from typer.testing import CliRunner
+
+    from sievemq_spark import cli
+
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    url = station.broker.namespace("said").url
+    arguments = ["replay", station.archive, "--to", "queue:again", "-s", "row <= 3", "--name", "rp1", "--url", url]
+    shown = [
+        CliRunner().invoke(cli.pipeline, [*arguments, "--master", "local[2]", *more]).stdout
+        for more in ((), (), ("--json",), ("--dry-run",))
+    ]
+    assert shown == [
+        "3 messages sent\n",
+        "0 messages sent; an earlier run named 'rp1' sent 3\n",
+        '{"selected": 3, "sent": 0, "sent_before": 3}\n',
+        "3 messages would be sent\n",
+    ]
+    assert "nothing was sent" not in capfd.readouterr().err
+    with ConnectionFactory(url).create_context() as context:
+        assert len(list(context.create_browser(Queue("again")))) == 3
 
 
 def test_the_keeping_commands(spark: Any, station: Station, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

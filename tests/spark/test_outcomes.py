@@ -62,7 +62,8 @@ def test_what_became_of_messages(spark: Any, tmp_path: Path, monkeypatch: pytest
     with EmbeddedBroker() as broker:
 
         def run() -> Archived:
-            return archive_stream(spark, broker.url, "queue:orders,topic:prices", path, tap="audit", outcomes=True)
+            given = spark, broker.url, "queue:orders,topic:prices", path
+            return archive_stream(*given, tap="audit", outcomes=True, fail_on_missing=False)
 
         assert run() == Archived(0, 0, 0)
         with pytest.raises(NoArchiveError):

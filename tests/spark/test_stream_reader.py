@@ -32,8 +32,9 @@ from sievemq import (
 )
 from sievemq_broker import EmbeddedBroker
 from sievemq_spark import links
-from sievemq_spark.errors import DataLossError, PipelineError
+from sievemq_spark.errors import DataLossError, NoDestinationError, PipelineError
 from sievemq_spark.options import ReadOptions, WriteOptions
+from sievemq_spark.reader import BrowseReader
 from sievemq_spark.schema import COLUMNS
 from sievemq_spark.source import SieveMQDataSource
 from sievemq_spark.stream_reader import TapStreamReader
@@ -83,14 +84,17 @@ class Stream:
 
     def __init__(self, broker: EmbeddedBroker | str, destination: str = "queue:q", **options: Any) -> None:
         url = broker if isinstance(broker, str) else broker.url
-        given = {"url": url, "destination": destination, "tap": "t", **options}
+        given = {"url": url, "destination": destination, "tap": "t", "failonmissing": "false", **options}
         self.options = ReadOptions.read({name: str(value) for name, value in given.items()})
         self.schema = schema_of({**COLUMNS, **self.options.promoted})
         self.begin: JSON | None = None
         self.start()
 
     def start(self) -> None:
-        """The driver starts, for the first time or again."""
+        """The driver starts, for the first time or again: its process before has gone."""
+        for connection in links._open.values():
+            connection.close()
+        links._open.clear()
         self.reader = pickle.loads(pickle.dumps(TapStreamReader(self.options, self.schema)))
         if self.begin is None:
             self.begin = self.reader.initialOffset()
@@ -580,3 +584,62 @@ def test_a_batch_of_a_stream_is_published_once(broker: EmbeddedBroker, monkeypat
     monkeypatch.setattr("sievemq_spark.stream_writer.TaskContext.get", lambda: None)
     with pytest.raises(PipelineError, match="which batch of which query"):
         sink.write(rows("x"))
+
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+
+def test_two_queries_on_one_tap_are_refused_at_the_start(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sievemq_spark.tap_reader.PATIENCE", 0.0)
+    first = Stream(broker)
+    send(broker, "a")
+    second = TapStreamReader(first.options, first.schema)
+    with pytest.raises(PipelineError, match="each query needs a tap name of its own"):
+        second.initialOffset()
+    with pytest.raises(PipelineError, match="each query needs a tap name of its own"):
+        second.prepareForTriggerAvailableNow()
+    assert first.batch() == ["a"]
+    Stream(broker, tap="another")
+    first.start()  # its process has ended, and its connections with it
+    assert first.batch() == []
+
+
+@pytest.mark.parametrize("destination", ["queue:nope", "queue:shop.*", "topic:nope", "queue:q,queue:nope"])
+def test_a_stream_of_a_destination_that_is_not_there(broker: EmbeddedBroker, destination: str) -> None:
+    send(broker, "a")
+    name = destination.rpartition(",")[2]
+    with pytest.raises(NoDestinationError, match=rf"there is no {name.replace('*', '.*')} .* failOnMissing=false"):
+        Stream(broker, destination, failonmissing=True)
+    stream = TapStreamReader(ReadOptions.read({"url": broker.url, "destination": destination, "tap": "u"}), None)  # type: ignore[arg-type]
+    stream.prepareForTriggerAvailableNow()
+    with pytest.raises(NoDestinationError):
+        stream.initialOffset()
+    assert broker.call(lambda inner: inner.namespace("").find(name)) is None
+
+
+def test_a_stream_of_a_queue_and_its_dead_letters(broker: EmbeddedBroker) -> None:
+    """The dead-letter queue is made with the first dead letter; its tap is there before."""
+    send(broker, "a")
+    assert Stream(broker, "queue:q,queue:DLQ.q", failonmissing=True).batch() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("destination", "missing"),
+    [
+        ("queue:nope", "queue:nope"),
+        ("queue:q*", r"queue:q\*"),
+        ("queue:q,queue:nope", "queue:nope"),
+        ("queue:DLQ.nope", "queue:DLQ.nope"),
+        ("queue:DLQ.q", None),
+    ],
+)
+def test_a_browse_of_a_queue_that_is_not_there(broker: EmbeddedBroker, destination: str, missing: str | None) -> None:
+    send(broker, "a")
+    given = {"url": broker.url, "destination": destination}
+    if missing is not None:
+        with pytest.raises(NoDestinationError, match=f"there is no {missing} at .*--allow-missing"):
+            BrowseReader(ReadOptions.read(given), schema_of(COLUMNS)).partitions()
+        given["failonmissing"] = "false"
+    assert BrowseReader(ReadOptions.read(given), schema_of(COLUMNS)).partitions()

@@ -11,6 +11,7 @@ import typer
 from sievemq.cli.broker_access import DEFAULT_URL, UrlOption, UserOption
 from sievemq_spark.cli.shown import print_json, print_tables
 from sievemq_spark.errors import PipelineError
+from sievemq_spark.files import check_writable
 from sievemq_spark.options import destination_of
 from sievemq_spark.report import parts_of, write_html
 
@@ -71,10 +72,18 @@ class Archived(NamedTuple):
             destination_of(self.destination)
 
     def messages(self, spark: SparkSession) -> DataFrame:
-        """The messages."""
-        from sievemq_spark.archive import read_archive
+        """The messages.
 
-        return self.chosen(read_archive(spark, self.archive))
+        Raises:
+            NoArchiveError: there is no archive.
+            NoDestinationError: it has nothing of the destination.
+        """
+        from sievemq_spark.archive import read_archive, require_destination
+
+        messages = read_archive(spark, self.archive)
+        if self.destination is not None:
+            require_destination(spark, self.archive, str(destination_of(self.destination)))
+        return self.chosen(messages)
 
     def chosen(self, frame: DataFrame) -> DataFrame:
         """What else the archive has, of the same days and the same destination."""
@@ -100,6 +109,18 @@ class Output(NamedTuple):
 
     as_json: JsonOption = False
     html: HtmlOption = None
+
+    def check(self) -> None:
+        """Raise if the report's file cannot be written, before Spark starts.
+
+        Raises:
+            PipelineError: says why.
+        """
+        if self.html is not None:
+            folder = self.html.absolute().parent
+            if not folder.is_dir():
+                raise PipelineError(f"the report cannot be written: there is no folder {folder}")
+            check_writable(str(folder))
 
     def show(self, result: Any, title: str, about: list[str]) -> None:
         """Show a result on the terminal, or as JSON; and as an HTML file, if one is asked for.

@@ -25,7 +25,7 @@ def backtest(
     """What selectors would have matched in the archive, and which absent property made the answer UNKNOWN."""
     from sievemq_spark.backtest import backtest as job
 
-    with running_spark(master, selectors, dialect, checks=[archived.check]) as spark:
+    with running_spark(master, selectors, dialect, checks=[archived.check, output.check]) as spark:
         with progress(spark, "backtest"):
             result = job(archived.messages(spark), selectors, dialect=dialect, sample=sample)
         output.show(result, "Backtest", archived.about)
@@ -42,7 +42,7 @@ def coverage(
     """Which messages no selector matches, or several; which selectors overlap or shadow one another."""
     from sievemq_spark.backtest import coverage as job
 
-    with running_spark(master, selectors, dialect, checks=[archived.check]) as spark:
+    with running_spark(master, selectors, dialect, checks=[archived.check, output.check]) as spark:
         with progress(spark, "coverage"):
             result = job(archived.messages(spark), selectors, dialect=dialect)
         output.show(result, "Coverage", archived.about)
@@ -52,7 +52,7 @@ def profile(archived: Archived, *, master: MasterOption = LOCAL, output: Output)
     """Property names with types and cardinality, sizes, messages by hour."""
     from sievemq_spark.profile import profile as job
 
-    with running_spark(master, checks=[archived.check]) as spark:
+    with running_spark(master, checks=[archived.check, output.check]) as spark:
         with progress(spark, "profile"):
             result = job(archived.messages(spark))
         output.show(result, "Profile", archived.about)
@@ -63,7 +63,7 @@ def outcomes(archived: Archived, *, master: MasterOption = LOCAL, output: Output
     from sievemq_spark.archive import read_outcomes
     from sievemq_spark.outcomes import outcomes as job
 
-    with running_spark(master, checks=[archived.check]) as spark:
+    with running_spark(master, checks=[archived.check, output.check]) as spark:
         with progress(spark, "outcomes"):
             fates = archived.chosen(read_outcomes(spark, archived.archive))
             result = job(archived.messages(spark), fates)
@@ -80,7 +80,7 @@ def deadletters(
     """Why messages became dead letters: reasons, origins, times, and what sets them apart from the other messages."""
     from sievemq_spark.deadletters import deadletters as job
 
-    with running_spark(master, checks=[archived.check]) as spark:
+    with running_spark(master, checks=[archived.check, output.check]) as spark:
         with progress(spark, "deadletters"):
             others = archived._replace(destination=None).messages(spark)
             result = job(archived.messages(spark), others, values=values)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from sievemq import Connection
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.exceptions import InvalidSelectorException, InvalidURLException, JMSException, JMSSecurityException
 from sievemq_spark.cli.options import Access
 from sievemq_spark.connect import connect
-from sievemq_spark.errors import MissingSparkError, NoArchiveError, PipelineError
-from sievemq_spark.failures import explain_failure
+from sievemq_spark.errors import MissingSparkError, NoArchiveError, NoDestinationError, PipelineError
+from sievemq_spark.failures import DAMAGED, explain_failure
 from sievemq_spark.selector_column import checked
 from sievemq_spark.spark import require_spark, spark_session
 
@@ -36,6 +37,7 @@ def running_spark(
     broker: Access | None = None,
     *,
     checks: Sequence[Callable[[], object]] = (),
+    ask: Callable[[Connection], object] | None = None,
 ) -> Iterator[SparkSession]:
     """A session for one command; errors as one message and an exit code.
 
@@ -44,6 +46,7 @@ def running_spark(
         selectors, dialect: checked before Spark starts, which takes seconds.
         broker: that has to be there, which is looked at before as well.
         checks: what else raises if it is wrong; called first of all.
+        ask: what raises if the broker does not have what the command needs.
     """
     code = FAILED
     try:
@@ -52,7 +55,9 @@ def running_spark(
         for selector in selectors:
             checked(selector, dialect)
         if broker is not None:
-            connect(broker.url, broker.user, broker.password).close()
+            with connect(broker.url, broker.user, broker.password, dialect) as connection:
+                if ask is not None:
+                    ask(connection)
         require_spark()
         java = os.environ.get("SPARK_SUBMIT_OPTS", "")
         if LOG not in java:
@@ -70,7 +75,7 @@ def running_spark(
         code, text = USAGE, str(error)
     except (InvalidSelectorException, JMSSecurityException) as error:
         code, text = REFUSED, str(error)
-    except NoArchiveError as error:
+    except (NoArchiveError, NoDestinationError) as error:
         code, text = NOT_FOUND, str(error)
     except (PipelineError, ValueError) as error:
         code, text = USAGE, str(error)
@@ -80,6 +85,10 @@ def running_spark(
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
         text = explain_failure(error)
+        if NoDestinationError.__name__ in str(error):
+            code = NOT_FOUND
+        elif text.startswith(DAMAGED):
+            code = USAGE
     else:
         return
     typer.echo(f"sievemq: {text}", err=True)

@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
+from sievemq import Connection
 from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.values import parse_property
 from sievemq_core.counted import counted
 from sievemq_spark.cli.options import LOCAL, Access, Archived, DialectOption, JsonOption, MasterOption
 from sievemq_spark.cli.running import running_spark
 from sievemq_spark.cli.shown import print_json
+from sievemq_spark.files import check_writable
+from sievemq_spark.missing import require_queues
 from sievemq_spark.options import ReadOptions, WriteOptions
 from sievemq_spark.progress import progress
 
@@ -27,6 +30,9 @@ def archive(
     ] = None,
     outcomes: Annotated[
         bool, typer.Option("--outcomes", help="With --tap: what became of the messages as well.")
+    ] = False,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="A destination that is not there is no error; a tap makes it.")
     ] = False,
     selector: SelectorOption = None,
     dialect: DialectOption = "jakarta",
@@ -44,12 +50,26 @@ def archive(
     if outcomes and tap is None:
         raise typer.BadParameter("--outcomes needs --tap: what is only looked at has no outcome")
     options = {"url": broker.url, "destination": ",".join(destinations), "dialect": dialect, "tap": tap or ""}
-    with running_spark(master, [selector], dialect, broker, checks=[lambda: ReadOptions.read(options)]) as spark:
+    options["failonmissing"] = str(not allow_missing).lower()
+    checks = [lambda: ReadOptions.read(options), lambda: check_writable(to)]
+
+    def ask(connection: Connection) -> None:
+        if tap is None:
+            require_queues(connection, broker.url, ReadOptions.read(options))
+
+    with running_spark(master, [selector], dialect, broker, checks=checks, ask=ask) as spark:
         url, user, secret = broker.url, broker.user, broker.password
         with progress(spark, "archive"):
             if tap is None:
                 frame = job.read_queues(
-                    spark, url, destinations, user=user, password=secret, selector=selector, dialect=dialect
+                    spark,
+                    url,
+                    destinations,
+                    user=user,
+                    password=secret,
+                    selector=selector,
+                    dialect=dialect,
+                    fail_on_missing=not allow_missing,
                 )
                 done = job.archive(spark, frame, to)
             else:
@@ -64,6 +84,7 @@ def archive(
                     selector=selector,
                     dialect=dialect,
                     outcomes=outcomes,
+                    fail_on_missing=not allow_missing,
                 )
         if as_json:
             print_json(done)
@@ -94,6 +115,7 @@ def replay(
     ] = 0,
     broker: Access,
     master: MasterOption = LOCAL,
+    as_json: JsonOption = False,
 ) -> None:
     """Send archived messages again. All become visible at once, or piece by piece with a rate or transaction size."""
     from sievemq_spark.mapping import Changes
@@ -103,7 +125,7 @@ def replay(
     checks = [archived.check, changes.check, lambda: WriteOptions.read({"url": broker.url, "destination": to})]
     with running_spark(master, [selector], dialect, broker, checks=checks) as spark:
         with progress(spark, "replay"):
-            count = job(
+            done = job(
                 archived.messages(spark),
                 broker.url,
                 destination=to,
@@ -118,7 +140,13 @@ def replay(
                 name=name,
                 transaction_size=transaction_size,
             )
-        typer.echo(f"{counted(count, 'message', form=',')} {'would be sent' if dry_run else 'sent'}")
+        if as_json:
+            print_json(done)
+        elif dry_run:
+            typer.echo(f"{counted(done.selected, 'message', form=',')} would be sent")
+        else:
+            before = f"; an earlier run named {name!r} sent {done.sent_before:,}" if done.sent_before else ""
+            typer.echo(f"{counted(done.sent, 'message', form=',')} sent{before}")
 
 
 def _renaming(text: str) -> tuple[str, str]:
