@@ -12,7 +12,7 @@ Where things are:
 - limits: policy, capacity, room, gate
 - reading without taking: pages, candidates, locate, walk, observers
 - taps, and sends in two steps: tap, taps, tap_log, tap_records, outcome_tap, stages, publishing
-- an administrator's verbs, and what takes long: management, steps, upkeep
+- an administrator's verbs, and what takes long: management, steps, upkeep, examining
 - the edges: ports, restore
 
 Deliveries leave through :class:`DeliveryPort`; `now` is milliseconds since 1970 throughout.

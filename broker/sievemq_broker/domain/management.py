@@ -20,7 +20,7 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.walk import Walk
-from sievemq_broker.matching.condition import Condition
+from sievemq_broker.matching.condition import Condition, units
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.envelope import PROPERTIES
 
@@ -187,6 +187,15 @@ class _Run:
     act: Act
     latest: int
     outcome: Outcome = field(default_factory=Outcome)
+    #: what the condition may still cost in this slice (condition.units)
+    left: int = SLICE
+
+    def ends_slice(self) -> bool:
+        """True if the slice has cost enough; the next one begins then."""
+        if self.left > 0:
+            return False
+        self.left = SLICE
+        return True
 
     def handle(self, entry: Entry, now: int) -> bool:
         """Do to an entry what is to be done; False if no other follows."""
@@ -194,8 +203,10 @@ class _Run:
         envelope = entry.envelope
         if entry.sequence > self.latest or (envelope.expiration and envelope.expiration <= now):
             return True
-        if choice.condition is not None and not matching(self.queue, choice.condition, entry):
-            return True
+        if choice.condition is not None:
+            self.left -= units(choice.condition, envelope)
+            if not matching(self.queue, choice.condition, entry):
+                return True
         if choice.limit is not None and outcome.matched >= choice.limit:
             outcome.more = True
             return False
@@ -233,7 +244,7 @@ def _chosen(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
         stands = (waits and entry.state <= STRAY) or (delayed and entry.state == DELAYED)
         if stands and not run.handle(entry, now):
             break
-        if number % TOUCHED == 0:
+        if number % TOUCHED == 0 or run.ends_slice():
             now = yield
     return run.outcome
 
@@ -251,6 +262,8 @@ def _all(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
             for entry in walk.take(TOUCHED if outcome.touched else SLICE):
                 if entry.state <= STRAY and not run.handle(entry, now):
                     return outcome
+                if run.ends_slice():
+                    now = yield
             if outcome.touched > before:
                 queue.main.first()  # drops the tombstones that this has left at the front
             now = yield
@@ -260,6 +273,8 @@ def _all(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
             for entry in entries[start : start + SLICE]:
                 if entry.state == DELAYED and not run.handle(entry, now):
                     return outcome
+                if run.ends_slice():
+                    now = yield
             now = yield
     return outcome
 
@@ -286,6 +301,7 @@ def waiting(queue: Queue, condition: Condition | None, after: int, limit: int) -
     last = after
     size = 0
     latest = queue.complete
+    left = SLICE
     now = yield
     walk = _walk(queue, condition, after)
     for _ in walk.gather():
@@ -297,8 +313,14 @@ def waiting(queue: Queue, condition: Condition | None, after: int, limit: int) -
             envelope = entry.envelope
             if envelope.expiration and envelope.expiration <= now:
                 continue
-            if condition is not None and not matching(queue, condition, entry):
-                continue
+            if condition is not None:
+                left -= units(condition, envelope)
+                matches = matching(queue, condition, entry)
+                if left <= 0:
+                    now = yield
+                    left = SLICE
+                if not matches or entry.state > STRAY:
+                    continue
             if len(found) == limit:
                 return [entry for entry in found if entry.state <= STRAY], last
             last = key_of(entry)
@@ -354,13 +376,18 @@ def _smallest(
     looked = 0
     for entry in entries:
         looked += 1
-        if looked % SLICE == 0:
+        if looked >= SLICE:
             yield
+            looked = 0
         if entry.state != state or entry.sequence > latest:
             continue
         place = (entry.due if state == DELAYED else 0, entry.sequence)
-        if place <= after or (condition is not None and not matching(queue, condition, entry)):
+        if place <= after:
             continue
+        if condition is not None:
+            looked += units(condition, entry.envelope)
+            if not matching(queue, condition, entry):
+                continue
         chunk.append((place, entry))
         if len(chunk) > SLICE:
             best = sorted([*best, *chunk])[: limit + 1]

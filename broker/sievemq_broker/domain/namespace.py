@@ -9,6 +9,7 @@ from sievemq_broker.domain import capacity, dead_letters, gate, pages
 from sievemq_broker.domain.client_ids import ClientIds
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.examining import Examining
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.ports import DeliveryPort
 from sievemq_broker.domain.queue import Queue
@@ -22,7 +23,7 @@ from sievemq_broker.domain.temporaries import Temporaries
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.counted import counted
-from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.destination import Address, parse_address
 from sievemq_core.message.envelope import DELIVERY_MODE, Envelope
 
@@ -309,6 +310,27 @@ class Namespace:
             destination.accept(envelope, now)
         else:
             destination.publish(envelope, now, None)
+
+    def examining(self, sends: list[tuple[str, Envelope]]) -> Examining | None:
+        """What is to be done before these are sent, a piece at a time; None where selectors do not take long.
+
+        Args:
+            sends: address and message; those that are replaced are to be sent.
+        """
+        costly: dict[str, Destination] | None = None
+        for address in dict.fromkeys([address for address, _ in sends]) if len(sends) > 1 else (sends[0][0],):
+            destination = self._known.get(address) or self._find_text(address)
+            if destination is not None and destination.index.costly:
+                costly = costly or {}
+                costly[address] = destination
+        return None if costly is None else Examining(sends, costly)
+
+    def _find_text(self, address: str) -> Destination | None:
+        """The destination with this address, if there is one; what is wrong with it is said when it is used."""
+        try:
+            return self.find(address)
+        except SieveError:
+            return None
 
     def set_over(self, over: Overfull | None) -> None:
         """It is at a limit from now on, or with None below it."""

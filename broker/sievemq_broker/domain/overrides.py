@@ -22,4 +22,5 @@ def overridden(policy: DestinationPolicy, envelope: Envelope, now: int) -> Envel
         fields[EXPIRATION] = sent + policy.time_to_live if policy.time_to_live else 0
     if policy.delay is not None:
         fields[DELIVERY_TIME] = sent + policy.delay if policy.delay else 0
-    return Envelope(tuple(fields))
+    changed = tuple(fields)
+    return envelope if changed == envelope.fields else Envelope(changed)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sievemq_broker.domain.entry import READY, STRAY, Entry, key_of
 from sievemq_broker.domain.view import ALL_SCANNED, View
-from sievemq_broker.matching.condition import HEADERS, indexable
+from sievemq_broker.matching.condition import HEADERS, indexable, units
 from sievemq_broker.matching.lookup import ValueIndex
 from sievemq_core.errors import SieveError
 from sievemq_core.selector import bucket_key
@@ -99,8 +99,7 @@ class Scan:
         left = limit * each
         strays = self._strays
         while strays and left > 0:
-            left -= 1
-            self._examine(strays.pop(), stray=True)
+            left -= self._examine(strays.pop(), stray=True) * each
         while left > 0 and self._priority >= 0:
             priority = self._priority
             lane = self._main.lanes[priority]
@@ -110,10 +109,13 @@ class Scan:
                 stop = min(start + left, len(items))
                 if self._cheap:
                     self._examine_ids(items[start:stop])
+                    left -= stop - start
                 else:
                     for index in range(start, stop):
-                        self._examine(items[index])
-                left -= stop - start
+                        left -= self._examine(items[index]) * each
+                        if left <= 0:
+                            stop = index + 1
+                            break
                 if stop > start:
                     self._sequence = items[stop - 1].sequence
                 if stop < len(items):
@@ -160,10 +162,14 @@ class Scan:
                 view.push(entry, entry.envelope.priority)
                 entry.envelope.compact()
 
-    def _examine(self, entry: Entry, stray: bool = False) -> None:
+    def _examine(self, entry: Entry, stray: bool = False) -> int:
+        """Look at one entry; returns what that cost."""
         state = entry.state
         if state > STRAY:
-            return
+            return 1
+        condition = self.view.condition
+        assert condition is not None
+        cost = 1 if self._view_gone else units(condition, entry.envelope)
         for lookup in self._lookups.values():
             if lookup.add(entry):
                 entry.places += 1
@@ -173,6 +179,7 @@ class Scan:
             else:
                 self.view.push_back(entry)
         entry.envelope.compact()
+        return cost
 
 
 def lookups_for(queue: Queue, view: View, names: frozenset[str] | None = None) -> dict[str, ValueIndex[Entry]]:

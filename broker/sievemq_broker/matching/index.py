@@ -8,13 +8,16 @@ without such a fact are asked one by one. Buckets may hold too many, never too f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from sievemq_broker.matching.asking import AT_ONCE, Answers
 from sievemq_broker.matching.clue import Clue, choose, the_clue
-from sievemq_broker.matching.condition import Condition
+from sievemq_broker.matching.condition import Condition, is_true, units_of
 from sievemq_broker.matching.places import Bucket, Places
+from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import Envelope
+from sievemq_core.selector.to_python import Matcher
 
 __all__ = ["SelectorIndex"]
 
@@ -36,15 +39,18 @@ class SelectorIndex(Generic[T]):
     """
 
     __slots__ = (
-        "_filed", "_names", "_needing", "_places", "_rest", "_several", "candidates", "error", "evaluations",
-        "matches", "watch",
+        "_filed", "_longest", "_names", "_needing", "_places", "_rest", "_searching", "_serial", "_several",
+        "candidates", "error", "evaluations", "matches", "watch",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._names: dict[str, Places] = {}
         self._places: tuple[Places, ...] = ()  # the same, to go through
         self._rest: Bucket = {}
-        self._filed: dict[T, tuple[Condition, tuple[Clue, ...]]] = {}
+        self._filed: dict[T, tuple[Condition, tuple[Clue, ...], int]] = {}  # the last: numbers in order
+        self._serial = 0
+        self._searching = 0  # selectors that search texts: each may take long
+        self._longest = 0  # parts of the selector that has had the most
         self._needing = 0  # selectors that name a property: while there are none, properties need not be decoded
         self._several = 0  # selectors filed under more than one name or kind: a message may hit them twice
         self.candidates = 0
@@ -58,12 +64,16 @@ class SelectorIndex(Generic[T]):
 
     def add(self, condition: Condition, target: T) -> None:
         """File `target` where it will be asked least often."""
+        serial = self._serial = self._serial + 1
         if condition.facts.never:
-            self._filed[target] = condition, ()  # it is never asked: nowhere to be found
+            self._filed[target] = condition, (), serial  # it is never asked: nowhere to be found
             return
         lookup = condition.is_lookup
         clues = the_clue(condition) if lookup else choose(condition, self._cost)
-        self._filed[target] = condition, clues
+        self._filed[target] = condition, clues, serial
+        parts, searches = condition.effort
+        self._longest = max(self._longest, parts)
+        self._searching += searches > 0
         self._needing += condition.facts.uses_properties
         self._several += len(clues) > 1
         if not clues:
@@ -78,9 +88,10 @@ class SelectorIndex(Generic[T]):
 
     def remove(self, target: T) -> None:
         """Forget `target`."""
-        condition, clues = self._filed.pop(target)
+        condition, clues, _ = self._filed.pop(target)
         if condition.facts.never:
             return
+        self._searching -= condition.effort[1] > 0
         self._needing -= condition.facts.uses_properties
         self._several -= len(clues) > 1
         if not clues:
@@ -98,6 +109,73 @@ class SelectorIndex(Generic[T]):
         """Under what `target` is filed; empty if it is asked about every message, or about none."""
         return self._filed[target][1]
 
+    def has(self, target: T) -> bool:
+        """True if it is filed."""
+        return target in self._filed
+
+    def effort(self, target: T) -> tuple[int, int]:
+        """What asking it takes at most (plan.effort_of)."""
+        return self._filed[target][0].effort
+
+    @property
+    def costly(self) -> bool:
+        """True if a message may be worth the question whether all can be asked about it at once."""
+        return self._searching > 0 or len(self._filed) * units_of((self._longest, 0), 0) > AT_ONCE
+
+    def asking(self, envelope: Envelope) -> Answers[T] | None:
+        """Begin to ask about a message a piece at a time; None where :meth:`match` does not take long."""
+        if not self.costly:
+            return None
+        known = envelope.answers
+        if known is not None and known.index is self:
+            return None
+        try:
+            properties = envelope.read_properties() if self._needing else _NO_PROPERTIES
+        except SieveError:
+            return None  # who names one is not asked
+        candidates = self._candidates(properties, envelope.fields)
+        if not self._searching and len(candidates) * units_of((self._longest, 0), 0) <= AT_ONCE:
+            return None
+        answers = Answers(self, envelope, properties, candidates, self._serial)
+        return answers if answers.cost > AT_ONCE else None
+
+    def _candidates(self, properties: Mapping[str, Any], fields: Sequence[Any]) -> list[tuple[T, Matcher | None]]:
+        """Whom :meth:`match` would ask, each once."""
+        found: dict[T, Matcher | None] = {}
+        for places in self._places:
+            position = places.position
+            value = properties.get(places.name) if position is None else fields[position]
+            bucket = places.keys.get(("boolean", value) if value.__class__ is bool else value)
+            if bucket is None:
+                pass
+            elif bucket.__class__ is not dict:
+                found[bucket] = None
+            else:
+                found.update(bucket)
+            if places.more is not None:
+                for each in places.more.hit(value):
+                    found.update(each)
+        found.update(self._rest)
+        return list(found.items())
+
+    def _known(self, answers: Answers[T], envelope: Envelope) -> list[T]:
+        """The answers that a message has, with those of selectors that were added since."""
+        answers.drop()
+        if answers.serial < self._serial:
+            for target, (condition, _, serial) in reversed(self._filed.items()):
+                if serial <= answers.serial:
+                    break
+                self.evaluations += 1
+                try:
+                    if not condition.facts.never and is_true(condition, envelope):
+                        answers.found.append(target)
+                except Exception as error:  # as below
+                    answers.error = error
+            answers.serial = self._serial
+        self.error = answers.error or self.error
+        self.matches += len(answers.found)
+        return answers.found.copy()
+
     def match(self, envelope: Envelope) -> list[T]:
         """The targets whose selector is TRUE for this message. One that is filed under several facts may be asked once
         for each that the message meets; it is found once.
@@ -105,6 +183,9 @@ class SelectorIndex(Generic[T]):
         Never raises: where properties cannot be decoded nobody that names one matches, and :attr:`error` says why
         (D-14).
         """
+        answers: Answers[T] | None = envelope.answers
+        if answers is not None and answers.index is self:
+            return self._known(answers, envelope)
         watch = self.watch
         if watch is not None:
             self.watch = None
@@ -152,7 +233,7 @@ class SelectorIndex(Generic[T]):
 
     def _asked_alone(self, envelope: Envelope) -> Iterator[T]:
         """As :meth:`match`, but one that fails does not keep the others from matching. Rare: nothing is looked up."""
-        for target, (condition, _) in self._filed.items():
+        for target, (condition, _, _) in self._filed.items():
             try:
                 self.evaluations += 1
                 properties = envelope.properties if condition.facts.uses_properties else _NO_PROPERTIES

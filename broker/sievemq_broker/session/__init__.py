@@ -5,7 +5,7 @@
     commands     a function per command, one table; its rows are      session      mode, consumers, order of sends
                  here and in consumers, destinations, sends,          transaction  what waits for COMMIT
                  settlement, taps                                     stall        sends that wait for room
-    dispatch     one command after the other, while there is time
+    dispatch     one command after the other, while there is time     pending      a send that is examined
     checks       ids, pairs, limits, selectors, times                 resume       what is kept of a lost connection
     rights       who may do what; guard asks                          leaving      closing, a slice at a time
     page         the answer to BROWSE                                 heartbeat    how long a peer may be silent

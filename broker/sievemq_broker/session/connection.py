@@ -21,6 +21,7 @@ from sievemq_broker.session.handshake import welcome
 from sievemq_broker.session.heartbeat import Heartbeat
 from sievemq_broker.session.leaving import leaving
 from sievemq_broker.session.outbox import Outbox
+from sievemq_broker.session.pending import Pending
 from sievemq_broker.session.resume import Memory, Refusal
 from sievemq_broker.session.rights import Identity, Verb, forbidden
 from sievemq_broker.session.services import AuthenticationError, Services
@@ -83,6 +84,7 @@ class BrokerConnection:
         "outbox",
         "owners",
         "peer",
+        "pending",
         "refused_before",
         "resumed",
         "retired",
@@ -153,6 +155,8 @@ class BrokerConnection:
         #: Commands that wait for their turn, and how many bytes they were.
         self.late: list[CommandTuple] = []
         self.late_bytes = 0
+        #: The one before them that has begun.
+        self.pending: Pending | None = None
         self._resume_due = False
         self._turn = 0
         self.heartbeat = Heartbeat(self.wire, self.settings.handshake_ms, services.now() - services.clock_offset)
@@ -181,7 +185,7 @@ class BrokerConnection:
     @property
     def behind(self) -> bool:
         """True if there was no time for all that arrived: :meth:`catch_up` is to be called."""
-        return bool(self.late)
+        return bool(self.late) or self.pending is not None
 
     def catch_up(self, now: int) -> None:
         """Carry out what is left, as far as there is time. Never raises.
@@ -274,7 +278,8 @@ class BrokerConnection:
     def unpublished(self) -> int:
         """Bytes that came and are no messages yet: of a frame that is not complete, or is not carried out; of open
         transactions."""
-        return self.wire.unfinished + self.staged.used + (self.late_bytes if self.late else 0)
+        late = (self.late_bytes if self.late else 0) + (0 if self.pending is None else self.pending.size)
+        return self.wire.unfinished + self.staged.used + late
 
     def clock_jumped(self, by: int) -> None:
         """The machine's clock was set, by so many ms: deadlines of the peer are where they would have been."""
@@ -522,6 +527,7 @@ class BrokerConnection:
             return
         self._gone = True
         self.late = []
+        self.pending = None
         if handed is not None:
             for consumer_id in tuple(self.wants):
                 self.want_settled(consumer_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.session.commands import HANDLERS
+from sievemq_broker.session.pending import Pending
 from sievemq_broker.session.sends import take_row
 from sievemq_core.errors import ProtocolError, SieveError
 from sievemq_core.wire.codec import CommandTuple
@@ -33,6 +34,11 @@ def dispatch(connection: BrokerConnection, commands: list[CommandTuple], now: in
     handlers = connection.table
     spent = connection.services.spent
     count = len(commands)
+    pending = connection.pending
+    if pending is not None and (not _go_on(connection, pending, now) or connection.closing):
+        if not connection.closing:
+            connection.late = commands
+        commands = []
     try:
         while len(commands) > 1 and commands[0][0] == commands[1][0] == _SEND and _in_rows(connection, commands[0][3]):
             taken = take_row(connection, commands, now)
@@ -59,8 +65,8 @@ def dispatch(connection: BrokerConnection, commands: list[CommandTuple], now: in
         except Exception as error:  # the broker's own fault: it must not take other connections along
             connection.crash(command, error, now)
             break
-        if left and spent():
-            _put_off(connection, commands[-left:], count)
+        if connection.pending is not None or (left and spent()):
+            _put_off(connection, commands[-left:] if left else [], count)
             break
     if connection.unconfirmed and (connection.hurry or connection.many_unconfirmed()):
         connection.flush_confirms()
@@ -68,8 +74,20 @@ def dispatch(connection: BrokerConnection, commands: list[CommandTuple], now: in
         outbox.awake = connection.wire.pending_bytes > 0
 
 
+def _go_on(connection: BrokerConnection, pending: Pending, now: int) -> bool:
+    """Go on with the command that has begun; True if it is over."""
+    try:
+        if not pending.go_on(connection.services.spent, now):
+            return False
+        connection.pending = None
+        pending.act(now)
+    except Exception as error:
+        connection.crash(pending.command, error, now)
+    return True
+
+
 def _put_off(connection: BrokerConnection, commands: list[CommandTuple], count: int) -> None:
-    """These are left of so many; there is no time for them."""
+    """These are left of so many; there is no time for them, or the one before them takes some."""
     connection.late = commands
     connection.late_bytes = connection.late_bytes * len(commands) // count
 

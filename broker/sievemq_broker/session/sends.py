@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sievemq_broker.domain.broker_properties import may_set_broker_properties, without_broker_properties
+from sievemq_broker.matching.index import SelectorIndex
 from sievemq_broker.session.checks import check_message, shift_times, unknown
+from sievemq_broker.session.pending import EXAMINED, Pending
 from sievemq_broker.session.stall import Stall
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.limits import MAX_HEADER_CHARS
@@ -17,7 +20,9 @@ from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import Command
 
 if TYPE_CHECKING:
+    from sievemq_broker.domain.room import Limited
     from sievemq_broker.session.connection import BrokerConnection
+    from sievemq_broker.session.session import Session
 
 __all__ = ["on_send", "on_withdraw", "take_row"]
 
@@ -54,6 +59,15 @@ def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> No
             connection.hurry = True  # few of these fill a window of bytes
         transaction = session.transaction
         if transaction is None:
+            sends = [(text, envelope)]
+            examining = connection.namespace.examining(sends)
+            if examining is not None:
+                if not examining.work(EXAMINED, now):
+                    session.sent = sequence - 1
+                    pending = partial(_send_examined, connection, session, sequence, sends)
+                    connection.pending = Pending(examining, command, pending, len(envelope.packed))
+                    return
+                envelope = sends[0][1]
             full = connection.namespace.send(text, envelope, now, connection.id)
         elif transaction.doom is None:
             connection.namespace.declare(text)
@@ -61,15 +75,36 @@ def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> No
     except SieveError as error:
         connection.refuse_send(session, sequence, error)
     else:
-        if not session.unconfirmed:
-            session.unconfirmed = True
-            connection.unconfirmed.append(session)
-        if fields[DELIVERY_MODE] == PERSISTENT:
-            connection.hurry = True
-        if full is not None:
-            session.sent = sequence - 1
-            connection.confirm(session, session.sent)
-            Stall.hold_send(connection, session, full, text, envelope)
+        _taken(connection, session, text, envelope, full)
+
+
+def _send_examined(
+    connection: BrokerConnection, session: Session, sequence: int, sends: list[tuple[str, Envelope]], now: int
+) -> None:
+    """Carry out a send that selectors have been asked about."""
+    text, envelope = sends[0]
+    session.sent = sequence
+    try:
+        full = connection.namespace.send(text, envelope, now, connection.id)
+    except SieveError as error:
+        connection.refuse_send(session, sequence, error)
+    else:
+        _taken(connection, session, text, envelope, full)
+
+
+def _taken(
+    connection: BrokerConnection, session: Session, text: str, envelope: Envelope, full: list[Limited] | None
+) -> None:
+    """The session's last send has been taken, or has to wait for room."""
+    if not session.unconfirmed:
+        session.unconfirmed = True
+        connection.unconfirmed.append(session)
+    if envelope.fields[DELIVERY_MODE] == PERSISTENT:
+        connection.hurry = True
+    if full is not None:
+        session.sent -= 1
+        connection.confirm(session, session.sent)
+        Stall.hold_send(connection, session, full, text, envelope)
 
 
 def take_row(connection: BrokerConnection, commands: list[CommandTuple], now: int) -> int:
@@ -91,7 +126,8 @@ def take_row(connection: BrokerConnection, commands: list[CommandTuple], now: in
         or sequence != session.sent + 1
     ):
         return 0
-    row = _row(connection, commands, now, None if destination.takes_rows else connection.services.spent)
+    costly = destination.index if destination.index.costly else None
+    row = _row(connection, commands, now, None if destination.takes_rows else connection.services.spent, costly)
     if destination.takes_rows:  # all of them at once
         row = islice(row, max(1, _DELIVERIES // (destination.fan_out or 1)))
     taken = connection.namespace.send_row(destination, row, now, connection.id)
@@ -104,7 +140,11 @@ def take_row(connection: BrokerConnection, commands: list[CommandTuple], now: in
 
 
 def _row(
-    connection: BrokerConnection, commands: list[CommandTuple], now: int, spent: Callable[[], bool] | None
+    connection: BrokerConnection,
+    commands: list[CommandTuple],
+    now: int,
+    spent: Callable[[], bool] | None,
+    costly: SelectorIndex[Any] | None,
 ) -> Iterator[Envelope]:
     """The messages that :func:`take_row` takes.
 
@@ -113,6 +153,7 @@ def _row(
         commands: where they stand.
         now: ms epoch.
         spent: is there no more time? Asked when a message is on its way; None where they go together.
+        costly: the selectors there, if they may take long.
     """
     _, session_id, sequence, text, _ = commands[0]
     for command in commands:
@@ -132,6 +173,7 @@ def _row(
             envelope.expiration
             or (envelope.delivery_time > now and envelope.delayed)
             or len(envelope.packed) > MAX_HEADER_CHARS
+            or (costly is not None and costly.asking(envelope) is not None)
         ):
             break
         if fields[DELIVERY_MODE] == PERSISTENT:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.publishing import Publishing, begin, is_large
 from sievemq_broker.session.checks import handed_to, the_session, too_much_credit
+from sievemq_broker.session.pending import EXAMINED, Pending
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.stall import Stall
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
@@ -98,6 +99,11 @@ def on_commit(connection: BrokerConnection, command: CommandTuple, now: int) -> 
     if transaction is None:
         raise RequestError("this session is not transacted: there is nothing to commit (TXN-08)",
                            ErrorCode.ILLEGAL_STATE)  # fmt: skip
+    if transaction.staged and transaction.doom is None and session.stall is None and not session.committing:
+        examining = connection.namespace.examining(transaction.staged)
+        if examining is not None and not examining.work(EXAMINED, now):
+            connection.pending = Pending(examining, command, partial(connection.carry_out_late, command), 0)
+            return
     large = is_large(connection.namespace, transaction.staged)
     if (large or session.committing) and connection.namespace.publishing is not None:
         if session.stall is None:  # else it is asked again as long as it waits for room

@@ -219,9 +219,14 @@ class Envelope:
     Args:
         fields: the decoded envelope.
         packed: the same, packed; made from `fields` if not given.
+
+    Attributes:
+        answers: what costly selectors have said of it (a broker's matching); None for nothing.
     """
 
-    __slots__ = ("_correlation_id", "_fields", "_properties", "delivery_time", "expiration", "packed", "priority")
+    __slots__ = (
+        "_correlation_id", "_fields", "_properties", "answers", "delivery_time", "expiration", "packed", "priority",
+    )  # fmt: skip
 
     def __init__(self, fields: EnvelopeFields, packed: bytes | None = None) -> None:
         self.packed: bytes = _pack(fields) if packed is None else packed
@@ -230,6 +235,7 @@ class Envelope:
         self.delivery_time: int = fields[DELIVERY_TIME]
         self._fields: EnvelopeFields | None = fields
         self._properties: dict[str, PropertyValue] | None = None
+        self.answers: Any = None
 
     @classmethod
     def from_packed(cls, packed: bytes) -> Envelope:

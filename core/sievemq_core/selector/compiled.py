@@ -18,7 +18,7 @@ from sievemq_core.selector.facts import Facts, FactsTemplate, alternatives, deri
 from sievemq_core.selector.lexer import WHITE_SPACE
 from sievemq_core.selector.names import Headers
 from sievemq_core.selector.parser import parse
-from sievemq_core.selector.plan import Test, make_plan
+from sievemq_core.selector.plan import Test, effort_of, make_plan
 from sievemq_core.selector.portability import PortabilityNote, portability
 from sievemq_core.selector.printer import canonical, print_literal
 from sievemq_core.selector.shape import Outline, Parameter, Shapes, outline, parameters
@@ -34,6 +34,7 @@ class CompiledSelector:
     Attributes:
         text: as it was given.
         dialect: whose rules apply.
+        effort: what evaluating it takes at most (plan.effort_of).
         facts: necessary conditions for an index (facts.py).
         function: ``function(properties, headers) -> bool``, True only if the selector is TRUE. Cannot raise (D-14).
     """
@@ -46,6 +47,7 @@ class CompiledSelector:
         "_shape",
         "_warnings",
         "dialect",
+        "effort",
         "facts",
         "function",
         "text",
@@ -57,6 +59,7 @@ class CompiledSelector:
         dialect: Dialect,
         facts: Facts,
         function: Matcher,
+        effort: tuple[int, int],
         shape: _Shape | None = None,
         canonical: str | None = None,
         ast: Node | None = None,
@@ -67,6 +70,7 @@ class CompiledSelector:
         self.dialect = dialect
         self.facts = facts
         self.function = function
+        self.effort = effort
         self._shape = shape
         self._ast = ast
         self._plan = plan
@@ -249,7 +253,7 @@ def _pipeline(text: str, dialect: Dialect, taken: Outline | None) -> CompiledSel
             selector._ast, selector._plan = tree, plan
             _shapes.learn(taken, open_to, shape)
             return selector
-    return CompiledSelector(text, dialect, facts, make_function(plan), ast=tree, plan=plan)
+    return CompiledSelector(text, dialect, facts, make_function(plan), effort_of(plan), ast=tree, plan=plan)
 
 
 def _is_lookup(selector: CompiledSelector) -> bool:
@@ -279,6 +283,7 @@ class _Shape:
     __slots__ = (
         "_arguments",
         "_canonical",
+        "_effort",
         "_factory",
         "_facts",
         "_lists",
@@ -292,6 +297,7 @@ class _Shape:
         self.unremarkable = False
         self.is_lookup: bool | None = None
         self.has_alternatives = bool(alternatives(plan))
+        self._effort = effort_of(plan)
         self._facts = FactsTemplate(facts, open_to)
         self._factory = make_factory(
             plan, {(place.name, op): f"p{number}" for number, place in enumerate(open_to) for op in place.ops}
@@ -327,7 +333,8 @@ class _Shape:
             else:
                 key += ", ".join(sorted([raws[index] for index in indexes]))
             key += piece
-        return CompiledSelector(text, JAKARTA, self._facts.fill(values), self._factory(*arguments), self, key)
+        facts = self._facts.fill(values)
+        return CompiledSelector(text, JAKARTA, facts, self._factory(*arguments), self._effort, self, key)
 
 
 class _Cache(SelectorCache[Dialect, CompiledSelector | None]):

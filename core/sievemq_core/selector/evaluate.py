@@ -29,7 +29,7 @@ from sievemq_core.selector.dialect import Dialect
 from sievemq_core.selector.like import parse_pattern
 from sievemq_core.selector.names import HEADERS, Headers, read
 
-__all__ = ["Truth", "evaluate", "gives_up", "value_of"]
+__all__ = ["Truth", "evaluate", "value_of", "weigh"]
 
 Truth = bool | None
 """True, False, or None for UNKNOWN."""
@@ -54,16 +54,18 @@ def evaluate(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValu
         return False
 
 
-def gives_up(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue], headers: Headers) -> bool:
-    """True if a condition makes the whole selector FALSE, wherever it stands (D-15, D-16).
+def weigh(
+    node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue], headers: Headers
+) -> tuple[Truth, bool]:
+    """The truth value of a condition alone, and whether it makes the whole selector FALSE, wherever it stands (D-15,
+    D-16).
 
     Args: as for :func:`evaluate`.
     """
     try:
-        _Interpreter(dialect, properties, headers).condition(node)
+        return _Interpreter(dialect, properties, headers).condition(node), False
     except _WholeSelectorIsFalse:
-        return True
-    return False
+        return False, True
 
 
 def value_of(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue], headers: Headers) -> PropertyValue:

@@ -15,7 +15,7 @@ from sievemq_core.message.values import PropertyValue, letter_of
 from sievemq_core.selector.arithmetic import comparable
 from sievemq_core.selector.ast import And, Between, Compare, Identifier, In, Like, Node, Not, Or, children, walk
 from sievemq_core.selector.dialect import Dialect
-from sievemq_core.selector.evaluate import Truth, conjunction, disjunction, evaluate, gives_up, negation, value_of
+from sievemq_core.selector.evaluate import Truth, conjunction, disjunction, negation, value_of, weigh
 from sievemq_core.selector.names import HEADERS, Headers, read
 from sievemq_core.selector.printer import print_literal, print_selector
 from sievemq_core.selector.source import Span
@@ -106,18 +106,23 @@ def explain(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue
     fatal: list[int] = []  # conditions that give up for the whole selector (D-15, D-16)
 
     def visit(part: Node, depth: int) -> _Weighed:
-        truth = evaluate(part, dialect, properties, headers)
         place = len(steps)
-        steps.append(Step(depth, print_selector(part), part.span, truth, ""))
         if not isinstance(part, And | Or | Not):
-            steps[place] = replace(steps[place], reason=_reason(part, dialect, properties, headers))
-            if gives_up(part, dialect, properties, headers):
+            truth, gave_up = weigh(part, dialect, properties, headers)
+            reason = _reason(part, dialect, properties, headers)
+            steps.append(Step(depth, print_selector(part), part.span, truth, reason))
+            if gave_up:
                 fatal.append(place)
             alone = [place]
             return _Weighed(truth, alone, alone)
+        steps.append(Step(depth, print_selector(part), part.span, None, ""))
+        given_up = len(fatal)
         below = [visit(child, depth + 1) for child in children(part)]
-        steps[place] = replace(steps[place], reason=_joined(part, truth, [each.truth for each in below]))
-        return _weighed(part, below)
+        weighed = _weighed(part, below)
+        truth = weighed.truth if len(fatal) == given_up else False
+        reason = _joined(part, truth, [each.truth for each in below])
+        steps[place] = replace(steps[place], truth=truth, reason=reason)
+        return weighed
 
     whole = visit(node, 0)
     for place in fatal[:1] or whole.for_true:

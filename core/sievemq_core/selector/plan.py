@@ -56,6 +56,7 @@ __all__ = [
     "Truth",
     "Value",
     "constant_letter",
+    "effort_of",
     "field_type",
     "fields_of",
     "make_plan",
@@ -368,6 +369,29 @@ def fields_of(test: Test) -> tuple[Field, ...]:
             case _:
                 pass
     return tuple(found)
+
+
+def effort_of(test: Test) -> tuple[int, int]:
+    """What evaluating a plan takes at most: its tests and values, each some 0.3 µs, and searches through a text."""
+    parts = searches = 0
+    stack: list[object] = [test]
+    while stack:
+        part = stack.pop()
+        parts += 1
+        match part:
+            case All() | Any():
+                stack.extend(part.tests)
+            case Compute():
+                stack.extend(part.operands)
+            case Relation() | Comparable():
+                stack += part.left, part.right
+            case Missing() | IsNumber():
+                stack.append(part.value)
+            case Matches():
+                searches += part.pattern.searches
+            case _:
+                pass
+    return parts, searches
 
 
 # -- building values and tests, folding what is constant ----------------------------------------------------------

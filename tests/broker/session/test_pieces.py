@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sievemq_broker.matching import index
+from sievemq_broker.session import pending, settlement
+from sievemq_broker.session import sends as sends_module
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
@@ -53,6 +57,30 @@ def test_at_once_and_in_pieces_everybody_sees_the_same(
 ) -> None:
     hello = SEVERAL if several else {}
     assert played(steps, hello, often(pattern)) == played(steps, hello, None)
+
+
+@pytest.mark.needs_python("replaces a limit of the index")
+@settings(max_examples=80)
+@given(steps=STEPS, pattern=st.lists(st.booleans(), min_size=1, max_size=6), several=st.booleans())
+def test_selectors_that_are_asked_in_pieces_change_nothing(
+    steps: list[tuple[Any, ...]], pattern: list[bool], several: bool
+) -> None:
+    """Order of each subscriber, transactions, lost connections, redelivery: as if each message were matched at once."""
+    hello = SEVERAL if several else {}
+    expected = played(steps, hello, None)
+    with in_pieces():
+        assert played(steps, hello, often(pattern)) == expected
+        assert played(steps, hello, lambda: True) == expected
+
+
+@contextmanager
+def in_pieces() -> Iterator[None]:
+    """Each selector is costly, and a piece is one of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index, "AT_ONCE", -1)
+        for module in (pending, sends_module, settlement):
+            patch.setattr(module, "EXAMINED", 1)
+        yield
 
 
 def late(world: World, *said: Callable[[Client, int], object]) -> tuple[Client, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from msgspec import UNSET
@@ -38,8 +39,56 @@ async def check_selector(call: Call[Any, requests.Check]) -> answers.CheckedSele
             selector=call.body.selector, dialect=dialect, canonical="", names=[], index=[], plan=[], advice=[],
             portability=[],
         )  # fmt: skip
+    # a large one takes some milliseconds, and nobody else is to wait for them
+    return await asyncio.to_thread(_checked, found, call.body.selector, dialect)
+
+
+@routes.add("POST", "/selector/explain", None, answers.ExplainedSelector, body=requests.Explain)
+async def explain_selector(call: Call[Any, requests.Explain]) -> answers.ExplainedSelector:
+    """Why a message does or does not match: one that is given as `message`, or one in a queue, named by `namespace`,
+    `destination` and `id`."""
+    body = call.body
+    found = selector_of(call, body.selector, body.dialect)
+    stored = (body.namespace, body.destination, body.id)
+    if body.message is not UNSET:
+        if any(part is not UNSET for part in stored):
+            raise bad_request("give a message, or name one with namespace, destination and id; not both")
+        properties, headers = compose_fields(body.message)
+    elif isinstance(body.namespace, str) and isinstance(body.destination, str) and isinstance(body.id, str):
+        call.path = {"ns": body.namespace, "address": body.destination}
+        require(call, Verb.BROWSE, body.namespace, str(parse_address(body.destination)))
+        queue = call.queue(body.subscription, body.client_id)
+        entries = await run(call.server, locate(queue, [number_or_name(body.id)], held=True))
+        if not entries:
+            raise not_found(f"{queue.label} has no message {body.id[:200]!r} any more", id=body.id[:1_000])
+        envelope = entries[0].envelope
+        properties, headers = dict(envelope.properties), envelope.fields
+        envelope.compact()
+    else:
+        raise bad_request("give a message, or name one with namespace, destination and id")
+    tree, shown = await asyncio.to_thread(_explained, found, properties, headers)
+    return answers.ExplainedSelector(
+        selector=body.selector,
+        dialect=body.dialect or call.server.settings.dialect,
+        canonical="" if found is None else found.canonical,
+        matches=tree["truth"] == "TRUE",
+        truth=tree["truth"],
+        explanation=tree,
+        text=shown,
+    )
+
+
+def _explained(
+    found: CompiledSelector | None, properties: dict[str, Any], headers: tuple[Any, ...]
+) -> tuple[dict[str, Any], str]:
+    """The explanation as data and as text."""
+    explanation = Explanation.of_nothing() if found is None else found.explain(properties, headers)
+    return explanation.as_dict(), str(explanation)
+
+
+def _checked(found: CompiledSelector, text: str, dialect: str) -> answers.CheckedSelector:
     return answers.CheckedSelector(
-        selector=call.body.selector,
+        selector=text,
         dialect=dialect,
         canonical=found.canonical,
         names=sorted(found.facts.names),
@@ -66,43 +115,3 @@ async def check_selector(call: Call[Any, requests.Check]) -> answers.CheckedSele
             for note in found.portability()
         ],
     )
-
-
-@routes.add("POST", "/selector/explain", None, answers.ExplainedSelector, body=requests.Explain)
-async def explain_selector(call: Call[Any, requests.Explain]) -> answers.ExplainedSelector:
-    """Why a message does or does not match: one that is given as `message`, or one in a queue, named by `namespace`,
-    `destination` and `id`."""
-    body = call.body
-    found = selector_of(call, body.selector, body.dialect)
-    stored = (body.namespace, body.destination, body.id)
-    if body.message is not UNSET:
-        if any(part is not UNSET for part in stored):
-            raise bad_request("give a message, or name one with namespace, destination and id; not both")
-        properties, headers = compose_fields(body.message)
-        explanation = _explain(found, properties, headers)
-    elif isinstance(body.namespace, str) and isinstance(body.destination, str) and isinstance(body.id, str):
-        call.path = {"ns": body.namespace, "address": body.destination}
-        require(call, Verb.BROWSE, body.namespace, str(parse_address(body.destination)))
-        queue = call.queue(body.subscription, body.client_id)
-        entries = await run(call.server, locate(queue, [number_or_name(body.id)], held=True))
-        if not entries:
-            raise not_found(f"{queue.label} has no message {body.id[:200]!r} any more", id=body.id[:1_000])
-        envelope = entries[0].envelope
-        explanation = _explain(found, dict(envelope.properties), envelope.fields)
-        envelope.compact()
-    else:
-        raise bad_request("give a message, or name one with namespace, destination and id")
-    tree = explanation.as_dict()
-    return answers.ExplainedSelector(
-        selector=body.selector,
-        dialect=body.dialect or call.server.settings.dialect,
-        canonical="" if found is None else found.canonical,
-        matches=tree["truth"] == "TRUE",
-        truth=tree["truth"],
-        explanation=tree,
-        text=str(explanation),
-    )
-
-
-def _explain(found: CompiledSelector | None, properties: dict[str, Any], headers: tuple[Any, ...]) -> Explanation:
-    return Explanation.of_nothing() if found is None else found.explain(properties, headers)

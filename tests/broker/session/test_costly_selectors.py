@@ -1,0 +1,337 @@
+"""Selectors that take long hold nobody up: work is counted, and no piece of it is long, whoever floods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
+from sievemq_broker.matching.condition import units_of
+from sievemq_broker.session import checks
+from sievemq_broker.session.connection import BrokerConnection
+from sievemq_core.limits import MAX_LIKE_SEARCHES, MAX_PROPERTY_CHARS
+from sievemq_core.selector import CompiledSelector, compile_selector
+from sievemq_core.wire.commands import Command
+
+from . import harness
+from .harness import CLIENT, START, TRANSACTED, Client, World, envelope
+from .test_resume import KEEP, reopen
+
+pytestmark = pytest.mark.needs_python("replaces the compiler of selectors")
+
+#: Units (condition.units, some 3 µs) after which the loop gives a connection no more time: 2 ms.
+PIECE = 600
+
+#: What one piece may take: what was begun in time, a costly evaluation more, and a slice of the domain's work.
+LONGEST = 2_500
+
+
+class Meter:
+    """Counts what selectors do, wherever they are asked."""
+
+    def __init__(self) -> None:
+        self.units = self.piece = self.longest = self.evaluations = 0
+
+    def spent(self) -> bool:
+        return self.units - self.piece >= PIECE
+
+    def during(self, act: Callable[[], Any]) -> Any:
+        """A piece of work."""
+        self.piece = self.units
+        try:
+            return act()
+        finally:
+            self.longest = max(self.longest, self.units - self.piece)
+            self.piece = self.units
+
+
+METER = Meter()
+
+
+@cache
+def metered(text: str | None, dialect: Any = "jakarta") -> CompiledSelector | None:
+    real = compile_selector(text, dialect)
+    if real is None:
+        return None
+
+    def function(properties: Mapping[str, Any], headers: Any) -> bool:
+        longest = max((len(each) for each in properties.values() if isinstance(each, str)), default=0)
+        METER.units += units_of(real.effort, longest)
+        METER.evaluations += 1
+        return real.function(properties, headers)
+
+    return CompiledSelector(
+        real.text,
+        real.dialect,
+        real.facts,
+        function,
+        real.effort,
+        canonical=real.canonical,
+        ast=real.ast,
+        plan=real.plan,
+    )
+
+
+class Metered(BrokerConnection):
+    """Each call from the rim is a piece."""
+
+    def receive_data(self, data: bytes, now: int) -> None:
+        METER.during(lambda: super(Metered, self).receive_data(data, now))
+
+    def catch_up(self, now: int) -> None:
+        METER.during(lambda: super(Metered, self).catch_up(now))
+
+
+@pytest.fixture(autouse=True)
+def meter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Meter]:
+    global METER
+    METER = Meter()
+    monkeypatch.setattr(checks, "compile_selector", metered)
+    monkeypatch.setattr(harness, "BrokerConnection", Metered)
+    yield METER
+    assert METER.longest <= LONGEST
+
+
+def world_of(broker: Broker | None = None) -> World:
+    world = World(broker=broker)
+    world.services.spent = METER.spent
+    real = world.broker.work
+
+    def settle() -> None:
+        World.settle(world)
+        while METER.during(lambda: real(world.now)):
+            World.settle(world)
+
+    world.settle = settle  # type: ignore[method-assign]
+    return world
+
+
+HAYSTACK = "a" * MAX_PROPERTY_CHARS
+
+
+#: Selectors whose work is counted and need not be done.
+ALWAYS_TRUE: set[str] = set()
+
+
+def hostile(number: int, searches: int = MAX_LIKE_SEARCHES) -> str:
+    """TRUE of a text of many a, and as costly as may be."""
+    needle = "a" * 40 + "b" + "a" * 40
+    text = " AND ".join(f"p NOT LIKE '%{needle}{number}x{each}%'" for each in range(searches))
+    ALWAYS_TRUE.add(text)
+    return text
+
+
+def heavy(text: str, **properties: Any) -> tuple[Any, ...]:
+    return envelope(text, properties={"p": HAYSTACK, **properties})
+
+
+def test_a_topic_message_is_matched_in_pieces_and_nobody_waits(meter: Meter) -> None:
+    """A hundred such subscriptions once took 15 s for one message."""
+    world = world_of()
+    subscriber, sender, other = world.client(), world.client(), world.client()
+    session = subscriber.session()
+    consumers = [subscriber.consumer(session, "topic:t", selector=hostile(number)) for number in range(30)]
+    plain = subscriber.consumer(session, "topic:t")
+    client = sender.session()
+    sender.queue_send(client, heavy("m1"), "topic:t")
+    sender.queue_send(client, envelope("m2", properties={"p": "a"}), "topic:t")
+    sender.broker.receive_data(sender.wire.data_to_send(), world.now)
+    assert sender.broker.behind
+    assert not plain.deliveries, "nothing has happened to it yet"
+    other.ask(Command.PING)  # while the other's message is examined
+    assert meter.evaluations > 0
+    world.settle()
+    assert meter.evaluations == 30 + 30  # the second message is small, and costs what it costs
+    for consumer in (*consumers, plain):
+        assert consumer.all() == ["m1", "m2"]
+    assert sender.take(Command.CONFIRM)[-1] == (Command.CONFIRM, client, 2)
+
+
+def test_a_sender_that_is_lost_while_its_message_is_examined_has_not_sent_it(meter: Meter) -> None:
+    world = world_of()
+    subscriber, sender = world.client(), world.client(keep=KEEP)
+    consumers = [subscriber.consumer(subscriber.session(), "topic:t", selector=hostile(n)) for n in range(20)]
+    session = sender.session()
+    sender.queue_send(session, heavy("m1"), "topic:t")
+    sender.broker.receive_data(sender.wire.data_to_send(), world.now)
+    assert sender.broker.behind
+    sender.drop()
+    assert not sender.broker.behind
+    assert world.broker.namespace("").declare("topic:t").published == 0  # type: ignore[union-attr]
+    new = Client(world)
+    new._ids = sender._ids
+    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", sender.broker.id, {"keep": KEEP})
+    new.exchange()
+    assert new.take(Command.WELCOME)[0][7]["resumed"]["sessions"] == ((session, 0, 0),)
+    reopen(new, session, 0)
+    new.sends, new._sequences[session] = sender.sends, 1
+    new.go_on(session, 1)
+    world.settle()
+    assert [consumer.all() for consumer in consumers] == [["m1"]] * 20
+
+
+def test_a_subscriber_that_comes_or_goes_meanwhile(meter: Meter) -> None:
+    """A message goes to those that are there when it is sent, and that is when all have been asked."""
+    world = world_of()
+    subscriber, sender = world.client(), world.client()
+    session = subscriber.session()
+    consumers = [subscriber.consumer(session, "topic:t", selector=hostile(number)) for number in range(20)]
+    sender.queue_send(sender.session(), heavy("m1"), "topic:t")
+    sender.broker.receive_data(sender.wire.data_to_send(), world.now)
+    assert sender.broker.behind
+    say = subscriber.wire.send
+    say(Command.CLOSE_CONSUMER, 900, consumers[0].id, 0)
+    say(Command.CLOSE_CONSUMER, 901, consumers[-1].id, 0)
+    subscriber.broker.receive_data(subscriber.wire.data_to_send(), world.now)
+    late = subscriber.consumer(session, "topic:t", selector=hostile(77))
+    world.settle()
+    assert [consumer.all() for consumer in consumers[1:-1]] == [["m1"]] * 18
+    assert not consumers[0].deliveries
+    assert not consumers[-1].deliveries
+    assert late.all() in ([], ["m1"])
+
+
+def test_a_transaction_is_examined_before_it_is_published(meter: Meter) -> None:
+    world = world_of()
+    subscriber, sender = world.client(), world.client()
+    consumers = [subscriber.consumer(subscriber.session(), "topic:t", selector=hostile(n)) for n in range(10)]
+    session = sender.session(TRANSACTED)
+    for number in range(4):
+        sender.queue_send(session, heavy(f"m{number}"), "topic:t")
+    sender.queue(Command.COMMIT, 99, session, ())
+    world.settle()
+    assert sender.answer_to(99) is not None
+    assert meter.evaluations == 40
+    assert [consumer.all() for consumer in consumers] == [["m0", "m1", "m2", "m3"]] * 10
+
+
+def test_what_waits_for_room_is_not_examined_again(meter: Meter) -> None:
+    settings = DomainSettings(default_policy=DestinationPolicy(max_messages=1, at_limit="block"))
+    world = world_of(Broker(settings))
+    sender, receiver = world.client(), world.client()
+    consumers = [receiver.consumer(receiver.session(), selector=hostile(n), credit=0) for n in range(10)]
+    session = sender.session()
+    sender.queue_send(session, heavy("m1"))
+    sender.queue_send(session, heavy("m2"))
+    world.settle()
+    assert meter.evaluations == 20
+    consumers[3].credit(1)
+    assert consumers[3].all() == ["m1"]
+    consumers[3].acknowledge(credit=1)
+    assert consumers[3].all() == ["m2"]
+    assert meter.evaluations == 20
+
+
+@pytest.mark.parametrize("back", ["recover", "close", "drop", "delay"])
+def test_a_message_that_comes_back_is_not_examined_again(meter: Meter, back: str) -> None:
+    world = world_of()
+    sender, receiver, other = world.client(), world.client(), world.client()
+    waiting = [other.consumer(other.session(CLIENT), selector=hostile(n), credit=0) for n in range(10)]
+    session = receiver.session(CLIENT)
+    first = receiver.consumer(session, selector=hostile(99))
+    late = {"delivery_time": START + 50} if back == "delay" else {}
+    sender.queue_send(sender.session(), envelope("m1", properties={"p": HAYSTACK}, **late))
+    world.settle()
+    if back == "delay":
+        world.later(100)
+    assert first.all() == ["m1"]
+    assert meter.evaluations == 11
+    match back:
+        case "recover":
+            receiver.recover(session)
+        case "close":
+            receiver.ask(Command.CLOSE_SESSION, session, ())
+        case _:
+            receiver.drop()
+    waiting[5].credit(1)
+    if back == "recover":
+        first.close()
+    world.settle()
+    assert waiting[5].all() == ["m1" if back == "close" else "m1#2"]
+    assert meter.evaluations == 11
+
+
+def test_a_page_of_a_browser_is_as_long_as_there_is_time(meter: Meter) -> None:
+    world = world_of()
+    client = world.client()
+    session = client.session()
+    for number in range(12):
+        client.queue_send(session, heavy(f"m{number}", n=number))
+    world.settle()
+    assert [text for _, text in client.browse(selector=hostile(1))] == [f"m{number}" for number in range(12)]
+    assert [text for _, text in client.browse(selector=hostile(1) + " AND n = 7")] == ["m7"]
+
+
+def test_a_backlog_is_looked_through_in_pieces(meter: Meter) -> None:
+    world = world_of()
+    client = world.client()
+    session = client.session()
+    for number in range(12):
+        client.queue_send(session, heavy(f"m{number}"))
+    world.settle()
+    assert client.consumer(session, selector=hostile(1), credit=50).all() == [f"m{number}" for number in range(12)]
+    assert meter.evaluations == 12
+
+
+selectors = st.one_of(
+    st.tuples(st.just("like"), st.integers(1, MAX_LIKE_SEARCHES)),
+    st.tuples(st.just("sums"), st.integers(1, 30)),
+    st.tuples(st.just("plain"), st.integers(1, 90)),
+)
+
+
+def written(shape: tuple[str, int], number: int) -> str:
+    kind, size = shape
+    if kind == "like":
+        return hostile(number, size)
+    if kind == "sums":
+        return " AND ".join(f"n + m * {each} > m / {number + 7} - k" for each in range(size))
+    return " OR ".join(f"m > {number + 1_000_000 + each}" for each in range(size)) + " OR n IS NOT NULL OR k IS NULL"
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    shapes=st.lists(selectors, min_size=1, max_size=4),
+    copies=st.integers(1, 25),
+    to=st.sampled_from(["queue:q", "topic:t"]),
+    length=st.sampled_from([10, 3_000, MAX_PROPERTY_CHARS]),
+    many=st.integers(0, 200),
+    transacted=st.booleans(),
+    messages=st.integers(1, 4),
+)
+def test_no_piece_is_long_for_any_selector_message_and_number_of_subscribers(
+    shapes: list[tuple[str, int]], copies: int, to: str, length: int, many: int, transacted: bool, messages: int
+) -> None:
+    """The worst that a search finds."""
+    global METER
+    METER = Meter()
+    world = world_of()
+    subscriber, sender = world.client(), world.client()
+    session = subscriber.session()
+    texts = [written(shape, number) for number in range(copies) for shape in shapes]
+    consumers = [subscriber.consumer(session, to, selector=text, credit=100) for text in texts]
+    properties = {"p": "a" * length, "n": 1, "m": 2, "k": 3} | {f"x{number}": number for number in range(many)}
+    sending = sender.session(TRANSACTED if transacted else CLIENT)
+    for number in range(messages):
+        sender.queue_send(sending, envelope(f"m{number}", properties=properties), to)
+    if transacted:
+        sender.queue(Command.COMMIT, 99, sending, ())
+    world.settle()
+    expected = [f"m{number}" for number in range(messages)]
+    got = [consumer.all() for consumer in consumers]
+    if to == "topic:t":
+        assert got == [expected] * len(consumers)
+    else:
+        assert sorted(text for texts in got for text in texts) == expected
+    if to == "queue:q":
+        subscriber.anew(session)
+        subscriber.drop()
+        reader = world.client()
+        assert [text for _, text in reader.browse(selector=texts[0])] == expected
+    assert METER.longest <= LONGEST
