@@ -103,6 +103,7 @@ from sievemq._engine.session import (
 from sievemq._engine.timeout import check_timeout
 from sievemq._engine.tls import of_tls
 from sievemq._engine.wanted import Wanted, as_body, as_kind
+from sievemq._engine.weak import is_gone, is_unclosed, unclosed, weakly
 
 __all__ = [
     "ABSENT",
@@ -139,10 +140,14 @@ __all__ = [
     "completion_callbacks",
     "destination_and_message",
     "for_how_long",
+    "is_gone",
     "is_passing",
+    "is_unclosed",
     "log_raised",
     "message_callback",
     "of_tls",
     "refuse_awaitable",
     "refuse_lone_name",
+    "unclosed",
+    "weakly",
 ]

@@ -26,7 +26,18 @@ class ExceptionReports:
         guard: held while one side puts something down for the other.
     """
 
-    __slots__ = ("_blocked", "_callback", "_flows", "_guard", "_lost", "_restored", "_told", "_unblocked", "_waiting")
+    __slots__ = (
+        "__weakref__",
+        "_blocked",
+        "_callback",
+        "_flows",
+        "_guard",
+        "_lost",
+        "_restored",
+        "_told",
+        "_unblocked",
+        "_waiting",
+    )
 
     _awaits: ClassVar[bool]  # the front awaits what a listener returns
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
-from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, Blocked, ClientConnection, ConnectionMetaData
+from sievemq._engine import (
+    AUTO_ACKNOWLEDGE,
+    SESSION_TRANSACTED,
+    Blocked,
+    ClientConnection,
+    ConnectionMetaData,
+    is_unclosed,
+    unclosed,
+    weakly,
+)
 from sievemq.aio.listeners import ExceptionListener
 from sievemq.aio.reports import Reports
 from sievemq.aio.session import Session
@@ -34,11 +44,17 @@ class Connection:
         self._sessions: set[Session] = set()
         self._contexts = 0  # open contexts; the last one closes the connection (CTX-08)
         self._closing: asyncio.Task[None] | None = None
-        engine.on_exception = self._reports.add
-        engine.on_lost = self._reports.lost
-        engine.on_restored = self._reports.restored
-        engine.flow.on_blocked = self._reports.blocked
-        engine.flow.on_unblocked = self._reports.unblocked
+        engine.on_exception = weakly(self._reports.add)
+        engine.on_lost = weakly(self._reports.lost)
+        engine.on_restored = weakly(self._reports.restored)
+        engine.flow.on_blocked = weakly(self._reports.blocked)
+        engine.flow.on_unblocked = weakly(self._reports.unblocked)
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        if is_unclosed(self._engine):
+            text = unclosed(self, self._engine)
+            self._transport.abandon()
+            _warn(text, ResourceWarning, source=self)
 
     async def __aenter__(self) -> Self:
         return self

@@ -17,6 +17,8 @@ from sievemq._engine import (
     EngineConsumer,
     EngineProducer,
     EngineSession,
+    is_gone,
+    weakly,
 )
 from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.callbacks import CompletionCalls
@@ -73,7 +75,7 @@ class Session:
         self._delivery = Delivery(self)
         self._calls = CompletionCalls(self._transport, engine.sends)
         self._recoveries = 0
-        engine.acknowledge_hook = self._acknowledged  # type: ignore[assignment]  # what it returns is awaitable here
+        engine.acknowledge_hook = weakly(self._acknowledged, is_gone)
 
     async def __aenter__(self) -> Self:
         return self

@@ -445,6 +445,24 @@ class Transport(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def abandon(self) -> None:
+        """Close the connection, which nothing refers to any more. The garbage collector calls it, in any thread."""
+        try:
+            self.loop.call_soon_threadsafe(self._leave)
+        except RuntimeError:  # the loop is closed, and its socket with it
+            pass
+
+    def _leave(self) -> None:
+        def left(_: object) -> None:
+            if self._repairing is not None:
+                self._repairing.cancel()
+            if self._transport is not None:
+                self._transport.close()
+
+        completion = self.engine.close()
+        self.write()
+        completion.add_callback(left)
+
     async def close(self) -> None:
         """Write what is left, close the socket, wait until it is closed."""
         if self._repairing is not None:

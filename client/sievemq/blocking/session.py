@@ -17,6 +17,8 @@ from sievemq._engine import (
     EngineConsumer,
     EngineProducer,
     EngineSession,
+    is_gone,
+    weakly,
 )
 from sievemq.blocking.browser import QueueBrowser
 from sievemq.blocking.callbacks import CompletionCalls
@@ -74,7 +76,7 @@ class Session:
         self._delivery = Delivery(self)
         self._calls = CompletionCalls(engine.sends)
         self._recoveries = 0
-        engine.acknowledge_hook = self._acknowledge
+        engine.acknowledge_hook = weakly(self._acknowledge, is_gone)
 
     def __enter__(self) -> Self:
         return self

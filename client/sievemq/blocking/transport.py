@@ -77,6 +77,7 @@ class Transport:
 
     __slots__ = (
         "__weakref__",
+        "_abandoned",
         "_at",
         "_backlog",
         "_connect_timeout",
@@ -136,7 +137,7 @@ class Transport:
         self._backlog: deque[memoryview] = deque()  # written by the engine, not yet taken by the socket
         self._taken: list[int] = []  # bytes of the backlog's first piece that the socket has and that are still there
         self._more = False  # TLS has decrypted more than was read; the selector does not see that
-        self._stopping = False
+        self._stopping = self._abandoned = False
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
@@ -322,6 +323,10 @@ class Transport:
             self.asleep = False
             if self._stopping or engine.down:
                 return
+            if self._abandoned and not engine.closing:
+                with self.lock:
+                    engine.close()
+                    self.write()
             self._receive()
             self._write_what_waited()
             if engine.down or engine.closed:  # else it would find the end of the stream again and again
@@ -496,16 +501,26 @@ class Transport:
         """Wait for a time, or until it is over; False if the transport is being closed meanwhile."""
         until = time.monotonic() + seconds
         while not over():
-            if self._stopping or not self._engine.repairing:
+            if self._over or not self._engine.repairing:
                 return False
             left = until - time.monotonic()
             if left <= 0.0:
                 break
             if self._selector.select(min(left, _LONGEST)):
                 self._drain_wakes()
-        return not self._stopping and self._engine.repairing
+        return not self._over and self._engine.repairing
+
+    @property
+    def _over(self) -> bool:
+        return self._stopping or self._abandoned
 
     # -- the end ------------------------------------------------------------------------------------------------------
+
+    def abandon(self) -> None:
+        """Have the I/O thread close the connection, which nothing refers to any more. The garbage collector calls it,
+        in any thread at any moment: so it waits for nothing and takes no lock."""
+        self._abandoned = True
+        self.wake()
 
     def close(self) -> None:
         """Close the socket and end the I/O thread. Idempotent; returns when the thread has ended."""

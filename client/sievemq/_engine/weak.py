@@ -1,0 +1,48 @@
+"""What the engine holds of a front does not keep it alive: a connection that nothing else refers to is garbage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+from weakref import WeakMethod
+
+from sievemq._engine.connection import ClientConnection
+from sievemq.exceptions import IllegalStateException
+
+__all__ = ["is_gone", "is_unclosed", "unclosed", "weakly"]
+
+
+def weakly(method: Callable[..., Any], otherwise: Callable[[], Any] = lambda: None) -> Callable[..., Any]:
+    """A callable that calls a bound method, or `otherwise` when the method's object is gone."""
+    reference = WeakMethod(method)
+
+    def call(*arguments: Any) -> Any:
+        found = reference()
+        return otherwise() if found is None else found(*arguments)
+
+    return call
+
+
+def is_gone() -> NoReturn:
+    """What acknowledging a message does whose session is garbage.
+
+    Raises:
+        IllegalStateException: always.
+    """
+    raise IllegalStateException("the session is closed")
+
+
+def is_unclosed(engine: ClientConnection) -> bool:
+    """The connection is to be closed by whoever drops it: neither lost for good nor closed, nor is it being closed."""
+    return engine.usable and not engine.closing
+
+
+def unclosed(connection: object, engine: ClientConnection) -> str:
+    """The text of a ResourceWarning.
+
+    Args:
+        connection: the front's.
+        engine: its engine.
+    """
+    to = "" if engine.peer is None else " to {}:{}".format(*engine.peer)
+    return f"unclosed {connection!r}{to} ({engine.options.agent}): close it or its context, or use `with`"

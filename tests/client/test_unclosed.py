@@ -1,0 +1,176 @@
+"""A connection that nobody closed and nothing refers to: a ResourceWarning names it, and it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import pytest
+
+import sievemq.aio
+from sievemq import ConnectionFactory, JMSContext, JMSException, Message, Queue
+from sievemq_testing import TestBroker
+
+from .both import LIMIT, SOON
+
+T = TypeVar("T")
+ORDERS = Queue("orders")
+
+
+@pytest.fixture
+def broker() -> Iterator[TestBroker]:
+    with TestBroker() as broker:
+        yield broker
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Return once a thread has made it so."""
+    beginning = threading.Event()
+    for _ in range(6_000):
+        if condition():
+            return
+        beginning.wait(0.01)
+    pytest.fail("it has not become so")
+
+
+def collected(work: Callable[[], T]) -> T:
+    """What a function returns, once what it left behind is collected."""
+    result = work()
+    gc.collect()
+    return result
+
+
+def io_threads() -> int:
+    return sum(thread.name == "sievemq-io" for thread in threading.enumerate())
+
+
+class Watch:
+    """An exception listener that refers to what it watches."""
+
+    def __init__(self, context: JMSContext) -> None:
+        self.context = context
+
+    def on_exception(self, error: JMSException) -> None:
+        """Never called here."""
+
+
+def test_fifty_forgotten_contexts_are_named_and_closed(broker: TestBroker) -> None:
+    def forget() -> None:
+        for number in range(50):
+            context = ConnectionFactory(broker.url, application=f"leaky-{number}").create_context()
+            context.set_exception_listener(Watch(context))
+            context.create_consumer(ORDERS).receive_no_wait()
+
+    gc.collect()
+    threads = io_threads()
+    with pytest.warns(
+        ResourceWarning, match=r"unclosed <Connection \S+ started> to \S+ \(\S+ leaky-\d+\): close it"
+    ) as told:
+        collected(forget)
+    assert len({str(warning.message) for warning in told}) == 50
+    until(lambda: io_threads() == threads)
+    until(lambda: not broker.queue("orders").consumers)
+    with ConnectionFactory(broker.url).create_context() as context:
+        context.create_producer().send(ORDERS, "mine")
+        assert context.create_consumer(ORDERS).receive_body(str, SOON) == "mine"
+
+
+def test_what_a_forgotten_context_sent_and_acknowledged_is_not_taken_back(broker: TestBroker) -> None:
+    def forget() -> None:
+        context = ConnectionFactory(broker.url, send_confirm="never").create_context()
+        context.create_producer().send(ORDERS, "one").send(ORDERS, "two")
+        assert context.create_consumer(ORDERS).receive_body(str, SOON) == "one"
+
+    with pytest.warns(ResourceWarning, match="unclosed"):
+        collected(forget)
+    with ConnectionFactory(broker.url).create_context() as context:
+        message = context.create_consumer(ORDERS).receive(SOON)
+        assert message is not None
+        assert (message.get_body(str), message.get_jms_redelivered()) == ("two", False)
+
+
+def test_a_part_of_it_keeps_a_connection_alive(broker: TestBroker) -> None:
+    def keep_the_consumer() -> None:
+        consumer = ConnectionFactory(broker.url).create_context().create_consumer(ORDERS)
+        gc.collect()
+        with ConnectionFactory(broker.url).create_context() as context:
+            context.create_producer().send(ORDERS, "hello")
+        assert consumer.receive_body(str, SOON) == "hello"
+
+    with pytest.warns(ResourceWarning, match="unclosed") as told:
+        collected(keep_the_consumer)
+    assert len(told) == 1
+
+
+def test_a_listener_keeps_a_connection_alive(broker: TestBroker) -> None:
+    arrived = threading.Event()
+    contexts: list[JMSContext] = []
+
+    def listen() -> None:
+        context = ConnectionFactory(broker.url).create_context()
+
+        def listener(message: Message) -> None:
+            contexts.append(context)
+            arrived.set()
+
+        context.create_consumer(ORDERS).set_message_listener(listener)
+
+    listen()
+    gc.collect()
+    with ConnectionFactory(broker.url).create_context() as context:
+        context.create_producer().send(ORDERS, "hello")
+        assert arrived.wait(SOON / 1000)
+    contexts.pop().close()
+
+
+@pytest.mark.parametrize("end", ["closed", "lost"])
+def test_what_is_closed_or_lost_for_good_is_not_warned_of(broker: TestBroker, end: str) -> None:
+    def use() -> None:
+        connection = ConnectionFactory(broker.url, reconnect=0).create_connection()
+        if end == "closed":
+            connection.close()
+        else:
+            failed = threading.Event()
+            connection.set_exception_listener(lambda error: failed.set())
+            broker.faults.drop_connections()
+            assert failed.wait(SOON / 1000)
+
+    use()
+    gc.collect()  # warnings are errors
+
+
+def test_a_message_that_outlives_its_session_cannot_be_acknowledged(broker: TestBroker) -> None:
+    def forget() -> Message | None:
+        context = ConnectionFactory(broker.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE)
+        context.create_producer().send(ORDERS, "hello")
+        return context.create_consumer(ORDERS).receive(SOON)
+
+    with pytest.warns(ResourceWarning, match="unclosed"):
+        message = collected(forget)
+    assert message is not None
+    with pytest.raises(sievemq.IllegalStateException, match="the session is closed"):
+        message.acknowledge()
+
+
+async def test_a_forgotten_context_of_asyncio(broker: TestBroker) -> None:
+    async def forget() -> None:
+        context = await sievemq.aio.ConnectionFactory(broker.url, application="leaky").create_context()
+        context.set_exception_listener(lambda error: print(context))
+        await context.create_producer().send(ORDERS, "one")
+        consumer = await context.create_consumer(ORDERS)
+        assert await consumer.receive_body(str, SOON) == "one"
+
+    async def leave() -> None:
+        await forget()
+        gc.collect()
+
+    with pytest.warns(ResourceWarning, match=r"unclosed <Connection \S+ started> to \S+ \(.*leaky\): close it") as told:
+        await leave()
+    assert len(told) == 1
+    async with asyncio.timeout(LIMIT):
+        while broker.queue("orders").consumers:  # noqa: ASYNC110 - the broker's thread makes it so
+            await asyncio.sleep(0.01)
+    assert broker.queue("orders").depth == 0
