@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,12 +25,24 @@ from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector, SelectorError, compile_selector
 from sievemq_testing.excerpt import show_message
 from sievemq_testing.journal import connection_of, matches
-from sievemq_testing.reasons import held_by, why_not
+from sievemq_testing.reasons import held_by, near, why_not
 
 if TYPE_CHECKING:
     from sievemq_testing.namespace import TestNamespace
 
-__all__ = ["ConnectionView", "ConsumerView", "QueueView", "TopicView"]
+__all__ = [
+    "ConnectionView",
+    "ConsumerView",
+    "QueueView",
+    "TopicView",
+    "address_of",
+    "at_least",
+    "compiled",
+    "listed",
+    "missing_queue",
+    "shortfall",
+    "unsubscribed",
+]
 
 _SHOWN: Final = 10
 
@@ -143,9 +155,9 @@ class _View:
         self, kind: str, word: str, selector: str | None, count: int | None, within: Seconds
     ) -> list[Message]:
         __tracebackhide__ = True
-        condition = _compile(selector)
+        condition = compiled(selector)
         journal = self.namespace._journal()
-        needed = _needed(count)
+        needed = at_least(count)
 
         def happened() -> list[Envelope]:
             return [event.envelope for event in journal.of(kind, where=self.name) if event.envelope is not None]
@@ -157,17 +169,11 @@ class _View:
         all_of_them, found, forgotten = self._ask(lambda _: (happened(), chosen(), journal.forgotten(kind, self.name)))
         if len(found) >= 1 if count is None else len(found) == count and not forgotten:
             return [self._message(envelope) for envelope in found]
-        wanted = "at least 1 message" if count is None else counted(count, "message")
-        text = [
-            f"{self.name}: {wanted} should have been {word}"
-            + (f' that match "{selector}"' if selector else "")
-            + (f" within {seconds('within', within):g} s" if within else "")
-            + f"; {len(found) or 'none'} {'was' if len(found) == 1 else 'were'}"
-        ]
-        text += _listed(found, word)
+        text = [shortfall(self.name, word, selector, count, within, len(found))]
+        text += listed(found, word)
         if condition is not None:
             others = [envelope for envelope in all_of_them if envelope not in found]
-            text += _listed(others, f"{word}, but does not match", lambda envelope: why_not(condition, envelope))
+            text += listed(others, f"{word}, but does not match", lambda envelope: why_not(condition, envelope))
         if kind == "acknowledged":
             text += self._ask(lambda broker: _held(self._queues(broker)))
         if forgotten:
@@ -195,7 +201,7 @@ class QueueView(_View):
         Raises:
             InvalidSelectorException: the selector has a mistake.
         """
-        condition = _compile(selector)
+        condition = compiled(selector)
         waiting = self._ask(lambda broker: self._browse(broker, self.name, condition))
         return [self._message(envelope, count) for count, envelope in waiting]
 
@@ -214,7 +220,7 @@ class QueueView(_View):
 
     def scheduled(self, selector: str | None = None) -> list[Message]:
         """What waits for its delivery time, or for the end of its redelivery delay."""
-        condition = _compile(selector)
+        condition = compiled(selector)
 
         def look(broker: Broker) -> list[Envelope]:
             queue = self._destination(broker)
@@ -227,7 +233,7 @@ class QueueView(_View):
 
     def dead_letters(self, selector: str | None = None) -> list[Message]:
         """What this queue's consumers could not handle: the messages of its dead-letter queue that came from here."""
-        condition = _compile(selector)
+        condition = compiled(selector)
         letters = self._ask(lambda broker: self._letters(broker, condition, None))
         where = parse_destination(dead_letter_address(self.name) or self.name)
         return [received(envelope.fields, where, count, None) for count, envelope in letters]
@@ -377,7 +383,7 @@ class QueueView(_View):
         __tracebackhide__ = True
         if reason not in (None, FAILED, EXPIRED):
             raise ValueError(f"the reason of a dead letter is {FAILED!r} or {EXPIRED!r}, not {reason!r}")
-        condition, needed = _compile(selector), _needed(count)
+        condition, needed = compiled(selector), at_least(count)
         self.namespace.broker.wait_for(lambda broker: len(self._letters(broker, condition, reason)) >= needed, within)
         letters = self._ask(lambda broker: self._letters(broker, condition, reason))
         where = parse_destination(dead_letter_address(self.name) or self.name)
@@ -422,16 +428,22 @@ class QueueView(_View):
             within: seconds, or a timedelta, to wait for that at most.
 
         Raises:
-            AssertionError: says what is left.
+            AssertionError: what is left; or there has never been such a queue, as with a mistake in its name.
         """
         __tracebackhide__ = True
 
-        def left(broker: Broker) -> tuple[int, int, int]:
+        def left(broker: Broker) -> tuple[int, int, int] | None:
             queue: Queue | None = self._destination(broker)
-            return (0, 0, 0) if queue is None else (queue.depth, len(queue.scheduled), queue.in_flight)
+            return None if queue is None else (queue.depth, len(queue.scheduled), queue.in_flight)
 
-        self.namespace.broker.wait_for(lambda broker: not any(left(broker)), within)
-        depth, later, in_flight = self._ask(left)
+        if self.namespace.broker.wait_for(lambda broker: left(broker) == (0, 0, 0), within):
+            return
+        found = self._ask(left)
+        if found is None:
+            if self._ask(lambda _: self.namespace._journal().of("accepted", "consumer opened", where=self.name)):
+                return  # it was deleted
+            raise AssertionError(missing_queue(self.name, self.namespace.destinations))
+        depth, later, in_flight = found
         if depth or later or in_flight:
             text = [f"{self.name} is not empty: {depth} wait, {later} are scheduled, {in_flight} are in flight"]
             text += [f"  waits: {message!r}" for message in self.messages()[:_SHOWN]]
@@ -477,6 +489,25 @@ class TopicView(_View):
         __tracebackhide__ = True
         return self._assert_events("published", "received", selector, count, within)
 
+    def assert_awaited(self, *, count: int = 1, within: Seconds = 0.0) -> None:
+        """Consumers are subscribed: what is published from now on reaches them.
+
+        Args:
+            count: subscriptions with an open consumer, at least.
+            within: seconds, or a timedelta, to wait for that at most.
+
+        Raises:
+            AssertionError: how many there are.
+        """
+        __tracebackhide__ = True
+
+        def active(broker: Broker) -> int:
+            topic = self._destination(broker)
+            return 0 if topic is None else sum(subscription.active for subscription in topic.subscriptions)
+
+        if not self.namespace.broker.wait_for(lambda broker: active(broker) >= count, within):
+            raise AssertionError(unsubscribed(self.name, count, self._ask(active)))
+
     def assert_consumed(
         self, selector: str | None = None, *, count: int | None = None, within: Seconds = 0.0
     ) -> list[Message]:
@@ -485,7 +516,30 @@ class TopicView(_View):
         return self._assert_events("acknowledged", "consumed", selector, count, within)
 
 
-def _needed(count: int | None) -> int:
+def shortfall(name: str, word: str, selector: str | None, count: int | None, within: Seconds, found: int) -> str:
+    """The first line of a failed assertion about messages."""
+    return (
+        f"{name}: {'at least 1 message' if count is None else counted(count, 'message')} should have been {word}"
+        + (f' that match "{selector}"' if selector else "")
+        + (f" within {seconds('within', within):g} s" if within else "")
+        + f"; {found or 'none'} {'was' if found == 1 else 'were'}"
+    )
+
+
+def missing_queue(name: str, names: Iterable[str]) -> str:
+    """The error of an assertion about a queue that has never existed."""
+    queues = sorted(other for other in names if not other.startswith("topic:"))
+    there = near(name, queues)
+    hint = f"did you mean {there}?" if there is not None else f"there are {', '.join(queues) or 'no queues'}"
+    return f"{name} has never existed: no client has sent to it or consumed from it; {hint}"
+
+
+def unsubscribed(name: str, count: int, found: int) -> str:
+    """The error of a topic that is not awaited."""
+    return f"{name}: {counted(count, 'subscription')} should have an open consumer; {found or 'none'} has"
+
+
+def at_least(count: int | None) -> int:
     """For how many an assertion waits."""
     if count is None:
         return 1
@@ -494,14 +548,14 @@ def _needed(count: int | None) -> int:
     return count
 
 
-def _compile(selector: str | None) -> CompiledSelector | None:
+def compiled(selector: str | None) -> CompiledSelector | None:
     try:
         return compile_selector(selector)
     except SelectorError as error:
         raise from_core(error) from error
 
 
-def _listed(envelopes: list[Envelope], what: str, reason: Callable[[Envelope], str] | None = None) -> list[str]:
+def listed(envelopes: list[Envelope], what: str, reason: Callable[[Envelope], str] | None = None) -> list[str]:
     lines = [
         f"  {what}: {show_message(envelope)}{f': {reason(envelope)}' if reason is not None else ''}"
         for envelope in envelopes[:_SHOWN]

@@ -175,7 +175,7 @@ def test_connections_are_named_when_they_come_and_go(sievemq_namespace: TestName
 def test_sends_that_were_never_committed_are_told(sievemq_namespace: TestNamespace, end: str) -> None:
     with ConnectionFactory(sievemq_namespace.url, reconnect=0).create_context(JMSContext.SESSION_TRANSACTED) as context:
         context.create_producer().send(ORDERS, "x")
-        sievemq_namespace.wait_until_idle()
+        assert sievemq_namespace.broker.wait_for(lambda _: sievemq_namespace._journal().of("sent"), SOON)
         if end == "lose":
             sievemq_namespace.faults.drop_connections()
     (event,) = sievemq_namespace._journal().of("rolled back")

@@ -44,8 +44,46 @@ def test_a_queue_that_does_not_exist_is_empty(namespace: TestNamespace) -> None:
     assert queue.dead_letters() == []
     assert queue.scheduled() == []
     assert queue.purge() == 0
-    queue.assert_empty()
     assert namespace.destinations == []
+    with pytest.raises(AssertionError, match=r"queue:orders has never existed: .*; there are no queues"):
+        queue.assert_empty()
+
+
+def test_assert_empty_names_the_queue_that_was_probably_meant(namespace: TestNamespace, context: JMSContext) -> None:
+    context.create_consumer(ORDERS)
+    namespace.queue("orders").assert_empty()
+    with pytest.raises(AssertionError, match=r"queue:order has never existed: .*; did you mean queue:orders\?"):
+        namespace.queue("order").assert_empty()
+    with pytest.raises(AssertionError, match=r"queue:prices has never existed: .*; there are queue:orders"):
+        namespace.queue("prices").assert_empty()
+
+
+def test_assert_empty_waits_for_a_queue_to_exist(namespace: TestNamespace, context: JMSContext) -> None:
+    waiting = threading.Thread(target=namespace.queue("orders").assert_empty, kwargs={"within": SOON})
+    waiting.start()
+    context.create_consumer(ORDERS)
+    waiting.join()
+    temporary = context.create_temporary_queue()
+    context.create_producer().send(temporary, "x")
+    temporary_view = namespace.queue(temporary)
+    context.create_consumer(temporary).close()
+    temporary.delete()
+    temporary_view.assert_empty()  # it has existed
+
+
+def test_a_topic_is_awaited_once_a_consumer_has_subscribed(namespace: TestNamespace, context: JMSContext) -> None:
+    prices = namespace.topic("prices")
+    with pytest.raises(AssertionError, match="topic:prices: 1 subscription should have an open consumer; none has"):
+        prices.assert_awaited()
+    context.create_shared_durable_consumer(Topic("prices"), "audit").close()
+    waiting = threading.Thread(target=prices.assert_awaited, kwargs={"count": 2, "within": SOON})
+    waiting.start()
+    context.create_consumer(Topic("prices"))
+    with pytest.raises(AssertionError, match="2 subscriptions should have an open consumer; 1 has"):
+        prices.assert_awaited(count=2)
+    context.create_consumer(Topic("prices"))
+    waiting.join()
+    prices.assert_awaited(count=2)
 
 
 def test_messages_are_in_the_order_of_delivery_and_chosen_by_selector(
