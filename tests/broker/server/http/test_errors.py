@@ -11,6 +11,33 @@ import pytest
 from .conftest import Api, at
 
 
+def test_a_value_that_is_none_of_a_parameters_is_answered_with_those_there_are(api: Api) -> None:
+    answer = api("GET", "destinations", sort="-foo")
+    orders = answer.json["details"]["known"]
+    assert (answer.status, answer.json["details"]["parameter"]) == (400, "sort")
+    assert {"address", "-depth", "depth", "-dead_lettered"} <= set(orders)
+    assert answer.json["text"] == f"the parameter sort: '-foo' is none of {', '.join(orders)}"
+    assert "'queue'" not in answer.json["text"]
+    kinds = api("GET", "destinations", kind="quue").json["details"]["known"]
+    assert kinds == ["queue", "temporary-queue", "temporary-topic", "topic"]
+    assert api("PUT", f"{at('queue:q')}/taps/t", {"mode": "copi"}).json["details"]["known"] == [
+        "copy",
+        "drain",
+        "outcomes",
+    ]
+
+
+def test_a_destination_is_made_without_rules_of_its_own(api: Api) -> None:
+    answer = api("PUT", at("queue:q"), {"max_messages": 50})
+    assert (answer.status, answer.json["details"]) == (400, {"field": "", "known": []})
+    assert answer.json["text"] == (
+        "'max_messages' is no field here; there are none: "
+        "its rules are those of the configuration's pattern that fits it"
+    )
+    answer = api("POST", f"{at('queue:q')}/actions/purge", {"limmit": 50})
+    assert answer.json["text"].startswith("'limmit' is no field here; selector, dialect, ids, limit")
+
+
 def test_parameters_that_are_not_known_are_named(api: Api) -> None:
     answer = api("GET", "destinations", colour="red")
     assert (answer.status, answer.error) == (400, "BAD_REQUEST")
@@ -60,7 +87,7 @@ def test_parameters_that_cannot_be_read(api: Api, query: str) -> None:
         (b"[" * 5000, ""),
         (b'{"priority":10}', "priority"),
         (b'{"priority":"4"}', "priority"),
-        (b'{"colour":1}', "`colour`"),
+        (b'{"colour":1}', "'colour' is no field here; body,"),
         (b'{"body":' + b"[" * 5000 + b"]" * 5000 + b"}", ""),
         (b'{"properties":{"a":1e999}}', ""),
     ],

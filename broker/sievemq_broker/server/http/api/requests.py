@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -14,6 +14,7 @@ __all__ = [
     "Change",
     "Check",
     "Choose",
+    "Declare",
     "DryRun",
     "Explain",
     "Find",
@@ -55,11 +56,23 @@ ClientId = Annotated[str, Meta(description="The client id of that subscription, 
 
 
 class _Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Base of all: unknown fields are errors."""
+    """Base of all: unknown fields are errors.
+
+    Attributes:
+        hint: what the error of an unknown field adds.
+    """
+
+    hint: ClassVar[str] = ""
 
 
 class Nothing(_Request, kw_only=True):
     """No fields."""
+
+
+class Declare(_Request, kw_only=True):
+    """No fields: the rules of a destination are those of the configuration."""
+
+    hint: ClassVar[str] = ": its rules are those of the configuration's pattern that fits it"
 
 
 class DryRun(_Request, kw_only=True):

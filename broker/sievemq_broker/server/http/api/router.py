@@ -6,12 +6,14 @@ Paths are matched before they are decoded, so that a name with a slash in it (as
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
+import msgspec.inspect
 
 from sievemq_broker import logs
 from sievemq_broker.server.http.api import PREFIX, openapi
@@ -145,7 +147,7 @@ def _parameters(endpoint: Endpoint, parts: list[str]) -> dict[str, str]:
 
 def _query(endpoint: Endpoint, raw: bytes) -> Any:
     kind = endpoint.query or Nothing
-    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    known = _fields(kind)
     given: dict[str, str] = {}
     try:
         pairs = parse_qsl(
@@ -157,8 +159,8 @@ def _query(endpoint: Endpoint, raw: bytes) -> Any:
         raise bad_request(f"there are more than {_MAX_PARAMETERS} parameters") from None
     for name, value in pairs:
         if name not in known:
-            takes = f"{', '.join(known)} are" if known else "there are none"
-            raise bad_request(f"{name[:100]!r} is not a parameter here; {takes}", parameter=name[:100], known=known)
+            text = f"{name[:100]!r} is not a parameter here; {_takes(known)}"
+            raise bad_request(text, parameter=name[:100], known=list(known))
         if name in given:
             raise bad_request(f"the parameter {name!r} is given twice", parameter=name)
         given[name] = value
@@ -174,8 +176,34 @@ def _query(endpoint: Endpoint, raw: bytes) -> Any:
     except msgspec.ValidationError as error:
         text, _, place = str(error).partition(" - at `$.")
         name = place.rstrip("`") or name
+        choices = _choices(known.get(name))
+        if choices and text.startswith("Invalid enum value"):
+            text = f"{given[name][:100]!r} is none of {', '.join(choices)}"
+            raise bad_request(f"the parameter {name}: {text}", parameter=name, known=choices) from None
         raise bad_request(f"the parameter {name}: {text}" if name else text, parameter=name) from None
     return query
+
+
+def _fields(kind: type) -> dict[str, Any]:
+    """The fields of a request by name, with their types."""
+    return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+
+
+def _takes(known: Iterable[str]) -> str:
+    names = ", ".join(known)
+    return f"{names} are" if names else "there are none"
+
+
+def _choices(kind: Any) -> list[str]:
+    """The texts that a field may have, where it may have only some."""
+    if kind is None:
+        return []
+    info = msgspec.inspect.type_info(kind)
+    while isinstance(info, msgspec.inspect.Metadata):
+        info = info.type
+    parts = info.types if isinstance(info, msgspec.inspect.UnionType) else (info,)
+    literals = [part.type if isinstance(part, msgspec.inspect.Metadata) else part for part in parts]
+    return [str(value) for part in literals if isinstance(part, msgspec.inspect.LiteralType) for value in part.values]
 
 
 async def _body(endpoint: Endpoint, scope: Scope, receive: Receive) -> Any:
@@ -207,9 +235,14 @@ async def _body(endpoint: Endpoint, scope: Scope, receive: Receive) -> Any:
         return msgspec.json.decode(data, type=endpoint.body)
     except msgspec.ValidationError as error:
         text, _, place = str(error).partition(" - at `$.")
-        known = [field.encode_name for field in msgspec.structs.fields(endpoint.body)]
+        known = _fields(endpoint.body)
         where = place.rstrip("`")
-        raise bad_request(f"{where}: {text}" if where else text, field=where, known=known) from None
+        if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", text, re.DOTALL):
+            if not where:
+                text = f"{unknown[1][:100]!r} is no field here; {_takes(known)}{getattr(endpoint.body, 'hint', '')}"
+        elif text.startswith("Invalid enum value") and (choices := _choices(known.get(where))):
+            raise bad_request(f"{where}: {text}; there are {', '.join(choices)}", field=where, known=choices) from None
+        raise bad_request(f"{where}: {text}" if where else text, field=where, known=list(known)) from None
     except msgspec.DecodeError as error:
         raise bad_request(f"the body is not JSON: {error}") from None
     except RecursionError:
