@@ -195,6 +195,16 @@ class Queue:
         )
 
     @property
+    def at_limit(self) -> bool:
+        """True if a limit of its policy leaves no room for a message."""
+        policy = self.policy
+        messages, size = policy.max_messages, policy.max_bytes
+        return bool(
+            (messages and self.depth + len(self.scheduled) + self.promised_messages >= messages)
+            or (size and self.bytes + self.promised_bytes >= size)
+        )
+
+    @property
     def limit_text(self) -> str:
         """Its limits, for people."""
         policy = self.policy

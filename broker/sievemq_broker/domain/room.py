@@ -104,6 +104,10 @@ class Rooms:
             if not waiters:
                 del self.waiting[place]
 
+    def waiters_at(self, place: Limited) -> int:
+        """How many senders wait for this place."""
+        return len(self.waiting.get(place, ()))
+
     def load_of_first(self, place: Limited) -> tuple[int, int]:
         """What the next who is asked has, as :attr:`Waiter.load`; nothing if nobody waits there."""
         for waiter in self.waiting.get(place, ()):

@@ -92,6 +92,11 @@ class Stall:
             cls(connection, session, full, destination)._commit = command
 
     @property
+    def places(self) -> tuple[Limited, ...]:
+        """Where there is no room for it."""
+        return tuple(self._places)
+
+    @property
     def text(self) -> str:
         """Which limit it waits at, for people."""
         return next(iter(self._places)).limit_text

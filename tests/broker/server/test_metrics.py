@@ -243,6 +243,28 @@ def test_rules_to_join_with(broker: EmbeddedBroker) -> None:
     assert scrape(broker, "/metrics/detailed")["sievemq_destination_info", rules] == 1
 
 
+def test_queues_at_their_limit_and_senders_that_wait() -> None:
+    rules = {"full": {"max_messages": 1, "at_limit": "block"}}
+    with (
+        EmbeddedBroker(http=True, settings={"destinations": rules}) as broker,
+        ConnectionFactory(broker.url).create_context() as context,
+    ):
+        producer = context.create_producer().set_delivery_mode(1)
+        for _ in range(2):
+            producer.send(context.create_queue("full"), "x")
+        while not broker.call(lambda domain: bool(domain.rooms.waiting)):
+            pass
+        broker.call(lambda domain: domain.namespace("default").queue("queue:still").pause())
+        all_queues, one = scrape(broker), scrape(broker, "/metrics/detailed")
+        broker.call(lambda domain: domain.namespace("default").queue("queue:full").clear())  # the sender goes on
+        of = labels(namespace="default", kind="queue")
+        names = ("queues_at_limit", "blocked_senders", "queues_paused")
+        assert [all_queues[f"sievemq_{name}", of] for name in names] == [1, 1, 1]
+        for name, value in (("full", [1, 1, 0]), ("still", [0, 0, 1])):
+            found = [one[f"{DETAILED}{metric}", labels(destination=name)] for metric in names]
+            assert found == value
+
+
 def test_every_name_that_users_of_the_conventions_look_for(tmp_path: Path) -> None:
     with EmbeddedBroker(http=True, data_dir=tmp_path) as broker:
         send(broker, "q")

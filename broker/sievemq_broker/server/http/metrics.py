@@ -126,6 +126,12 @@ _BY_REASON: tuple[tuple[str, str, dict[str, Callable[[Counts], int]]], ...] = (
         },
     ),
 )
+#: What queues are, beside what they hold: name, meaning, attribute of Holdings.
+_STATES = (
+    ("queues_at_limit", "Queues and subscriptions whose limit leaves no room for a message.", "at_limit"),
+    ("queues_paused", "Queues and subscriptions whose deliveries are stopped.", "paused"),
+    ("blocked_senders", "Sessions whose next message waits for room.", "blocked"),
+)
 _AGE = "How long the message that has waited longest has waited, since it was sent or was due."
 _OF_TOPICS = frozenset({"published", "unreadable", "evaluations", "matches"})
 
@@ -241,6 +247,7 @@ class BrokerCollector(Collector):
         for name, number in topics.items():
             destinations.add_metric((name, "topic"), number)
         yield from (messages, size, age, consumers, destinations)
+        yield from _states("sievemq_", _LABELS, holdings.items())
 
     def _histograms(self) -> Iterator[Metric]:
         server = self._server
@@ -255,6 +262,17 @@ class BrokerCollector(Collector):
         if server.turn.commits is not None:
             commit = "What a write to the data directory took, its sync included."
             yield _histogram("sievemq_journal_commit_seconds", commit, server.turn.commits.latency)
+
+
+def _states(
+    prefix: str, labels: tuple[str, ...], holdings: Iterable[tuple[tuple[str, ...], Holdings]]
+) -> Iterator[Metric]:
+    rows = list(holdings)
+    for name, meaning, attribute in _STATES:
+        gauge = GaugeMetricFamily(f"{prefix}{name}", meaning, labels=labels)
+        for key, held in rows:
+            gauge.add_metric(key, getattr(held, attribute))
+        yield gauge
 
 
 def _age(since: int, now: int) -> float:
@@ -313,6 +331,7 @@ class DetailedCollector(Collector):
             age.add_metric(key, _age(held.since, self._now))
             consumers.add_metric(key, held.consumers)
         yield from (messages, size, age, consumers)
+        yield from _states(DETAILED, labels, ((key, held) for key, _, held in rows))
         yield from self._taps(labels)
         yield from self._rules(labels)
 

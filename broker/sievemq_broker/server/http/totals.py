@@ -32,6 +32,10 @@ class Holdings:
     scheduled: int = 0
     bytes: int = 0
     consumers: int = 0
+    at_limit: int = 0
+    paused: int = 0
+    blocked: int = 0
+    """Senders that wait for room."""
     since: int = 0
     """When what has waited longest began to; ms since 1970, 0 if nothing waits."""
 
@@ -45,6 +49,9 @@ class Holdings:
         self.scheduled += len(queue.scheduled)
         self.bytes += queue.bytes
         self.consumers += len(queue.consumers)
+        self.at_limit += queue.at_limit
+        self.paused += queue.paused
+        self.blocked += queue.namespace.broker.rooms.waiters_at(queue)
 
 
 @dataclass(slots=True)

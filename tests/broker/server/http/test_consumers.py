@@ -140,9 +140,27 @@ def test_a_connection_that_waits_to_send() -> None:
             assert row["blocked_by"].startswith("queue:full is full; it may hold 1")
             assert about["blocked_connections"] == 1
             assert 0 < about["blocked_since"] == row["blocked_since"] <= about["now"]
+            assert row["blocked_at"] == "queue:full"
+            assert about["blocked_at"] == [
+                {
+                    "namespace": "default",
+                    "address": "queue:full",
+                    "text": "queue:full is full; it may hold 1 message",
+                    "senders": 1,
+                    "since": row["blocked_since"],
+                    "connections": [row["id"]],
+                }
+            ]
+            queue = api.get("destinations", like="full")["destinations"][0]
+            assert (queue["at_limit"], queue["blocked_senders"]) == (True, 1)
             api.act("queue:full", "purge")
             until_waiting(broker, False)
             assert mine(api)[0]["blocked_since"] is None
+            assert api.get("/api/v1/broker")["blocked_at"] == []
+            queue = api.get(at("queue:full"))
+            assert (queue["at_limit"], queue["blocked_senders"]) == (True, 0)  # the sender that waited filled it again
+            api.act("queue:full", "purge")
+            assert api.get(at("queue:full"))["at_limit"] is False
 
 
 def test_connections_come_in_pages_oldest_first(api: Api, context: JMSContext) -> None:

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.room import Limited
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.http.api import answers
 from sievemq_broker.server.http.api.call import Call
@@ -13,12 +14,16 @@ from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.rights import caller
 from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.watch.counts import Counts, queues_at
+from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.rights import Verb
 from sievemq_broker.version import version
 
-__all__ = ["counters_of", "routes"]
+__all__ = ["address_at", "counters_of", "routes"]
 
 routes = Routes("Broker")
+
+#: Limits at which senders wait that are shown, and connections of each.
+_BLOCKED_PLACES, _BLOCKED_CONNECTIONS = 20, 10
 
 
 @routes.add("GET", "/broker", None, answers.BrokerInfo)
@@ -54,7 +59,8 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         for connection in server.services.connections.values()
         if identity.may(Verb.VIEW, connection.namespace.name, "*")
     ]
-    waiting = [connection.stalls for connection in connections if connection.stalls]
+    waiting = [connection for connection in connections if connection.stalls]
+    blocked_at = await _blocked_at(waiting)
     return answers.BrokerInfo(
         version=version(),
         incarnation=server.services.settings.incarnation,
@@ -67,7 +73,8 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         clock_offset_ms=server.clock.offset,
         blocked=server.services.blocked,
         blocked_connections=len(waiting),
-        blocked_since=min((stall.since for stalls in waiting for stall in stalls.values()), default=None),
+        blocked_since=min((place.since for place in blocked_at), default=None),
+        blocked_at=blocked_at[:_BLOCKED_PLACES],
         memory=answers.Memory(bytes=server.memory.measure(), limit=server.memory.limit) if everything else None,
         namespaces=len(spaces),
         destinations=destinations,
@@ -78,6 +85,33 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         rates=answers.Rates(in_rate=round(latest.in_rate, 1), out_rate=round(latest.out_rate, 1)),
         user=identity.user,
     )
+
+
+async def _blocked_at(connections: list[BrokerConnection]) -> list[answers.BlockedPlace]:
+    """Where senders of these connections wait, longest first."""
+    found: dict[tuple[str, str | None, str], answers.BlockedPlace] = {}
+    async for connection in in_slices(connections, every=8):
+        for stall in list(connection.stalls.values()):
+            for place in stall.places:
+                address = address_at(place)
+                key = (connection.namespace.name, address, place.limit_text)
+                row = found.get(key)
+                if row is None:
+                    row = found[key] = answers.BlockedPlace(
+                        namespace=key[0], address=address, text=key[2], senders=0, since=stall.since, connections=[]
+                    )
+                row.senders += 1
+                row.since = min(row.since, stall.since)
+                if connection.id not in row.connections and len(row.connections) < _BLOCKED_CONNECTIONS:
+                    row.connections.append(connection.id)
+    return sorted(found.values(), key=lambda row: row.since)
+
+
+def address_at(place: Limited) -> str | None:
+    """The address of the queue or topic where senders wait; None for a limit of more than one."""
+    if not isinstance(place, Queue):
+        return None
+    return place.label if place.subscription is None else place.subscription.topic.label
 
 
 def server_rates(call: Call[Any, Any]) -> answers.Rates:

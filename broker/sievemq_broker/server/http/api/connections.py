@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sievemq_broker.server.http.api import answers, requests
+from sievemq_broker.server.http.api.brokers import address_at
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.errors import not_found
@@ -76,6 +77,7 @@ def _show(call: Call[Any, Any], connection: BrokerConnection) -> answers.Connect
         congested=connection.outbox.paused,
         blocked_since=None if stall is None else stall.since,
         blocked_by=None if stall is None else stall.text,
+        blocked_at=None if stall is None else address_at(stall.places[0]),
         staged_bytes=connection.staged.used,
         temporary_destinations=connection.temporaries,
         bytes_in=0 if link is None else link.bytes_in,

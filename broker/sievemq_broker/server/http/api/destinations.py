@@ -78,7 +78,7 @@ async def get_destination(call: Call[Any, Any]) -> answers.DestinationDetails:
     _PATH + "/{address}",
     Verb.MANAGE,
     answers.DestinationDetails,
-    body=requests.Nothing,
+    body=requests.Declare,
     body_optional=True,
     status=(201, 200),
 )
@@ -211,6 +211,8 @@ def _facts(call: Call[Any, Any], destination: Queue | Topic) -> dict[str, Any]:
         "consumers": sum(len(queue.consumers) for queue in queues),
         "subscriptions": len(destination.subscriptions) if isinstance(destination, Topic) else 0,
         "paused": destination.paused,
+        "at_limit": any(queue.at_limit for queue in queues),
+        "blocked_senders": sum(map(destination.namespace.broker.rooms.waiters_at, queues)),
         "dead_letter_queue": address.name.startswith(PREFIX) and isinstance(destination, Queue),
         "in_rate": round(in_rate, 2),
         "out_rate": round(out_rate, 2),

@@ -6,7 +6,7 @@ Times are ms since 1970-01-01 UTC by the broker's clock; 0 where there is none.
 from __future__ import annotations
 
 from sievemq_broker.server.http.api.answers.actions import Touched
-from sievemq_broker.server.http.api.answers.brokers import BrokerInfo, Holdings, Memory
+from sievemq_broker.server.http.api.answers.brokers import BlockedPlace, BrokerInfo, Holdings, Memory
 from sievemq_broker.server.http.api.answers.common import Counters, Error, Rates
 from sievemq_broker.server.http.api.answers.connections import Connection, Connections
 from sievemq_broker.server.http.api.answers.consumers import Consumer, Consumers
@@ -22,6 +22,7 @@ from sievemq_broker.server.http.api.answers.whoami import Right, Session
 
 __all__ = [
     "Advice",
+    "BlockedPlace",
     "Body",
     "BrokerInfo",
     "CheckedSelector",

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from sievemq_broker.server.http.api.answers.common import Answer, Counters, Rates
 
-__all__ = ["BrokerInfo", "Holdings", "Memory"]
+__all__ = ["BlockedPlace", "BrokerInfo", "Holdings", "Memory"]
 
 
 class Holdings(Answer, kw_only=True):
@@ -27,6 +27,17 @@ class Memory(Answer, kw_only=True):
     limit: int
 
 
+class BlockedPlace(Answer, kw_only=True):
+    """A limit at which senders wait."""
+
+    namespace: str
+    address: Annotated[str | None, Meta(description="The queue or topic; null for a limit of more than one.")]
+    text: Annotated[str, Meta(description="Which limit that is.")]
+    senders: Annotated[int, Meta(description="Sessions that wait there.")]
+    since: Annotated[int, Meta(description="Since when the first of them does.")]
+    connections: Annotated[list[str], Meta(description="Ids of their connections, the first ten.")]
+
+
 class BrokerInfo(Answer, kw_only=True):
     """The broker and its totals."""
 
@@ -42,6 +53,7 @@ class BrokerInfo(Answer, kw_only=True):
     blocked: Annotated[str | None, Meta(description="Why producers are held back; null while they are not.")]
     blocked_connections: Annotated[int, Meta(description="That wait to send, at whatever limit.")]
     blocked_since: Annotated[int | None, Meta(description="Since when the first of them does; null if none does.")]
+    blocked_at: Annotated[list[BlockedPlace], Meta(description="Where they wait, the first twenty places.")]
     memory: Annotated[Memory | None, Meta(description="null for a caller who may not view everything.")]
     namespaces: int
     destinations: int

@@ -27,6 +27,7 @@ class Connection(Answer, kw_only=True):
     congested: Annotated[bool, Meta(description="It reads too slowly; nothing is delivered to it for now.")]
     blocked_since: Annotated[int | None, Meta(description="Since when it waits to send; null if it does not.")]
     blocked_by: Annotated[str | None, Meta(description="At which limit that is.")]
+    blocked_at: Annotated[str | None, Meta(description="The queue or topic of that limit; null if it has more.")]
     staged_bytes: Annotated[int, Meta(description="Held by its open transactions.")]
     temporary_destinations: int
     bytes_in: int

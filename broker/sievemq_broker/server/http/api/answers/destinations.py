@@ -25,6 +25,8 @@ class Destination(Answer, kw_only=True):
     consumers: int
     subscriptions: int
     paused: bool
+    at_limit: Annotated[bool, Meta(description="A limit leaves no room for a message; of a topic: in a subscription.")]
+    blocked_senders: Annotated[int, Meta(description="Sessions whose next message waits for room here.")]
     dead_letter_queue: Annotated[bool, Meta(description="Others' dead letters end here.")]
     in_rate: float
     out_rate: float
