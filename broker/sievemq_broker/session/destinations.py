@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.session.checks import check_unread, the_selector
 from sievemq_broker.session.page import pack_page
+from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.message.destination import Kind, parse_address
 from sievemq_core.wire.codec import CommandTuple
 
 if TYPE_CHECKING:
     from sievemq_broker.session.connection import BrokerConnection
 
 __all__ = ["on_browse", "on_create_temporary", "on_declare", "on_delete_temporary", "on_unsubscribe"]
+
+_QUEUE: Final = f"{Kind.QUEUE.value}:"
+
+#: Of the destinations of a namespace, those whose length is looked at, those whose name is compared, and by how many
+#: characters a name may be longer or shorter: some 2 ms.
+_LOOKED_AT: Final = 5_000
+_COMPARED: Final = 100
+_LENGTHS: Final = 2
 
 
 def on_declare(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
@@ -60,4 +72,21 @@ def on_browse(connection: BrokerConnection, command: CommandTuple, now: int) -> 
     compiled = the_selector(connection, selector, dialect)
     limit = min(limit, connection.settings.page_messages)
     cursor, page = connection.namespace.browse(destination, compiled, cursor, limit, now)
+    if cursor is None and not limit:
+        connection.answer(request, [None, *similar_queues(connection, destination)])
+        return
     connection.send_packed(pack_page(request, cursor, page))
+
+
+def similar_queues(connection: BrokerConnection, address: str) -> list[str]:
+    """Queues whose names resemble that of one that is not there, and that this user may browse: a bounded search."""
+    wanted = str(parse_address(address))
+    namespace, identity = connection.namespace, connection.identity
+    near = [
+        label
+        for label in islice(namespace.destinations, _LOOKED_AT)
+        if abs(len(label) - len(wanted)) <= _LENGTHS and label.startswith(_QUEUE)
+    ]
+    allowed = [label for label in near[:_COMPARED] if identity.may(Verb.BROWSE, namespace.name, label)]
+    names = get_close_matches(wanted.removeprefix(_QUEUE), [label.removeprefix(_QUEUE) for label in allowed], 3, 0.7)
+    return [_QUEUE + name for name in names]

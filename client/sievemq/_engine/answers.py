@@ -52,6 +52,8 @@ _REMEMBERED: Final[Mapping[str, tuple[type, ...]]] = {"sessions": (int, int, int
 def _check_page(result: object) -> None:
     if type(result) is not tuple or not result:
         raise ProtocolError("the answer to BROWSE must be a cursor and messages")
+    if result[0] is None and all(type(row) is str for row in result[1:]):
+        return  # there is no such queue; these are similar ones
     for row in result[1:]:
         if type(row) is not tuple or len(row) < 2 or type(row[0]) is not int or row[0] < 0:
             raise ProtocolError("the answer to BROWSE must have a count and an envelope for each message")

@@ -48,6 +48,12 @@ class EngineBrowser:
         cursor, *_ = self.opened.result()
         return cursor is None
 
+    @property
+    def similar(self) -> list[str]:
+        """Addresses of queues with names like that of one that is missing."""
+        cursor, *names = self.opened.result()
+        return [] if cursor is not None else [name for name in names if isinstance(name, str)]
+
     def page(self, cursor: Any, limit: int) -> Completion[Any]:
         """Ask for a page."""
         return self.session.connection.request(
@@ -93,5 +99,5 @@ class Scan:
     def _arrived(self, completion: Completion[Any]) -> None:
         if completion.error is None:
             self._cursor, *page = completion.result()
-            self._page.extend(page)
+            self._page.extend(row for row in page if type(row) is tuple)  # else names of similar queues
             self.finished = self._cursor is None

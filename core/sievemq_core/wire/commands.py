@@ -261,8 +261,8 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                 _f(
                     "limit",
                     "uint",
-                    "messages a page may hold; 0 only verifies queue and selector, and the cursor is nil if the queue "
-                    "is not there yet",
+                    "messages a page may hold; 0 only verifies queue and selector; if the queue is not there yet the "
+                    "cursor is nil, and behind it stand the addresses of queues with similar names",
                 ),
             ),
         ),

@@ -201,6 +201,19 @@ def test_a_limit_of_0_only_verifies(world: World) -> None:
     assert client.refused(Command.BROWSE, "topic:t", None, None, None, 0)[0] == ErrorCode.INVALID_DESTINATION
 
 
+def test_browsing_a_queue_that_is_not_there_names_similar_ones_that_the_user_may_browse(world: World) -> None:
+    for name in ("orders", "order", "orders.eu", "ordres.us", "prices", "secret-ordrs"):
+        world.broker.namespace("").create(f"queue:{name}")
+    world.broker.namespace("").create("topic:ordrs")
+    client = world.client()
+    asked = (Command.BROWSE, "queue:ordrs", None, None, None, 0)
+    assert client.ask(*asked) == (None, "queue:orders", "queue:order")
+    client.broker.identity = Identity("ann", Rights([Grant(frozenset({Verb.BROWSE}), "queue:orders")]))
+    assert client.ask(*asked) == (None, "queue:orders")
+    assert client.ask(*asked[:-1], 10) == (None,)  # a page holds messages only
+    assert "queue:ordrs" not in world.broker.namespace("").destinations
+
+
 def test_a_page_is_limited_by_the_broker_too() -> None:
     client = World(SessionSettings(page_messages=2)).client()
     client.send(client.session(), "a", "b", "c")
