@@ -99,7 +99,7 @@ async def _serve(server: Server) -> int:
     # Clients may come from here on; what imports for longer than all before it follows now.
     logs.configure(settings.log_level, json=settings.json_logs)
     _raise_file_limit(settings.max_connections)
-    log.info(
+    (log.debug if _for_people(settings) else log.info)(
         "broker.ready",
         url=server.url,
         http_url=server.http_url,
@@ -122,6 +122,8 @@ async def _serve(server: Server) -> int:
             )
         elif settings.tls_cert is None:
             log.warning("broker.clear_text", note="passwords and messages cross the network in clear; set tls_cert")
+    if _for_people(settings):
+        _greet(server)
     asyncio.get_running_loop().call_soon(hasten)
     http = asyncio.create_task(start_http(server))
     http.add_done_callback(lambda task: stopping.set() if not task.cancelled() and task.exception() else None)
@@ -137,6 +139,19 @@ async def _serve(server: Server) -> int:
     await server.stop(0.0 if server.failure is not None else settings.drain_seconds)
     log.info("broker.stopped")
     return 1 if failed else 0
+
+
+def _for_people(settings: Settings) -> bool:
+    """The log is shown on a terminal, not read by a program."""
+    return not settings.json_logs and sys.stdout.isatty()
+
+
+def _greet(server: Server) -> None:
+    """Where clients connect and the console is, as the last lines of the start."""
+    sys.stdout.write(f"\nClients  {server.url}\n")
+    if server.http_url is not None:
+        sys.stdout.write(f"Console  {server.http_url}\n")
+    sys.stdout.flush()
 
 
 def _is_store_error(error: Exception) -> bool:
