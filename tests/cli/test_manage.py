@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import time
@@ -154,6 +155,86 @@ def test_pause_and_resume(sievemq: Sievemq, context: JMSContext) -> None:
     assert consumer.receive_no_wait() is None
     assert sievemq("queue", "resume", "orders").out == "queue:orders delivers\n"
     assert consumer.receive(60_000) is not None
+
+
+def test_a_list_for_programs_has_a_fact_in_each_column(sievemq: Sievemq, context: JMSContext) -> None:
+    fill(context, 1_234, "invoices")
+    sievemq("queue", "pause", "invoices")
+    head, row = (line.split("\t") for line in sievemq("queue", "ls").lines)
+    of = dict(zip(head, row, strict=True))
+    assert (row[0], of["ready"], of["state"], of["blocked"]) == ("invoices", "1234", "paused", "0")
+    context.create_shared_consumer(Topic("prices"), "board").close()
+    with context.create_shared_consumer(Topic("prices"), "board"):
+        head, row = (line.split("\t") for line in sievemq("subscription", "ls").lines)
+    of = dict(zip(head, row, strict=True))
+    assert (of["subscription"], of["durable"], of["shared"]) == ("board", "", "yes")
+
+
+def test_a_queue_at_its_limit_and_who_waits_there(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = {"full": {"max_messages": 1, "at_limit": "block"}}
+    with (
+        EmbeddedBroker(http=True, settings={"destinations": rules}) as broker,
+        ConnectionFactory(broker.url).create_context() as sender,
+    ):
+        monkeypatch.setenv("SIEVEMQ_HTTP_URL", broker.http_url or "")
+        producer = sender.create_producer().set_delivery_mode(1)
+        for _ in range(2):
+            producer.send(Queue("full"), "x")
+        while not broker.call(lambda domain: bool(domain.rooms.waiting)):
+            pass
+        head, row = (line.split("\t") for line in sievemq("queue", "ls").lines)
+        of = dict(zip(head, row, strict=True))
+        assert (of["queue"], of["state"], of["blocked"]) == ("full", "at-limit", "1")
+        facts = sievemq("queue", "info", "full").lines
+        assert any(line.split() == ["senders", "blocked", "1"] for line in facts)
+        top = sievemq("top").out
+        assert "1 sender of" in top
+        assert "queue:full is full; it may hold 1 message" in top
+        assert "queue:full  (at its limit, 1 blocked)" in top
+        head, row = (line.split("\t") for line in sievemq("connection", "ls").lines)
+        assert dict(zip(head, row, strict=True))["waits at"] == "queue:full"
+        broker.call(lambda domain: domain.namespace("default").queue("queue:full").clear())
+
+
+def test_an_unknown_order_is_answered_with_those_there_are(sievemq: Sievemq, broker: EmbeddedBroker) -> None:
+    done = sievemq("queue", "ls", "--sort", "-foo")
+    assert done.code == 2
+    assert done.err == (
+        "sievemq: the parameter sort: '-foo' is none of -bytes, -consumers, -dead_lettered, -depth, -in_flight, "
+        "-in_rate, -out_rate, -scheduled, address, depth\n"
+    )
+    said = " ".join(sievemq("queue", "ls", "--help").out.split())
+    for order in ("address", "-dead_lettered", "-out_rate"):
+        assert order in said
+    assert "One JSON object per line." in said
+
+
+def test_help_names_the_commands_there_are(sievemq: Sievemq) -> None:
+    for group, commands in (
+        ("queue", "ls, info, consumers, create, pause, resume, purge, delete"),
+        ("topic", "ls, info, create, delete"),
+        ("subscription", "ls, delete"),
+        ("connection", "ls, close"),
+        ("namespace", "ls, create, delete"),
+        ("schedule", "ls, cancel"),
+        ("dlq", "ls, retry, drop"),
+        ("tap", "ls, info, create, delete"),
+    ):
+        shown = sievemq(group, "--help")
+        assert commands in " ".join(shown.out.split())
+        for command in commands.split(", "):
+            assert sievemq(group, command, "--help").code == 0
+
+
+def test_retrying_what_are_no_dead_letters_is_an_error(sievemq: Sievemq, context: JMSContext) -> None:
+    fill(context, 2, "payments")
+    for more in ([], ["--dry-run"], ["--yes"]):
+        done = sievemq("dlq", "retry", "payments", *more)
+        assert (done.code, done.out) == (3, "")
+        assert done.err == (
+            "sievemq: queue:payments is no dead-letter queue and holds no dead letters; its dead letters go to "
+            "queue:DLQ.payments\n"
+        )
 
 
 def test_dead_letters(sievemq: Sievemq, context: JMSContext) -> None:
@@ -348,8 +429,9 @@ def test_mistakes(sievemq: Sievemq, context: JMSContext, arguments: list[str], c
 def test_a_port_that_is_none_of_http(sievemq: Sievemq, broker: EmbeddedBroker) -> None:
     done = sievemq("queue", "ls", "--http", f"http://127.0.0.1:{broker.port}")
     assert (done.code, done.out) == (1, "")
-    assert done.err.startswith("sievemq: no management port answers at")
-    assert done.err.removesuffix("\n").isprintable()
+    assert done.err.startswith(f"sievemq: what answers at http://127.0.0.1:{broker.port} does not speak HTTP. ")
+    assert "name the management port instead: 7680" in done.err
+    assert done.err.isascii()
 
 
 def test_the_default_namespace_has_no_name(sievemq: Sievemq, context: JMSContext) -> None:
@@ -419,12 +501,14 @@ def test_a_password_in_the_url_is_not_repeated(sievemq: Sievemq) -> None:
     assert "rosebud" not in done.err
 
 
-def on_terminal(command: list[str], watch: Callable[[bytes], object] = lambda shown: None) -> tuple[int, bytes]:
+def on_terminal(
+    command: list[str], watch: Callable[[subprocess.Popen[bytes], bytes], object] = lambda process, shown: None
+) -> tuple[int, bytes]:
     """Run a command on a terminal.
 
     Args:
         command: its arguments.
-        watch: called with all that is shown so far, whenever there is more.
+        watch: called with the process and all that is shown so far, whenever there is more.
 
     Returns:
         The exit code and what was shown.
@@ -437,11 +521,28 @@ def on_terminal(command: list[str], watch: Callable[[bytes], object] = lambda sh
         try:
             while piece := os.read(main, 65_536):
                 shown += piece
-                watch(shown)
+                watch(process, shown)
         except OSError:  # the terminal is closed
             pass
     os.close(main)
     return process.returncode, shown
+
+
+def test_a_broker_on_a_terminal_ends_its_start_with_where_it_is(broker: EmbeddedBroker) -> None:
+    ended: list[int] = []
+
+    def end(process: subprocess.Popen[bytes], shown: bytes) -> None:
+        if re.search(rb"Console  http://\S+\r\n", shown) and not ended:
+            ended.append(len(shown))
+            process.terminate()
+
+    command = ["broker", "--host", "127.0.0.1", "--port", "0", "--http-port", "0"]
+    code, shown = on_terminal(command, end)
+    assert code == 0
+    start = shown[: ended[0]].decode().splitlines()
+    assert re.fullmatch(r"Clients  sievemq://127\.0\.0\.1:\d+", start[-2])
+    assert re.fullmatch(r"Console  http://127\.0\.0\.1:\d+/?", start[-1])
+    assert "broker.ready" not in "".join(start)
 
 
 def test_a_message_does_not_command_the_terminal(broker: EmbeddedBroker, context: JMSContext) -> None:
@@ -456,7 +557,7 @@ def test_top_when_the_broker_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     broker.start()
     monkeypatch.setenv("SIEVEMQ_HTTP_URL", str(broker.http_url))
 
-    def watch(shown: bytes) -> None:
+    def watch(process: subprocess.Popen[bytes], shown: bytes) -> None:
         if b"in memory" in shown:
             broker.stop()
 

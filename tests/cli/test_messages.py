@@ -107,11 +107,55 @@ def test_other_kinds_of_message_are_shown(broker: EmbeddedBroker, sievemq: Sieve
 
 
 def test_many_at_once(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
-    outcome = sievemq("send", "orders", "x", "--count", "2500")
+    outcome = sievemq("send", "orders", "x", "--count", "2500", "--ids")
     assert outcome.code == 0
     assert len(set(outcome.lines)) == 2500
     assert len(sievemq("browse", "orders").lines) == 2500
     assert len(sievemq("receive", "orders", "-n", "0", "-w", "0").lines) == 2500
+
+
+def test_many_are_summed_up(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
+    assert sievemq("send", "orders", "x", "--count", "2500").lines == ["2,500 messages sent to queue:orders"]
+    done = sievemq("send", "orders", "x", "--count", "2500", "--json")
+    assert [json.loads(line) for line in done.lines] == [{"messages": 2500, "destination": "queue:orders"}]
+
+
+def test_a_queue_that_is_not_there_is_not_made_by_looking_for_messages(
+    broker: EmbeddedBroker, sievemq: Sievemq
+) -> None:
+    sievemq("send", "invoices", "x")
+    for command in (["receive", "invioces", "-w", "0"], ["browse", "invioces"]):
+        done = sievemq(*command)
+        assert (done.code, done.out) == (3, "")
+        assert done.err.startswith("sievemq: there is no queue:invioces; did you mean queue:invoices?")
+    far = sievemq("receive", "nothing-like-it", "-w", "0")
+    assert "there is no queue:nothing-like-it; whoever first sends to it makes it. --create" in far.err
+    assert broker.call(lambda domain: list(domain.namespace("default").destinations)) == ["queue:invoices"]
+    done = sievemq("receive", "invioces", "-w", "0", "--create")
+    assert (done.code, done.err) == (3, "sievemq: nothing came from queue:invioces\n")
+    assert broker.call(lambda domain: "queue:invioces" in domain.namespace("default").destinations)
+
+
+def test_what_did_not_come_is_said(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
+    sievemq("send", "orders", "x")
+    done = sievemq("receive", "orders", "-n", "3", "-w", "10ms")
+    assert (done.code, done.lines) == (3, ["x"])
+    assert done.err == "sievemq: 1 message of 3 came from queue:orders within 10ms\n"
+    assert sievemq("receive", "orders", "-w", "10ms").err == "sievemq: nothing came from queue:orders within 10ms\n"
+
+
+@pytest.mark.parametrize(
+    "command", [["send", "tpoic:x", "hello"], ["receive", "tpoic:x"], ["queue", "create", "tpoic:x"]]
+)
+def test_an_unknown_kind_is_no_name_of_a_queue(broker: EmbeddedBroker, sievemq: Sievemq, command: list[str]) -> None:
+    done = sievemq(*command)
+    assert done.code == 2
+    assert done.err == (
+        "sievemq: 'tpoic' in 'tpoic:x' is no kind of destination; did you mean topic:x? "
+        "A queue of that name is queue:tpoic:x\n"
+    )
+    assert broker.call(lambda domain: len(domain.namespace("default").destinations)) == 0
+    assert sievemq("send", "queue:tpoic:x", "hello").code == 0
 
 
 def test_selector_chooses(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
@@ -244,7 +288,7 @@ def test_failing_batch_is_taken_back(broker: EmbeddedBroker, sievemq: Sievemq) -
     broker.call(limit)
     outcome = sievemq("send", "orders", "x", "--count", "2000")
     assert outcome.code == 1
-    assert len(outcome.lines) == 1_000
+    assert outcome.lines == ["1,000 messages sent to queue:orders"]
     with ConnectionFactory(broker.url).create_connection() as connection, connection.create_session() as session:
         browser = session.create_browser(session.create_queue("orders"))
         assert sum(1 for _ in browser.get_enumeration()) == 1_000

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from difflib import get_close_matches
+from typing import Annotated, Any, Final
 
 import typer
 
-from sievemq.blocking import Connection, ConnectionFactory
+from sievemq.blocking import Connection, ConnectionFactory, QueueBrowser
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
+from sievemq.cli.show import harmless
 from sievemq.destinations import Destination, parse_destination
 from sievemq.exceptions import (
     InvalidDestinationException,
@@ -19,6 +21,7 @@ from sievemq.exceptions import (
     JMSException,
     JMSSecurityException,
 )
+from sievemq_core.message.destination import Kind
 
 __all__ = [
     "DestinationArgument",
@@ -29,6 +32,7 @@ __all__ = [
     "connect",
     "destination_of",
     "failures",
+    "missing",
 ]
 
 UrlOption = Annotated[
@@ -47,6 +51,8 @@ SelectorOption = Annotated[
 DestinationArgument = Annotated[str, typer.Argument(metavar="DEST", help="queue:NAME, topic:NAME, or NAME of a queue.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
+_KINDS: Final = tuple(kind.value for kind in Kind)
+
 DEFAULT_URL = "sievemq://127.0.0.1:7672"
 
 
@@ -59,12 +65,31 @@ def connect(url: str, user: str | None) -> Connection:
 
 
 def destination_of(text: str) -> Destination:
-    """The destination that an argument names; a name that is not allowed ends the command."""
+    """The destination that an argument names; a name that is not allowed ends the command.
+
+    A bare name with a colon is refused: ``tpoic:prices`` is hardly meant to be a queue. Its full form says it is one.
+    """
+    kind, colon, name = text.partition(":")
+    if colon and kind not in _KINDS:
+        near = get_close_matches(kind.lower(), _KINDS, 1)
+        meant = f"did you mean {near[0]}:{name}? " if near else f"there are {', '.join(_KINDS)}. "
+        text = f"{kind!r} in {text!r} is no kind of destination; {meant}A queue of that name is queue:{text}"
+        typer.echo(f"sievemq: {harmless(text)}", err=True)
+        raise typer.Exit(USAGE)
     try:
         return parse_destination(text)
     except InvalidDestinationException as error:
         typer.echo(f"sievemq: {error}", err=True)
         raise typer.Exit(USAGE) from None
+
+
+def missing(browser: QueueBrowser) -> str | None:
+    """What is wrong where a browser's queue does not exist: it says so, and which names are similar. Else None."""
+    if not browser._engine.missing:
+        return None
+    similar = browser._engine.similar
+    hint = f"did you mean {' or '.join(similar)}?" if similar else "whoever first sends to it makes it"
+    return f"there is no {browser._engine.queue}; {hint}"
 
 
 def _hint(code: str | None, text: str) -> str:

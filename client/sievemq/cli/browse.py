@@ -18,9 +18,10 @@ from sievemq.cli.broker_access import (
     connect,
     destination_of,
     failures,
+    missing,
 )
 from sievemq.cli.exits import NOT_FOUND, USAGE
-from sievemq.cli.show import print_message
+from sievemq.cli.show import harmless, print_message
 
 __all__ = ["browse"]
 
@@ -44,8 +45,8 @@ def browse(
         raise typer.Exit(USAGE)
     with failures(), connect(url, user) as connection, connection.create_session() as session:
         browser = session.create_browser(queue, selector)
-        if browser._engine.missing:
-            typer.echo(f"sievemq: there is no {queue}; whoever first sends to it makes it", err=True)
+        if (wrong := missing(browser)) is not None:
+            typer.echo(f"sievemq: {harmless(wrong)}", err=True)
             raise typer.Exit(NOT_FOUND)
         for message in islice(browser.get_enumeration(), number or None):
             print_message(message, json_line=as_json, verbose=verbose)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from sievemq import Session
+from sievemq import JMSSecurityException, Queue, Session, TemporaryQueue
+from sievemq.blocking import Session as OpenSession
 from sievemq.cli.broker_access import (
     DEFAULT_URL,
     DestinationArgument,
@@ -18,10 +19,13 @@ from sievemq.cli.broker_access import (
     connect,
     destination_of,
     failures,
+    missing,
 )
 from sievemq.cli.exits import NOT_FOUND
-from sievemq.cli.show import print_message
+from sievemq.cli.show import harmless, print_message
 from sievemq.cli.values import parse_duration
+from sievemq.destinations import Destination
+from sievemq_core.counted import counted
 
 __all__ = ["receive"]
 
@@ -44,6 +48,9 @@ def receive(
         Ack,
         typer.Option("--ack", help="auto: a printed message is consumed; none: all go back, marked as redelivered."),
     ] = Ack.AUTO,
+    create: Annotated[
+        bool, typer.Option("--create", help="Wait at a queue that does not exist yet; this makes it.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Headers and properties too.")] = False,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
@@ -52,13 +59,15 @@ def receive(
     """Receive messages and print their bodies. Of a topic, what is published from now on.
 
     Exit codes: 0 received all that were asked for (with -n 0: at least one), 1 failed, 2 usage, 3 fewer came within the
-    wait, 4 selector or credentials refused.
+    wait or there is no such queue, 4 selector or credentials refused.
     """
     milliseconds = parse_duration(wait)
     target = destination_of(destination)
     mode = Session.AUTO_ACKNOWLEDGE if ack is Ack.AUTO else Session.CLIENT_ACKNOWLEDGE
     received = 0
     with failures(), connect(url, user) as connection, connection.create_session(mode) as session:
+        if not create:
+            _check_there(session, target, selector)
         consumer = session.create_consumer(target, selector)
         connection.start()
         while not number or received < number:
@@ -69,4 +78,22 @@ def receive(
             received += 1
             print_message(message, json_line=as_json, verbose=verbose)
     if received < max(number, 1):
+        asked = "" if number <= 1 else f" of {number:,}"
+        came = "nothing" if not received else counted(received, "message", form=",") + asked
+        within = f" within {wait}" if milliseconds else ""
+        typer.echo(f"sievemq: {came} came from {target}{within}", err=True)
+        raise typer.Exit(NOT_FOUND)
+
+
+def _check_there(session: OpenSession, target: Destination, selector: str | None) -> None:
+    """End the command if the destination is a queue that does not exist: receiving would make it."""
+    if not isinstance(target, Queue) or isinstance(target, TemporaryQueue):
+        return
+    try:
+        with session.create_browser(target, selector) as browser:
+            wrong = missing(browser)
+    except JMSSecurityException:
+        return  # the user may consume and not browse
+    if wrong is not None:
+        typer.echo(f"sievemq: {harmless(wrong)}. --create makes it, and waits there", err=True)
         raise typer.Exit(NOT_FOUND)

@@ -54,11 +54,14 @@ def send(
     jms_type: Annotated[str | None, typer.Option("--type", help="JMSType.")] = None,
     correlation_id: Annotated[str | None, typer.Option("--correlation-id", help="JMSCorrelationID.")] = None,
     reply_to: Annotated[str | None, typer.Option("--reply-to", metavar="DEST", help="JMSReplyTo.")] = None,
+    ids: Annotated[
+        bool, typer.Option("--ids", help="With --count: print the id of each message instead of their number.")
+    ] = False,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     user: UserOption = None,
 ) -> None:
-    """Send a message, or several alike, and print the message ids.
+    """Send a message and print its id; or several alike, and print how many.
 
     At a limit where senders wait it says so on the standard error and waits; with ?send_timeout=5000 in the URL so many
     milliseconds.
@@ -85,17 +88,23 @@ def send(
             producer.set_time_to_live(time_to_live)
             producer.set_delivery_delay(delivery_delay)
             producer.set_delivery_mode(DeliveryMode.NON_PERSISTENT if non_persistent else DeliveryMode.PERSISTENT)
-            left = count
-            while left:
-                ids = []
-                for _ in range(min(left, _BATCH)):
-                    producer.send(message)
-                    ids.append(message.get_jms_message_id())
-                session.commit()
-                left -= len(ids)
-                for message_id in ids:
-                    line = {"message_id": message_id, "destination": str(target)}
-                    typer.echo(json.dumps(line) if as_json else message_id)
+            done = 0
+            try:
+                while done < count:
+                    sent = []
+                    for _ in range(min(count - done, _BATCH)):
+                        producer.send(message)
+                        sent.append(message.get_jms_message_id())
+                    session.commit()
+                    done += len(sent)
+                    if count == 1 or ids:
+                        for message_id in sent:
+                            line = {"message_id": message_id, "destination": str(target)}
+                            typer.echo(json.dumps(line) if as_json else message_id)
+            finally:
+                if count > 1 and done and not ids:
+                    summary = {"messages": done, "destination": str(target)}
+                    typer.echo(json.dumps(summary) if as_json else f"{done:,} messages sent to {target}")
 
 
 class _Told:

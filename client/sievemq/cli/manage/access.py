@@ -15,11 +15,10 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 import typer
 
-from sievemq.cli.broker_access import UserOption
+from sievemq.cli.broker_access import UserOption, destination_of
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.cli.show import harmless
-from sievemq.destinations import parse_destination
-from sievemq.exceptions import InvalidDestinationException, JMSException
+from sievemq.exceptions import JMSException
 from sievemq.tls import tls_context
 
 __all__ = ["Api", "MostOption", "Place", "Port", "QueueArgument", "address_of"]
@@ -29,6 +28,10 @@ DEFAULT_HTTP: Final = "http://127.0.0.1:7680"
 TIMEOUT: Final = 60.0
 #: Messages that one request of a long action may touch: often enough for a bar to move, seldom enough to cost nothing.
 PIECE: Final = 5_000
+_NO_HTTP: Final = (
+    "If that is the port of sievemq:// URLs, name the management port instead: 7680 unless set otherwise; the broker's "
+    "log has it as http_url"
+)
 _EXAMPLE: Final = "https://mq.example.com:7680?tls_ca=server.pem"
 #: Rows of a page.
 ROWS: Final = 500
@@ -129,6 +132,13 @@ class Api:
             self.before_failing()
             with error:
                 _refused(error.code, _content(error))
+        except http.client.BadStatusLine as error:
+            self.before_failing()
+            if not isinstance(error, http.client.RemoteDisconnected):
+                text = f"what answers at {self.url} does not speak HTTP. {_NO_HTTP}"
+            else:
+                text = f"no management port answers at {self.url}: {error}. {self._hint(error)}"
+            _end(text, FAILED)
         except (OSError, ValueError, http.client.HTTPException) as error:
             self.before_failing()
             reason = getattr(error, "reason", error)
@@ -174,10 +184,7 @@ def address_of(text: str, *, topic: bool = False) -> str:
         text: ``queue:orders``, ``topic:prices``, or a bare name.
         topic: what a bare name is: a topic rather than a queue.
     """
-    try:
-        return str(parse_destination(f"topic:{text}" if topic and ":" not in text else text))
-    except InvalidDestinationException as error:
-        _end(str(error), USAGE)
+    return str(destination_of(f"topic:{text}" if topic and ":" not in text else text))
 
 
 def _tls(url: SplitResult) -> ssl.SSLContext | None:

@@ -6,21 +6,27 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from sievemq.cli.broker_access import JsonOption as LinesOption
 from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import MostOption, Place, QueueArgument, address_of
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, LimitOption, act, remove
-from sievemq.cli.manage.output import Columns, number, print_one, print_rows, rate, span
+from sievemq.cli.manage.output import Columns, number, print_one, print_rows, rate, span, yes
 
-__all__ = ["queue", "topic"]
+__all__ = ["queue", "state", "topic"]
 
-queue = typer.Typer(help="Queues: list, make, pause, purge, delete.", no_args_is_help=True)
-topic = typer.Typer(help="Topics: list, make, delete.", no_args_is_help=True)
+queue = typer.Typer(help="Queues: ls, info, consumers, create, pause, resume, purge, delete.", no_args_is_help=True)
+topic = typer.Typer(help="Topics: ls, info, create, delete.", no_args_is_help=True)
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="topic:NAME, or NAME.")]
 LikeOption = Annotated[str | None, typer.Option("--like", help="Only names with this in them; * for any text.")]
 SortOption = Annotated[
-    str, typer.Option("--sort", help="address, -depth, -in_flight, -bytes, -consumers, -in_rate, …: most first.")
+    str,
+    typer.Option(
+        "--sort",
+        help="address, depth (least first); most first: -depth, -in_flight, -scheduled, -bytes, -consumers, -in_rate, "
+        "-out_rate, -dead_lettered.",
+    ),
 ]
 
 
@@ -33,7 +39,7 @@ class Listing(NamedTuple):
 
 
 _QUEUES: Columns = {
-    "queue": lambda row: row["name"] + (" (paused)" if row["paused"] else ""),
+    "queue": lambda row: row["name"],
     "ready": number("depth"),
     "in flight": number("in_flight"),
     "scheduled": number("scheduled"),
@@ -41,6 +47,8 @@ _QUEUES: Columns = {
     "consumers": number("consumers"),
     "in/s": rate("in_rate"),
     "out/s": rate("out_rate"),
+    "state": lambda row: state(row),
+    "blocked": number("blocked_senders"),
 }
 _TOPICS: Columns = {
     "topic": lambda row: row["name"],
@@ -49,6 +57,8 @@ _TOPICS: Columns = {
     "waiting": number("depth"),
     "in/s": rate("in_rate"),
     "out/s": rate("out_rate"),
+    "state": lambda row: state(row),
+    "blocked": number("blocked_senders"),
 }
 _CONSUMERS: Columns = {
     "consumer": lambda row: row["id"],
@@ -59,6 +69,11 @@ _CONSUMERS: Columns = {
     "matches": lambda row: "" if row["match_ratio"] is None else f"{row['match_ratio']:.0%}",
     "selector": lambda row: row["selector"] or "",
 }
+
+
+def state(row: dict[str, Any]) -> str:
+    """What is unusual about a destination, in words with a comma between them."""
+    return ",".join([word for word, name in (("paused", "paused"), ("at-limit", "at_limit")) if row[name]])
 
 
 def _details(row: dict[str, Any]) -> Columns:
@@ -72,8 +87,10 @@ def _details(row: dict[str, Any]) -> Columns:
         "bytes": number("bytes"),
         "consumers": number("consumers"),
         "selectors": number("selectors"),
-        "subscriptions": lambda row: f"{row['subscriptions']:,}" if row["kind"] == "topic" else "",
-        "paused": lambda row: "yes" if row["paused"] else "",
+        "subscriptions": lambda row: row["subscriptions"] if row["kind"] == "topic" else "",
+        "paused": yes("paused"),
+        "at its limit": yes("at_limit"),
+        "senders blocked": lambda row: row["blocked_senders"] or "",
         "in/s": rate("in_rate"),
         "out/s": rate("out_rate"),
         "dead letters go to": lambda row: row["dead_letters"] or "",
@@ -85,11 +102,17 @@ def _details(row: dict[str, Any]) -> Columns:
 
 
 def _counter(name: str) -> Any:
-    return lambda row: f"{row['counters'][name]:,}"
+    return lambda row: row["counters"][name]
 
 
 def _rule(name: str) -> Any:
-    return lambda row: "" if row["policy"][name] is None else str(row["policy"][name])
+    def rule(row: dict[str, Any]) -> str | int | float:
+        value = row["policy"][name]
+        if value is None:
+            return ""
+        return ("yes" if value else "no") if isinstance(value, bool) else value
+
+    return rule
 
 
 # -- queues -----------------------------------------------------------------------------------------------------------
@@ -97,7 +120,7 @@ def _rule(name: str) -> Any:
 
 @queue.command("ls")
 @grouped
-def list_queues(listing: Listing, place: Place, *, as_json: JsonOption = False) -> None:
+def list_queues(listing: Listing, place: Place, *, as_json: LinesOption = False) -> None:
     """List queues with what waits in them."""
     _list("queue", _QUEUES, listing, place, as_json)
 
@@ -111,7 +134,7 @@ def show_queue(name: QueueArgument, place: Place, *, as_json: JsonOption = False
 
 @queue.command("consumers")
 @grouped
-def list_consumers(name: QueueArgument, place: Place, *, as_json: JsonOption = False) -> None:
+def list_consumers(name: QueueArgument, place: Place, *, as_json: LinesOption = False) -> None:
     """List a queue's consumers with their selectors, and the share of messages that these match."""
     api = place.api()
     address = address_of(name)
@@ -174,7 +197,7 @@ def purge_queue(
 
 @topic.command("ls")
 @grouped
-def list_topics(listing: Listing, place: Place, *, as_json: JsonOption = False) -> None:
+def list_topics(listing: Listing, place: Place, *, as_json: LinesOption = False) -> None:
     """List topics with their subscriptions."""
     _list("topic", _TOPICS, listing, place, as_json)
 
@@ -207,7 +230,8 @@ def _list(kind: str, columns: Columns, listing: Listing, place: Place, as_json: 
     api = place.api()
     path = f"{api.place()}/destinations"
     rows = api.rows(path, "destinations", listing.most, kind=kind, like=listing.like, sort=listing.sort)
-    print_rows(rows, columns, as_json, f"no {kind}s in namespace {place.namespace}")
+    nothing = f"no {kind}s in namespace {place.namespace}"
+    print_rows(rows, columns, as_json, nothing, seldom=("state", "blocked"))
 
 
 def _show(address: str, place: Place, as_json: bool) -> None:

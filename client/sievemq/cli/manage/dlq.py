@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
+from sievemq.cli.broker_access import JsonOption as LinesOption
+from sievemq.cli.exits import NOT_FOUND
 from sievemq.cli.grouping import grouped
-from sievemq.cli.manage.access import Place, address_of
+from sievemq.cli.manage.access import Api, Place, address_of
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, act
 from sievemq.cli.manage.output import Columns, moment, number, print_rows
 
 __all__ = ["dlq"]
 
-dlq = typer.Typer(help="Dead letters: list by reason, retry, drop.", no_args_is_help=True)
+dlq = typer.Typer(help="Dead letters by reason: ls, retry, drop.", no_args_is_help=True)
+
+#: The property by which a dead letter names where it came from.
+_ORIGIN: Final = "JMS_SieveMQ_DeadLetterOrigin"
 
 DeadLettersArgument = Annotated[
     str, typer.Argument(metavar="QUEUE", help="The dead-letter queue, DLQ.NAME; of `orders` it is DLQ.orders.")
@@ -23,8 +28,9 @@ DeadLettersArgument = Annotated[
 _COLUMNS: Columns = {
     "dead-letter queue": lambda row: row["address"].removeprefix("queue:"),
     "messages": number("messages"),
-    "reason": lambda row: row["reason"] or "(none)",
-    "origin": lambda row: (row["origin"] or "(unknown)") + (f" / {row['subscription']}" if row["subscription"] else ""),
+    "reason": lambda row: row["reason"] or "",
+    "origin": lambda row: row["origin"] or "",
+    "subscription": lambda row: row["subscription"] or "",
     "first failure": lambda row: moment(row["first_failure"]),
     "last failure": lambda row: moment(row["last_failure"]),
 }
@@ -32,7 +38,7 @@ _COLUMNS: Columns = {
 
 @dlq.command("ls")
 @grouped
-def list_dead_letters(place: Place, *, as_json: JsonOption = False) -> None:
+def list_dead_letters(place: Place, *, as_json: LinesOption = False) -> None:
     """List dead-letter queues, their messages grouped by reason and origin."""
     api = place.api()
     queues = api.rows(f"{api.place()}/dead-letters", "queues")
@@ -43,10 +49,15 @@ def list_dead_letters(place: Place, *, as_json: JsonOption = False) -> None:
 @dlq.command()
 @grouped
 def retry(name: DeadLettersArgument, chosen: Chosen, care: Care, place: Place, *, as_json: JsonOption = False) -> None:
-    """Send dead letters back to where they came from; their attempts are counted anew."""
+    """Send dead letters back to where they came from; their attempts are counted anew.
+
+    Exit codes: as everywhere; 3 for a queue that is no dead-letter queue and holds no dead letters.
+    """
     address = address_of(name)
     question = f"Send {{}} of {address} back to where they came from?"
-    act(place.api(), address, "retry", chosen, care, as_json, past="sent back", question=question)
+    api = place.api()
+    _check_dead_letters(api, address)
+    act(api, address, "retry", chosen, care, as_json, past="sent back", question=question)
 
 
 @dlq.command()
@@ -57,6 +68,19 @@ def drop(name: DeadLettersArgument, chosen: Chosen, care: Care, place: Place, *,
     verb = "delete" if chosen.selector is not None or chosen.ids else "purge"
     question = f"Delete {{}} of {address} for good?"
     act(place.api(), address, verb, chosen, care, as_json, past="deleted", question=question)
+
+
+def _check_dead_letters(api: Api, address: str) -> None:
+    """End the command unless this is a dead-letter queue, or holds dead letters that were moved there."""
+    row = api.get(api.place(address))
+    if row["dead_letter_queue"]:
+        return
+    asked = {"selector": f"{_ORIGIN} IS NOT NULL", "limit": 1, "dry_run": True}
+    if api.post(api.place(address, "actions", "retry"), asked)["matched"]:
+        return
+    where = f"its dead letters go to {row['dead_letters']}" if row["dead_letters"] else "`sievemq dlq ls` lists them"
+    typer.echo(f"sievemq: {address} is no dead-letter queue and holds no dead letters; {where}", err=True)
+    raise typer.Exit(NOT_FOUND)
 
 
 def _groups(queues: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:

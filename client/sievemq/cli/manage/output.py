@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -12,13 +12,15 @@ import typer
 
 from sievemq.cli.show import harmless
 
-__all__ = ["Columns", "moment", "number", "print_one", "print_rows", "rate", "span"]
+__all__ = ["Columns", "moment", "number", "print_one", "print_rows", "rate", "span", "yes"]
 
-#: Heading -> how a row's cell is made.
-Columns: TypeAlias = dict[str, Callable[[dict[str, Any]], str]]
+#: Heading -> how a row's cell is made. A figure is grouped for people and plain for programs.
+Columns: TypeAlias = dict[str, Callable[[dict[str, Any]], str | int | float]]
 
 
-def print_rows(rows: Iterable[dict[str, Any]], columns: Columns, as_json: bool, nothing: str) -> None:
+def print_rows(
+    rows: Iterable[dict[str, Any]], columns: Columns, as_json: bool, nothing: str, seldom: Collection[str] = ()
+) -> None:
     """Print a list.
 
     Args:
@@ -26,18 +28,20 @@ def print_rows(rows: Iterable[dict[str, Any]], columns: Columns, as_json: bool, 
         columns: what is shown of each.
         as_json: one JSON object per line instead, whole.
         nothing: said on standard error if there are no rows and a person reads.
+        seldom: columns that a person sees only where some row has something there.
     """
     if as_json:
         for row in rows:
             typer.echo(json.dumps(row, ensure_ascii=False))
         return
     # A client chooses its id and its selector: neither may break a line nor command a terminal.
-    shown = [[harmless(make(row)) for make in columns.values()] for row in rows]
+    made = [{name: make(row) for name, make in columns.items()} for row in rows]
     if not sys.stdout.isatty():
-        for cells in ([*columns], *shown):
-            typer.echo("\t".join(cells))
+        typer.echo("\t".join(columns))
+        for cells in made:
+            typer.echo("\t".join(harmless(str(cell)) for cell in cells.values()))
         return
-    if not shown:
+    if not made:
         typer.echo(nothing, err=True)
         return
     from rich.console import Console
@@ -45,10 +49,13 @@ def print_rows(rows: Iterable[dict[str, Any]], columns: Columns, as_json: bool, 
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        table.add_column(name, justify="right" if _figures(shown, list(columns).index(name)) else "left")
-    for cells in shown:
-        table.add_row(*map(Text, cells))  # as text: what a destination is called is no markup
+    names = [name for name in columns if name not in seldom or any(cells[name] for cells in made)]
+    for name in names:
+        figures = all(isinstance(cells[name], int | float) for cells in made)
+        table.add_column(name, justify="right" if figures else "left")
+    for cells in made:
+        # As text: what a destination is called is no markup.
+        table.add_row(*(Text(harmless(_for_people(cells[name]))) for name in names))
     Console().print(table)
 
 
@@ -57,16 +64,21 @@ def print_one(record: dict[str, Any], columns: Columns, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(record, ensure_ascii=False))
         return
-    facts = [(name, harmless(make(record))) for name, make in columns.items()]
+    facts = [(name, harmless(_for_people(make(record)))) for name, make in columns.items()]
     width = max(len(name) for name, _ in facts)
     for name, text in facts:
         if text:
             typer.echo(f"{name:<{width}}  {text}")
 
 
-def number(name: str) -> Callable[[dict[str, Any]], str]:
+def number(name: str) -> Callable[[dict[str, Any]], int]:
     """A whole number of a row."""
-    return lambda row: f"{row[name]:,}"
+    return lambda row: int(row[name])
+
+
+def yes(name: str) -> Callable[[dict[str, Any]], str]:
+    """``yes`` where it is true of a row."""
+    return lambda row: "yes" if row[name] else ""
 
 
 def moment(milliseconds: int) -> str:
@@ -92,12 +104,10 @@ def span(milliseconds: int) -> str:
     return " ".join(parts)
 
 
-def rate(name: str) -> Callable[[dict[str, Any]], str]:
+def rate(name: str) -> Callable[[dict[str, Any]], int | float]:
     """A rate per second of a row."""
-    return lambda row: f"{row[name]:,.1f}" if 0 < row[name] < 100 else f"{row[name]:,.0f}"
+    return lambda row: round(row[name], 1) if 0 < row[name] < 100 else round(row[name])
 
 
-def _figures(rows: list[list[str]], place: int) -> bool:
-    return all(
-        row[place].replace(",", "").replace(".", "").replace("%", "").isdigit() or not row[place] for row in rows
-    )
+def _for_people(cell: str | float) -> str:
+    return cell if isinstance(cell, str) else f"{cell:,}"

@@ -7,17 +7,18 @@ from urllib.parse import quote
 
 import typer
 
+from sievemq.cli.broker_access import JsonOption as LinesOption
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place, Port, address_of
-from sievemq.cli.manage.actions import Care, JsonOption, YesOption, confirm, remove
-from sievemq.cli.manage.output import Columns, number, print_rows, span
+from sievemq.cli.manage.actions import Care, YesOption, confirm, remove
+from sievemq.cli.manage.output import Columns, number, print_rows, span, yes
 
 __all__ = ["connection", "consumer", "namespace", "subscription"]
 
-namespace = typer.Typer(help="Namespaces: list, make, delete.", no_args_is_help=True)
-subscription = typer.Typer(help="Subscriptions of topics: list, delete.", no_args_is_help=True)
-connection = typer.Typer(help="Connections: list, close.", no_args_is_help=True)
-consumer = typer.Typer(help="Consumers: close one (`queue consumers` lists them).", no_args_is_help=True)
+namespace = typer.Typer(help="Namespaces: ls, create, delete.", no_args_is_help=True)
+subscription = typer.Typer(help="Subscriptions of topics: ls, delete.", no_args_is_help=True)
+connection = typer.Typer(help="Connections: ls, close.", no_args_is_help=True)
+consumer = typer.Typer(help="Consumers: close (`queue consumers` lists them).", no_args_is_help=True)
 
 _NAMESPACES: Columns = {
     "namespace": lambda row: row["name"],
@@ -28,10 +29,11 @@ _NAMESPACES: Columns = {
     "scheduled": number("scheduled"),
 }
 _SUBSCRIPTIONS: Columns = {
-    "subscription": lambda row: row["name"] or "(none)",
+    "subscription": lambda row: row["name"] or "",
     "client id": lambda row: row["client_id"] or "",
     "topic": lambda row: row["topic"],
-    "kind": lambda row: ("durable" if row["durable"] else "") + (" shared" if row["shared"] else ""),
+    "durable": yes("durable"),
+    "shared": yes("shared"),
     "consumers": number("consumers"),
     "ready": number("depth"),
     "in flight": number("in_flight"),
@@ -46,6 +48,7 @@ _CONNECTIONS: Columns = {
     "sessions": number("sessions"),
     "consumers": number("consumers"),
     "unacknowledged": number("unacknowledged"),
+    "waits at": lambda row: row["blocked_at"] or row["blocked_by"] or "",
     "waits to send": lambda row: span(max(1, row["waits"])) if row["waits"] is not None else "",
     "agent": lambda row: row["agent"],
 }
@@ -53,7 +56,7 @@ _CONNECTIONS: Columns = {
 
 @namespace.command("ls")
 @grouped
-def list_namespaces(port: Port, *, as_json: JsonOption = False) -> None:
+def list_namespaces(port: Port, *, as_json: LinesOption = False) -> None:
     """List namespaces with what they hold."""
     print_rows(port.api().rows("/namespaces", "namespaces"), _NAMESPACES, as_json, "no namespaces")
 
@@ -79,7 +82,7 @@ def list_subscriptions(
     *,
     topic: Annotated[str | None, typer.Option("--topic", help="Only those of this topic.")] = None,
     place: Place,
-    as_json: JsonOption = False,
+    as_json: LinesOption = False,
 ) -> None:
     """List subscriptions, durable ones without a consumer too."""
     api = place.api()
@@ -108,7 +111,7 @@ def delete_subscription(
 def list_connections(
     *,
     namespace: Annotated[str | None, typer.Option("--namespace", "-N", help="Only those in this namespace.")] = None,
-    as_json: JsonOption = False,
+    as_json: LinesOption = False,
     port: Port,
 ) -> None:
     """List connections: who, from where, with what open, and for how long they have waited to send at a limit."""
@@ -117,7 +120,7 @@ def list_connections(
     if not as_json:
         now = api.get("/broker")["now"]
         rows = ({**row, "waits": row["blocked_since"] and now - row["blocked_since"]} for row in rows)
-    print_rows(rows, _CONNECTIONS, as_json, "no connections")
+    print_rows(rows, _CONNECTIONS, as_json, "no connections", seldom=("waits at", "waits to send"))
 
 
 @connection.command("close")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from sievemq.cli.broker_access import JsonOption as LinesOption
 from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import MostOption, Place, QueueArgument, address_of
@@ -12,7 +13,7 @@ from sievemq.cli.manage.output import Columns, moment, number, print_rows
 
 __all__ = ["schedule"]
 
-schedule = typer.Typer(help="Scheduled messages: list, cancel.", no_args_is_help=True)
+schedule = typer.Typer(help="Scheduled messages: ls, cancel.", no_args_is_help=True)
 
 _COLUMNS: Columns = {
     "delivery (UTC)": lambda row: moment(row["due"]),
@@ -31,7 +32,7 @@ def list_scheduled(
     selector: SelectorOption = None,
     most: MostOption = 0,
     place: Place,
-    as_json: JsonOption = False,
+    as_json: LinesOption = False,
 ) -> None:
     """List what a queue holds back until its time, earliest first."""
     api = place.api()

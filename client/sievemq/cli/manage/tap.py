@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import typer
 
+from sievemq.cli.broker_access import JsonOption as LinesOption
 from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place, address_of
@@ -18,7 +19,7 @@ from sievemq_core.counted import counted
 
 __all__ = ["tap"]
 
-tap = typer.Typer(help="Taps: how far their readers are behind; make, delete.", no_args_is_help=True)
+tap = typer.Typer(help="Taps, and how far their readers are behind: ls, info, create, delete.", no_args_is_help=True)
 
 DestinationArgument = Annotated[
     str, typer.Argument(metavar="DEST", help="What it is on: queue:NAME, topic:NAME, or NAME of a queue.")
@@ -91,7 +92,7 @@ def list_taps(
     *,
     destination: Annotated[str | None, typer.Option("--on", help="Only those on this destination.")] = None,
     place: Place,
-    as_json: JsonOption = False,
+    as_json: LinesOption = False,
 ) -> None:
     """List taps: how many messages their readers are behind, and for how long; what they have missed; who reads."""
     api = place.api()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -13,11 +14,15 @@ from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place
 from sievemq.cli.manage.actions import JsonOption
 from sievemq.cli.manage.output import span
+from sievemq.cli.show import harmless
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 __all__ = ["top"]
+
+#: Limits at which senders wait that are listed.
+_PLACES: Final = 5
 
 
 @grouped
@@ -89,6 +94,10 @@ def _screen(seen: dict[str, Any]) -> RenderableType:
     since = broker["blocked_since"]
     if since is not None:
         parts.append(Text(waiting(broker["blocked_connections"], broker["now"] - since), style="bold red"))
+    for place in broker["blocked_at"][:_PLACES]:
+        senders = "1 sender" if place["senders"] == 1 else f"{place['senders']:,} senders"
+        where = f"  {senders} of {', '.join(place['connections'])}: {place['text']}"
+        parts.append(Text(harmless(where), style="red"))
     if broker["blocked"]:
         parts.append(Text(f"producers wait: {broker['blocked']}", style="bold red"))
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
@@ -97,12 +106,21 @@ def _screen(seen: dict[str, Any]) -> RenderableType:
         first = name == "destination"
         table.add_column(name, justify="left" if first else "right", no_wrap=True, ratio=1 if first else None)
     for row in seen["destinations"]:
-        title = Text(row["address"] + ("  (paused)" if row["paused"] else ""))
+        title = Text(row["address"] + "".join(f"  ({word})" for word in _words(row)))
         if row["dead_letter_queue"] and row["depth"]:
             title.stylize("yellow")
         figures = (row["depth"], row["in_flight"], row["scheduled"], row["consumers"])
         table.add_row(title, *(f"{n:,}" for n in figures), f"{row['in_rate']:,.0f}", f"{row['out_rate']:,.0f}")
     return Group(*parts, Text(""), table)
+
+
+def _words(row: dict[str, Any]) -> Iterator[str]:
+    if row["paused"]:
+        yield "paused"
+    if row["blocked_senders"]:
+        yield f"at its limit, {row['blocked_senders']:,} blocked"
+    elif row["at_limit"]:
+        yield "at its limit"
 
 
 def waiting(connections: int, milliseconds: int) -> str:
