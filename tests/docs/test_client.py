@@ -32,12 +32,12 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 def test_all_programs_are_run() -> None:
-    assert len(PROGRAMS) == 3
+    assert len(PROGRAMS) == 4
     assert len(RECIPES) == 2
     assert TEXT.count("```python") == len(PROGRAMS) + len(RECIPES)
 
 
-@pytest.mark.parametrize(("program", "printed"), PROGRAMS, ids=["asyncio", "workers", "prefetch"])
+@pytest.mark.parametrize(("program", "printed"), PROGRAMS, ids=["asyncio", "workers", "requests", "prefetch"])
 def test_a_program_prints_what_it_says(broker: EmbeddedBroker, program: str, printed: str) -> None:
     assert output_of(program, broker.url) == printed
 

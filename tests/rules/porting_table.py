@@ -43,6 +43,7 @@ ADDED = {
     ("JMSProducer", "set_send_timeout"),
     ("JMSProducer", "get_send_timeout"),
     ("JMSConsumer", "messages"),
+    ("JMSContext", "request"),
     ("MessageConsumer", "messages"),
 }
 

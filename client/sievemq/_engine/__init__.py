@@ -83,13 +83,14 @@ from sievemq._engine.connection import ClientConnection
 from sievemq._engine.consumer import PATIENCE, EngineConsumer
 from sievemq._engine.factory_settings import FactorySettings, refuse_lone_name
 from sievemq._engine.flow import Blocked
-from sievemq._engine.jms_producer import Body, ProducerState
+from sievemq._engine.jms_producer import Body, ProducerState, message_for
 from sievemq._engine.listeners import completion_callbacks, log_raised, message_callback, refuse_awaitable
 from sievemq._engine.metadata import ConnectionMetaData
 from sievemq._engine.options import EngineOptions, SendConfirm
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
 from sievemq._engine.producer_defaults import ProducerDefaults
 from sievemq._engine.repair import Repair, for_how_long, is_passing
+from sievemq._engine.replies import answers
 from sievemq._engine.reports import ExceptionReports
 from sievemq._engine.send_call import destination_and_message
 from sievemq._engine.sends import Sends
@@ -133,6 +134,7 @@ __all__ = [
     "SendConfirm",
     "Sends",
     "Wanted",
+    "answers",
     "as_body",
     "as_kind",
     "call",
@@ -145,6 +147,7 @@ __all__ = [
     "is_unclosed",
     "log_raised",
     "message_callback",
+    "message_for",
     "of_tls",
     "refuse_awaitable",
     "refuse_lone_name",

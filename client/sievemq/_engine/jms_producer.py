@@ -15,7 +15,7 @@ from sievemq.object_codec import PlainData
 from sievemq_core.durations import Milliseconds
 from sievemq_core.message.values import PropertyValue
 
-__all__ = ["Body", "ProducerState"]
+__all__ = ["Body", "ProducerState", "message_for"]
 
 #: What ``send`` makes a message around (JPR-02 … JPR-07).
 Body: TypeAlias = "PlainData | memoryview"
@@ -300,7 +300,7 @@ class ProducerState:
             IllegalStateException: the session is closed.
         """
         self._engine.session.check_open()
-        message = _message_for(body)
+        message = message_for(body)
         values = self._values
         if values._properties:
             for name, value in values._properties.items():
@@ -315,7 +315,12 @@ class ProducerState:
         return message
 
 
-def _message_for(body: Any) -> Message:
+def message_for(body: Any) -> Message:
+    """The message itself, or one around a body (JPR-02 … JPR-07).
+
+    Raises:
+        MessageFormatException: a body of a type that no message holds; None (JPR-06).
+    """
     if isinstance(body, Message):
         return body
     if isinstance(body, str):

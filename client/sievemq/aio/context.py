@@ -13,8 +13,11 @@ from sievemq._engine import (
     DUPS_OK_ACKNOWLEDGE,
     SESSION_TRANSACTED,
     Blocked,
+    Body,
     ConnectionMetaData,
     EngineProducer,
+    check_timeout,
+    message_for,
 )
 from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.connection import Connection
@@ -22,12 +25,15 @@ from sievemq.aio.consumer import MessageConsumer
 from sievemq.aio.jms_consumer import JMSConsumer
 from sievemq.aio.jms_producer import JMSProducer
 from sievemq.aio.listeners import ExceptionListener
+from sievemq.aio.requestors import ReplyQueue
 from sievemq.aio.session import Session
 from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from sievemq.exceptions import JMSException, runtime_twin
+from sievemq.exceptions import IllegalStateException, JMSException, runtime_twin
 from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from sievemq.messages.foreign import Sendable
 from sievemq.object_codec import PlainData
 from sievemq.session_mode import SessionMode, SessionModeLike
+from sievemq_core.durations import Milliseconds
 
 __all__ = ["JMSContext"]
 
@@ -80,6 +86,7 @@ class JMSContext:
     def __init__(self, connection: Connection, session: Session) -> None:
         self._connection = connection
         self._session = session
+        self._replies = ReplyQueue(connection)
         self._auto_start = True
         self._closed = False
         connection._contexts += 1
@@ -194,6 +201,7 @@ class JMSContext:
         connection = self._connection
         connection._contexts -= 1
         if connection._contexts:
+            await self._replies.close()
             await self._session.close()
         else:
             await connection.close()
@@ -316,6 +324,39 @@ class JMSContext:
         if self._auto_start:
             await self._connection.start()
         return JMSConsumer(consumer)
+
+    @_runtime
+    async def request(
+        self, destination: Destination, message: Sendable | Body, timeout: Milliseconds | None = None
+    ) -> Message | None:
+        """Send a request and wait for its reply. An extension.
+
+        It is sent and its reply received outside of the context's session: at once in a transacted context, too, and
+        also where the context has listeners. The first request makes a temporary queue for replies.
+        Tasks that request at once take turns.
+
+        Args:
+            destination: where the request goes.
+            message: a message, whose JMSReplyTo is set; or a body, as of :meth:`JMSProducer.send`.
+            timeout: of the reply: a timedelta, or an int of milliseconds; 0 or None waits without limit.
+
+        Returns:
+            The reply. A message whose JMSCorrelationID names another request is none, and a late reply is dropped.
+            None when the time is over, or if the context is closed meanwhile.
+
+        Raises:
+            ValueError: the timeout is negative, or neither of these.
+            IllegalStateRuntimeException: the connection is stopped, and :meth:`set_auto_start` is off.
+            JMSRuntimeException: whatever the send raises.
+        """
+        self._session._engine.check_open()
+        milliseconds = None if timeout is None else check_timeout(timeout)
+        request = message_for(message)
+        if self._auto_start:
+            await self._connection.start()
+        elif not self._connection._engine.started:
+            raise IllegalStateException("the connection is stopped, and no reply would come: call start() first")
+        return await self._replies.request(destination, request, milliseconds)
 
     @_local
     def create_queue(self, queue_name: str) -> Queue:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from math import ceil
 from types import TracebackType
 from typing import Self
 
-from sievemq._engine import AUTO_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE
+from sievemq._engine import AUTO_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE, answers, check_timeout
+from sievemq.aio.connection import Connection
 from sievemq.aio.consumer import MessageConsumer
 from sievemq.aio.producer import MessageProducer
 from sievemq.aio.session import Session
-from sievemq.destinations import Queue, TemporaryQueue, TemporaryTopic, Topic, destination_for
+from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, destination_for
 from sievemq.exceptions import InvalidDestinationException, JMSException
 from sievemq.messages import Message
+from sievemq_core.durations import Milliseconds
 
-__all__ = ["QueueRequestor", "TopicRequestor"]
+__all__ = ["QueueRequestor", "ReplyQueue", "TopicRequestor"]
 
 
 class _Requestor:
@@ -35,26 +39,29 @@ class _Requestor:
     ) -> None:
         await self.close()
 
-    async def request(self, message: Message) -> Message | None:
-        """Send a request and wait for the reply, without a limit of time (REQ-02).
+    async def request(self, message: Message, timeout: Milliseconds | None = None) -> Message | None:
+        """Send a request and wait for the reply (REQ-02).
 
         Args:
             message: its JMSReplyTo is set to the requestor's temporary destination.
+            timeout: of the reply: a timedelta, or an int of milliseconds; 0 or None waits without limit. An extension.
 
         Returns:
-            The reply; None if the session is closed meanwhile.
+            The reply; None when the time is over, or if the session is closed meanwhile.
 
         Raises:
+            ValueError: the timeout is negative, or neither of these.
             JMSException: closed (REQ-05); whatever the send raises.
         """
         self._session._engine.check_open()
+        milliseconds = None if timeout is None else check_timeout(timeout)
         producer, consumer = await self._open()
         # What is left of an earlier request is none of this one's (REQ-04).
         while await consumer.receive_no_wait() is not None:
             pass
         message.set_jms_reply_to(self._reply_to)
         await producer.send(message)
-        return await consumer.receive()
+        return await consumer.receive(milliseconds)
 
     async def _open(self) -> tuple[MessageProducer, MessageConsumer]:
         session = self._session
@@ -118,6 +125,62 @@ class TopicRequestor(_Requestor):
         super().__init__(session, destination)
 
 
+class ReplyQueue:
+    """Where replies to the requests of a context arrive.
+
+    Args:
+        connection: the context's. The replies have a session of their own there.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._session: Session | None = None
+        self._consumer: MessageConsumer | None = None
+        self._queue: TemporaryQueue | None = None
+        self._late = False  # the reply to an earlier request may still come
+        self._turn = asyncio.Lock()
+
+    async def request(self, destination: Destination, request: Message, timeout: int | None) -> Message | None:
+        """As :meth:`JMSContext.request`; the timeout in milliseconds."""
+        async with self._turn:
+            if self._late:
+                await self._drop()
+            if self._session is None:
+                self._session = await self._connection.create_session(AUTO_ACKNOWLEDGE)
+            if self._queue is None:
+                self._queue = await self._session.create_temporary_queue()
+            if self._consumer is None:
+                self._consumer = await self._session.create_consumer(self._queue)
+            request.set_jms_reply_to(self._queue)
+            self._late = True
+            await (await self._session.create_producer()).send(destination, request)
+            loop = asyncio.get_running_loop()
+            end = loop.time() + timeout / 1000.0 if timeout else None
+            while True:
+                reply = await self._consumer.receive(timeout)
+                if reply is None or answers(request, reply):
+                    self._late = reply is None
+                    return reply
+                if end is not None:
+                    timeout = max(1, ceil((end - loop.time()) * 1000.0))
+
+    async def _drop(self) -> None:
+        if self._consumer is not None:
+            await self._consumer.close()
+            self._consumer = None
+        if self._queue is not None:
+            await self._queue.delete()
+            self._queue = None
+        self._late = False
+
+    async def close(self) -> None:
+        """Close the session."""
+        if self._session is not None:
+            await self._session.close()
+
+
 def _check_session(session: Session) -> None:
+    if not isinstance(session, Session):
+        raise TypeError(f"a requestor needs a Session, not {session!r:.80}; a JMSContext has the method request()")
     if session.get_acknowledge_mode() not in (AUTO_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE):
         raise JMSException("a requestor needs a session in AUTO_ACKNOWLEDGE or DUPS_OK_ACKNOWLEDGE mode")

@@ -13,19 +13,25 @@ from sievemq._engine import (
     DUPS_OK_ACKNOWLEDGE,
     SESSION_TRANSACTED,
     Blocked,
+    Body,
     ConnectionMetaData,
     EngineProducer,
+    check_timeout,
+    message_for,
 )
 from sievemq.blocking.browser import QueueBrowser
 from sievemq.blocking.connection import Connection
 from sievemq.blocking.jms_consumer import JMSConsumer
 from sievemq.blocking.jms_producer import JMSProducer
 from sievemq.blocking.listeners import ExceptionListener
+from sievemq.blocking.requestors import ReplyQueue
 from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from sievemq.exceptions import JMSException, runtime_twin
+from sievemq.exceptions import IllegalStateException, JMSException, runtime_twin
 from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from sievemq.messages.foreign import Sendable
 from sievemq.object_codec import PlainData
 from sievemq.session_mode import SessionMode, SessionModeLike
+from sievemq_core.durations import Milliseconds
 
 __all__ = ["JMSContext"]
 
@@ -63,6 +69,7 @@ class JMSContext:
         self._connection = connection
         # The session must not make it too late for a client id: a context is born with one (CTX-03).
         self._session = connection._create_session(session_mode, is_action=False)
+        self._replies = ReplyQueue(connection)
         self._auto_start = True
         self._closed = False
         with connection._transport.lock:
@@ -176,6 +183,7 @@ class JMSContext:
         if last:
             connection.close()
         else:
+            self._replies.close()
             self._session.close()
 
     # -- the session --------------------------------------------------------------------------------------------------
@@ -292,6 +300,38 @@ class JMSContext:
         if self._auto_start:
             self._connection.start()
         return JMSConsumer(consumer)
+
+    @_runtime
+    def request(
+        self, destination: Destination, message: Sendable | Body, timeout: Milliseconds | None = None
+    ) -> Message | None:
+        """Send a request and wait for its reply. An extension.
+
+        It is sent and its reply received outside of the context's session: at once in a transacted context, too, and
+        also where the context has listeners. The first request makes a temporary queue for replies.
+
+        Args:
+            destination: where the request goes.
+            message: a message, whose JMSReplyTo is set; or a body, as of :meth:`JMSProducer.send`.
+            timeout: of the reply: a timedelta, or an int of milliseconds; 0 or None waits without limit.
+
+        Returns:
+            The reply. A message whose JMSCorrelationID names another request is none, and a late reply is dropped.
+            None when the time is over, or if the context is closed meanwhile.
+
+        Raises:
+            ValueError: the timeout is negative, or neither of these.
+            IllegalStateRuntimeException: the connection is stopped, and :meth:`set_auto_start` is off.
+            JMSRuntimeException: whatever the send raises.
+        """
+        self._session._engine.check_open()
+        milliseconds = None if timeout is None else check_timeout(timeout)
+        request = message_for(message)
+        if self._auto_start:
+            self._connection.start()
+        elif not self._connection._engine.started:
+            raise IllegalStateException("the connection is stopped, and no reply would come: call start() first")
+        return self._replies.request(destination, request, milliseconds)
 
     @_runtime
     def create_queue(self, queue_name: str) -> Queue:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from math import ceil
 from types import TracebackType
 from typing import Self
 
-from sievemq._engine import AUTO_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE
+from sievemq._engine import AUTO_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE, answers, check_timeout
+from sievemq.blocking.connection import Connection
+from sievemq.blocking.consumer import MessageConsumer
 from sievemq.blocking.session import Session
-from sievemq.destinations import Queue, TemporaryQueue, TemporaryTopic, Topic, destination_for
+from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, destination_for
 from sievemq.exceptions import InvalidDestinationException, JMSException
 from sievemq.messages import Message
+from sievemq_core.durations import Milliseconds
 
-__all__ = ["QueueRequestor", "TopicRequestor"]
+__all__ = ["QueueRequestor", "ReplyQueue", "TopicRequestor"]
 
 
 class _Requestor:
@@ -29,23 +34,26 @@ class _Requestor:
     ) -> None:
         self.close()
 
-    def request(self, message: Message) -> Message | None:
-        """Send a request and wait for the reply, without a limit of time (REQ-02).
+    def request(self, message: Message, timeout: Milliseconds | None = None) -> Message | None:
+        """Send a request and wait for the reply (REQ-02).
 
         Args:
             message: its JMSReplyTo is set to the requestor's temporary destination.
+            timeout: of the reply: a timedelta, or an int of milliseconds; 0 or None waits without limit. An extension.
 
         Returns:
-            The reply; None if the session is closed meanwhile.
+            The reply; None when the time is over, or if the session is closed meanwhile.
 
         Raises:
+            ValueError: the timeout is negative, or neither of these.
             JMSException: closed (REQ-05); whatever the send raises.
         """
         self._session._engine.check_open()
+        milliseconds = None if timeout is None else check_timeout(timeout)
         self._forget_late_replies()
         message.set_jms_reply_to(self._reply_to)
         self._producer.send(message)
-        return self._consumer.receive()
+        return self._consumer.receive(milliseconds)
 
     def _forget_late_replies(self) -> None:
         """Drop what is left of an earlier request."""
@@ -101,6 +109,59 @@ class TopicRequestor(_Requestor):
             pass
 
 
+class ReplyQueue:
+    """Where replies to the requests of a context arrive.
+
+    Args:
+        connection: the context's. The replies have a session of their own there.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._session: Session | None = None
+        self._consumer: MessageConsumer | None = None
+        self._queue: TemporaryQueue | None = None
+        self._late = False  # the reply to an earlier request may still come
+
+    def request(self, destination: Destination, request: Message, timeout: int | None) -> Message | None:
+        """As :meth:`JMSContext.request`; the timeout in milliseconds."""
+        if self._late:
+            self._drop()
+        if self._session is None:
+            self._session = self._connection.create_session(AUTO_ACKNOWLEDGE)
+        if self._queue is None:
+            self._queue = self._session.create_temporary_queue()
+        if self._consumer is None:
+            self._consumer = self._session.create_consumer(self._queue)
+        request.set_jms_reply_to(self._queue)
+        self._late = True
+        self._session.create_producer().send(destination, request)
+        end = time.monotonic() + timeout / 1000.0 if timeout else None
+        while True:
+            reply = self._consumer.receive(timeout)
+            if reply is None or answers(request, reply):
+                self._late = reply is None
+                return reply
+            if end is not None:
+                timeout = max(1, ceil((end - time.monotonic()) * 1000.0))
+
+    def _drop(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+        if self._queue is not None:
+            self._queue.delete()
+            self._queue = None
+        self._late = False
+
+    def close(self) -> None:
+        """Close the session."""
+        if self._session is not None:
+            self._session.close()
+
+
 def _check_session(session: Session) -> None:
+    if not isinstance(session, Session):
+        raise TypeError(f"a requestor needs a Session, not {session!r:.80}; a JMSContext has the method request()")
     if session.get_acknowledge_mode() not in (AUTO_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE):
         raise JMSException("a requestor needs a session in AUTO_ACKNOWLEDGE or DUPS_OK_ACKNOWLEDGE mode")
