@@ -21,7 +21,7 @@ __all__ = ["compose", "compose_fields"]
 _MODES = {"NON_PERSISTENT": 1, "PERSISTENT": 2}
 
 
-def compose(given: Send, message_id: str, now: int) -> Envelope:
+async def compose(given: Send, message_id: str, now: int) -> Envelope:
     """An envelope as a producer would send it.
 
     Args:
@@ -32,7 +32,7 @@ def compose(given: Send, message_id: str, now: int) -> Envelope:
     Raises:
         ApiError: 422, something in it cannot be sent.
     """
-    kind, body = _body(given.body_type, given.body)
+    kind, body = await _body(given.body_type, given.body)
     packed, letters = _properties(given.properties)
     return Envelope(
         (
@@ -93,7 +93,7 @@ def _address(text: str | None) -> str | None:
         raise unusable(f"reply_to: {error.text}", "reply_to") from None
 
 
-def _body(kind: str | None, body: Any) -> tuple[BodyKind, bytes | None]:
+async def _body(kind: str | None, body: Any) -> tuple[BodyKind, bytes | None]:
     if kind is None:
         kinds = {str: "TEXT", dict: "MAP", list: "STREAM", type(None): "NONE"}
         if type(body) not in kinds:
@@ -111,8 +111,8 @@ def _body(kind: str | None, body: Any) -> tuple[BodyKind, bytes | None]:
         case "MAP", dict():
             if "" in body:
                 raise unusable("body: a name in a map must not be empty (MAP-04)", "body")
-            return BodyKind.MAP, encode_map(dict(zip(body, read_fields(body), strict=True)))
+            return BodyKind.MAP, encode_map(dict(zip(body, await read_fields(body), strict=True)))
         case "STREAM", list():
-            return BodyKind.STREAM, encode_stream(read_fields(body))
+            return BodyKind.STREAM, encode_stream(await read_fields(body))
     wants = {"NONE": "no body", "TEXT": "text", "BYTES": "base64", "MAP": "an object", "STREAM": "an array"}
     raise unusable(f"body: {kind} wants {wants[kind]}", "body")

@@ -113,7 +113,7 @@ async def get_message(call: Call[requests.Whole, Any]) -> answers.MessageDetails
     found = await run(call.server, locate(queue, [number_or_name(name)], held=True))
     if not found:
         raise not_found(f"{queue.label} has no message {name[:200]!r} any more", id=name[:1_000])
-    return show_details(found[0], queue.label, query.body_limit)
+    return await show_details(found[0], queue.label, query.body_limit)
 
 
 @routes.add(
@@ -128,7 +128,7 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     space, address = call.namespace(), call.address()
     now = call.now
     message_id = call.management.message_id()
-    envelope = compose(call.body, message_id, now)
+    envelope = await compose(call.body, message_id, now)
     limit = call.server.services.settings.body_bytes
     if len(envelope.fields[BODY] or b"") > limit:
         raise ApiError(413, "MESSAGE_TOO_LARGE", f"a body may have {limit} bytes here", {"limit": limit})

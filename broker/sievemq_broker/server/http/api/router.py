@@ -21,6 +21,7 @@ from sievemq_broker.server.http.api.answers import Error
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Endpoint
 from sievemq_broker.server.http.api.errors import ApiError, answer_to, bad_request, not_found
+from sievemq_broker.server.http.api.json_size import MAX_JSON_VALUES, has_at_most
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.api.requests import Nothing
 from sievemq_broker.server.http.api.rights import check
@@ -231,6 +232,9 @@ async def _body(endpoint: Endpoint, scope: Scope, receive: Receive) -> Any:
             415, "UNSUPPORTED_MEDIA_TYPE", "a body is sent as Content-Type: application/json",
             {"content_type": content_type.decode("latin-1")[:100]},
         )  # fmt: skip
+    if not await has_at_most(data, MAX_JSON_VALUES):
+        text = f"the JSON of a request may have some {MAX_JSON_VALUES} values; a client sends larger messages"
+        raise ApiError(413, "REQUEST_TOO_LARGE", text, {"limit": MAX_JSON_VALUES})
     try:
         return msgspec.json.decode(data, type=endpoint.body)
     except msgspec.ValidationError as error:

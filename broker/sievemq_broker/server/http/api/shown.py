@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-import msgpack
-
 from sievemq_broker.domain.entry import DELAYED, HELD, Entry
 from sievemq_broker.server.http.api import answers
+from sievemq_broker.server.http.api.partly import Outline, beginning
 from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.http.api.values import show_value
 from sievemq_core.errors import FormatError, SieveError
@@ -31,7 +30,7 @@ from sievemq_core.message.envelope import (
     Envelope,
 )
 
-__all__ = ["show_body", "show_details", "show_messages"]
+__all__ = ["MAX_SHOWN", "show_details", "show_messages"]
 
 _MODES: Final = {1: "NON_PERSISTENT", 2: "PERSISTENT"}
 _STATES: Final = {HELD: "in_flight", DELAYED: "scheduled"}
@@ -39,14 +38,11 @@ _STATES: Final = {HELD: "in_flight", DELAYED: "scheduled"}
 #: Bytes of a hex preview.
 _HEX_BYTES: Final = 512
 
+#: Values of a MAP or STREAM that are shown: some milliseconds of work, and a megabyte of JSON.
+MAX_SHOWN: Final = 10_000
+
 #: Values in the outline of an object, and levels.
 _MAX_VALUES, _MAX_DEPTH = 2_000, 32
-
-#: What an object's extensions are (docs/protocol.md, ObjectMessage).
-_EXTENSIONS: Final = {
-    1: "tuple", 2: "set", 3: "frozenset", 4: "int", 5: "datetime", 6: "date", 7: "time", 8: "timedelta", 9: "Decimal",
-    10: "UUID", 11: "registered", 12: "wrapper", 13: "complex",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +71,13 @@ async def show_messages(entries: Iterable[Entry]) -> list[answers.Message]:
     return rows
 
 
-def show_details(entry: Entry, destination: str, body_limit: int) -> answers.MessageDetails:
+async def show_details(entry: Entry, destination: str, body_limit: int) -> answers.MessageDetails:
     """A message with its body, or the first `body_limit` bytes of it."""
     fields = entry.envelope.fields
-    body = show_body(fields[BODY_KIND], fields[BODY], body_limit)
-    shown = answers.MessageDetails(**_headers(Seen.of(entry)), destination=destination, body=body)
+    headers = _headers(Seen.of(entry))
     entry.envelope.compact()
-    return shown
+    body = await _show_body(fields[BODY_KIND], fields[BODY], body_limit)
+    return answers.MessageDetails(**headers, destination=destination, body=body)
 
 
 def _headers(seen: Seen) -> dict[str, Any]:
@@ -126,13 +122,14 @@ def _kind(number: int) -> str:
         return "UNKNOWN"
 
 
-def show_body(kind: int, body: bytes | None, limit: int) -> answers.Body:
+async def _show_body(kind: int, body: bytes | None, limit: int) -> answers.Body:
     """A body by its type.
 
     Args:
         kind: BodyKind.
         body: as in the envelope.
-        limit: bytes of it that are shown; a MAP, STREAM or OBJECT of more is shown as bytes.
+        limit: bytes of it that are shown; a MAP, STREAM or OBJECT of more is shown as bytes. Of the others MAX_SHOWN
+            values are shown.
     """
     content = body or b""
     shown = answers.Body(type=_kind(kind), size=len(content), truncated=len(content) > limit)  # type: ignore[arg-type]
@@ -142,13 +139,16 @@ def show_body(kind: int, body: bytes | None, limit: int) -> answers.Body:
             return shown
         if not shown.truncated and body is not None:
             if kind == BodyKind.MAP:
-                shown.map = {name: show_value(value) for name, value in decode_map(content).items()}
+                begin, shown.truncated = beginning(content, MAX_SHOWN, named=True)
+                entries = in_slices(decode_map(begin).items())
+                shown.map = {name: show_value(value) async for name, value in entries}
                 return shown
             if kind == BodyKind.STREAM:
-                shown.stream = [show_value(value) for value in decode_stream(content)]
+                begin, shown.truncated = beginning(content, MAX_SHOWN, named=False)
+                shown.stream = [show_value(value) async for value in in_slices(decode_stream(begin))]
                 return shown
             if kind == BodyKind.OBJECT:
-                shown.object = _outline(content)
+                shown.object = Outline(_MAX_VALUES, _MAX_DEPTH).of(content)
     except FormatError as error:
         shown.unreadable = error.text
     if body is not None:
@@ -178,38 +178,3 @@ def _hex(content: bytes) -> str:
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in piece)
         lines.append(f"{start:08x}  {piece.hex(' '):<47}  {text}")
     return "\n".join(lines)
-
-
-def _outline(content: bytes) -> Any:
-    """What an object holds, as plain data: types that JSON has not are named with `$type`. Nothing is made of them."""
-    left = [_MAX_VALUES]
-
-    def show(value: Any, depth: int) -> Any:
-        left[0] -= 1
-        if left[0] < 0 or depth > _MAX_DEPTH:
-            return {"$type": "…"}
-        if isinstance(value, msgpack.ExtType):
-            name = _EXTENSIONS.get(value.code, f"extension {value.code}")
-            return {"$type": name, "value": show(_unpack(value.data), depth + 1) if value.code in _EXTENSIONS else None}
-        if isinstance(value, bytes):
-            return {"$type": "bytes", "value": b64encode(value).decode()}
-        if isinstance(value, list):
-            return [show(item, depth + 1) for item in value[:_MAX_VALUES]]
-        if isinstance(value, dict):
-            if all(isinstance(key, str) for key in value):
-                return {key: show(item, depth + 1) for key, item in value.items()}
-            return {"$type": "dict", "value": [[show(k, depth + 1), show(v, depth + 1)] for k, v in value.items()]}
-        if isinstance(value, float) and value - value != 0:
-            return {"$type": "float", "value": str(value)}
-        if isinstance(value, msgpack.Timestamp):
-            return {"$type": "timestamp", "value": str(value)}
-        return value
-
-    return show(_unpack(content), 0)
-
-
-def _unpack(content: bytes) -> Any:
-    try:
-        return msgpack.unpackb(content, strict_map_key=False, unicode_errors="surrogatepass")
-    except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
-        raise FormatError(f"the body of an ObjectMessage cannot be decoded: {error or type(error).__name__}") from None

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from sievemq_broker.server.http.api.answers import Value
 from sievemq_broker.server.http.api.errors import ApiError
+from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_core.errors import FormatError
 from sievemq_core.message.values import BodyValue, PropertyValue, hold, letter_of, normalise_field
 
@@ -89,10 +90,10 @@ def read_properties(given: Mapping[str, Any]) -> dict[str, PropertyValue]:
     return found
 
 
-def read_fields(given: Mapping[str, Any] | list[Any]) -> list[BodyValue]:
-    """The values of a MAP or STREAM body, in order."""
+async def read_fields(given: Mapping[str, Any] | list[Any]) -> list[BodyValue]:
+    """The values of a MAP or STREAM body, in order; in slices."""
     pairs = given.items() if isinstance(given, Mapping) else enumerate(given)
-    return [read_value(value, f"body.{str(name)[:100]}") for name, value in pairs]
+    return [read_value(value, f"body.{str(name)[:100]}") async for name, value in in_slices(pairs)]
 
 
 def unusable(text: str, field: str) -> ApiError:

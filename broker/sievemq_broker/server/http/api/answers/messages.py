@@ -55,7 +55,7 @@ class Body(Answer, kw_only=True):
 
     type: Literal["NONE", "TEXT", "BYTES", "MAP", "STREAM", "OBJECT", "UNKNOWN"]
     size: int
-    truncated: Annotated[bool, Meta(description="Only its beginning is shown; `body_limit` raises how much.")]
+    truncated: Annotated[bool, Meta(description="Only its beginning is shown: `body_limit` bytes, 10000 values.")]
     text: str | None = None
     map: dict[str, Value] | None = None
     stream: list[Value] | None = None
