@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         TopicSubscriber,
     )
     from sievemq.delivery_mode import DeliveryMode
-    from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+    from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, WildcardWarning
     from sievemq.exceptions import (
         IllegalStateException,
         IllegalStateRuntimeException,
@@ -162,6 +162,7 @@ __all__ = [
     "TransactionRolledBackException",
     "TransactionRolledBackRuntimeException",
     "UnsupportedOperationError",
+    "WildcardWarning",
     "register_type",
 ]
 

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException
 from sievemq_core.errors import AddressError
 from sievemq_core.message.destination import Address, Kind, parse_address
 
-__all__ = ["Destination", "Queue", "TemporaryQueue", "TemporaryTopic", "Topic", "destination_for", "parse_destination"]
+__all__ = [
+    "Destination",
+    "Queue",
+    "TemporaryQueue",
+    "TemporaryTopic",
+    "Topic",
+    "WildcardWarning",
+    "destination_for",
+    "parse_destination",
+    "warn_of_wildcards",
+]
+
+_PACKAGE: Final = str(Path(__file__).parent) + os.sep
+_WILDCARD: Final = re.compile(r"\*|(?:^|[./])[#>+](?:$|[./])")
+
+
+class WildcardWarning(UserWarning):
+    """A consumer is created on a name that looks like a pattern. SieveMQ has no wildcards: it receives what is sent to
+    a destination of that very name."""
 
 
 class Destination:
@@ -206,3 +229,18 @@ def destination_for(value: object) -> Destination:
             return kind(name())
     hint = " (write Queue(…) or Topic(…))" if isinstance(value, str) else ""
     raise InvalidDestinationException(f"a destination is needed, not {value!r:.80}{hint}")
+
+
+def warn_of_wildcards(destination: Destination) -> None:
+    """Warn, at the application's line, of a consumer whose destination looks like a pattern of other brokers."""
+    if _WILDCARD.search(destination.name) is None:
+        return
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"{destination} is a name and no pattern: consumers have no wildcards. Send to one topic, and let each "
+        "consumer select by a property, such as \"region = 'EU'\"",
+        WildcardWarning,
+        stacklevel=level,
+    )

@@ -34,7 +34,7 @@ from sievemq.aio.producer import MessageProducer
 from sievemq.aio.requestors import QueueRequestor, TopicRequestor
 from sievemq.aio.session import Session
 from sievemq.delivery_mode import DeliveryMode
-from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, WildcardWarning
 from sievemq.exceptions import (
     IllegalStateException,
     IllegalStateRuntimeException,
@@ -153,5 +153,6 @@ __all__ = [
     "TransactionRolledBackException",
     "TransactionRolledBackRuntimeException",
     "UnsupportedOperationError",
+    "WildcardWarning",
     "register_type",
 ]

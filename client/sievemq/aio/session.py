@@ -34,6 +34,7 @@ from sievemq.destinations import (
     Topic,
     destination_for,
     parse_destination,
+    warn_of_wildcards,
 )
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException, JMSException
 from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
@@ -365,6 +366,7 @@ class Session:
         shared: bool = False,
     ) -> C:
         self._transport.check_loop()
+        warn_of_wildcards(destination)
         if name is not None and self._transport.undoing:
             await self._transport.undone()  # a consumer of the same subscription would refuse this one (SUB-11, SUB-14)
         engine = self._engine.open_consumer(

@@ -33,6 +33,7 @@ from sievemq.destinations import (
     Topic,
     destination_for,
     parse_destination,
+    warn_of_wildcards,
 )
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException, JMSException
 from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
@@ -347,6 +348,7 @@ class Session:
         durable: bool = False,
         shared: bool = False,
     ) -> C:
+        warn_of_wildcards(destination)
         with self._transport.lock:
             engine = self._engine.open_consumer(
                 destination,

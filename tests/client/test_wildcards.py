@@ -1,0 +1,44 @@
+"""A consumer on what other brokers take for a pattern: a warning says that it is a name."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+import sievemq.aio
+from sievemq import ConnectionFactory, Destination, JMSContext, Queue, Topic, WildcardWarning
+
+PATTERNS = ["prices.*", "prices/#", "prices.>", "*", "#", "prices/+/eu", "prices.*.eu", "orders*"]
+NAMES = ["prices", "prices.eu", "lang.c#", "a+b", "a>b", "prices/eu", "#1"]
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_consumer_on_a_pattern_warns_at_the_line_of_the_application(sievemq_context: JMSContext, name: str) -> None:
+    destinations: list[Destination] = [Topic(name), Queue(name)]
+    for destination in destinations:
+        with pytest.warns(WildcardWarning, match=r"is a name and no pattern.*select by a property") as told:
+            sievemq_context.create_consumer(destination)
+        assert told[0].filename == __file__
+    with pytest.warns(WildcardWarning):
+        sievemq_context.create_shared_consumer(Topic(name), "all")
+    sievemq_context.create_producer().send(Topic(name), "a producer knows what it sends to")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_does_not(sievemq_context: JMSContext, name: str) -> None:
+    sievemq_context.create_consumer(Topic(name))  # warnings are errors
+
+
+async def test_a_consumer_of_asyncio_warns_too(sievemq_url: str) -> None:
+    async with await sievemq.aio.ConnectionFactory(sievemq_url).create_context() as context:
+        with pytest.warns(WildcardWarning) as told:
+            await context.create_consumer(Topic("prices.*"))
+    assert told[0].filename == __file__
+
+
+def test_the_warning_can_be_an_error(sievemq_url: str) -> None:
+    with ConnectionFactory(sievemq_url).create_context() as context, warnings.catch_warnings():
+        warnings.simplefilter("error", WildcardWarning)
+        with pytest.raises(WildcardWarning):
+            context.create_consumer(Topic("prices.*"))
