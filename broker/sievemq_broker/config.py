@@ -15,6 +15,8 @@ import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
+from enum import IntEnum
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from sievemq_broker.domain.policy import BLOCK, FAIL, DestinationPolicy, DomainS
 from sievemq_broker.logs import LEVELS
 from sievemq_broker.users.account import User, Users
 from sievemq_broker.users.file import parse_users, read_users
+from sievemq_core.durations import MILLISECOND, in_units
 from sievemq_core.limits import HANDSHAKE_TIMEOUT_MS, HEARTBEAT_MS, MAX_BODY_BYTES, MIN_HEARTBEAT_MS
 from sievemq_core.message.destination import Kind
 from sievemq_core.selector.dialect import DIALECTS
@@ -160,6 +163,28 @@ _RULE_TYPES: Mapping[str, tuple[type, ...]] = {
     "at_limit": (str,),
     "slow_consumer": (str,),
 }
+#: Rules that are lengths of time, and what their numbers count.
+_RULE_UNITS = {
+    "redelivery_delay": MILLISECOND,
+    "redelivery_delay_max": MILLISECOND,
+    "time_to_live": MILLISECOND,
+    "delay": MILLISECOND,
+    "slow_consumer_seconds": timedelta(seconds=1),
+}
+#: What other brokers call a rule.
+_ELSEWHERE = {
+    "max_retries": "max_attempts",
+    "retries": "max_attempts",
+    "max_redeliveries": "max_attempts",
+    "maximum_redeliveries": "max_attempts",
+    "max_deliveries": "max_attempts",
+    "max_delivery_attempts": "max_attempts",
+    "retry_delay": "redelivery_delay",
+    "backoff": "redelivery_factor",
+    "ttl": "time_to_live",
+    "max_length": "max_messages",
+    "max_size": "max_bytes",
+}
 
 
 def parse_policies(value: object) -> dict[str, DestinationPolicy]:
@@ -221,20 +246,36 @@ def _policy(pattern: str, table: object) -> DestinationPolicy:
         return table
     if not isinstance(table, Mapping):
         raise ValueError(f"needs a table of rules for {pattern!r}")  # noqa: TRY004
+    try:
+        return DestinationPolicy(**policy_rules(table))
+    except ValueError as error:
+        raise ValueError(f"for {pattern!r}: {error}") from None
+
+
+def policy_rules(table: Mapping[str, object]) -> dict[str, Any]:
+    """Rules as :class:`DestinationPolicy` has them.
+
+    Args:
+        table: rules by name; lengths of time may be timedeltas, the delivery mode a text.
+
+    Raises:
+        ValueError: there is no such rule, or it cannot have the value.
+    """
     rules: dict[str, Any] = dict(table)
     for name, value in rules.items():
         if name not in _POLICY:
-            raise ValueError(f"has no rule {name!r} for {pattern!r}{_guess(name, _POLICY)}")
-        if name == "delivery_mode" and isinstance(value, str):
-            rules[name] = _MODES.get(value.upper(), 0)
+            near = _ELSEWHERE.get(name)
+            hint = f"; did you mean {near}?" if near else _guess(name, _POLICY)
+            raise ValueError(f"there is no rule {name!r:.60}{hint or '; there are ' + ', '.join(_POLICY)}")
+        if value is None and _POLICY[name].default is None:
             continue
-        allowed = _RULE_TYPES.get(name, (int,))
-        if type(value) not in allowed:
-            raise ValueError(f"rule {name} for {pattern!r} must not be {value!r}")
-    try:
-        return DestinationPolicy(**rules)
-    except ValueError as error:
-        raise ValueError(f"for {pattern!r}: {error}") from None
+        if name == "delivery_mode" and isinstance(value, (str, IntEnum)):
+            rules[name] = _MODES.get(value.upper(), 0) if isinstance(value, str) else int(value)
+        elif name in _RULE_UNITS and isinstance(value, timedelta):
+            rules[name] = in_units(value, _RULE_UNITS[name])
+        elif type(value) not in _RULE_TYPES.get(name, (int,)):
+            raise ValueError(f"the rule {name} must not be {value!r:.60}")
+    return rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from os import PathLike, fspath
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar
 from urllib.parse import quote
 
 from sievemq_broker.clock import AdjustableClock
@@ -30,7 +30,7 @@ from sievemq_core.durations import MILLISECOND
 if TYPE_CHECKING:
     from sievemq_broker.server.http.serve import HttpServer
 
-__all__ = ["BrokerClock", "EmbeddedBroker", "EmbeddedNamespace", "Moved"]
+__all__ = ["BrokerClock", "EmbeddedBroker", "EmbeddedNamespace", "EmbeddedOptions", "Moved"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,6 +40,20 @@ R = TypeVar("R")
 SEEN_SECONDS = 2.0
 
 _START_SECONDS = 30.0
+
+
+class EmbeddedOptions(TypedDict, total=False):
+    """Keywords of an :class:`EmbeddedBroker`, which says what each is."""
+
+    host: str
+    port: int
+    http: bool
+    http_port: int
+    namespace: str
+    users: Mapping[str, object] | None
+    data_dir: str | PathLike[str] | None
+    clock: AdjustableClock | None
+    settings: Mapping[str, object] | None
 
 
 class EmbeddedBroker:

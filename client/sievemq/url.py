@@ -127,7 +127,7 @@ class Options(TypedDict, total=False):
     prefetch: int | Literal["auto"] | None
     heartbeat: Milliseconds
     connect_timeout: Milliseconds
-    reconnect: Milliseconds
+    reconnect: Milliseconds | Literal["forever"]
     reconnect_delay: Milliseconds
     reconnect_max_delay: Milliseconds
     request_timeout: Milliseconds

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sievemq_testing.broker import TestBroker
     from sievemq_testing.faults import Faults
+    from sievemq_testing.fixtures import BrokerClock, BrokerFactory, ContextOpener
     from sievemq_testing.journal import Event, Journal
     from sievemq_testing.namespace import TestNamespace
     from sievemq_testing.recording import Replay
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
     from sievemq_testing.views import ConnectionView, ConsumerView, QueueView, TopicView
 
 __all__ = [
+    "BrokerClock",
+    "BrokerFactory",
     "BrokerTestCase",
     "ConnectionView",
     "ConsumerView",
+    "ContextOpener",
     "Event",
     "Faults",
     "Journal",
@@ -43,9 +47,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BrokerClock": "fixtures",
+    "BrokerFactory": "fixtures",
     "BrokerTestCase": "unittest",
     "ConnectionView": "views",
     "ConsumerView": "views",
+    "ContextOpener": "fixtures",
     "Event": "journal",
     "Faults": "faults",
     "Journal": "journal",

@@ -9,14 +9,14 @@ import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, Unpack
 
 from sievemq.destinations import Destination
 from sievemq_broker.clock import AdjustableClock
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.entry import GONE
-from sievemq_broker.domain.policy import DestinationPolicy
-from sievemq_broker.embedded import EmbeddedBroker
+from sievemq_broker.domain.policy import DestinationPolicy, PolicyRules
+from sievemq_broker.embedded import EmbeddedBroker, EmbeddedOptions
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.session.resume import LostConnections
@@ -32,11 +32,19 @@ from sievemq_testing.rules import FaultBox
 from sievemq_testing.views import QueueView, TopicView
 from sievemq_testing.watched import Watch, WatchedServer, entries_of, when_idle
 
-__all__ = ["TestBroker"]
+__all__ = ["BrokerOptions", "TestBroker"]
 
 R = TypeVar("R")
 
 _NON_PERSISTENT = 1
+
+
+class BrokerOptions(EmbeddedOptions, total=False):
+    """Keywords of a :class:`TestBroker`."""
+
+    policies: Mapping[str, DestinationPolicy | PolicyRules] | None
+    seed: int
+    journal_events: int
 
 
 class TestBroker(EmbeddedBroker):
@@ -59,15 +67,16 @@ class TestBroker(EmbeddedBroker):
     def __init__(
         self,
         *,
-        policies: Mapping[str, DestinationPolicy | Mapping[str, object]] | None = None,
+        policies: Mapping[str, DestinationPolicy | PolicyRules] | None = None,
         seed: int = 0,
         journal_events: int = EVENTS,
-        **options: Any,
+        **options: Unpack[EmbeddedOptions],
     ) -> None:
         clock = options.pop("clock", None) or AdjustableClock()
         if policies:
             options["settings"] = {**(options.get("settings") or {}), "destinations": policies}
-        super().__init__(clock=clock, **options)
+        options["clock"] = clock
+        super().__init__(**options)
         self.seed = seed
         self._watch = Watch(Recorder(clock.now, journal_events), FaultBox())
         self._watch.recorder.changed = self._changed

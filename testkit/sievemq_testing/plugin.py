@@ -8,20 +8,19 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
     from sievemq import JMSContext
     from sievemq.aio import JMSContext as AioContext
     from sievemq_broker.embedded import BrokerClock
-    from sievemq_testing.broker import TestBroker
+    from sievemq_testing.broker import BrokerOptions, TestBroker
     from sievemq_testing.faults import Faults
+    from sievemq_testing.fixtures import BrokerFactory, ContextOpener
     from sievemq_testing.namespace import TestNamespace
 
 __all__ = ["drop", "watch"]
@@ -83,14 +82,14 @@ def sievemq_test_broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
 
 
 @pytest.fixture
-def sievemq_broker_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., TestBroker]]:
+def sievemq_broker_factory(request: pytest.FixtureRequest) -> Iterator[BrokerFactory]:
     """Makes further brokers, for tests that want one of their own: ``sievemq_broker_factory(policies=…, users=…)``.
     They are started, and stopped after the test; arguments are those of :class:`sievemq_testing.TestBroker`."""
     if _url(request.config):
         _needs_inside("sievemq_broker_factory")
     made: list[TestBroker] = []
 
-    def make(**options: Any) -> TestBroker:
+    def make(**options: Unpack[BrokerOptions]) -> TestBroker:
         broker = _make(**options).start()
         made.append(broker)
         watch(request.node, broker)
@@ -132,7 +131,7 @@ def sievemq_context(sievemq_url: str) -> Iterator[JMSContext]:
 
 
 @pytest.fixture
-def sievemq_aio(sievemq_url: str) -> Callable[..., AbstractAsyncContextManager[AioContext]]:
+def sievemq_aio(sievemq_url: str) -> ContextOpener:
     """Opens asyncio contexts in the test's namespace: ``async with sievemq_aio() as context:``, with the arguments of
     ``create_context``. Not an async fixture, so it works under every runner: pytest-asyncio, anyio, unittest."""
 
@@ -168,7 +167,7 @@ def sievemq_faults(request: pytest.FixtureRequest, sievemq_namespace: TestNamesp
     sievemq_namespace.faults.clear()
 
 
-def _make(**options: Any) -> TestBroker:
+def _make(**options: Unpack[BrokerOptions]) -> TestBroker:
     from sievemq_testing.broker import TestBroker
 
     return TestBroker(**options)

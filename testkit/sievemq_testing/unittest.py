@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sievemq import ConnectionFactory, JMSContext
-from sievemq_testing.broker import TestBroker
+from sievemq_testing.broker import BrokerOptions, TestBroker
 from sievemq_testing.namespace import left_open
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class BrokerTestCase(unittest.TestCase):
         url: leads to that namespace.
     """
 
-    broker_options: ClassVar[dict[str, Any]] = {}
+    broker_options: ClassVar[BrokerOptions] = {}
     broker: ClassVar[TestBroker]
     namespace: TestNamespace
     url: str

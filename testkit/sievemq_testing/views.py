@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from sievemq import Message
 from sievemq.destinations import Destination, parse_destination
 from sievemq.exceptions import from_core
 from sievemq.messages import received
+from sievemq_broker.config import policy_rules
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.dead_letters import EXPIRED, FAILED, ORIGIN, REASON, dead_letter_address
 from sievemq_broker.domain.management import scheduled
-from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.policy import DestinationPolicy, PolicyRules
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import finish
 from sievemq_broker.domain.topic import Topic
@@ -128,18 +129,22 @@ class _View:
 
     # -- policy -----------------------------------------------------------------------------------------------------
 
-    def configure(self, **policy: Any) -> DestinationPolicy:
+    def configure(self, **rules: Unpack[PolicyRules]) -> DestinationPolicy:
         """Change the destination's policy, now; see :class:`sievemq_broker.domain.policy.DestinationPolicy`.
 
-        ``configure(max_attempts=3, redelivery_delay=1_000)``.
+        ``configure(max_attempts=3, redelivery_delay=timedelta(seconds=1))``.
 
         Returns:
             The policy that applies from now on.
+
+        Raises:
+            ValueError: there is no such rule, or it cannot have the value.
         """
+        changes = policy_rules(rules)
 
         def change(broker: Broker) -> DestinationPolicy:
             destination = broker.namespace(self.namespace.name).declare(self._address)
-            changed = replace(destination.policy, **policy)
+            changed = replace(destination.policy, **changes)
             destination.policy = changed
             if isinstance(destination, Topic):
                 for subscription in destination.subscriptions:

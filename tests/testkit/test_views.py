@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from sievemq import (
     TextMessage,
     Topic,
 )
+from sievemq_broker.config import ConfigError
 from sievemq_testing import TestBroker, TestNamespace
 
 SOON = 60.0
@@ -291,6 +294,39 @@ def test_a_topic_has_received_what_it_has_taken(namespace: TestNamespace) -> Non
         with pytest.raises(JMSRuntimeException):
             send(context, "refused", Topic("prices"))
         prices.assert_received(count=1)
+
+
+def test_configure_takes_lengths_of_time_and_modes(namespace: TestNamespace) -> None:
+    policy = namespace.queue("orders").configure(
+        redelivery_delay=timedelta(seconds=1),
+        slow_consumer_seconds=timedelta(minutes=2),
+        delivery_mode=DeliveryMode.NON_PERSISTENT,
+        priority=None,
+    )
+    assert (policy.redelivery_delay, policy.slow_consumer_seconds, policy.delivery_mode) == (1_000, 120, 1)
+    assert type(policy.delivery_mode) is int
+    assert namespace.queue("orders").configure(delivery_mode="persistent").delivery_mode == 2
+
+
+@pytest.mark.parametrize(
+    ("rules", "text"),
+    [
+        ({"max_retries": 3}, "there is no rule 'max_retries'; did you mean max_attempts?"),
+        ({"max_attempt": 3}, "there is no rule 'max_attempt'; did you mean max_attempts?"),
+        ({"nonsense": 3}, "there is no rule 'nonsense'; there are max_attempts, redelivery_delay"),
+        ({"max_attempts": "3"}, "the rule max_attempts must not be '3'"),
+        ({"max_attempts": timedelta(1)}, "the rule max_attempts must not be datetime.timedelta(days=1)"),
+        ({"redelivery_delay": 0.5}, "the rule redelivery_delay must not be 0.5"),
+        ({"redelivery_delay": timedelta(-1)}, "redelivery_delay must not be negative"),
+    ],
+)
+def test_rules_with_a_mistake_are_refused(namespace: TestNamespace, rules: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}"):
+        namespace.queue("orders").configure(**rules)
+    if "negative" not in text:
+        with pytest.raises(ConfigError, match=re.escape(text)):
+            TestBroker(policies={"orders": rules})
+    assert namespace.queue("orders").configure().max_attempts == 6
 
 
 def test_configure_a_topic_reaches_its_subscriptions(namespace: TestNamespace, context: JMSContext) -> None:

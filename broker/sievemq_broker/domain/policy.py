@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from fnmatch import fnmatchcase
+from typing import Literal, TypedDict
 
 __all__ = [
     "AT_LIMIT",
@@ -16,6 +18,7 @@ __all__ = [
     "DestinationPolicy",
     "DomainSettings",
     "NamespacePolicy",
+    "PolicyRules",
 ]
 
 FAIL = "fail"
@@ -117,6 +120,25 @@ class DestinationPolicy:
         except OverflowError:
             return self.redelivery_delay_max
         return int(min(grown, self.redelivery_delay_max))
+
+
+class PolicyRules(TypedDict, total=False):
+    """The rules of a :class:`DestinationPolicy` as a table; a length of time may be a timedelta there."""
+
+    max_attempts: int
+    redelivery_delay: int | timedelta
+    redelivery_factor: float
+    redelivery_delay_max: int | timedelta
+    dead_letter_expired: bool
+    max_messages: int
+    max_bytes: int
+    at_limit: Literal["fail", "block", "drop-oldest", "drop-newest"]
+    slow_consumer: Literal["warn", "close"]
+    slow_consumer_seconds: int | timedelta
+    delivery_mode: int | Literal["PERSISTENT", "NON_PERSISTENT"] | None
+    priority: int | None
+    time_to_live: int | timedelta | None
+    delay: int | timedelta | None
 
 
 @dataclass(frozen=True, slots=True)
