@@ -16,7 +16,8 @@ class Shouting:
     def on_message(self, request: Message) -> None:
         reply = TextMessage((request.get_body(str) or "").upper())
         reply.set_jms_correlation_id(request.get_jms_message_id())
-        self.producer.send(request.get_jms_reply_to(), reply)
+        if (asker := request.get_jms_reply_to()) is not None:
+            self.producer.send(asker, reply)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -17,9 +18,8 @@ class Printer(SpanExporter):
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
 
-    def export(self, spans: object) -> SpanExportResult:
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         for span in spans:
-            assert isinstance(span, ReadableSpan)
             self.names[span.context.span_id] = span.name
             links = ", ".join(self.names[link.context.span_id] for link in span.links)
             print(f"{span.name} -> {links}" if links else span.name)

@@ -26,11 +26,14 @@ async def payment_service(factory: ConnectionFactory, limit: int = 100_000) -> A
         producer = context.create_producer()
         async for request in await context.create_consumer(PAYMENTS):
             number, amount = request.get_jms_correlation_id(), request.get_int_property("amount")
+            asker = request.get_jms_reply_to()
+            assert number is not None
+            assert asker is not None
             if amount <= limit:
                 charged.setdefault(number, amount)
             reply = TextMessage("approved" if amount <= limit else "declined")
             reply.set_jms_correlation_id(number)
-            await producer.send(request.get_jms_reply_to(), reply)
+            await producer.send(asker, reply)
 
     async with await factory.create_context() as context:
         serving = asyncio.create_task(serve(context))
@@ -85,8 +88,8 @@ async def watch(context: JMSContext, selector: str, count: int) -> list[str]:
     """The next so many prices that a selector picks."""
     seen = []
     async with await context.create_consumer(PRICES, selector) as consumer:
-        async for message in consumer:
-            seen.append(message.get_body(str))
+        async for message in consumer.messages(TextMessage):
+            seen.append(message.get_text() or "")
             if len(seen) == count:
                 break
     return seen

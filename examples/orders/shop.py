@@ -49,13 +49,15 @@ class PaymentService(Part):
 
     def pay(self, request: Message) -> None:
         number, amount = request.get_jms_correlation_id(), request.get_int_property("amount")
+        asker = request.get_jms_reply_to()
         assert number is not None
+        assert asker is not None
         approved = amount <= self.limit
         if approved:
             self.charged.setdefault(number, amount)
         reply = TextMessage("approved" if approved else "declined")
         reply.set_jms_correlation_id(number)
-        self._producer.send(request.get_jms_reply_to(), reply)
+        self._producer.send(asker, reply)
 
 
 class OrderWorker(Part):

@@ -8,8 +8,9 @@ import pytest
 
 from sievemq import TextMessage
 from sievemq.aio import ConnectionFactory, JMSRuntimeException
-from sievemq_broker.embedded import BrokerClock
-from sievemq_testing import Faults, TestNamespace
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.topic import Topic
+from sievemq_testing import BrokerClock, ContextOpener, Faults, TestNamespace
 
 from .aio_shop import payment_service, place, watch, work
 from .orders import ORDERS, PRICES, Order
@@ -24,7 +25,9 @@ def factory(sievemq_url: str) -> ConnectionFactory:
     return ConnectionFactory(sievemq_url)
 
 
-async def test_an_order_is_paid_and_shipped(shop: TestNamespace, factory: ConnectionFactory, sievemq_aio) -> None:  # type: ignore[no-untyped-def]
+async def test_an_order_is_paid_and_shipped(
+    shop: TestNamespace, factory: ConnectionFactory, sievemq_aio: ContextOpener
+) -> None:
     async with sievemq_aio() as desk, payment_service(factory) as charged:
         await place(desk, ORDER)
         await work(factory, 1)
@@ -35,15 +38,17 @@ async def test_an_order_is_paid_and_shipped(shop: TestNamespace, factory: Connec
 
 @pytest.mark.parametrize(("amount", "target"), [(100_000, "shipments"), (100_001, "declined")])
 async def test_the_limit(
-    shop: TestNamespace, factory: ConnectionFactory, sievemq_aio, amount: int, target: str
-) -> None:  # type: ignore[no-untyped-def]
+    shop: TestNamespace, factory: ConnectionFactory, sievemq_aio: ContextOpener, amount: int, target: str
+) -> None:
     async with sievemq_aio() as desk, payment_service(factory):
         await place(desk, Order("o1", "EU", amount))
         await work(factory, 1)
     shop.queue(target).assert_received(count=1)
 
 
-async def test_ten_workers_share_fifty_orders(shop: TestNamespace, factory: ConnectionFactory, sievemq_aio) -> None:  # type: ignore[no-untyped-def]
+async def test_ten_workers_share_fifty_orders(
+    shop: TestNamespace, factory: ConnectionFactory, sievemq_aio: ContextOpener
+) -> None:
     async with sievemq_aio() as desk, payment_service(factory) as charged:
         for number in range(50):
             await place(desk, Order(f"o{number}", "EU", 1))
@@ -53,8 +58,8 @@ async def test_ten_workers_share_fifty_orders(shop: TestNamespace, factory: Conn
     shop.queue("orders").assert_empty()
 
 
-async def test_a_silent_payment_service_makes_a_dead_letter(  # type: ignore[no-untyped-def]
-    shop: TestNamespace, factory: ConnectionFactory, sievemq_aio, sievemq_clock: BrokerClock
+async def test_a_silent_payment_service_makes_a_dead_letter(
+    shop: TestNamespace, factory: ConnectionFactory, sievemq_aio: ContextOpener, sievemq_clock: BrokerClock
 ) -> None:
     async with sievemq_aio() as desk:
         await place(desk, ORDER)
@@ -64,8 +69,8 @@ async def test_a_silent_payment_service_makes_a_dead_letter(  # type: ignore[no-
     shop.queue("orders").assert_dead_letters(count=1, reason="attempts")
 
 
-async def test_what_is_no_order_is_put_back(  # type: ignore[no-untyped-def]
-    shop: TestNamespace, factory: ConnectionFactory, sievemq_aio, sievemq_clock: BrokerClock
+async def test_what_is_no_order_is_put_back(
+    shop: TestNamespace, factory: ConnectionFactory, sievemq_aio: ContextOpener, sievemq_clock: BrokerClock
 ) -> None:
     await sievemq_clock.freeze()
     async with sievemq_aio() as desk:
@@ -74,8 +79,8 @@ async def test_what_is_no_order_is_put_back(  # type: ignore[no-untyped-def]
     assert len(shop.queue("orders").scheduled()) == 1
 
 
-async def test_an_order_expires(  # type: ignore[no-untyped-def]
-    shop: TestNamespace, factory: ConnectionFactory, sievemq_aio, sievemq_clock: BrokerClock
+async def test_an_order_expires(
+    shop: TestNamespace, factory: ConnectionFactory, sievemq_aio: ContextOpener, sievemq_clock: BrokerClock
 ) -> None:
     async with sievemq_aio() as desk:
         await place(desk, ORDER, valid_for=60_000)
@@ -83,8 +88,12 @@ async def test_an_order_expires(  # type: ignore[no-untyped-def]
     assert shop.queue("orders").expired == 1
 
 
-async def test_a_lost_connection_gives_the_order_back(  # type: ignore[no-untyped-def]
-    shop: TestNamespace, factory: ConnectionFactory, sievemq_aio, sievemq_faults: Faults, sievemq_clock: BrokerClock
+async def test_a_lost_connection_gives_the_order_back(
+    shop: TestNamespace,
+    factory: ConnectionFactory,
+    sievemq_aio: ContextOpener,
+    sievemq_faults: Faults,
+    sievemq_clock: BrokerClock,
 ) -> None:
     async with sievemq_aio() as desk, payment_service(factory):
         await place(desk, ORDER)
@@ -96,8 +105,8 @@ async def test_a_lost_connection_gives_the_order_back(  # type: ignore[no-untype
     shop.queue("shipments").assert_received(count=1)
 
 
-async def test_a_refused_commit_is_raised_and_ships_nothing(  # type: ignore[no-untyped-def]
-    shop: TestNamespace, factory: ConnectionFactory, sievemq_aio, sievemq_faults: Faults
+async def test_a_refused_commit_is_raised_and_ships_nothing(
+    shop: TestNamespace, factory: ConnectionFactory, sievemq_aio: ContextOpener, sievemq_faults: Faults
 ) -> None:
     async with sievemq_aio() as desk, payment_service(factory):
         await place(desk, ORDER)
@@ -115,7 +124,7 @@ async def test_a_refused_commit_is_raised_and_ships_nothing(  # type: ignore[no-
         ("symbol LIKE 'IN%' AND price > 5", ["INIT 6"]),
     ],
 )
-async def test_prices(shop: TestNamespace, sievemq_aio, selector: str, seen: list[str]) -> None:  # type: ignore[no-untyped-def]
+async def test_prices(shop: TestNamespace, sievemq_aio: ContextOpener, selector: str, seen: list[str]) -> None:
     async with sievemq_aio() as watching, sievemq_aio() as board:
         watcher = asyncio.create_task(watch(watching, selector, len(seen)))
         await asyncio.to_thread(shop.broker.wait_for, lambda _: bool(_subscriptions(shop, _)), SOON)
@@ -126,8 +135,8 @@ async def test_prices(shop: TestNamespace, sievemq_aio, selector: str, seen: lis
         assert sorted(await watcher) == seen
 
 
-def _subscriptions(shop: TestNamespace, broker) -> bool:  # type: ignore[no-untyped-def]
+def _subscriptions(shop: TestNamespace, broker: Broker) -> bool:
     """On the broker's thread: is somebody subscribed?"""
     namespace = broker.namespaces.get(shop.name)
     topic = namespace and namespace.destinations.get("topic:prices")
-    return bool(topic and topic.subscriptions)
+    return isinstance(topic, Topic) and bool(topic.subscriptions)

@@ -15,7 +15,7 @@ from sievemq_spark.archive import archive, read_archive, read_queues
 from sievemq_spark.backtest import backtest
 from sievemq_spark.replay import replay
 
-ORDERS = [
+ORDERS: list[tuple[str, dict[str, str | int]]] = [
     ("one chair", {"country": "DE", "total": 80}),
     ("a table", {"country": "DE", "total": 1200}),
     ("ten lamps", {"country": "FR", "total": 450}),

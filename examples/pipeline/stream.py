@@ -33,8 +33,8 @@ with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as folder:
     # %% A stream over a tap. The tap is made when the query first starts; from then on nothing is missed. No order has
     # been sent yet, so the queue is not there: failOnMissing=false makes it, with its tap.
     source = spark.readStream.format("sievemq").options(url=broker.url, destination="queue:orders", tap="archive")
-    orders = source.option("columns", "country STRING, total INT").option("maxMessagesPerTrigger", 1_000)
-    orders = orders.option("failOnMissing", "false").load()
+    source = source.option("columns", "country STRING, total INT").option("maxMessagesPerTrigger", 1_000)
+    orders = source.option("failOnMissing", "false").load()
 
     def catch_up() -> None:
         """What there is now, into Parquet; from a scheduler, or without the trigger for ever."""

@@ -2,16 +2,50 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 import subprocess
 import sys
+from pathlib import Path
 
-__all__ = ["output_of", "programs_of"]
+__all__ = ["ROOT", "modules_of", "output_of", "programs_of"]
+
+ROOT = Path(__file__).parents[2]
+
+#: Names that the fragments of a document use and do not bind.
+_GIVEN = {
+    "docs/pipeline.md": """\
+from pyspark.sql import DataFrame, SparkSession
+
+spark: SparkSession
+frame: DataFrame
+orders: DataFrame
+url: str
+path: str
+place: str
+
+"""
+}
 
 
 def programs_of(text: str) -> list[tuple[str, str]]:
     """The programs of a document that stand before what they print, each with that."""
     return re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def modules_of(document: Path) -> dict[str, str]:
+    """All Python of a document, for a type checker: module name -> source. Its interactive examples are one module."""
+    name = re.sub(r"\W", "_", document.relative_to(ROOT).with_suffix("").as_posix())
+    blocks = re.findall(r"^```python\b[^\n]*\n(.*?)^```$", document.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    modules, typed = {}, ""
+    for number, block in enumerate(blocks, 1):
+        if block.startswith(">>>"):
+            typed += doctest.script_from_examples(block)
+        else:
+            modules[f"{name}_{number}"] = _GIVEN.get(document.relative_to(ROOT).as_posix(), "") + block
+    if typed:
+        modules[name] = typed
+    return modules
 
 
 def output_of(program: str, url: str) -> str:
