@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     )
     from sievemq.messages import (
         BytesMessage,
+        Json,
         MapMessage,
         Message,
         ObjectMessage,
@@ -117,6 +118,7 @@ __all__ = [
     "JMSRuntimeException",
     "JMSSecurityException",
     "JMSSecurityRuntimeException",
+    "Json",
     "Long",
     "MapMessage",
     "Message",

@@ -44,6 +44,7 @@ ADDED = {
     ("JMSProducer", "get_send_timeout"),
     ("JMSConsumer", "messages"),
     ("JMSContext", "request"),
+    ("Message", "get_json"),
     ("MessageConsumer", "messages"),
 }
 

@@ -84,6 +84,7 @@ OURS = {
     ("Selector", "portability"),
     ("ConnectionMetaData", "broker"),
     ("Destination", "name"),
+    ("Message", "get_json"),
     ("Destination", "address"),
     ("Connection", "blocked"),
     ("ProducerDefaults", "set_send_timeout"),

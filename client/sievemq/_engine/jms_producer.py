@@ -9,7 +9,7 @@ from sievemq._engine.producer import ABSENT, Absent, EngineProducer
 from sievemq.delivery_mode import DeliveryMode, DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, MessageFormatRuntimeException, runtime_twin
-from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, TextMessage, adopt
+from sievemq.messages import BytesMessage, Json, MapMessage, Message, ObjectMessage, TextMessage, adopt
 from sievemq.messages.base import NEW_FIELDS
 from sievemq.object_codec import PlainData
 from sievemq_core.durations import Milliseconds
@@ -18,7 +18,7 @@ from sievemq_core.message.values import PropertyValue
 __all__ = ["Body", "ProducerState", "message_for"]
 
 #: What ``send`` makes a message around (JPR-02 … JPR-07).
-Body: TypeAlias = "PlainData | memoryview"
+Body: TypeAlias = "PlainData | memoryview | Json"
 
 R = TypeVar("R")
 
@@ -323,7 +323,7 @@ def message_for(body: Any) -> Message:
     """
     if isinstance(body, Message):
         return body
-    if isinstance(body, str):
+    if isinstance(body, (str, Json)):
         return TextMessage(body)
     if isinstance(body, dict) and all(isinstance(name, str) for name in body):
         return MapMessage(body)

@@ -67,6 +67,7 @@ from sievemq.exceptions import (
 )
 from sievemq.messages import (
     BytesMessage,
+    Json,
     MapMessage,
     Message,
     ObjectMessage,
@@ -108,6 +109,7 @@ __all__ = [
     "JMSRuntimeException",
     "JMSSecurityException",
     "JMSSecurityRuntimeException",
+    "Json",
     "Long",
     "MapMessage",
     "Message",

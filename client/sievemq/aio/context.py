@@ -29,7 +29,7 @@ from sievemq.aio.requestors import ReplyQueue
 from sievemq.aio.session import Session
 from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from sievemq.exceptions import IllegalStateException, JMSException, runtime_twin
-from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from sievemq.messages import BytesMessage, Json, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from sievemq.messages.foreign import Sendable
 from sievemq.object_codec import PlainData
 from sievemq.session_mode import SessionMode, SessionModeLike
@@ -214,7 +214,7 @@ class JMSContext:
         return self._session.create_message()
 
     @_local
-    def create_text_message(self, text: str | None = None) -> TextMessage:
+    def create_text_message(self, text: str | Json | None = None) -> TextMessage:
         """A text message (CTX-09)."""
         return self._session.create_text_message(text)
 

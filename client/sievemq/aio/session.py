@@ -37,7 +37,7 @@ from sievemq.destinations import (
     warn_of_wildcards,
 )
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException, JMSException
-from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from sievemq.messages import BytesMessage, Json, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from sievemq.object_codec import PlainData
 from sievemq.session_mode import SessionMode
 
@@ -95,7 +95,7 @@ class Session:
         """A message without a body (SES-01)."""
         return self._made(Message)
 
-    def create_text_message(self, text: str | None = None) -> TextMessage:
+    def create_text_message(self, text: str | Json | None = None) -> TextMessage:
         """A text message (SES-02, SES-03)."""
         return self._made(TextMessage, text)
 

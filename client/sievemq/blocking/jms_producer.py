@@ -34,8 +34,8 @@ class JMSProducer(ProducerState):
 
         Args:
             destination: where to.
-            message: a message; or a ``str`` (TextMessage), a ``dict`` with text keys (MapMessage), ``bytes``
-                (BytesMessage), other plain data (ObjectMessage).
+            message: a message; or a ``str`` or :class:`Json` (TextMessage), a ``dict`` with text keys (MapMessage),
+                ``bytes`` (BytesMessage), other plain data (ObjectMessage).
 
         Raises:
             InvalidDestinationRuntimeException: the destination is None, or was deleted.

@@ -36,7 +36,7 @@ from sievemq.destinations import (
     warn_of_wildcards,
 )
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException, JMSException
-from sievemq.messages import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from sievemq.messages import BytesMessage, Json, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from sievemq.object_codec import PlainData
 from sievemq.session_mode import SessionMode
 
@@ -97,7 +97,7 @@ class Session:
         self._engine.check_open()
         return Message()
 
-    def create_text_message(self, text: str | None = None) -> TextMessage:
+    def create_text_message(self, text: str | Json | None = None) -> TextMessage:
         """A text message (SES-02, SES-03)."""
         self._engine.check_open()
         return TextMessage(text)

@@ -9,6 +9,7 @@ from sievemq.destinations import Destination
 from sievemq.messages.base import PENDING, Message
 from sievemq.messages.bytes import BytesMessage
 from sievemq.messages.foreign import adopt, write_back
+from sievemq.messages.json_body import Json
 from sievemq.messages.map import MapMessage
 from sievemq.messages.modes import RECEIVED
 from sievemq.messages.object import ObjectMessage
@@ -19,6 +20,7 @@ from sievemq_core.message.envelope import EnvelopeFields
 
 __all__ = [
     "BytesMessage",
+    "Json",
     "MapMessage",
     "Message",
     "ObjectMessage",

@@ -214,7 +214,11 @@ class MapMessage(Message):
         try:
             entries[name] = normalise_field(value)
         except FormatError as error:
-            raise _at(f"entry {name!r:.60}", error) from error
+            raised = _at(f"entry {name!r:.60}", error)
+            if isinstance(value, (dict, list, tuple, set, frozenset)):
+                text = f"{raised}. Nested data is sent as Json(…), or by create_object_message(…)"
+                raised = MessageFormatException(text, error.code.name)
+            raise raised from error
 
     # -- body as a whole ----------------------------------------------------------------------------------------------
 

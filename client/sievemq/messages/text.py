@@ -7,6 +7,7 @@ from typing import ClassVar, TypeVar
 
 from sievemq.exceptions import MessageFormatException, MessageNotWriteableException
 from sievemq.messages.base import NEW_FIELDS, PENDING, Message, check_type
+from sievemq.messages.json_body import CONTENT_TYPE, JSON_TYPE, Json
 from sievemq.messages.modes import BODY_READ_ONLY
 from sievemq.messages.shown import short
 from sievemq_core.errors import FormatError
@@ -23,7 +24,7 @@ class TextMessage(Message):
     """A message whose body is text.
 
     Args:
-        text: any text, or None for no body; ``""`` is a body (TXT-02).
+        text: any text, or None for no body; ``""`` is a body (TXT-02). Or a :class:`Json`.
         properties: set one by one as ``set_object_property`` does.
 
     >>> TextMessage("hi", properties={"region": "EU"})
@@ -33,7 +34,9 @@ class TextMessage(Message):
     __slots__ = ()
     _body_kind: ClassVar[int] = int(BodyKind.TEXT)
 
-    def __init__(self, text: str | None = None, *, properties: Mapping[str, PropertyValue] | None = None) -> None:
+    def __init__(
+        self, text: str | Json | None = None, *, properties: Mapping[str, PropertyValue] | None = None
+    ) -> None:
         # Message.__init__, written out: one call less for every message of an application that sends many.
         self._fields = NEW_FIELDS
         self._properties = {}
@@ -42,6 +45,9 @@ class TextMessage(Message):
         self._redelivered = False
         if text is None or type(text) is str:
             self._body = text
+        elif isinstance(text, Json):
+            self._body = text.text
+            self.set_string_property(CONTENT_TYPE, JSON_TYPE)
         else:
             self.set_text(text)
         if properties is not None:

@@ -1,0 +1,58 @@
+"""Bodies of JSON: nested dicts and lists as the text of a TextMessage, which any other client can read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from sievemq.exceptions import MessageFormatException
+
+__all__ = ["CONTENT_TYPE", "JSON_TYPE", "Json", "read_json"]
+
+#: The property that says what the text is, and its value. Selectors see it: ``content_type = 'application/json'``.
+CONTENT_TYPE: Final = "content_type"
+JSON_TYPE: Final = "application/json"
+
+
+class Json:
+    """A value to be sent as JSON: wherever a body, or the text of a TextMessage, is taken. The message has the property
+    ``content_type = 'application/json'``; :meth:`Message.get_json` reads it.
+
+    Args:
+        value: what the standard library's `json` can encode; encoded now.
+
+    Raises:
+        MessageFormatException: it cannot be encoded; NaN and infinities are not JSON.
+
+    >>> Json({"items": [1, 2], "name": "Zoë"})
+    Json('{"items":[1,2],"name":"Zoë"}')
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, value: Any) -> None:
+        try:
+            self.text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise MessageFormatException(f"the value cannot be encoded as JSON: {error}", None, error) from error
+
+    def __repr__(self) -> str:
+        return f"Json({self.text!r:.200})"
+
+
+def read_json(body: object, kind: str) -> Any:
+    """The value that a body says.
+
+    Args:
+        body: a text, or bytes in UTF-8.
+        kind: class of the message, for the error.
+
+    Raises:
+        MessageFormatException: it is neither, or no JSON.
+    """
+    if not isinstance(body, (str, bytes)):
+        raise MessageFormatException(f"JSON is read from a text or from bytes, which this {kind} does not have")
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise MessageFormatException(f"the body of this {kind} is not JSON: {error}", None, error) from error
