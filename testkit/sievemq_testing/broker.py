@@ -32,7 +32,7 @@ from sievemq_testing.rules import FaultBox
 from sievemq_testing.views import QueueView, TopicView
 from sievemq_testing.watched import Watch, WatchedServer, entries_of, when_idle
 
-__all__ = ["BrokerOptions", "TestBroker"]
+__all__ = ["BrokerOptions", "TestBroker", "refuse_on_a_loop"]
 
 R = TypeVar("R")
 
@@ -271,7 +271,7 @@ class TestBroker(EmbeddedBroker):
         found = self.call(look)
         if found or not limit:
             return found
-        _refuse_on_a_loop()
+        refuse_on_a_loop()
         done: Future[R] = Future()
 
         def again() -> None:
@@ -324,7 +324,12 @@ class TestBroker(EmbeddedBroker):
             raise AssertionError(f"the broker was still busy after {limit:g} s") from None
 
 
-def _refuse_on_a_loop() -> None:
+def refuse_on_a_loop() -> None:
+    """Refuse to block a running event loop.
+
+    Raises:
+        RuntimeError: one runs in this thread.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:

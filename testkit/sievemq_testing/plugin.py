@@ -39,11 +39,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "tests that look or reach inside are skipped",
     )
     group.addoption(
+        "--sievemq-http-url",
+        metavar="URL",
+        help="the management port of that broker; port 7680 of the same host if not given",
+    )
+    group.addoption(
         "--sievemq-trace",
         action="store_true",
         help="show the whole journal of each failing test (with -rP of passing ones too), not only its end",
     )
     parser.addini("sievemq_url", "as --sievemq-url", default="")
+    parser.addini("sievemq_http_url", "as --sievemq-http-url", default="")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -61,6 +67,19 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     early_config.add_cleanup(remove)
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """End the run at once if the broker elsewhere cannot be used."""
+    config = session.config
+    if not _url(config) or config.option.collectonly or hasattr(config, "workerinput"):
+        return
+    from sievemq import JMSException
+
+    try:
+        _remote(config).check()
+    except (JMSException, ValueError) as error:
+        raise pytest.UsageError(f"--sievemq-url {_url(config).rpartition('@')[2]}: {error}") from error
+
+
 def _url(config: pytest.Config) -> str:
     return config.getoption("--sievemq-url") or config.getini("sievemq_url") or ""
 
@@ -73,9 +92,7 @@ def sievemq_test_broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
     """The broker of this run (of each worker, under xdist): embedded, on a free port. Its clock runs."""
     url = _url(request.config)
     if url:
-        from sievemq_testing.remote import RemoteBroker
-
-        yield RemoteBroker(url)  # type: ignore[misc]  # looks like one as far as it goes, and skips beyond
+        yield _remote(request.config)  # looks like one as far as it goes, and skips beyond
         return
     with _make() as broker:
         yield broker
@@ -165,6 +182,13 @@ def sievemq_faults(request: pytest.FixtureRequest, sievemq_namespace: TestNamesp
         _needs_inside("sievemq_faults")
     yield sievemq_namespace.faults
     sievemq_namespace.faults.clear()
+
+
+def _remote(config: pytest.Config) -> Any:
+    from sievemq_testing.remote import RemoteBroker
+
+    http_url = config.getoption("--sievemq-http-url") or config.getini("sievemq_http_url") or ""
+    return RemoteBroker(_url(config), http_url)
 
 
 def _make(**options: Unpack[BrokerOptions]) -> TestBroker:

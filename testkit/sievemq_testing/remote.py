@@ -1,21 +1,57 @@
-"""A broker elsewhere, for ``--sievemq-url``: the same tests against a container, as far as a client can look.
+"""A broker elsewhere, for ``--sievemq-url``: the same tests against a container.
 
-What a client cannot see or do (the journal, the clock, faults) skips the test, and says why.
+Browsing and the management API show what is there, and exact counts of what happened. The messages behind those counts
+come from a tap that a view opens when it is made. What neither can know (the journal, the clock, faults) skips the test
+and says why.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from time import monotonic, sleep
+from typing import Any, Final, NoReturn, TypeVar
 from urllib.parse import quote
 
 import pytest
 
-from sievemq import ConnectionFactory, Message
-from sievemq.destinations import Destination, Queue
+from sievemq import Connection, ConnectionFactory, Message
+from sievemq.destinations import Destination, Queue, parse_destination
+from sievemq.exceptions import JMSException
+from sievemq.messages import received
+from sievemq.taps import Tap, open_tap
+from sievemq.url import BrokerURL, parse_url
+from sievemq_core.counted import counted
+from sievemq_core.durations import Seconds, seconds
 from sievemq_core.message.destination import parse_address
-from sievemq_testing.views import ConnectionView
+from sievemq_core.message.envelope import MESSAGE_ID, Envelope
+from sievemq_testing.broker import refuse_on_a_loop
+from sievemq_testing.journal import matches
+from sievemq_testing.management import DEFAULT_PORT, Management, ManagementError, place
+from sievemq_testing.reasons import why_not
+from sievemq_testing.views import (
+    ConnectionView,
+    ConsumerView,
+    address_of,
+    at_least,
+    compiled,
+    listed,
+    missing,
+    shortfall,
+    unsubscribed,
+)
 
-__all__ = ["RemoteBroker", "RemoteNamespace", "RemoteQueue"]
+__all__ = ["RemoteBroker", "RemoteNamespace", "RemoteQueue", "RemoteTopic"]
+
+T = TypeVar("T")
+
+_TAP: Final = "sievemq-testing"
+_PAUSE_SECONDS: Final = 0.02
+_STATES: Final = ("ready", "in_flight", "scheduled")
+_ORIGIN: Final = "JMS_SieveMQ_DeadLetterOrigin"
+_REASON: Final = "JMS_SieveMQ_DeadLetterReason"
+_REASONS: Final = (None, "attempts", "expired")
 
 
 def needs_inside(what: str) -> NoReturn:
@@ -23,21 +59,72 @@ def needs_inside(what: str) -> NoReturn:
     pytest.skip(f"{what} needs a broker in the test's process; --sievemq-url names one elsewhere")
 
 
+def _poll(look: Callable[[], T], within: Seconds) -> T:
+    """Look until something is so; returns what was seen last."""
+    limit = seconds("within", within)
+    found = look()
+    if found or not limit:
+        return found
+    refuse_on_a_loop()
+    deadline = monotonic() + limit
+    while not found and monotonic() < deadline:
+        sleep(_PAUSE_SECONDS)
+        found = look()
+    return found
+
+
 class RemoteBroker:
     """A broker that a URL leads to.
 
     Args:
         url: as for a ConnectionFactory, without a namespace.
+        http_url: of its management port; port 7680 of the same host if not given.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, http_url: str = "") -> None:
         self._base = url.partition("?")
+        self._parsed: BrokerURL = parse_url(url)
         self.url = url
+        host = self._parsed.hosts[0][0]
+        scheme = "https" if self._parsed.secure else "http"
+        self.http_url = http_url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{DEFAULT_PORT}"
+        self._management: Management | None = None
+        self._refusal = ""
+
+    def __repr__(self) -> str:
+        return f"<RemoteBroker {self._parsed}>"
+
+    def check(self) -> None:
+        """Connect once.
+
+        Raises:
+            JMSException: the broker cannot be reached, or refuses.
+        """
+        self.namespace(f"test-{os.getpid():x}-check").drop()
+
+    def management(self, what: str, incarnation: str = "") -> Management:
+        """The management API; skips the test if it does not answer.
+
+        Args:
+            what: needs it.
+            incarnation: of the broker that it has to be.
+        """
+        if self._management is None and not self._refusal:
+            try:
+                found = Management(self.http_url, self._parsed)
+                if found.ask("/broker")["incarnation"] != incarnation:
+                    raise ManagementError(f"{self.http_url} is the management port of another broker")
+                self._management = found
+            except ManagementError as error:
+                self._refusal = str(error)
+        if self._management is None:
+            pytest.skip(f"{what} needs the management API: {self._refusal}; --sievemq-http-url says where it is")
+        return self._management
 
     def namespace(self, name: str) -> RemoteNamespace:
-        """A namespace; it cannot be dropped from here, so give it a name that nobody else uses."""
+        """A namespace; give it a name that no other test uses."""
         base, mark, options = self._base
-        return RemoteNamespace(name, f"{base.rstrip('/')}/{quote(name, safe='')}{mark}{options}")
+        return RemoteNamespace(self, name, f"{base.rstrip('/')}/{quote(name, safe='')}{mark}{options}")
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
@@ -49,21 +136,84 @@ class RemoteNamespace:
     """A namespace of a broker elsewhere.
 
     Args:
+        broker: whose.
         name: its name.
         url: that leads to it.
+
+    Raises:
+        JMSException: the broker cannot be reached, or refuses.
     """
 
-    def __init__(self, name: str, url: str) -> None:
+    def __init__(self, broker: RemoteBroker, name: str, url: str) -> None:
+        self.broker = broker
         self.name = name
         self.url = url
+        self._views: dict[str, RemoteQueue | RemoteTopic] = {}
+        self._connection: Connection = ConnectionFactory(url, reconnect=0).create_connection()
+
+    def __repr__(self) -> str:
+        return f"<RemoteNamespace {self.name!r} of {self.broker!r}>"
+
+    def api(self, what: str) -> Management:
+        """The management API; skips the test if it does not answer."""
+        return self.broker.management(what, self._connection._engine.incarnation)
 
     def queue(self, name: str | Destination) -> RemoteQueue:
-        """A queue, as ``orders``, ``queue:orders`` or ``Queue("orders")``."""
-        return RemoteQueue(self.url, parse_address(str(name)).name)
+        """A queue, as ``orders``, ``queue:orders`` or ``Queue("orders")``. Its history begins with what is there."""
+        address = str(address_of(name, topic=False))
+        view = self._views.get(address)
+        if not isinstance(view, RemoteQueue):
+            view = self._views[address] = RemoteQueue(self, address)
+        return view
+
+    def topic(self, name: str | Destination) -> RemoteTopic:
+        """A topic, as ``prices``, ``topic:prices`` or ``Topic("prices")``. Its history begins now."""
+        address = str(address_of(name, topic=True))
+        view = self._views.get(address)
+        if not isinstance(view, RemoteTopic):
+            view = self._views[address] = RemoteTopic(self, address)
+        return view
+
+    @property
+    def destinations(self) -> list[str]:
+        """Addresses of what exists here, such as ``queue:orders``."""
+        rows = self.api("namespace.destinations").rows(place(self.name) + "/destinations", "destinations")
+        return sorted(row["address"] for row in rows)
+
+    @property
+    def connections(self) -> list[ConnectionView]:
+        """The connections that are open, without the one of this view."""
+        return self._connections(self.api("namespace.connections"))
+
+    def _connections(self, api: Management) -> list[ConnectionView]:
+        mine = self._connection._engine.connection_id
+        rows = [row for row in api.rows("/connections", "connections", namespace=self.name) if row["id"] != mine]
+        consumers: dict[str, list[str]] = {}
+        if rows:
+            for address in self.destinations:
+                for consumer in api.rows(place(self.name, address, "consumers"), "consumers"):
+                    consumers.setdefault(consumer["connection"], []).append(address)
+        return [
+            ConnectionView(row["id"], row["client_id"], row["agent"], tuple(consumers.get(row["id"], ())))
+            for row in rows
+        ]
 
     def drop(self) -> list[ConnectionView]:
-        """Nothing: a client cannot."""
-        return []
+        """Delete it with everything in it, over the management API. It stays if that does not answer, or while
+        connections are open.
+
+        Returns:
+            The connections that are still open.
+        """
+        left: list[ConnectionView] = []
+        with contextlib.suppress(pytest.skip.Exception):
+            api = self.api("namespace.drop()")
+            left = self._connections(api)
+        self._connection.close()
+        if self.broker._management is not None and not left:
+            with contextlib.suppress(ManagementError):  # a client has just come, or there is nothing to delete
+                self.broker._management.ask(place(self.name), "DELETE")
+        return left
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
@@ -71,22 +221,146 @@ class RemoteNamespace:
         needs_inside(f"namespace.{name}")
 
 
-class RemoteQueue:
-    """A queue of a broker elsewhere, looked at by browsing.
+class _Remote:
+    """What queues and topics of a broker elsewhere have in common.
 
     Args:
-        url: of the namespace.
-        name: of the queue.
+        namespace: where.
+        name: address.
     """
 
-    def __init__(self, url: str, name: str) -> None:
-        self._url = url
-        self._name = name
+    _kind: str
+
+    def __init__(self, namespace: RemoteNamespace, name: str) -> None:
+        self.namespace = namespace
+        self.name = name
+        self._taken: list[Envelope] = []
+        self._read = 0
+        self._tap: Tap | None = None
+        self._refusal = ""
+        try:
+            self._tap, state = open_tap(namespace._connection, _TAP, parse_destination(name), start="earliest")
+            self._read = state.first - 1
+        except JMSException as error:
+            self._refusal = f": {error}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} in {self.namespace.name!r}>"
+
+    def _api(self) -> Management:
+        return self.namespace.api(f"{self._kind} {self.name}")
+
+    def _row(self) -> dict[str, Any] | None:
+        return self._api().find(place(self.namespace.name, self.name))
+
+    def _counter(self, name: str) -> int:
+        row = self._row()
+        return 0 if row is None else int(row["counters"][name])
+
+    def _history(self) -> list[Envelope]:
+        """Messages that the tap has seen."""
+        if self._tap is not None:
+            state = self._tap.look(self._read)
+            for page in self._tap.pages(self._read, state.upto):
+                self._taken += [Envelope(fields) for fields in zip(*page.columns, strict=True)]
+                self._read = page.first + len(page) - 1
+        return self._taken
+
+    def _unknown(self, unseen: int, word: str) -> str:
+        return (
+            f"{self.name}: {counted(unseen, 'message')} went through before the test made this view{self._refusal}; "
+            f"to know which were {word}, call namespace.{self._kind}({self.name.partition(':')[2]!r}) before they are "
+            "sent"
+        )
+
+    def _assert(
+        self,
+        word: str,
+        selector: str | None,
+        count: int | None,
+        within: Seconds,
+        look: Callable[[], tuple[int, list[Envelope] | None]],
+    ) -> list[Message]:
+        """Wait for messages.
+
+        Args:
+            word: what should have become of them.
+            selector, count, within: as of the assertions.
+            look: how many there are; and which, as far as that is known.
+        """
+        __tracebackhide__ = True
+        condition, needed = compiled(selector), at_least(count)
+        seen: tuple[int, list[Envelope] | None] = (0, [])
+        chosen: list[Envelope] = []
+
+        def number() -> int:
+            nonlocal seen, chosen
+            seen = look()
+            chosen = [e for e in seen[1] or () if condition is None or matches(condition, e)]
+            return seen[0] if condition is None else len(chosen)
+
+        _poll(lambda: number() >= needed, within)
+        total, known = seen
+        if known is None and condition is not None:
+            pytest.skip(self._unknown(total - len(self._taken), word))
+        found = total if condition is None else len(chosen)
+        if found >= 1 if count is None else found == count:
+            if known is None:
+                return _Unknown(self._unknown(total - len(self._taken), word))
+            where = parse_destination(self.name)
+            return [received(envelope.fields, where, 1, None) for envelope in chosen]
+        text = [shortfall(self.name, word, selector, count, within, found), *listed(chosen, word)]
+        if condition is not None:
+            others = [envelope for envelope in known or () if envelope not in chosen]
+            text += listed(others, f"{word}, but does not match", lambda envelope: why_not(condition, envelope))
+        raise AssertionError("\n".join(text))
+
+    def _received(self, total: int) -> tuple[int, list[Envelope] | None]:
+        history = self._history()
+        return max(total, len(history)), history if len(history) >= total else None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        needs_inside(f"{self._kind}.{name}")
+
+
+class _Unknown(list[Message]):
+    """Messages whose number is known and whose content is not: a test that looks at them is skipped."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__()
+        self._why = why
+
+    def _skip(self, *_: object) -> NoReturn:
+        pytest.skip(self._why)
+
+    __iter__ = __len__ = __getitem__ = __contains__ = __eq__ = _skip
+    __hash__ = None
+
+
+class RemoteQueue(_Remote):
+    """A queue of a broker elsewhere."""
+
+    _kind = "queue"
+
+    # -- what is there ----------------------------------------------------------------------------------------------
 
     def messages(self, selector: str | None = None) -> list[Message]:
         """What waits, in the order of delivery."""
-        with ConnectionFactory(self._url).create_context() as context:
-            browser: Any = context.create_browser(Queue(self._name), selector)
+        return self._browse(self.name, selector)
+
+    def dead_letters(self, selector: str | None = None) -> list[Message]:
+        """What this queue's consumers could not handle: the messages of its dead-letter queue that came from here."""
+        compiled(selector)
+        row = self._row()
+        target = None if row is None else row["dead_letters"]
+        origin = "{} = '{}'".format(_ORIGIN, self.name.replace("'", "''"))
+        return [] if target is None else self._browse(target, f"({selector}) AND {origin}" if selector else origin)
+
+    def _browse(self, address: str, selector: str | None) -> list[Message]:
+        with ConnectionFactory(self.namespace.url).create_context() as context:
+            browser: Any = context.create_browser(Queue(parse_address(address).name), selector)
             return list(browser)
 
     @property
@@ -94,7 +368,185 @@ class RemoteQueue:
         """Messages that wait."""
         return len(self.messages())
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        needs_inside(f"queue.{name}")
+    @property
+    def in_flight(self) -> int:
+        """Messages that consumers hold and have not acknowledged."""
+        row = self._row()
+        return 0 if row is None else int(row["in_flight"])
+
+    @property
+    def acknowledged(self) -> int:
+        """Messages that were acknowledged so far."""
+        return self._counter("acknowledged")
+
+    @property
+    def expired(self) -> int:
+        """Messages that have expired so far."""
+        return self._counter("expired")
+
+    @property
+    def redelivered(self) -> int:
+        """Messages that came back marked so far."""
+        return self._counter("redelivered")
+
+    @property
+    def consumers(self) -> list[ConsumerView]:
+        """The consumers of the queue."""
+        rows = self._api().rows(place(self.namespace.name, self.name, "consumers"), "consumers")
+        return [
+            ConsumerView(
+                row["consumer"],
+                row["connection"],
+                row["client_id"],
+                row["selector"],
+                row["credit"],
+                row["in_flight"],
+                row["waiting"],
+            )
+            for row in rows
+        ]
+
+    def purge(self) -> int:
+        """Drop what waits or is scheduled; returns how many messages that were."""
+        return int(self._act("purge")["touched"])
+
+    def pause(self) -> None:
+        """Stop deliveries; sending goes on."""
+        self._act("pause")
+
+    def resume(self) -> None:
+        """Deliver again."""
+        self._act("resume")
+
+    def _act(self, action: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._api().ask(place(self.namespace.name, self.name, "actions", action), "POST", {})
+        return found
+
+    # -- assertions -------------------------------------------------------------------------------------------------
+
+    def assert_received(
+        self, selector: str | None = None, *, count: int | None = None, within: Seconds = 0.0
+    ) -> list[Message]:
+        """As :meth:`QueueView.assert_received`."""
+        __tracebackhide__ = True
+        return self._assert("received", selector, count, within, lambda: self._received(self._counter("enqueued")))
+
+    def assert_consumed(
+        self, selector: str | None = None, *, count: int | None = None, within: Seconds = 0.0
+    ) -> list[Message]:
+        """As :meth:`QueueView.assert_consumed`."""
+        __tracebackhide__ = True
+
+        def look() -> tuple[int, list[Envelope] | None]:
+            row = self._row()
+            if row is None:
+                return 0, []
+            counters = row["counters"]
+            still = set(self._ids())
+            history = self._history()
+            gone = [envelope for envelope in history if envelope.fields[MESSAGE_ID] not in still]
+            acknowledged = int(counters["acknowledged"])
+            # What is gone was acknowledged, if nothing else can have become of it.
+            return acknowledged, gone if len(gone) == acknowledged and not _lost(counters) else None
+
+        try:
+            return self._assert("consumed", selector, count, within, look)
+        except AssertionError as error:
+            held = [
+                f"\n  consumer {consumer.id} of {consumer.connection} holds "
+                f"{counted(consumer.unacknowledged, 'message')} unacknowledged"
+                for consumer in self.consumers
+                if consumer.unacknowledged
+            ]
+            raise AssertionError(f"{error}{''.join(held)}") from None
+
+    def _ids(self) -> Iterator[object]:
+        """Message ids of what is there."""
+        path = place(self.namespace.name, self.name, "messages")
+        for state in _STATES:
+            for row in self._api().rows(path, "messages", state=state):
+                yield row["message_id"]
+
+    def assert_dead_letters(
+        self, selector: str | None = None, *, count: int | None = None, reason: str | None = None, within: Seconds = 0.0
+    ) -> list[Message]:
+        """As :meth:`QueueView.assert_dead_letters`."""
+        __tracebackhide__ = True
+        if reason not in _REASONS:
+            raise ValueError(f"the reason of a dead letter is 'attempts' or 'expired', not {reason!r}")
+        needed = at_least(count)
+        found: list[Message] = []
+
+        def look() -> bool:
+            nonlocal found
+            letters = self.dead_letters(selector)
+            found = [m for m in letters if reason in (None, m.properties.get(_REASON))]
+            return len(found) >= needed
+
+        _poll(look, within)
+        if len(found) >= 1 if count is None else len(found) == count:
+            return found
+        raise AssertionError(shortfall(self.name, "dead-lettered", selector, count, within, len(found)))
+
+    def assert_awaited(self, *, count: int = 1, within: Seconds = 0.0) -> None:
+        """As :meth:`QueueView.assert_awaited`."""
+        __tracebackhide__ = True
+        if not _poll(lambda: sum(consumer.waiting for consumer in self.consumers) >= count, within):
+            waiting = sum(consumer.waiting for consumer in self.consumers)
+            raise AssertionError(
+                f"{self.name}: {counted(count, 'consumer')} should be waiting for a message; {waiting}"
+            )
+
+    def assert_empty(self, *, within: Seconds = 0.0) -> None:
+        """As :meth:`QueueView.assert_empty`."""
+        __tracebackhide__ = True
+        left: dict[str, int] = {}
+
+        def look() -> bool:
+            nonlocal left
+            row = self._row()
+            left = {} if row is None else {name: row[name] for name in ("depth", "scheduled", "in_flight")}
+            return row is not None and not any(left.values())
+
+        if not _poll(look, within):
+            if not left:
+                raise AssertionError(missing(self.name, self.namespace.destinations))
+            raise AssertionError(
+                f"{self.name} is not empty: {left['depth']} wait, {left['scheduled']} are scheduled, "
+                f"{left['in_flight']} are in flight"
+            )
+
+
+class RemoteTopic(_Remote):
+    """A topic of a broker elsewhere."""
+
+    _kind = "topic"
+
+    @property
+    def subscriptions(self) -> list[Mapping[str, Any]]:
+        """Who is subscribed: name, client_id, selector, durable, shared, depth, in_flight, consumers."""
+        rows = self._api().rows(place(self.namespace.name) + "/subscriptions", "subscriptions", topic=self.name)
+        names = ("name", "client_id", "selector", "durable", "shared", "depth", "in_flight", "consumers")
+        return [{name: row[name] for name in names} for row in rows]
+
+    def assert_awaited(self, *, count: int = 1, within: Seconds = 0.0) -> None:
+        """As :meth:`TopicView.assert_awaited`."""
+        __tracebackhide__ = True
+
+        def active() -> int:
+            return sum(subscription["consumers"] > 0 for subscription in self.subscriptions)
+
+        if not _poll(lambda: active() >= count, within):
+            raise AssertionError(unsubscribed(self.name, count, active()))
+
+    def assert_received(
+        self, selector: str | None = None, *, count: int | None = None, within: Seconds = 0.0
+    ) -> list[Message]:
+        """As :meth:`TopicView.assert_received`."""
+        __tracebackhide__ = True
+        return self._assert("received", selector, count, within, lambda: self._received(self._counter("published")))
+
+
+def _lost(counters: Mapping[str, int]) -> bool:
+    """True if messages went otherwise than by being acknowledged."""
+    return bool(counters["expired"] or counters["dead_lettered"] or counters["removed"])

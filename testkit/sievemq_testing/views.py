@@ -40,7 +40,7 @@ __all__ = [
     "at_least",
     "compiled",
     "listed",
-    "missing_queue",
+    "missing",
     "shortfall",
     "unsubscribed",
 ]
@@ -179,6 +179,8 @@ class _View:
         if condition is not None:
             others = [envelope for envelope in all_of_them if envelope not in found]
             text += listed(others, f"{word}, but does not match", lambda envelope: why_not(condition, envelope))
+        if self._ask(self._destination) is None and not all_of_them:
+            text.append(f"  {missing(self.name, self.namespace.destinations)}")
         if kind == "acknowledged":
             text += self._ask(lambda broker: _held(self._queues(broker)))
         if forgotten:
@@ -447,7 +449,7 @@ class QueueView(_View):
         if found is None:
             if self._ask(lambda _: self.namespace._journal().of("accepted", "consumer opened", where=self.name)):
                 return  # it was deleted
-            raise AssertionError(missing_queue(self.name, self.namespace.destinations))
+            raise AssertionError(missing(self.name, self.namespace.destinations))
         depth, later, in_flight = found
         if depth or later or in_flight:
             text = [f"{self.name} is not empty: {depth} wait, {later} are scheduled, {in_flight} are in flight"]
@@ -531,11 +533,12 @@ def shortfall(name: str, word: str, selector: str | None, count: int | None, wit
     )
 
 
-def missing_queue(name: str, names: Iterable[str]) -> str:
-    """The error of an assertion about a queue that has never existed."""
-    queues = sorted(other for other in names if not other.startswith("topic:"))
-    there = near(name, queues)
-    hint = f"did you mean {there}?" if there is not None else f"there are {', '.join(queues) or 'no queues'}"
+def missing(name: str, names: Iterable[str]) -> str:
+    """The error of an assertion about a destination that has never existed."""
+    kind = name.partition(":")[0]
+    others = sorted(other for other in names if other.startswith(f"{kind}:"))
+    there = near(name, others)
+    hint = f"did you mean {there}?" if there is not None else f"there are {', '.join(others) or f'no {kind}s'}"
     return f"{name} has never existed: no client has sent to it or consumed from it; {hint}"
 
 

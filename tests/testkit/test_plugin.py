@@ -46,7 +46,7 @@ def run(folder: Path, text: str, *arguments: str, code: int = 0, strict: bool = 
         | ({} if path is None else {"PYTHONPATH": str(path)}),
     )
     assert result.returncode == code, result.stdout + result.stderr
-    return result.stdout
+    return result.stdout + result.stderr
 
 
 def test_fixtures_are_there_without_a_word_of_configuration(tmp_path: Path) -> None:
@@ -263,10 +263,9 @@ def test_a_test_that_uses_the_brokers_own_namespace_shows_that_journal(tmp_path:
     assert "namespace 'default': 4 events" in run(tmp_path, story, code=1)
 
 
-def test_a_broker_elsewhere_runs_what_a_client_can_and_skips_the_rest(tmp_path: Path) -> None:
-    story = (
-        STORY
-        + """
+REMOTE = (
+    STORY
+    + """
     def test_queues_can_be_seen(sievemq_context, sievemq_test_broker, sievemq_namespace):
         sievemq_context.create_producer().set_property("n", 1).send(ORDERS, "x")
         assert sievemq_namespace.queue("orders").depth == 1
@@ -286,24 +285,120 @@ def test_a_broker_elsewhere_runs_what_a_client_can_and_skips_the_rest(tmp_path: 
         sievemq_namespace.assert_nothing_lost()
         raise AssertionError
 
-    def test_assertions(sievemq_namespace):
-        sievemq_namespace.queue("orders").assert_received()
-        raise AssertionError
-
     def test_broker(sievemq_test_broker):
         sievemq_test_broker.wait_until_idle()
         raise AssertionError
+
+    def test_received(sievemq_context, sievemq_namespace):
+        sievemq_context.create_producer().set_property("n", 1).send(ORDERS, "x")
+        sievemq_context.create_producer().set_property("n", 2).send(ORDERS, "y")
+        orders = sievemq_namespace.queue("orders")
+        assert [m.get_text() for m in orders.assert_received(count=2, within=60)] == ["x", "y"]
+        with sievemq_context.create_consumer(ORDERS) as consumer:
+            assert consumer.receive_body(str, 60_000) == "x"
+        (consumed,) = orders.assert_consumed("n = 1", count=1, within=60)
+        assert consumed.get_text() == "x"
+        assert len(orders.assert_received("n > 0", count=2)) == 2
+        with pytest.raises(AssertionError, match="1 message should have been consumed that .*; none were"):
+            orders.assert_consumed("n = 2", count=1)
+        with pytest.raises(AssertionError, match="queue:orders is not empty"):
+            orders.assert_empty()
+        orders.purge()
+        orders.assert_empty(within=60)
+        assert (orders.depth, orders.in_flight, orders.acknowledged, orders.consumers) == (0, 0, 1, [])
+
+    def test_what_went_through_before_is_counted(sievemq_context, sievemq_namespace):
+        sievemq_context.create_producer().send(ORDERS, "x")
+        assert sievemq_context.create_consumer(ORDERS).receive_body(str, 60_000) == "x"
+        sievemq_context.close()
+        late = sievemq_namespace.queue("orders")
+        late.assert_received(count=1)
+        late.assert_consumed(count=1)
+        with pytest.raises(AssertionError, match="2 messages should have been received; 1 was"):
+            late.assert_received(count=2)
+        (message,) = late.assert_received(count=1)
+        raise AssertionError
+
+    def test_waits(sievemq_context, sievemq_namespace, sievemq_url):
+        import threading
+        from sievemq import ConnectionFactory
+
+        def work():
+            with ConnectionFactory(sievemq_url).create_context() as context:
+                assert context.create_consumer(ORDERS).receive_body(str, 60_000) == "x"
+
+        orders = sievemq_namespace.queue("orders")
+        worker = threading.Thread(target=work)
+        worker.start()
+        orders.assert_awaited(within=60)
+        sievemq_context.create_producer().send(ORDERS, "x")
+        orders.assert_consumed(count=1, within=60)
+        worker.join()
+        orders.assert_empty(within=60)
+
+    def test_dead_letters(sievemq_url, sievemq_namespace):
+        from sievemq import ConnectionFactory, JMSContext
+        orders = sievemq_namespace.queue("orders")
+        with ConnectionFactory(sievemq_url).create_context(JMSContext.SESSION_TRANSACTED) as context:
+            context.create_producer().send(ORDERS, "poison")
+            context.commit()
+            consumer = context.create_consumer(ORDERS)
+            for _ in range(2):
+                consumer.receive(60_000)
+                context.rollback()
+        (letter,) = orders.assert_dead_letters(count=1, reason="attempts", within=60)
+        assert letter.get_text() == "poison"
+        with pytest.raises(AssertionError, match="should have been dead-lettered"):
+            orders.assert_dead_letters("a = 1")
+
+    def test_topic(sievemq_context, sievemq_namespace):
+        from sievemq import Topic
+        prices = sievemq_namespace.topic("prices")
+        with pytest.raises(AssertionError, match="1 subscription should have an open consumer; none has"):
+            prices.assert_awaited()
+        sievemq_context.create_consumer(Topic("prices"))
+        prices.assert_awaited(within=60)
+        sievemq_context.create_producer().set_property("n", 1).send(Topic("prices"), "9")
+        (price,) = prices.assert_received("n = 1", count=1, within=60)
+        assert price.get_text() == "9"
     """
-    )
-    with TestBroker() as broker:
-        shown = run(tmp_path, story, f"--sievemq-url={broker.url}")
-        assert "3 passed, 6 skipped" in shown
+)
+
+
+def test_a_broker_elsewhere_runs_what_a_client_and_the_management_api_can(tmp_path: Path) -> None:
+    with TestBroker(http=True, policies={"orders": {"max_attempts": 2}}) as broker:
+        port = f"--sievemq-http-url={broker.http_url}"
+        shown = run(tmp_path, REMOTE, f"--sievemq-url={broker.url}", port)
+        assert "7 passed, 6 skipped" in shown
         assert "sievemq_clock needs a broker in the test's process; --sievemq-url names one elsewhere" in shown
-        assert "queue.assert_received needs a broker" in shown
-        (tmp_path / "pytest.ini").write_text(f"[pytest]\nsievemq_url = {broker.url}?prefetch=10\n")
-        assert "3 passed, 6 skipped" in run(tmp_path, story, "-n", "1")
-        # Each of the 6 tests with messages had a namespace of its own, though both runs count from 1.
-        assert sum(name.startswith("test-") for name in broker.namespaces) >= 6
+        assert "queue:orders: 1 message went through before the test made this view" in shown
+        assert broker.namespaces == []  # each test's is deleted
+        (tmp_path / "pytest.ini").write_text(
+            f"[pytest]\nsievemq_url = {broker.url}?prefetch=10\nsievemq_http_url = {broker.http_url}\n"
+        )
+        assert "7 passed, 6 skipped" in run(tmp_path, REMOTE, "-n", "1")
+
+
+def test_a_broker_elsewhere_without_its_management_port_is_browsed(tmp_path: Path) -> None:
+    with TestBroker() as broker, TestBroker(http=True) as other:
+        port = f"--sievemq-http-url={other.http_url}"
+        shown = run(tmp_path, REMOTE, f"--sievemq-url={broker.url}", port, "-k", "not waits")
+        assert "3 passed, 9 skipped" in shown
+        reason = f"queue queue:orders needs the management API: {other.http_url} is the management port of another"
+        assert reason in shown
+
+
+def test_a_broker_elsewhere_that_does_not_answer_ends_the_run_at_once(tmp_path: Path) -> None:
+    with TestBroker() as broker:
+        url = broker.url
+    reason = f"ERROR: --sievemq-url {url}: no broker could be reached"
+    assert reason in run(tmp_path, REMOTE, f"--sievemq-url={url}", code=4)
+    assert reason in run(tmp_path, REMOTE, f"--sievemq-url={url}", "-n", "1", code=4)
+    with TestBroker(users={"me": "secret"}) as broker:
+        shown = run(tmp_path, REMOTE, f"--sievemq-url={broker.url.replace('//', '//me:wrong@')}", code=4)
+        assert f"ERROR: --sievemq-url {broker.url.partition('//')[2]}: " in shown
+        assert "wrong@" not in shown
+        assert "tests collected" in run(tmp_path, REMOTE, f"--sievemq-url={broker.url}", "--collect-only", "-q")
 
 
 def test_pytest_rewrites_no_module_of_the_broker_or_the_client(tmp_path: Path) -> None:

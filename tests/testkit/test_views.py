@@ -156,6 +156,14 @@ def test_assert_received_says_what_did_come_and_why_it_does_not_match(
     assert "region='US' 'an order': region = 'EU' is FALSE (region is 'US')" in text
 
 
+def test_assert_received_names_the_queue_that_was_probably_meant(namespace: TestNamespace, context: JMSContext) -> None:
+    send(context, "an order")
+    with pytest.raises(
+        AssertionError, match=r"none were\n  queue:order has never existed: .*; did you mean queue:orders"
+    ):
+        namespace.queue("order").assert_received()
+
+
 def test_assert_received_fails_for_too_many_and_for_none(namespace: TestNamespace, context: JMSContext) -> None:
     queue = namespace.queue("orders")
     with pytest.raises(AssertionError, match=r"at least 1 message should have been received; none were"):
