@@ -17,8 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import Final
 
 __all__ = [
+    "MAX_ERROR_CHARS",
     "AddressError",
     "ErrorCode",
     "FormatError",
@@ -27,7 +29,37 @@ __all__ = [
     "ProtocolError",
     "RequestError",
     "SieveError",
+    "cut_details",
+    "cut_text",
+    "shown",
 ]
+
+#: Characters of an error's text. An error that quotes what it refuses must not be as large as that.
+MAX_ERROR_CHARS: Final = 2_000
+
+
+def shown(value: object) -> str:
+    """A value as an error quotes it: short, whatever a peer has sent."""
+    if isinstance(value, (str, bytes, tuple, list, dict)) and len(value) > 40:
+        return f"{type(value).__name__} of length {len(value)}"
+    try:
+        text = ascii(value)
+    except RecursionError:
+        return f"a {type(value).__name__} nested too deep to be shown"
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def cut_text(text: str) -> str:
+    """The text of an error, of MAX_ERROR_CHARS at most."""
+    return text if len(text) <= MAX_ERROR_CHARS else f"{text[: MAX_ERROR_CHARS - 1]}…"
+
+
+def cut_details(details: Mapping[str, object] | None) -> dict[str, object]:
+    """The details of an error. Texts in them are cut but for a selector, in which the mistake has a position."""
+    return {
+        key: cut_text(value) if isinstance(value, str) and key != "selector" else value
+        for key, value in (details or {}).items()
+    }
 
 
 class ErrorCode(IntEnum):
@@ -76,9 +108,10 @@ class SieveError(Exception):
     code: ErrorCode = ErrorCode.INTERNAL
 
     def __init__(self, text: str, code: ErrorCode | None = None, details: Mapping[str, object] | None = None) -> None:
+        text = cut_text(text)
         super().__init__(text)
         self.text = text
-        self.details: dict[str, object] = dict(details or {})
+        self.details = cut_details(details)
         if code is not None:
             self.code = code
 

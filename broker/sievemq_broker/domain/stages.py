@@ -184,8 +184,8 @@ class Stages:
             stage = self._stages.get(stage_id)
             if stage is None or (stage.key, stage.batch, stage.owner) != (key, batch, owner):
                 raise RequestError(
-                    f"batch {batch} of {key!r} cannot be published: what was staged as {stage_id} is not there. Its "
-                    "lease has ended, or the broker was started anew. Nothing was sent; stage it again",
+                    f"batch {batch} of {key!r} cannot be published: what was staged as {stage_id:.300} is not there. "
+                    "Its lease has ended, or the broker was started anew. Nothing was sent; stage it again",
                     ErrorCode.NOT_FOUND,
                     {"stage": stage_id},
                 )

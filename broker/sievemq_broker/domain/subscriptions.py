@@ -119,7 +119,7 @@ class Subscriptions:
         if found is None:
             whose = "without a client id" if client_id is None else f"of client id {client_id!r}"
             raise RequestError(
-                f"there is no durable subscription {name!r} {whose}",
+                f"there is no durable subscription {name!r:.300} {whose}",
                 ErrorCode.INVALID_DESTINATION,
                 {"subscription": name},
             )

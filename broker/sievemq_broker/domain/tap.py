@@ -229,7 +229,8 @@ class Tap:
     def _check(self, tap_id: str) -> None:
         if tap_id != self.id:
             raise RequestError(
-                f"tap {self.name!r} on {self.destination.label} is not {tap_id} but {self.id}, which was made later",
+                f"tap {self.name!r} on {self.destination.label} is not {tap_id:.300} but {self.id}, which "
+                "was made later",
                 ErrorCode.NOT_FOUND,
                 {"tap": self.id},
             )

@@ -10,7 +10,7 @@ from sievemq_broker.domain.outcome_tap import OutcomeTap
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap, DrainTap, TapTerms
 from sievemq_broker.matching.condition import Condition, group_key
-from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.errors import ErrorCode, RequestError, shown
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
 from sievemq_core.message.destination import parse_address
 
@@ -105,8 +105,8 @@ class Taps:
         found = self.get(name, address)
         if found is None:
             raise RequestError(
-                f"there is no tap {name!r} on {address}: it was not made, its lease ended, or the broker was started "
-                "anew without its data",
+                f"there is no tap {name!r:.300} on {address}: it was not made, its lease ended, or the broker was "
+                "started anew without its data",
                 ErrorCode.NOT_FOUND,
                 {"tap": None},
             )
@@ -145,10 +145,12 @@ class Taps:
                 does not.
         """
         if mode not in ("copy", "outcomes", "drain"):
-            raise RequestError(f"a tap's mode is 'copy', 'outcomes' or 'drain', not {mode!r}", ErrorCode.ILLEGAL_STATE)
+            raise RequestError(
+                f"a tap's mode is 'copy', 'outcomes' or 'drain', not {shown(mode)}", ErrorCode.ILLEGAL_STATE
+            )
         start = options.get("start", "latest")
         if start not in ("earliest", "latest"):
-            raise RequestError(f"a tap starts 'earliest' or 'latest', not {start!r}", ErrorCode.ILLEGAL_STATE)
+            raise RequestError(f"a tap starts 'earliest' or 'latest', not {shown(start)}", ErrorCode.ILLEGAL_STATE)
         terms = terms_of(mode, options)
         if options.get("existing") is True:
             self._require_there(address)
@@ -239,4 +241,4 @@ class Taps:
 
 
 def _shown(condition: Condition | None) -> str:
-    return "no selector" if condition is None else f"the selector {condition.text!r}"
+    return "no selector" if condition is None else f"the selector {condition.text!r:.500}"

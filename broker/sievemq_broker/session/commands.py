@@ -45,7 +45,7 @@ from sievemq_broker.session.taps import (
     on_publish,
     on_stage,
 )
-from sievemq_core.errors import ErrorCode, ProtocolError, RequestError
+from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, shown
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import Command
 
@@ -94,7 +94,7 @@ def on_clock_seen(connection: BrokerConnection, command: CommandTuple, now: int)
     """Times in envelopes from here on include this offset (test clocks only)."""
     offset = command[1]
     if type(offset) is not int:
-        raise ProtocolError(f"CLOCK_SEEN.offset must be an integer, not {offset!r}")
+        raise ProtocolError(f"CLOCK_SEEN.offset must be an integer, not {shown(offset)}")
     connection.clock_seen = offset
     connection.clock_lag = connection.services.clock_offset - offset
 

@@ -16,7 +16,7 @@ from sievemq_broker.domain.tap import CopyTap, DrainTap
 from sievemq_broker.session.checks import check_unread, the_selector, the_session
 from sievemq_broker.session.guard import require_there
 from sievemq_broker.session.rights import Identity, Verb
-from sievemq_core.errors import ErrorCode, ProtocolError, RequestError
+from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, shown
 from sievemq_core.limits import MAX_ARRAY
 from sievemq_core.message.destination import parse_address
 from sievemq_core.wire.codec import unpack_value
@@ -156,7 +156,7 @@ def on_publish(connection: BrokerConnection, command: tuple[Any, ...], now: int)
     if connection.wait_for_publishing(command):
         return
     if type(names) is not tuple or len(names) > MAX_ARRAY or not {str}.issuperset(map(type, names)):
-        raise ProtocolError(f"PUBLISH.stages must be an array of names, not {str(names)[:40]!r}")
+        raise ProtocolError(f"PUBLISH.stages must be an array of names, not {shown(names)}")
     stages = connection.namespace.stages
     identity, namespace = connection.identity, connection.namespace.name
 

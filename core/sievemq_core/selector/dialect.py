@@ -68,4 +68,4 @@ def dialect_named(dialect: str | Dialect) -> Dialect:
     try:
         return DIALECTS[dialect]
     except KeyError:
-        raise ValueError(f"no selector dialect {dialect!r}; there are {', '.join(DIALECTS)}") from None
+        raise ValueError(f"no selector dialect {dialect!r:.60}; there are {', '.join(DIALECTS)}") from None

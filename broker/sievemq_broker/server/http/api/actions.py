@@ -126,8 +126,8 @@ def _target(call: Call[Any, requests.Relocate]) -> str:
         raise ApiError(
             422,
             "INVALID_DESTINATION",
-            f"{kind!r} in {text!r} is no kind of destination; these are: {', '.join(_KINDS)}. "
-            f"For a new queue of that name write {target!r}",
+            f"{kind!r:.100} in {text!r:.600} is no kind of destination; these are: {', '.join(_KINDS)}. "
+            f"For a new queue of that name write {target!r:.600}",
             {"field": "to", "address": text},
         )
     return target

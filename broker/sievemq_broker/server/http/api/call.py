@@ -67,7 +67,7 @@ class Call(Generic[Q, B]):
         if found is None and name == "default":
             return self.server.broker.namespace(name)  # it is always there; nobody has needed it yet
         if found is None:
-            raise not_found(f"there is no namespace {name!r}", namespace=name)
+            raise not_found(f"there is no namespace {name!r:.300}", namespace=name[:300])
         return found
 
     def address(self) -> Address:
@@ -113,7 +113,7 @@ class Call(Generic[Q, B]):
             if found.name == subscription and found.client_id == client_id:
                 return found.queue
         raise not_found(
-            f"{destination.label} has no subscription {subscription!r} of client id {client_id!r}",
+            f"{destination.label} has no subscription {subscription!r:.300} of client id {client_id!r:.300}",
             subscription=subscription,
             client_id=client_id,
         )

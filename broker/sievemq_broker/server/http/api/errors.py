@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sievemq_core.errors import ErrorCode, SieveError
+from sievemq_core.errors import ErrorCode, SieveError, cut_details, cut_text
 
 __all__ = ["ApiError", "answer_to", "bad_request", "not_found"]
 
@@ -29,11 +29,12 @@ class ApiError(Exception):
         details: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        text = cut_text(text)
         super().__init__(text)
         self.status = status
         self.error = error
         self.text = text
-        self.details = dict(details or {})
+        self.details = cut_details(details)
         self.headers = dict(headers or {})
 
 

@@ -39,7 +39,7 @@ def check(scope: Scope, endpoint: Endpoint, path: Mapping[str, str]) -> None:
     namespace = path.get("ns")
     if endpoint.verb is None:
         if namespace is not None and not identity.rights.enters(namespace):
-            raise not_found(f"there is no namespace {namespace!r}", namespace=namespace)
+            raise not_found(f"there is no namespace {namespace!r:.300}", namespace=namespace[:300])
         return
     address = path.get("address", EVERYTHING)
     if "address" in path:
