@@ -15,7 +15,8 @@
    12 body            bin | nil     nil = no body; its inner form belongs to the body kind (docs/protocol.md)
 
 It is a plain tuple, because every message of every consumer is one and a tuple is what the decoder yields. Fields that
-a later version adds behind the last are carried along untouched.
+a later version adds behind the last are carried along untouched. They are scalars: what has structure is packed into
+bin.
 
 The destination and the delivery count are not in it: they belong to a send and to a delivery, and differ while the
 envelope's bytes are shared.
@@ -62,6 +63,7 @@ __all__ = [
     "BodyKind",
     "Envelope",
     "EnvelopeFields",
+    "has_scalars_behind",
     "pack_properties",
     "too_long",
     "unpack_properties",
@@ -181,7 +183,7 @@ def unpack_properties(fields: EnvelopeFields) -> dict[str, PropertyValue]:
                 try:
                     properties[name] = _WRAP[letter](value)
                 except (FormatError, TypeError) as error:
-                    raise ProtocolError(f"property {name!r} does not fit its type: {error}") from error
+                    raise ProtocolError(f"property {name!r:.200} does not fit its type: {error}") from error
     return properties
 
 
@@ -199,7 +201,7 @@ def _unpack_properties(packed: bytes) -> dict[str, PropertyValue]:
     if b"\xcf" in packed:  # begins an unsigned 64-bit integer (and may be a byte of something else)
         for name, value in properties.items():
             if type(value) is int and value > LONG_MAX:
-                raise ProtocolError(f"property {name!r} is {value}, which no JMS type holds")
+                raise ProtocolError(f"property {name!r:.200} is {value}, which no JMS type holds")
     return properties
 
 
@@ -208,9 +210,15 @@ def _unpack(packed: bytes) -> Any:
 
 
 _PLAIN = frozenset({str, int, bool, float, type(None)})
+_SCALARS: frozenset[type] = frozenset({str, bytes, int, bool, float, type(None)})
 _INTS: frozenset[type] = frozenset({int})
 _IDS: frozenset[type] = frozenset({str, bytes, type(None)})
 _LETTERS = frozenset("zbhilfds")
+
+
+def has_scalars_behind(fields: EnvelopeFields) -> bool:
+    """True if the fields that only a later version knows are scalars, as they have to be."""
+    return _SCALARS.issuperset(map(type, fields[ENVELOPE_FIELDS:]))
 
 
 class Envelope:
@@ -255,7 +263,10 @@ class Envelope:
             or type(fields[CORRELATION_ID]) not in _IDS
         ):
             raise ProtocolError("the envelope of a message cannot be decoded: these are not its fields")
-        envelope = cls(fields, packed)
+        if len(fields) > ENVELOPE_FIELDS and not has_scalars_behind(fields):  # an earlier version took it like that
+            envelope = cls(fields[:ENVELOPE_FIELDS])
+        else:
+            envelope = cls(fields, packed)
         envelope.compact()
         return envelope
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from sievemq_core.errors import ErrorCode, ProtocolError
+from sievemq_core.errors import ErrorCode, ProtocolError, shown
 from sievemq_core.limits import MAX_HEADER_CHARS
 from sievemq_core.message.envelope import (
     BODY_KIND,
@@ -23,6 +23,7 @@ from sievemq_core.message.envelope import (
     REPLY_TO,
     TYPE,
     BodyKind,
+    has_scalars_behind,
 )
 from sievemq_core.wire.commands import COMMANDS, Command, CommandSpec
 
@@ -120,23 +121,26 @@ def _seen(fields: tuple[Any, ...]) -> bool:
 def _wrong_type(fields: tuple[Any, ...]) -> str | None:
     for (name, kinds), value in zip(_ENVELOPE, fields, strict=False):
         if type(value) not in kinds:
-            return f"an envelope's {name} must not be {_show(value)}"
+            return f"an envelope's {name} must not be {shown(value)}"
     return None
 
 
 def check_envelope(fields: object) -> None:
-    """Check the form of an envelope's fields; more of them than this version knows are left alone.
+    """Check the form of an envelope's fields. Those that only a newer version knows are carried along, and are scalars:
+    an answer puts an envelope some levels deeper, and must stay decodable.
 
     Raises:
         ProtocolError: names the field that is wrong.
     """
     if type(fields) is not tuple or len(fields) < ENVELOPE_FIELDS:
-        raise ProtocolError(f"an envelope has {ENVELOPE_FIELDS} fields, unlike {_show(fields)}")
+        raise ProtocolError(f"an envelope has {ENVELOPE_FIELDS} fields, unlike {shown(fields)}")
     wrong = _wrong_type(fields)
     if wrong is None and fields[PRIORITY] not in _PRIORITIES:
         wrong = f"an envelope's priority must be 0 to 9, not {fields[PRIORITY]}"
     if wrong is None and fields[DELIVERY_MODE] not in _MODES:
         wrong = f"an envelope's delivery_mode must be 1 or 2, not {fields[DELIVERY_MODE]}"
+    if wrong is None and len(fields) > ENVELOPE_FIELDS and not has_scalars_behind(fields):
+        wrong = "an envelope's fields that this version does not know must be scalars, not arrays or maps; pack them"
     if wrong is not None:
         raise ProtocolError(wrong)
 
@@ -163,7 +167,7 @@ def check_columns(columns: tuple[object, ...], count: int) -> None:
         raise ProtocolError(f"an envelope has {ENVELOPE_FIELDS} fields, not {len(columns)}")
     for (name, kinds), column in zip(_ENVELOPE, columns, strict=False):
         if type(column) is not tuple or len(column) != count or not kinds.issuperset(map(type, column)):
-            raise ProtocolError(f"the {name} of {count} envelopes must not be {_show(column)}")
+            raise ProtocolError(f"the {name} of {count} envelopes must not be {shown(column)}")
 
 
 def check_headers(fields: CommandTuple) -> str | None:
@@ -291,7 +295,7 @@ def examine(value: object) -> CommandTuple:
         ProtocolError: `value` is no command, an unknown one (UNKNOWN_COMMAND), or a field is missing or wrong.
     """
     if type(value) is not tuple or not value or type(value[0]) is not int:
-        raise ProtocolError(f"a command is an array that begins with its number, unlike {_show(value)}")
+        raise ProtocolError(f"a command is an array that begins with its number, unlike {shown(value)}")
     spec = COMMANDS.get(value[0])
     if spec is None:
         raise ProtocolError(f"unknown command {value[0]}", ErrorCode.UNKNOWN_COMMAND)
@@ -309,13 +313,5 @@ def examine(value: object) -> CommandTuple:
                 check_envelope(each)
         elif not (field.kind.endswith("?") and content is None) and not _CHECKS[field.kind.removesuffix("?")](content):
             name = _NAMES[field.kind.removesuffix("?")] + (" or nil" if field.kind.endswith("?") else "")
-            raise ProtocolError(f"{spec.name}.{field.name} must be {name}, not {_show(content)}")
+            raise ProtocolError(f"{spec.name}.{field.name} must be {name}, not {shown(content)}")
     return command
-
-
-def _show(value: object) -> str:
-    # A hostile value may be large: it is cut before it is turned into text.
-    if isinstance(value, (str, bytes, tuple)) and len(value) > 40:
-        return f"{type(value).__name__} of length {len(value)}"
-    text = ascii(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"

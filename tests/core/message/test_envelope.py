@@ -331,3 +331,17 @@ def test_every_form_is_read_as_msgpack_reads_it(packed: bytes) -> None:
         assert repr(outcome(packed)) == repr(found)
     finally:
         use_decoder(before)
+
+
+@pytest.mark.parametrize("behind", [("new", b"packed", 1, 2.5, None, True), ()])
+def test_kept_scalars_of_a_newer_version_stay(behind: tuple[object, ...]) -> None:
+    packed = pack((*FIELDS, *behind))
+    assert Envelope.from_packed(packed).packed is packed
+
+
+@pytest.mark.parametrize("behind", [((),), ({},), (1, ((((),),),))])
+def test_kept_field_that_could_not_be_delivered_is_left_out(behind: tuple[object, ...]) -> None:
+    """As one was that an earlier version accepted."""
+    envelope = Envelope.from_packed(pack((*FIELDS, *behind)))
+    assert unpack_value(envelope.packed) == FIELDS
+    assert envelope.fields == FIELDS
