@@ -39,6 +39,10 @@ __all__ = ["BrokerConnection"]
 # Commands that are answered: their first field is the request.
 _REQUESTS = frozenset(n for n, spec in COMMANDS.items() if spec.fields and spec.fields[0].name == "request")
 
+#: Commands that are decoded at a time, and as many more as a frame may hold: what came is decoded while it is carried
+#: out, so that a read of tiny frames takes no longer than a turn has.
+BATCH = 1_024
+
 #: Sends of small NON_PERSISTENT messages that may wait for their confirm: far below the window of any client.
 LAZY_CONFIRMS = 64
 
@@ -175,17 +179,18 @@ class BrokerConnection:
             return
         self.outbox.awake = True
         try:
-            commands = self.wire.receive_data(data)
+            commands = self.wire.receive_data(data, BATCH)
         except ProtocolError as error:
             self.fail(error, now)
             return
         self.late_bytes = len(data)
         dispatch(self, commands, now)
+        self._go_on(now)
 
     @property
     def behind(self) -> bool:
         """True if there was no time for all that arrived: :meth:`catch_up` is to be called."""
-        return bool(self.late) or self.pending is not None
+        return bool(self.late) or self.pending is not None or self.wire.behind
 
     def catch_up(self, now: int) -> None:
         """Carry out what is left, as far as there is time. Never raises.
@@ -194,7 +199,24 @@ class BrokerConnection:
             now: milliseconds since 1970.
         """
         commands, self.late = self.late, []
-        dispatch(self, commands, now)
+        if commands or self.pending is not None:
+            dispatch(self, commands, now)
+        else:
+            self._decode_more(now)
+        self._go_on(now)
+
+    def _go_on(self, now: int) -> None:
+        """Decode what else arrived, and carry it out, as far as there is time."""
+        while self.wire.behind and not self.late and self.pending is None and not self.services.spent():
+            self._decode_more(now)
+
+    def _decode_more(self, now: int) -> None:
+        try:
+            commands = self.wire.receive_more(BATCH)
+        except ProtocolError as error:
+            self.fail(error, now)
+        else:
+            dispatch(self, commands, now)
 
     def receive_eof(self, now: int) -> None:
         """The peer has sent its last byte; nothing can be answered usefully any more."""
@@ -528,6 +550,7 @@ class BrokerConnection:
         self._gone = True
         self.late = []
         self.pending = None
+        self.wire.drop_input()
         if handed is not None:
             for consumer_id in tuple(self.wants):
                 self.want_settled(consumer_id)

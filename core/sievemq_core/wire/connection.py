@@ -12,15 +12,25 @@ heartbeat to send and whether anything came.
 
 from __future__ import annotations
 
+import sys
 from enum import Enum
 from typing import Literal
 
 from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
-from sievemq_core.limits import GATHER_BYTES, HANDSHAKE_FRAME_BYTES, MAX_FRAME_BYTES
+from sievemq_core.limits import (
+    GATHER_BYTES,
+    HANDSHAKE_FRAME_BYTES,
+    HANDSHAKE_VALUES,
+    MAX_BROKER_VALUES,
+    MAX_CLIENT_VALUES,
+    MAX_FRAME_BYTES,
+    MAX_FRAME_COMMANDS,
+    UNCOUNTED_BYTES,
+)
 from sievemq_core.wire.codec import CommandTuple, Decoder, pack
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_core.wire.form import FORMS, ROWS, TRUSTED_FORMS, Form, examine
-from sievemq_core.wire.framing import FrameReader, pack_frames
+from sievemq_core.wire.framing import FrameReader, Payload, pack_frames
 
 __all__ = ["State", "WireConnection"]
 
@@ -89,6 +99,7 @@ class WireConnection:
         "_frames",
         "_heard",
         "_max_frame",
+        "_payloads",
         "_plain",
         "_row",
         "_spoke",
@@ -105,10 +116,15 @@ class WireConnection:
         self.role: Role = role
         self.peer: Role = "broker" if role == "client" else "client"
         self.state = State.HELLO
-        # Whoever has not been let in yet has little to say.
-        self._frames = FrameReader(max_frame if role == "client" else min(max_frame, HANDSHAKE_FRAME_BYTES))
         self._max_frame = max_frame
-        self._decoder = Decoder(max_frame)
+        if role == "client":
+            self._frames = FrameReader(max_frame)
+            self._decoder = Decoder(UNCOUNTED_BYTES, MAX_BROKER_VALUES, trusting=True)
+        else:  # whoever has not been let in yet has little to say
+            self._frames = FrameReader(min(max_frame, HANDSHAKE_FRAME_BYTES))
+            self._decoder = Decoder(0, HANDSHAKE_VALUES)
+        #: Frames that have come and are not decoded yet.
+        self._payloads: list[Payload] = []
         self._plain = _PLAIN[State.HELLO, self.peer]
         self._row = _ROW[State.HELLO, self.peer]
         #: Packed commands that wait; the same list for life. Whoever appends here adds to `pending_bytes` as well.
@@ -121,40 +137,73 @@ class WireConnection:
 
     # -- receiving ------------------------------------------------------------------------------------------------
 
-    def receive_data(self, data: bytes) -> list[CommandTuple]:
+    def receive_data(self, data: bytes, enough: int = sys.maxsize) -> list[CommandTuple]:
         """Take bytes from the peer; return the commands that are now complete, legal here and in form.
 
+        Args:
+            data: bytes from the peer, cut anywhere.
+            enough: commands after which no other frame is begun; :meth:`receive_more` goes on with it.
+
         Raises:
-            ProtocolError: the peer broke the protocol. The state is CLOSED; commands of the same frame are dropped,
+            ProtocolError: the peer broke the protocol. The state is CLOSED; commands of the same call are dropped,
                 those of frames before were returned by earlier calls.
         """
         self._heard = True
-        commands: list[CommandTuple] = []
         try:
-            for payload in self._frames.feed(data):
-                values = self._decoder.unpack(payload)
-                number, in_row = self._row
-                try:
-                    if values[-1][0] == number and in_row(values):
-                        commands += values
-                        continue
-                except (LookupError, TypeError, ValueError):
-                    pass
-                plain = self._plain
-                try:
-                    for value in values:
-                        if not plain[value[0]](value):
-                            break
-                    else:
-                        commands += values
-                        continue
-                except (LookupError, TypeError):
-                    pass
-                commands += [self._examine(value) for value in values]
+            payloads = self._frames.feed(data)
+            if len(payloads) == 1 and not self._payloads:
+                return self._decode(payloads[0])
         except ProtocolError:
             self._enter(State.CLOSED)
             raise
+        self._payloads += payloads
+        return self.receive_more(enough)
+
+    def receive_more(self, enough: int = sys.maxsize) -> list[CommandTuple]:
+        """The commands of frames that :meth:`receive_data` has left; args and errors as there."""
+        commands: list[CommandTuple] = []
+        payloads = self._payloads
+        taken = 0
+        try:
+            for payload in payloads:
+                if len(commands) >= enough:
+                    break
+                taken += 1
+                commands += self._decode(payload)
+        except ProtocolError:
+            self._enter(State.CLOSED)
+            raise
+        del payloads[:taken]
         return commands
+
+    def _decode(self, payload: Payload) -> list[CommandTuple]:
+        """The commands of one frame."""
+        values = self._decoder.unpack(payload)
+        number, in_row = self._row
+        try:
+            if values[-1][0] == number and in_row(values):
+                return values
+        except (LookupError, TypeError, ValueError):
+            pass
+        plain = self._plain
+        try:
+            for value in values:
+                if not plain[value[0]](value):
+                    break
+            else:
+                return values
+        except (LookupError, TypeError):
+            pass
+        return [self._examine(value) for value in values]
+
+    @property
+    def behind(self) -> bool:
+        """True if a frame has come that is not decoded yet."""
+        return bool(self._payloads)
+
+    def drop_input(self) -> None:
+        """Nothing that has come is of interest any more."""
+        self._payloads.clear()
 
     def _examine(self, value: object) -> CommandTuple:
         """One command of a frame that is not all plain: form, legality, and the state after it."""
@@ -171,8 +220,18 @@ class WireConnection:
 
     @property
     def unfinished(self) -> int:
-        """Bytes that came of a frame which is not complete yet."""
-        return self._frames.unfinished
+        """Bytes that came of frames which are not complete, or not decoded yet."""
+        return self._frames.unfinished + sum(map(len, self._payloads))
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes that the frame has which is not complete yet, 0 between two frames."""
+        return self._frames.expected
+
+    @property
+    def frame_number(self) -> int:
+        """Which frame is not complete yet: another number for each; 0 between two frames."""
+        return self._frames.number if self._frames.unfinished else 0
 
     def receive_eof(self) -> None:
         """The peer's stream ended.
@@ -221,7 +280,7 @@ class WireConnection:
         if not out:
             return b""
         pending = self.pending_bytes
-        if pending < GATHER_BYTES:  # one frame, and its length is known
+        if pending <= GATHER_BYTES and len(out) <= MAX_FRAME_COMMANDS:  # one frame, and its length is known
             data = pending.to_bytes(4, "big") + b"".join(out)
         else:
             data = b"".join(pack_frames(out))
@@ -264,8 +323,12 @@ class WireConnection:
             self._enter(TRANSITIONS[self.state, number])
             if number == Command.WELCOME:
                 self._frames.max_frame = self._max_frame
+                if self.role == "broker":
+                    self._decoder = Decoder(GATHER_BYTES, MAX_CLIENT_VALUES)
 
     def _enter(self, state: State) -> None:
+        if state is State.CLOSED:
+            self._payloads.clear()
         self.state = state
         self._plain = _PLAIN[state, self.peer]
         self._row = _ROW[state, self.peer]

@@ -6,15 +6,21 @@
      +-------+------------------------------+
 
 A frame holds one or more whole commands, each a msgpack array. Whoever has several commands to say in one loop turn
-says them in one frame: the length is checked once, the decoder runs in C over all of them.
+says them in one frame: the length is checked once, the decoder runs in C over all of them. A frame of more than
+GATHER_BYTES holds one command.
 """
 
 from __future__ import annotations
 
-from sievemq_core.errors import ErrorCode, ProtocolError
-from sievemq_core.limits import GATHER_BYTES
+from typing import TypeAlias
 
-__all__ = ["FrameReader", "pack_frames"]
+from sievemq_core.errors import ErrorCode, ProtocolError
+from sievemq_core.limits import GATHER_BYTES, MAX_FRAME_COMMANDS
+
+__all__ = ["FrameReader", "Payload", "pack_frames"]
+
+Payload: TypeAlias = bytes | bytearray
+"""What a frame holds. A bytearray where the frame came in pieces: it is not copied once more when the last is there."""
 
 
 class FrameReader:
@@ -25,31 +31,37 @@ class FrameReader:
             is reserved for it.
     """
 
-    __slots__ = ("_chunks", "_have", "_need", "max_frame")
+    __slots__ = ("_need", "_partial", "max_frame", "number")
 
     def __init__(self, max_frame: int) -> None:
         self.max_frame = max_frame
-        # An unfinished frame is kept as the chunks it came in and joined once it is whole: a large frame in many
-        # reads would otherwise be copied at each of them.
-        self._chunks: list[bytes] = []
-        self._have = 0
+        # An unfinished frame grows in place: one block of memory, which goes back to the system when it is freed.
+        self._partial = bytearray()
         self._need = 4
+        #: Counts the frames of which a read ended in the middle.
+        self.number = 0
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes) -> list[Payload]:
         """Take bytes from the peer and return the payloads that are now complete, in order.
 
         Raises:
             ProtocolError: a length of zero (MALFORMED_FRAME) or above `max_frame` (FRAME_TOO_LARGE).
         """
-        if self._chunks:
-            self._chunks.append(data)
-            self._have += len(data)
-            if self._have < self._need:
-                return []
-            data = b"".join(self._chunks)
-            self._chunks = []
+        payloads: list[Payload] = []
+        partial = self._partial
+        if partial:
+            partial += data
+            need = self._need
+            if len(partial) < need:
+                return payloads
+            self._partial = bytearray()
+            if need > 4:
+                data = bytes(partial[need:])
+                del partial[need:], partial[:4]
+                payloads.append(partial)
+            else:
+                data = bytes(partial)
         position, end = 0, len(data)
-        payloads: list[bytes] = []
         self._need = 4
         while end - position >= 4:
             length = int.from_bytes(data[position : position + 4], "big")
@@ -62,8 +74,8 @@ class FrameReader:
             payloads.append(data[position + 4 : stop])
             position = stop
         if position < end:
-            self._chunks = [data[position:]]
-        self._have = end - position
+            self._partial += data[position:]
+            self.number += 1
         return payloads
 
     def _refuse(self, length: int) -> ProtocolError:
@@ -76,22 +88,30 @@ class FrameReader:
     @property
     def unfinished(self) -> int:
         """Bytes held of a frame that is not complete yet; not zero at the end of a stream means a truncated frame."""
-        return self._have
+        return len(self._partial)
+
+    @property
+    def expected(self) -> int:
+        """Bytes of the frame that is not complete yet, its length included; 4 while that is not known, 0 between two
+        frames."""
+        return self._need if self._partial else 0
 
 
 def pack_frames(commands: list[bytes], gather: int = GATHER_BYTES) -> list[bytes]:
-    """Frames for packed commands, in order; each frame is closed once it holds `gather` bytes.
+    """Frames for packed commands, in order, of at most `gather` bytes and MAX_FRAME_COMMANDS commands.
 
     A single command larger than that gets a frame of its own.
     """
     frames: list[bytes] = []
     start = size = 0
     for index, command in enumerate(commands):
-        size += len(command)
-        if size >= gather:
+        length = len(command)
+        if size and (size + length > gather or index - start == MAX_FRAME_COMMANDS):
             frames.append(size.to_bytes(4, "big"))
-            frames.extend(commands[start : index + 1])
-            start, size = index + 1, 0
+            frames.extend(commands[start:index])
+            start = index
+            size = 0
+        size += length
     if size:
         frames.append(size.to_bytes(4, "big"))
         frames.extend(commands[start:] if start else commands)

@@ -286,6 +286,14 @@ BROKEN = [
     broken("a map with keys that are not text", framed(b"\x92\x04\x81\x01\x02"), 32),
     broken("an extension type", framed(b"\x92\x04\xd4\x01\x00"), 32),
     broken("an array of too many elements", framed(b"\x93\x1d\x01\xdd\x00\x10\x00\x00"), 32),
+    broken("arrays that announce more than there is", framed(b"\x93\x04\x01" + b"\xdc\x3f\xff" * 100), 32),
+    broken("more than 4096 commands in a frame", framed(b"\x91\x00" * 4_097), 32),
+    {
+        **broken(
+            "two commands in a frame of more than 65536 bytes", b"\0\1\0\5" + b"\x91\0" + b"\x92\0\xc5\xff\xfe", 32
+        ),
+        "fill": 65_534,
+    },
     broken("an unknown command", framed(pack((99, 1))), 35),
     broken("true in place of a command's number", framed(mp([True, 1])), 32),
     broken("a field too few", framed(pack((C.ACKNOWLEDGE, 1, 17))), 32),
@@ -298,6 +306,8 @@ BROKEN = [
     broken("an envelope with a field too few", framed(pack((C.SEND, 1, 1, "queue:q", PLAIN[:-1]))), 32),
     broken("an envelope with a priority of 10", framed(pack((C.SEND, 1, 1, "q", (*PLAIN[:2], 10, *PLAIN[3:])))), 32),
     broken("an envelope with a delivery mode of 0", framed(pack((C.SEND, 1, 1, "q", (*PLAIN[:3], 0, *PLAIN[4:])))), 32),
+    broken("an envelope with an unknown field that is an array", framed(pack((C.SEND, 1, 1, "q", (*PLAIN, ())))), 32),
+    broken("an envelope with an unknown field that is a map", framed(pack((C.SEND, 1, 1, "q", (*PLAIN, 7, {})))), 32),
     broken("a command of the broker", framed(pack((C.OK, 1, None))), 36),
     broken("a second hello", framed(pack(HELLO)), 36),
     broken("a send out of sequence", framed(pack((C.OPEN_SESSION, 1, 1, 1)) + pack((C.SEND, 1, 2, "q", PLAIN))), 36),

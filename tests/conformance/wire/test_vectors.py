@@ -179,7 +179,7 @@ def test_broken(vector: dict[str, Any], size: int) -> None:
     connection = BrokerConnection(Broker(), Rim(), peer="vector")
     connection.receive_data(b"".join(pack_frames([pack((1, 1, "", None, None, None, 0, "", None, {}))])), 0)
     connection.data_to_send()
-    data = bytes.fromhex(vector["hex"])
+    data = bytes.fromhex(vector["hex"]) + b"x" * vector.get("fill", 0)
     for start in range(0, len(data), size):
         connection.receive_data(data[start : start + size], 0)
     assert connection.closing

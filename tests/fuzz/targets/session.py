@@ -25,6 +25,19 @@ def seeds() -> Iterator[bytes]:
             yield together([payload])
             yield together([*opening, payload])
     yield together(frame[4:] for frame in frames("client"))
+    deep: object = None
+    for _ in range(500):
+        deep = (deep,)
+    poison = (None, 0, 4, 1, 0, 0, None, None, None, None, None, 0, None)
+    for bomb in (
+        (Command.SEND, 1, 1, "q", (*poison, deep)),
+        (Command.CLOCK_SEEN, deep),
+        (Command.BROWSE, 9, "q", None, None, deep, 5),
+        (Command.PUBLISH, 9, "k", 1, deep),
+        (Command.OPEN_TAP, 9, "t", "q", "copy", None, None, {"start": deep}),
+        (Command.PING, 9, deep),
+    ):
+        yield together([*opening, pack(bomb), pack((Command.BROWSE, 10, "q", None, None, None, 5))])
 
 
 def run(data: bytes) -> None:

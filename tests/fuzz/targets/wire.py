@@ -16,6 +16,17 @@ from sievemq_core.wire.framing import pack_frames
 
 STATES = list(State)
 
+#: What is small, or legal in form, and would cost the receiver much.
+BOMBS = (
+    b"\xdc\x3f\xff" * 300,
+    b"\x93\x04\x01" + b"\xdd\0\0\x3f\xff" * 300,
+    b"\x93\x04\x01" + b"\x91" * 1_000 + b"\xc0",
+    b"\x92\x04" + b"\x91" * 1_000 + b"\xc0",
+    b"\x80" * 1_000,
+    b"\x91\0" * 1_000,
+    b"\x93\x04\x01\xdc\3\xe8" + b"\x80" * 1_000,
+)
+
 
 def seeds() -> Iterator[bytes]:
     for role, name in ((0, "client"), (1, "broker")):
@@ -23,6 +34,10 @@ def seeds() -> Iterator[bytes]:
             yield bytes([role | 2 * STATES.index(State.OPEN)]) + frame
     for frame in frames("broken"):
         yield b"\0" + frame
+    for state in (State.HELLO, State.OPEN):
+        for role in (0, 1):
+            for bomb in BOMBS:
+                yield bytes([role | 2 * STATES.index(state)]) + len(bomb).to_bytes(4, "big") + bomb
 
 
 def run(data: bytes) -> None:
