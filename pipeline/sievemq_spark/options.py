@@ -42,6 +42,17 @@ _SPELLED: Final = {
     )
 }
 
+#: What the same is called elsewhere, such as in spark-sql-kafka.
+_ELSEWHERE: Final = {
+    "maxoffsetspertrigger": "maxMessagesPerTrigger",
+    "maxrecordspertrigger": "maxMessagesPerTrigger",
+    "minpartitions": "partitions",
+    "subscribe": "destination",
+    "topic": "destination",
+    "queue": "destination",
+    "kafka.bootstrap.servers": "url",
+}
+
 #: What ends a broker's URL in a list of several: commas may also stand between the hosts of one broker.
 _NEXT_URL: Final = re.compile(r"[\s,]+(?=sievemqs?://)")
 
@@ -82,7 +93,7 @@ class _Options:
             if plain == "path":
                 raise PipelineError("give the destination as .option('destination', 'queue:orders'), not as a path")
             if plain not in known:
-                close = get_close_matches(plain, known, n=1)
+                close = [_ELSEWHERE[plain]] if plain in _ELSEWHERE else get_close_matches(plain, known, n=1)
                 hint = f"did you mean {_SPELLED.get(close[0], close[0])!r}? " if close else ""
                 names = ", ".join(sorted(_SPELLED.get(each, each) for each in known))
                 raise PipelineError(f"there is no option {name!r}; {hint}there are {names}")

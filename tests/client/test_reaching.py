@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,14 @@ async def test_tls_to_a_port_without(api: Api, managed: EmbeddedBroker) -> None:
     url = managed.url.replace("sievemq://", "sievemqs://")
     with pytest.raises(JMSRuntimeException, match=r"no TLS is spoken there \(write sievemq://"):
         await api.factory(url, reconnect=0).create_context()
+
+
+async def test_clear_text_to_a_tls_port(api: Api, certificates: Path) -> None:
+    settings = {"tls_cert": str(certificates / "server.pem"), "tls_key": str(certificates / "server.key")}
+    with EmbeddedBroker(settings=settings) as broker:
+        url = broker.url.replace("sievemqs://", "sievemq://")
+        with pytest.raises(JMSRuntimeException, match=r"or it takes TLS, and its URL begins with sievemqs://"):
+            await api.factory(url, reconnect=0).create_context()
 
 
 @pytest.mark.parametrize("factory", [ConnectionFactory, aio.ConnectionFactory])

@@ -34,6 +34,8 @@ def test_read() -> None:
         ({"destination": "topic:t", "mode": "drain", "tap": "t"}, "is a topic: it keeps nothing that could be drained"),
         ({"destination": "queue:"}, "empty"),
         ({"destnation": "q"}, "did you mean 'destination'"),
+        ({"destination": "q", "maxOffsetsPerTrigger": "5"}, "did you mean 'maxMessagesPerTrigger'"),
+        ({"subscribe": "q"}, "did you mean 'destination'"),
         ({"destination": "q", "startingoffsets": "first"}, "'earliest' or 'latest', not 'first'"),
         ({"destination": "q", "maxmessagespertriger": "5"}, "did you mean 'maxMessagesPerTrigger'"),
         ({"destination": "q", "failondataloss": "maybe"}, "'failOnDataLoss' cannot be 'maybe'"),

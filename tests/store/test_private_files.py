@@ -73,3 +73,18 @@ def test_a_planted_symbolic_link_is_not_followed(tmp_path: Path, name: str) -> N
         SqliteStore(data, reserve=4_096)
     assert victim.read_text() == "precious"
     assert not (tmp_path / "made").exists()
+
+
+def test_a_directory_of_another_user_names_both_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a directory of root that is mounted into a container; root itself may write everywhere."""
+
+    def refuse(path: Path, flags: int = 0) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("sievemq_broker.store.files.open_private", refuse)
+    with pytest.raises(StoreError, match=r"lock cannot be opened: Permission denied$"):
+        SqliteStore(tmp_path)
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: 10_001)
+    with pytest.raises(StoreError, match=rf"runs as uid 10001, and .* belongs to uid {owner}: chown -R 10001"):
+        SqliteStore(tmp_path)

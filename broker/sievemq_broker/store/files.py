@@ -58,6 +58,16 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def _whose(directory: Path) -> str:
+    """What to do about a directory of another user, such as one that a container engine mounts."""
+    if os.name != "posix":
+        return ""
+    uid, owner = os.geteuid(), directory.stat().st_uid
+    if owner == uid:
+        return ""
+    return f". The broker runs as uid {uid}, and {directory} belongs to uid {owner}: chown -R {uid} that directory"
+
+
 class Lock:
     """One process per data directory.
 
@@ -75,7 +85,7 @@ class Lock:
         try:
             self._descriptor = open_private(path)
         except OSError as error:
-            raise StoreError(f"{path} cannot be opened: {error.strerror or error}") from error
+            raise StoreError(f"{path} cannot be opened: {error.strerror or error}{_whose(path.parent)}") from error
         try:
             if fcntl is not None:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

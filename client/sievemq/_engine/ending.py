@@ -35,6 +35,8 @@ def loss(connection: ClientConnection, error: BaseException | None, code: str = 
         reason = f"the broker has shut down: {connection.shutdown_notice}"
     elif error is None:
         reason = "the broker closed the connection"
+        if not connection.welcomed:
+            reason += " before it answered: it may have ended; or it takes TLS, and its URL begins with sievemqs://"
     elif code == "FRAME_TOO_LARGE" and not connection.welcomed and connection.peer is not None:
         host, port = connection.peer  # its first bytes are no frame: HTTP, TLS, another broker
         reason = (

@@ -97,8 +97,6 @@ def _hint(code: str | None, text: str) -> str:
         return ". If it is a private certificate, name its authority: --url 'sievemqs://HOST:PORT?tls_ca=FILE'"
     if "TLS" in text:  # what is wrong there has been said
         return ""
-    if text == "the broker closed the connection":
-        return ". It may have ended; or it has a certificate, and its URL begins with sievemqs://"
     return ". --url or SIEVEMQ_URL says where; `sievemq broker` starts one" if code == "CONNECTION_FAILED" else ""
 
 
