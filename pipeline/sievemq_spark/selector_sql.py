@@ -156,6 +156,8 @@ class _Compiler:
     def _about_text(self, operand: Node, test: str, negated: bool) -> str:
         value = self._leaf(operand)
         null = (value.null, self._unknown)
+        if value.otherwise_text is not None and not self._codes:
+            return f"coalesce({'NOT ' if negated else ''}({value.text} {test}), {value.otherwise_text})"
         if value.text is None:
             return case([null], self._unlike)
         truth = self._truth(f"{'NOT ' if negated else ''}({value.text} {test})")
@@ -187,6 +189,11 @@ class _Compiler:
         )
 
     def _compare(self, op: str, left_node: Node, right_node: Node, left: Value, right: Value) -> str:
+        short = None
+        if not self._codes:
+            short = _short(op, left, right) or _short(_FLIPPED[op], right, left)
+        if short is not None:
+            return short
         branches: list[tuple[str | None, str]] = [(any_of(left.fatal, right.fatal), str(FATAL))]
         if self.dialect.strict_numbers and not self._beside_header(left_node, right_node):
             differ = "TRUE" if left.letter == "NULL" or right.letter == "NULL" else f"{left.letter} <> {right.letter}"
@@ -314,6 +321,37 @@ class _Compiler:
         exact = case([(f"{k} = {kind}", compute(kind)) for kind in sorted(possible & EXACT)], NO_LONG)
         real = case([(f"{k} = {kind}", compute(kind)) for kind in sorted(possible - EXACT)], NO_DOUBLE)
         return let(k, kind, f"named_struct('k', {result_kind}, 'l', {exact}, 'd', {real})")
+
+
+def _short(op: str, value: Value, other: Value) -> str | None:
+    """A property or header compared with a constant, which is most of what selectors do; None if it is not that.
+
+    Each field of a property is compared by itself, and at most one of them is not NULL. A header has one type.
+    """
+    constant = other.constant
+    if constant is None or value.constant is not None:
+        return None
+    if value.otherwise is None:
+        if isinstance(constant, str) and value.text is not None and op in ("=", "<>"):
+            return f"({value.text} {op} {other.text})"
+        alike = value.kinds == EXACT and bool(other.kinds) and other.kinds <= EXACT
+        return f"({value.long} {op} {other.long})" if alike else None
+    if isinstance(constant, str):
+        return f"coalesce({value.text} {op} {other.text}, {value.otherwise_text})" if op in ("=", "<>") else None
+    if isinstance(constant, bool):
+        return f"coalesce({value.boolean} {op} {other.boolean}, {value.otherwise})" if op in ("=", "<>") else None
+    if constant != constant or (other.kinds <= EXACT and float(constant) != to_float(constant)):
+        return None  # a float and a double of the same value compare differently with it
+    if other.kinds <= EXACT:
+        exact = f"{value.long} {op} {other.long}"
+    elif FLOAT in other.kinds:
+        exact = f"CAST(CAST({value.long} AS FLOAT) + CAST(0 AS FLOAT) AS DOUBLE) {op} {other.as_single}"  # as as_single
+    else:
+        exact = f"CAST({value.long} AS DOUBLE) {op} {other.as_double}"
+    real = f"{value.real} {op} {other.as_double}"
+    if op in (">", ">="):
+        real = f"NOT isnan({value.real}) AND {real}"
+    return f"coalesce({exact}, {real}, {value.otherwise})"
 
 
 def _products(sets: list[frozenset[int]]) -> list[tuple[int, ...]]:

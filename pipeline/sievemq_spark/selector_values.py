@@ -124,6 +124,9 @@ class Value:
         fatal: condition: it makes the whole selector false.
         letter: the JMS type as a dialect with strict numbers sees it; a constant in quotes.
         constant: its value if the text shows it.
+        otherwise: of a property, what an operation gives where the field that it reads is NULL: for one on a number or
+            boolean, FALSE if the value is of another type and NULL if there is none.
+        otherwise_text: the same for an operation on text.
     """
 
     kinds: frozenset[int] = frozenset()
@@ -139,6 +142,8 @@ class Value:
     fatal: str | None = None
     letter: str = "NULL"
     constant: PropertyValue = None
+    otherwise: str | None = None
+    otherwise_text: str | None = None
 
     @property
     def other(self) -> str | None:
@@ -209,8 +214,10 @@ def from_property(name: str) -> Value:
         real=f"{item}.d",
         text=f"{item}.s",
         boolean=f"{item}.b",
-        null=f"{item}.t IS NULL OR ({item}.t = 's' AND {item}.s IS NULL)",
+        null=f"coalesce({item}.t, 's') = 's' AND {item}.s IS NULL",
         letter=f"{item}.t",
+        otherwise=f"IF({item}.t <> 's' OR {item}.s IS NOT NULL, FALSE, NULL)",
+        otherwise_text=f"IF({item}.t <> 's', FALSE, NULL)",
     )
 
 
