@@ -1,8 +1,8 @@
 """``python -m benchmarks.pipeline``: the pipeline on Spark beside what Spark does with the same rows by itself.
 
-Rows a second of reading a queue and a tap, beside Spark's ``rate`` source; of sending, beside its Parquet sink; and how
-long 500 selectors over a million messages take, by the number of partitions and by how many are asked at a time. Needs
-the extra ``spark`` and Java 17.
+Rows a second of reading a queue and a tap, beside a source of rows that are there already; of sending, beside Spark's
+Parquet sink; how long 500 selectors take as Columns of one select, and over a million messages, by the number of
+partitions and by how many are asked at a time. Needs the extra ``spark`` and Java 17.
 """
 
 from __future__ import annotations
@@ -12,18 +12,26 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sievemq import BytesMessage, ConnectionFactory, DeliveryMode, Queue
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from sievemq import Byte, ConnectionFactory, DeliveryMode, Float, Long, Queue, Short, TextMessage
+from sievemq.taps import TapPage
 from sievemq_broker import EmbeddedBroker
+from sievemq_core.message.envelope import pack_properties
 from sievemq_core.selector import compile_selector
 from sievemq_spark import spark_session
 from sievemq_spark.archive import read_queues
 from sievemq_spark.backtest import AT_ONCE
-from sievemq_spark.schema import COLUMNS
-from sievemq_spark.selector_column import selector_column
+from sievemq_spark.schema import COLUMNS, ddl
+from sievemq_spark.selector_column import selector_column, where
+from sievemq_spark.tap_rows import record_batches
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -35,38 +43,93 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def fill(url: str, queue: str, rows: int) -> None:
-    """Messages of 256 bytes with three properties."""
+def properties_of(number: int, count: int) -> dict[str, Any]:
+    """So many properties, of every type in turn; at least three."""
+    found: dict[str, Any] = {"n": number, "region": ("EU", "US")[number % 2], "amount": number % 500 + 0.5}
+    kinds = ("text", "long", "text", "double", "text", "int", "flag", "text", "short", "float", "byte")
+    for place in range(count - len(found)):
+        kind = kinds[place % len(kinds)]
+        value = {"text": f"value {number % 37} of {place}", "long": Long(number * place), "double": number + 0.25,
+                 "int": number * place % 2**31, "flag": number % 3 == 0, "short": Short(number % 1_000),
+                 "float": Float(0.5), "byte": Byte(number % 100)}[kind]  # fmt: skip
+        found[f"{kind}{place}"] = value
+    return found
+
+
+def fill(url: str, queue: str, rows: int, properties: int) -> None:
+    """Messages of 256 bytes."""
     with ConnectionFactory(url).create_context() as context:
         producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
-        body = b"x" * 256
         for number in range(rows):
-            message = BytesMessage(body)
-            message.set_int_property("n", number)
-            message.set_string_property("region", ("EU", "US")[number % 2])
-            message.set_double_property("amount", number % 500 + 0.5)
+            message = TextMessage("x" * 256, properties=properties_of(number, properties))
             producer.send(Queue(queue), message)
 
 
-def sources(spark: Any, url: str, rows: int, folder: str) -> list[dict[str, Any]]:
-    """Reading, each into nothing, and Spark's own source likewise."""
-    fill(url, "read", rows)
+class Generator(DataSource):
+    """Rows that are there already, as record batches: what Spark's way from a Python source to a noop sink costs.
+
+    Options: ``rows``, ``partitions``, ``properties``; ``messages`` for rows of messages, otherwise four plain columns.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in ``format(…)``."""
+        return "generator"
+
+    def schema(self) -> str:
+        """Of messages, or plain."""
+        return ddl() if "messages" in self.options else "id BIGINT, region STRING, amount DOUBLE, body STRING"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch reader."""
+        return _Generated(self.options, schema)
+
+
+class _Generated(DataSourceReader):
+    def __init__(self, options: dict[str, str], schema: StructType) -> None:
+        self._options = dict(options)
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(number) for number in range(int(self._options["partitions"]))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        schema, size = to_arrow_schema(self._schema), 1_000
+        if "messages" in self._options:
+            packed = [pack_properties(properties_of(n, int(self._options["properties"]))) for n in range(size)]
+            times = (1_700_000_000_000, 4, 1, 0, 1_700_000_000_000)
+            rows = [(f"ID:{n}", *times, None, None, None, *both, 1, b"x" * 256) for n, both in enumerate(packed)]
+            page = TapPage(1, [0] * size, [0] * size, tuple(zip(*rows, strict=True)))
+            (batch,) = record_batches(page, ("here:1", "", "queue:q"), {}, schema, size)
+        else:
+            columns = [range(size), ["EU", "US"] * (size // 2), [0.5] * size, ["x" * 256] * size]
+            arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+            batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        for _ in range(0, int(self._options["rows"]) // int(self._options["partitions"]), size):
+            yield batch
+
+
+def sources(spark: Any, url: str, rows: int, properties: int, folder: str) -> list[dict[str, Any]]:
+    """Reading, each into nothing, and rows that are there already likewise."""
+    fill(url, "read", rows, properties)
     found = []
 
-    def took(case: str, work: Callable[[], object]) -> None:
-        found.append({"case": case, "rows": rows, "seconds": timed(work)})
+    def took(case: str, frame: Any) -> None:
+        seconds = timed(lambda: frame.write.format("noop").mode("overwrite").save())
+        found.append({"case": case, "rows": rows, "seconds": seconds})
 
-    queue = read_queues(spark, url, "read", batch_size=10_000)
-    took("browse a queue", lambda: queue.write.format("noop").mode("overwrite").save())
-
+    made = spark.read.format("generator").options(rows=rows, properties=properties)
     tap = {"url": url, "destination": "queue:read", "tap": "bench", "batchSize": "10000"}
-    taps = spark.readStream.format("sievemq").options(**tap).load()
+    for _ in range(2):  # the first round warms Java up
+        took("Arrow generator, 4 plain columns, 2 partitions", made.option("partitions", 2).load())
+        messages = spark.read.format("generator").options(rows=rows, properties=properties, messages="yes")
+        for partitions in (1, 2):
+            case = f"Arrow generator, messages, partitions: {partitions}"
+            took(case, messages.option("partitions", partitions).load())
+        took("browse a queue, 1 partition", read_queues(spark, url, "read", batch_size=10_000))
+        took("read a tap as a batch", spark.read.format("sievemq").options(**tap).load())
+    taps = spark.readStream.format("sievemq").options(**{**tap, "tap": "stream"}).load()
     found.append({"case": "stream over a tap", "rows": rows, "seconds": one_batch(taps, rows, f"{folder}/tap")})
-    # the built-in source that makes a batch of so many rows; the one called rate makes them at the pace of a clock
-    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", 2).load()
-    made = rate.selectExpr("*", "repeat('x', 256) AS body", "cast(value % 500 AS double) AS amount")
-    seconds = one_batch(made, rows, f"{folder}/rate")
-    found.append({"case": "stream over Spark's rate source", "rows": rows, "seconds": seconds})
     return found
 
 
@@ -86,16 +149,17 @@ def one_batch(frame: Any, rows: int, checkpoint: str) -> float:
 
 def sinks(spark: Any, url: str, rows: int, folder: str) -> list[dict[str, Any]]:
     """Sending the same rows, and writing them as Parquet."""
-    frame = read_queues(spark, url, "read", batch_size=10_000).cache()
+    frame = read_queues(spark, url, "read", batch_size=10_000).repartition(2).cache()
     assert frame.count() == rows
     found = []
 
     def took(case: str, work: Callable[[], object]) -> None:
         found.append({"case": case, "rows": rows, "seconds": timed(work)})
 
-    writer = frame.write.format("sievemq").options(url=url, destination="queue:written").mode("append")
-    took("send to a queue, exactly once", writer.save)
-    took("write Parquet", lambda: frame.write.mode("overwrite").parquet(f"{folder}/parquet"))
+    for _ in range(2):
+        writer = frame.write.format("sievemq").options(url=url, destination="queue:written").mode("append")
+        took("send to a queue, exactly once", writer.save)
+        took("write Parquet", lambda: frame.write.mode("overwrite").parquet(f"{folder}/parquet"))
     frame.unpersist()
     return found
 
@@ -131,6 +195,22 @@ def backtests(spark: Any, selectors: int, rows: int, partitions: list[int], size
     return found
 
 
+def columns(spark: Any, selectors: int, rows: int) -> list[dict[str, Any]]:
+    """So many selectors as Columns of one select: made, planned, and asked of a few messages."""
+    made = spark.read.format("generator").options(rows=rows, partitions=1, properties=5, messages="yes").load().cache()
+    made.count()
+    kinds = ("n BETWEEN {0} AND {0}00", "region = 'EU' AND amount > {0}", "text3 LIKE '%{0}%' OR JMSPriority > 3")
+    chosen = [where(kinds[k % 3].format(k)).alias(f"c{k}") for k in range(selectors)]
+    found = []
+    for case, work in (
+        (f"{selectors} Columns, planned", lambda: made.select(*chosen)),
+        (f"{selectors} Columns, planned and collected", lambda: made.select(*chosen).collect()),
+    ):
+        found.append({"case": case, "rows": rows, "seconds": timed(work)})
+    made.unpersist()
+    return found
+
+
 def show(line: dict[str, Any]) -> None:
     """One row of the table."""
     rate = line["rows"] / line["seconds"]
@@ -147,6 +227,7 @@ def main() -> None:
     """Run it, print a table, keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=200_000, help="messages read and written")
+    parser.add_argument("--properties", type=int, default=20, help="of each of them")
     parser.add_argument("--messages", type=int, default=1_000_000, help="messages of the backtest")
     parser.add_argument("--selectors", type=int, default=500)
     parser.add_argument("--partitions", type=numbers, default=[1, 4, 2], help="of the backtest, in turn")
@@ -161,10 +242,12 @@ def main() -> None:
     lines: list[dict[str, Any]] = []
     if not chosen.only_backtest:
         with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as folder:
-            fill(broker.url, "warm", 1_000)
+            spark.dataSource.register(Generator)
+            fill(broker.url, "warm", 1_000, chosen.properties)
             read_queues(spark, broker.url, "warm").count()  # workers start, code is compiled
-            lines += sources(spark, broker.url, chosen.rows, folder)
+            lines += sources(spark, broker.url, chosen.rows, chosen.properties, folder)
             lines += sinks(spark, broker.url, chosen.rows, folder)
+            lines += columns(spark, chosen.selectors, 400)
         for line in lines:
             show(line)
     backtests(spark, chosen.selectors, min(chosen.messages, 10_000), [2], [])  # code is compiled

@@ -18,8 +18,7 @@ from sievemq_core.message.envelope import (
     unpack_properties,
 )
 from sievemq_core.message.outcomes import ATTEMPTS, OUTCOME, REASON, SELECTOR, SUBSCRIPTION
-from sievemq_spark.batches import to_arrays
-from sievemq_spark.schema import OUTCOME_COLUMNS, utf8
+from sievemq_spark.schema import utf8
 
 __all__ = ["outcome_batches"]
 
@@ -63,7 +62,7 @@ def outcome_batches(
         "selector": _texts([each.get(SELECTOR) for each in properties]),
         "time": page.times,
     }
-    arrays = to_arrays([columns[name] for name in OUTCOME_COLUMNS], schema)
+    arrays = [pa.array(columns[field.name], field.type) for field in schema]
     whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
     for begin in range(0, count, size):
         yield whole.slice(begin, size)

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from sievemq_core.errors import FormatError
 from sievemq_core.message.body import decode_text, encode_text
@@ -54,10 +54,8 @@ from sievemq_core.message.envelope import (
     BodyKind,
     EnvelopeFields,
     pack_properties,
-    unpack_properties,
 )
 from sievemq_core.message.values import TYPE_NAMES, Byte, Float, PropertyValue, Short, letter_of, to_long
-from sievemq_spark.columns import TYPES
 from sievemq_spark.errors import PipelineError
 
 __all__ = [
@@ -67,13 +65,11 @@ __all__ = [
     "OUTCOME_COLUMNS",
     "PARTITIONS",
     "PROPERTY_TYPE",
-    "Row",
+    "WIDENS",
     "Typed",
     "ddl",
     "envelope_of",
-    "promoted",
     "properties_of",
-    "row_of",
     "typed",
     "untyped",
     "utf8",
@@ -129,9 +125,6 @@ OUTCOME_COLUMNS: Final[dict[str, str]] = {
 
 #: Columns that name the folders of an archive, from the outside in; the date is the day of the timestamp.
 PARTITIONS: Final = ("namespace", "destination", "date")
-
-Row: TypeAlias = tuple[Any, ...]
-"""Values in the order of COLUMNS, then those of promoted columns."""
 
 
 class Typed(NamedTuple):
@@ -206,21 +199,8 @@ def untyped(item: Sequence[Any] | Mapping[str, Any] | None) -> PropertyValue:
     return result
 
 
-_WIDENS: Final = {"b": "b", "h": "bh", "i": "bhi", "l": "bhil", "f": "f", "d": "fd", "z": "z", "s": "s"}
-
-
-def promoted(properties: Mapping[str, PropertyValue], columns: Mapping[str, str]) -> tuple[PropertyValue, ...]:
-    """The values of promoted columns: the property where its type is the column's or widens to it, NULL elsewhere."""
-    row: list[PropertyValue] = []
-    for name, kind in columns.items():
-        value = properties.get(name)
-        if value is None or letter_of(value) not in _WIDENS[TYPES[kind]]:
-            row.append(None)
-        elif type(value) is str:
-            row.append(utf8(value))
-        else:
-            row.append(value if type(value) is bool else int(value) if isinstance(value, int) else float(value))
-    return tuple(row)
+#: Letter of a column's type -> those of the properties that it holds.
+WIDENS: Final = {"b": "b", "h": "bh", "i": "bhi", "l": "bhil", "f": "f", "d": "fd", "z": "z", "s": "s"}
 
 
 def properties_of(
@@ -241,64 +221,6 @@ def properties_of(
         except PipelineError as error:
             raise PipelineError(f"the property {name!r}: {error}") from error
     return found
-
-
-def row_of(
-    fields: EnvelopeFields,
-    count: int,
-    seq: int,
-    origin: tuple[str, str, str],
-    columns: Mapping[str, str] | None = None,
-) -> Row:
-    """A message as a row.
-
-    Args:
-        fields: its envelope.
-        count: how often it was delivered; 0 not yet.
-        seq: its place.
-        origin: broker, namespace, destination.
-        columns: promoted properties.
-
-    Raises:
-        ProtocolError: its properties cannot be decoded.
-    """
-    message_id, timestamp, priority, mode, expiration, delivery_time, correlation, reply_to, kind = fields[:9]
-    packed, _, body_kind, body = fields[9:13]
-    properties = unpack_properties(fields)
-    text = None
-    if body_kind == BodyKind.TEXT and body is not None:
-        try:
-            text = body.decode()
-            body_bytes = None
-        except UnicodeDecodeError:
-            body_bytes = body
-    else:
-        body_bytes = body
-    group, group_seq = properties.get("JMSXGroupID"), properties.get("JMSXGroupSeq")
-    row = (
-        *origin,
-        seq,
-        message_id if message_id is None else utf8(message_id),
-        utf8(correlation) if type(correlation) is str else None,
-        correlation if type(correlation) is bytes else None,
-        kind if kind is None else utf8(kind),
-        reply_to,
-        timestamp,
-        mode,
-        priority,
-        expiration,
-        delivery_time,
-        count > 1,
-        count,
-        utf8(group) if type(group) is str else None,
-        int(group_seq) if isinstance(group_seq, int) and type(group_seq) is not bool else None,
-        KINDS.get(body_kind, str(body_kind)),
-        text,
-        body_bytes,
-        (len(body) if body is not None else 0) + (len(packed) if packed is not None else 0),
-        {utf8(name): typed(value) for name, value in properties.items()},
-    )
-    return (*row, *promoted(properties, columns)) if columns else row
 
 
 KINDS: Final = {int(kind): kind.name for kind in BodyKind}
@@ -333,11 +255,16 @@ def envelope_of(row: Mapping[str, Any]) -> EnvelopeFields:
     except FormatError as error:
         raise PipelineError(str(error)) from error
     correlation = row.get("correlation_id")
+    priority, mode = row.get("priority"), row.get("delivery_mode")
+    if priority is not None and not 0 <= priority <= 9:
+        raise PipelineError(f"{priority} is no priority (column priority): it is 0 to 9")
+    if mode is not None and mode not in (1, 2):
+        raise PipelineError(f"{mode} is no delivery mode (column delivery_mode): 1 NON_PERSISTENT, 2 PERSISTENT")
     return (
         row.get("message_id"),
         row.get("timestamp") or 0,
-        4 if row.get("priority") is None else row["priority"],
-        2 if row.get("delivery_mode") is None else row["delivery_mode"],
+        4 if priority is None else priority,
+        2 if mode is None else mode,
         row.get("expiration") or 0,
         row.get("delivery_time") or 0,
         correlation if correlation is not None else row.get("correlation_bytes"),

@@ -1,11 +1,11 @@
-"""Pages of a tap as Arrow record batches, column by column: most columns need no look at single messages."""
+"""Pages of messages as Arrow record batches, column by column: most columns need no look at single messages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, chain
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from sievemq.taps import TapPage
@@ -24,13 +24,13 @@ from sievemq_core.message.envelope import (
     TIMESTAMP,
     TYPE,
     BodyKind,
-    unpack_properties,
 )
-from sievemq_core.message.values import PropertyValue
-from sievemq_spark.batches import to_arrays
-from sievemq_spark.schema import KINDS, promoted, typed, utf8
+from sievemq_spark.property_columns import PropertyColumns
+from sievemq_spark.schema import KINDS, utf8
 
 __all__ = ["record_batches"]
+
+_TEXT: Final = int(BodyKind.TEXT)
 
 
 def record_batches(
@@ -39,7 +39,7 @@ def record_batches(
     """The messages of a page as rows of schema.py.
 
     Args:
-        page: of a tap.
+        page: of a tap, or of a queue.
         origin: broker, namespace, destination.
         columns: promoted properties.
         schema: Spark's, from ``to_arrow_schema``.
@@ -48,89 +48,74 @@ def record_batches(
     Raises:
         ProtocolError: the properties of a message cannot be decoded.
     """
-    maps = schema.field("properties").type
-    whole = pa.RecordBatch.from_arrays(to_arrays(_values(page, origin, columns, maps), schema), schema=schema)
+    if not len(page):
+        return
+    arrays = [
+        values if isinstance(values, pa.Array) else pa.array(values, field.type)
+        for values, field in zip(_values(page, origin, columns, schema), schema, strict=True)
+    ]
+    arrays = [
+        array if array.type == field.type else array.cast(field.type)
+        for array, field in zip(arrays, schema, strict=True)
+    ]
+    whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
     for begin in range(0, len(page), size):
         yield whole.slice(begin, size)
 
 
 def _values(
-    page: TapPage, origin: tuple[str, str, str], columns: Mapping[str, str], maps: pa.MapType
+    page: TapPage, origin: tuple[str, str, str], columns: Mapping[str, str], schema: pa.Schema
 ) -> list[Sequence[Any] | pa.Array]:
     fields, count = page.columns, len(page)
-    correlations = fields[CORRELATION_ID]
-    packed, letters, bodies = fields[PROPERTIES], fields[PROPERTY_TYPES], fields[BODY]
-    # unpack_properties takes an envelope; of these two fields it is made of
-    head = (None,) * PROPERTIES
-    properties = [unpack_properties((*head, *pair)) for pair in zip(packed, letters, strict=True)]
-    texts: list[str | None] = []
-    data: list[bytes | None] = []
-    for kind, body in zip(fields[BODY_KIND], bodies, strict=True):
-        text = None
-        if kind == BodyKind.TEXT and body is not None:
-            try:
-                text, body = body.decode(), None  # what is no UTF-8 stays bytes
-            except UnicodeDecodeError:
-                pass
-        texts.append(text)
-        data.append(body)
-    groups = [each.get("JMSXGroupID") for each in properties]
-    numbers = [each.get("JMSXGroupSeq") for each in properties]
-    values: list[Sequence[Any] | pa.Array] = [
-        *([part] * count for part in origin),
-        range(page.first, page.first + count),
-        [_text(each) for each in fields[MESSAGE_ID]],
-        [_text(each) if type(each) is str else None for each in correlations],
+    correlations, kinds, bodies, packed = (fields[each] for each in (CORRELATION_ID, BODY_KIND, BODY, PROPERTIES))
+    properties = PropertyColumns(packed, fields[PROPERTY_TYPES])
+    groups, numbers = properties.values_of("JMSXGroupID"), properties.values_of("JMSXGroupSeq")
+    counts = np.fromiter(page.counts, np.int32, count)
+    return [
+        *(pa.repeat(pa.scalar(part, pa.string()), count) for part in origin),
+        np.arange(page.first, page.first + count, dtype=np.int64),
+        _texts(fields[MESSAGE_ID]),
+        _texts([each if type(each) is str else None for each in correlations]),
         [each if type(each) is bytes else None for each in correlations],
-        [_text(each) for each in fields[TYPE]],
+        _texts(fields[TYPE]),
         fields[REPLY_TO],
         fields[TIMESTAMP],
         fields[DELIVERY_MODE],
         fields[PRIORITY],
         fields[EXPIRATION],
         fields[DELIVERY_TIME],
-        [each > 1 for each in page.counts],
-        page.counts,
-        [_text(each) if type(each) is str else None for each in groups],
+        counts > 1,
+        counts,
+        _texts([each if type(each) is str else None for each in groups]),
         [int(each) if isinstance(each, int) and type(each) is not bool else None for each in numbers],
-        [KINDS.get(kind, str(kind)) for kind in fields[BODY_KIND]],
-        texts,
-        data,
-        [len(body or b"") + len(both or b"") for body, both in zip(bodies, packed, strict=True)],
-        _maps(properties, maps),
+        [KINDS.get(kind, str(kind)) for kind in kinds],
+        *_bodies(kinds, bodies),
+        [
+            (0 if body is None else len(body)) + (0 if both is None else len(both))
+            for body, both in zip(bodies, packed, strict=True)
+        ],
+        properties.maps(schema.field("properties").type),
+        *properties.promoted(columns),
     ]
-    if columns:
-        values += zip(*[promoted(each, columns) for each in properties], strict=True)
-    return values
 
 
-def _text(value: str | None) -> str | None:
-    return value if value is None or value.isascii() else utf8(value)
+def _texts(values: Sequence[str | None]) -> pa.Array:
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:  # a lone surrogate
+        return pa.array([value if value is None else utf8(value) for value in values], pa.string())
 
 
-def _maps(properties: Sequence[Mapping[str, PropertyValue]], kind: pa.MapType) -> pa.MapArray:
-    """The column `properties`, as :func:`~sievemq_spark.schema.typed` makes it value by value, in half the time."""
-    offsets = [0, *accumulate(map(len, properties))]
-    total = offsets[-1]
-    nothing: list[Any] = [None] * total
-    t, b, l, d, s = ["s"] * total, nothing[:], nothing[:], nothing[:], nothing[:]  # noqa: E741  # as in schema.py
-    at = 0
-    for each in properties:
-        for value in each.values():
-            exact = type(value)
-            if exact is str:
-                s[at] = value if value.isascii() else utf8(value)  # type: ignore[union-attr, arg-type]  # a str
-            elif exact is int:
-                t[at] = "i" if -(2**31) <= value < 2**31 else "l"  # type: ignore[operator]  # an int
-                l[at] = value
-            elif exact is float:
-                t[at] = "d"
-                d[at] = value
-            elif value is not None:
-                t[at], b[at], l[at], d[at], s[at] = typed(value)
-            at += 1
-    names = {name: utf8(name) for name in set(chain.from_iterable(properties))}
-    keys = pa.array([names[name] for name in chain.from_iterable(properties)], kind.key_type)
-    items = [pa.array(part, field.type) for part, field in zip((t, b, l, d, s), kind.item_type, strict=True)]
-    structs = pa.StructArray.from_arrays(items, fields=list(kind.item_type))
-    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, structs, type=kind)
+def _bodies(kinds: Sequence[int], bodies: Sequence[bytes | None]) -> tuple[pa.Array, pa.Array]:
+    """The columns `body_text` and `body_bytes`: text that is no UTF-8 stays bytes."""
+    texts = [body if kind == _TEXT else None for kind, body in zip(kinds, bodies, strict=True)]
+    data = [body if kind != _TEXT else None for kind, body in zip(kinds, bodies, strict=True)]
+    try:
+        return pa.array(texts, pa.binary()).cast(pa.string()), pa.array(data, pa.binary())
+    except pa.ArrowInvalid:
+        for place, body in enumerate(texts):
+            try:
+                _ = body is None or body.decode()
+            except UnicodeDecodeError:
+                texts[place], data[place] = None, body
+        return pa.array(texts, pa.binary()).cast(pa.string()), pa.array(data, pa.binary())

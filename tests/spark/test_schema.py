@@ -6,14 +6,20 @@ import math
 from typing import Any
 
 import pytest
+
+pytest.importorskip("pyarrow", reason="needs the extra `spark`")
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sievemq_core.errors import ProtocolError
 from sievemq_core.message.envelope import ENVELOPE_FIELDS, BodyKind, pack_properties, unpack_properties
 from sievemq_core.message.values import Byte, Float, Long, PropertyValue, Short, letter_of, to_long
 from sievemq_spark.columns import parse_columns
 from sievemq_spark.errors import PipelineError
-from sievemq_spark.schema import COLUMN_NAMES, COLUMNS, ddl, envelope_of, promoted, row_of, typed, untyped
+from sievemq_spark.schema import COLUMN_NAMES, ddl, envelope_of, typed, untyped, utf8
+
+from .rows import batch_of, row_of
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 VALUES = st.one_of(
@@ -44,10 +50,6 @@ def fields_of(**values: Any) -> tuple[Any, ...]:
     return tuple(fields)
 
 
-def as_dict(row: tuple[Any, ...]) -> dict[str, Any]:
-    return dict(zip(COLUMNS, row, strict=True))
-
-
 @given(VALUES)
 def test_typed_values_round_trip(value: PropertyValue) -> None:
     item = typed(value)
@@ -70,7 +72,7 @@ def test_messages_round_trip(
     packed, letters = pack_properties(properties)
     data = None if body is None or kind is BodyKind.NONE else body.encode()
     fields = fields_of(_6=correlation, _7="queue:answers", _8="order", _9=packed, _10=letters, _11=int(kind), _12=data)
-    row = as_dict(row_of(fields, count, 7, ("h:1", "ns", "queue:q")))
+    row = row_of(fields, count, 7, ("h:1", "ns", "queue:q"))
     again = envelope_of(row)
     assert again[:9] == fields[:9]
     assert again[11:] == fields[11:]
@@ -87,18 +89,18 @@ def test_text_that_utf8_cannot_hold() -> None:
     body = "a\ud800".encode("utf-8", "surrogatepass")
     packed, letters = pack_properties({"p": "x\udfffy"})
     fields = fields_of(_8="t\ud800", _9=packed, _10=letters, _11=int(BodyKind.TEXT), _12=body)
-    row = as_dict(row_of(fields, 0, 1, ("", "", "queue:q")))
+    row = row_of(fields, 0, 1, ("", "", "queue:q"))
     assert (row["type"], row["body_text"], row["body_bytes"]) == ("t\ufffd", None, body)
-    assert row["properties"]["p"].s == "x\ufffdy"
+    assert row["properties"]["p"]["s"] == "x\ufffdy"
     assert envelope_of(row)[12] == body
 
 
 def test_group() -> None:
     packed, letters = pack_properties({"JMSXGroupID": "g", "JMSXGroupSeq": 3})
-    row = as_dict(row_of(fields_of(_9=packed, _10=letters), 0, 1, ("", "", "")))
+    row = row_of(fields_of(_9=packed, _10=letters), 0, 1, ("", "", ""))
     assert (row["group_id"], row["group_seq"]) == ("g", 3)
     packed, letters = pack_properties({"JMSXGroupID": 5, "JMSXGroupSeq": True})
-    row = as_dict(row_of(fields_of(_9=packed, _10=letters), 0, 1, ("", "", "")))
+    row = row_of(fields_of(_9=packed, _10=letters), 0, 1, ("", "", ""))
     assert (row["group_id"], row["group_seq"]) == (None, None)
 
 
@@ -128,18 +130,78 @@ def test_values_that_do_not_fit(item: tuple[Any, ...]) -> None:
 def test_broken_rows() -> None:
     with pytest.raises(PipelineError, match="no body kind 'XML'"):
         envelope_of({"body_kind": "XML"})
+    with pytest.raises(PipelineError, match="77 is no priority"):
+        envelope_of({"priority": 77})
+    with pytest.raises(PipelineError, match="3 is no delivery mode"):
+        envelope_of({"delivery_mode": 3})
     with pytest.raises(PipelineError, match="UTF-8"):
         envelope_of({"body_kind": "TEXT", "body_bytes": b"\xff"})
+
+
+def promoted(properties: dict[str, PropertyValue], columns: dict[str, str]) -> tuple[Any, ...]:
+    packed, letters = pack_properties(properties)
+    row = row_of(fields_of(_9=packed, _10=letters), columns=columns)
+    return tuple(row[name] for name in columns)
+
+
+@given(st.lists(st.dictionaries(TEXT | st.sampled_from(["a", "b", "c\ud800"]), VALUES | st.just("\udfff"), max_size=5)))
+def test_a_page_has_what_each_message_has(messages: list[dict[str, PropertyValue]]) -> None:
+    """The columns of many messages at once, beside each property by itself; of promoted columns likewise."""
+    columns = {"a": "bigint", "b": "string", "c": "double"}
+    fields = [fields_of(_9=packed, _10=letters) for packed, letters in map(pack_properties, messages)]
+    rows = batch_of(fields, columns=columns).to_pylist() if fields else []
+    for properties, row in zip(messages, rows, strict=True):
+        wanted = {utf8(name): typed(value)._asdict() for name, value in properties.items()}
+        assert str(dict(row["properties"])) == str(wanted)  # as text: a NaN is itself
+        alone = promoted(properties, columns)
+        assert str(tuple(row[name] for name in columns)) == str(alone)
+
+
+@pytest.mark.parametrize(
+    ("packed", "letters"),
+    [
+        (b"\x91\x01", None),  # no map
+        (b"\x81\x01\x01", None),  # a name that is no text
+        (b"\x81\xa1a\x91\x01", None),  # a value that is no scalar
+        (b"\x81\xa1a\xc4\x01x", None),  # bytes
+        (b"\x81\xa1a\xcf\xff\xff\xff\xff\xff\xff\xff\xff", None),  # beyond a long
+        (b"\x81\xa1a\x01", "ii"),
+        (b"\x81\xa1a\x01", "y"),
+        (b"\x81\xa1a\xcd\x01\x00", "b"),  # 256
+        (b"\x81\xa1a\xa1x", "l"),
+        (b"\x81\xa1a", None),
+    ],
+)
+def test_properties_that_cannot_be_decoded(packed: bytes, letters: str | None) -> None:
+    good, none = pack_properties({"a": 1})
+    with pytest.raises(ProtocolError):
+        batch_of([fields_of(_9=good, _10=none), fields_of(_9=packed, _10=letters)])
+
+
+def test_letters_that_say_nothing_new() -> None:
+    """A float may travel as an integer; a letter that is none of a wrapper's leaves the value's own type."""
+    for packed, letters, item in (
+        (b"\x81\xa1a\x05", "f", ("f", None, None, 5.0, None)),
+        (b"\x81\xa1a\x05", "s", ("i", None, 5, None, None)),
+        (b"\x81\xa1a\xc0", "b", ("s", None, None, None, None)),
+        (b"\x81\xa1a\xc3", "l", None),
+    ):
+        if item is None:
+            with pytest.raises(ProtocolError):
+                row_of(fields_of(_9=packed, _10=letters))
+        else:
+            row = row_of(fields_of(_9=packed, _10=letters))
+            assert tuple(row["properties"]["a"].values()) == item
 
 
 def test_promoted_columns() -> None:
     columns = parse_columns("region STRING, qty BIGINT, `a, b` double, flag: boolean, s smallint", COLUMN_NAMES)
     assert columns == {"region": "string", "qty": "bigint", "a, b": "double", "flag": "boolean", "s": "smallint"}
     # a type that widens in Java fits, any other is NULL
-    assert promoted({"region": "EU", "qty": 5, "a, b": Float(0.5), "flag": True, "s": 5}, columns) == (
-        "EU", 5, 0.5, True, None,
-    )  # fmt: skip
-    assert promoted({"region": 1, "qty": 5.0, "flag": None, "s": Byte(1)}, columns) == (None, None, None, None, 1)
+    given: dict[str, PropertyValue] = {"region": "EU", "qty": 5, "a, b": Float(0.5), "flag": True, "s": 5}
+    assert promoted(given, columns) == ("EU", 5, 0.5, True, None)
+    given = {"region": 1, "qty": 5.0, "flag": None, "s": Byte(1)}
+    assert promoted(given, columns) == (None, None, None, None, 1)
     assert promoted({"qty": Long(1)}, {"qty": "int"}) == (None,)
     assert ddl({"a`b": "int"}).endswith("`a``b` int")
 

@@ -13,14 +13,19 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="needs the extra `spark`")
+
+import pyarrow as pa
+
 from sievemq.exceptions import InvalidSelectorException
 from sievemq_core.message.envelope import ENVELOPE_FIELDS, pack_properties
 from sievemq_core.message.values import Byte, Float, Long, Short
 from sievemq_core.selector import CompiledSelector, compile_selector
 from sievemq_spark.errors import PipelineError
-from sievemq_spark.schema import ddl, row_of
 from sievemq_spark.selector_column import selector_column, where, where_sql
 from sievemq_spark.selector_sql import selector_sql
+
+from .rows import batch_of
 
 SUITES = Path(__file__).parents[1] / "conformance" / "selectors"
 TRUTH = {"TRUE": True, "FALSE": False, "UNKNOWN": None}
@@ -72,8 +77,8 @@ def ask(spark: Any, messages: list[Message], selectors: list[CompiledSelector], 
     """The truth value for every message (outer) and selector (inner)."""
     from pyspark.sql import functions
 
-    rows = [row_of(fields, 0, number, ("test", "", "queue:q")) for number, (_, fields) in enumerate(messages)]
-    frame = spark.createDataFrame(rows, ddl()).repartition(2).cache()
+    batch = batch_of([fields for _, fields in messages], first=0)
+    frame = spark.createDataFrame(pa.Table.from_batches([batch])).repartition(2).cache()
     answers: list[list[Any]] = [[] for _ in messages]
     for start in range(0, len(selectors), per_job):
         chunk = [selector_column(selector) for selector in selectors[start : start + per_job]]

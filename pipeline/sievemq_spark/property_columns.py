@@ -1,0 +1,174 @@
+"""Properties of many messages as Arrow arrays, type by type: no Python object is made for a single value.
+
+All values of a page stand in one row, message behind message. numpy finds out which are of which type; each type's
+values then become one array, which is spread over the row by position. What is unusual (text that UTF-8 cannot hold,
+letters that do not fit) takes the slow way, value by value, as :func:`sievemq_spark.schema.typed` has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain, compress
+from typing import Annotated, Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sievemq_core.limits import MAX_PROPERTIES
+from sievemq_core.message.envelope import PROPERTIES, unpack_properties
+from sievemq_core.message.values import INT_MAX, INT_MIN, LONG_MAX, PropertyValue
+from sievemq_spark.columns import TYPES
+from sievemq_spark.schema import WIDENS, typed, utf8
+
+__all__ = ["PropertyColumns"]
+
+_NULL, _BOOLEAN, _INTEGER, _FLOATING, _TEXT = range(5)
+_KINDS: Final[dict[type, int]] = {type(None): _NULL, bool: _BOOLEAN, int: _INTEGER, float: _FLOATING, str: _TEXT}
+#: The letter of a value whose kind alone says its type, by kind.
+_LETTERS: Final = np.frombuffer(b"szids", np.uint8)
+_RANGES: Final = {"b": (-128, 127), "h": (-32768, 32767)}
+#: Stands for a letter where a message has none.
+_UNSAID: Final = "?"
+_NO_HEADERS: Final = (None,) * PROPERTIES
+
+
+_NONE: Final[dict[str, Any]] = {}
+
+_Value = str | Annotated[int, msgspec.Meta(le=LONG_MAX)] | float | bool | None
+_decode: Final = msgspec.msgpack.Decoder(Annotated[dict[str, _Value], msgspec.Meta(max_length=MAX_PROPERTIES)]).decode
+
+
+class _UnusualError(Exception):
+    """A page has something that is read value by value."""
+
+
+class PropertyColumns:
+    """The properties of a page of messages.
+
+    Args:
+        packed, letters: fields `properties` and `property_types` of the messages' envelopes.
+
+    Attributes:
+        each: the properties of each message, as msgpack has them: not held in wrappers.
+
+    Raises:
+        ProtocolError: the properties of a message cannot be decoded.
+    """
+
+    def __init__(self, packed: Sequence[bytes | None], letters: Sequence[str | None]) -> None:
+        try:
+            self.each: Sequence[dict[str, Any]] = [_NONE if each is None else _decode(each) for each in packed]
+            self._read(letters)
+        except (_UnusualError, LookupError, ValueError, TypeError, OverflowError, RecursionError, pa.ArrowException):
+            self._read_slowly(packed, letters)
+
+    def _count(self, names: Sequence[str]) -> None:
+        self.offsets = np.zeros(len(self.each) + 1, np.int32)
+        np.cumsum(np.fromiter(map(len, self.each), np.int32, len(self.each)), out=self.offsets[1:])
+        number = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        if len(set(map(tuple, self.each))) == 1:  # as most messages of a queue are
+            self._numbers = np.tile(np.arange(len(number), dtype=np.int32), len(self.each))
+        else:
+            self._numbers = np.fromiter(map(number.__getitem__, names), np.int32, len(names))
+        self._number = number
+        self.names = pa.array(map(utf8, number), pa.string())
+
+    def _read(self, letters: Sequence[str | None]) -> None:
+        names = list(chain.from_iterable(self.each))
+        values = list(chain.from_iterable(map(dict.values, self.each)))
+        total = len(values)
+        kinds = np.frombuffer(bytes(map(_KINDS.__getitem__, map(type, values))), np.uint8)
+        self._count(names)
+        numbers = kinds == _INTEGER
+        reals = kinds == _FLOATING
+        long = np.zeros(total, np.int64)
+        long[numbers] = np.fromiter(compress(values, numbers.tobytes()), np.int64)
+        double = np.zeros(total, np.float64)
+        double[reals] = np.fromiter(compress(values, reals.tobytes()), np.float64)
+        texts, booleans = kinds == _TEXT, kinds == _BOOLEAN
+        t = _LETTERS[kinds]
+        t[numbers & ((long < INT_MIN) | (long > INT_MAX))] = ord("l")
+        if any(letters):
+            self._wrap(t, _joined(letters, self.each), kinds, long, double)
+        self.t = t
+        self.b = _spread(np.fromiter(compress(values, booleans.tobytes()), np.bool_), booleans)
+        self.l = pa.array(long, pa.int64(), mask=~numbers)
+        self.d = pa.array(double, pa.float64(), mask=~reals)
+        self.s = _spread(pa.array(list(compress(values, texts.tobytes())), pa.string()), texts)
+
+    @staticmethod
+    def _wrap(t: Any, said: Any, kinds: Any, long: Any, double: Any) -> None:
+        """What the letters say of values whose kind does not tell."""
+        for letter in "bhl":
+            here = (said == ord(letter)) & (kinds != _NULL)
+            if not here.any():
+                continue
+            low, high = _RANGES.get(letter, (-(2**63), 2**63 - 1))
+            if (kinds[here] != _INTEGER).any() or long[here].min() < low or long[here].max() > high:
+                raise _UnusualError
+            t[here] = ord(letter)
+        here = (said == ord("f")) & (kinds != _NULL)
+        if here.any():
+            if (kinds[here] != _FLOATING).any():
+                raise _UnusualError
+            t[here] = ord("f")
+            with np.errstate(over="ignore"):
+                double[here] = double[here].astype(np.float32)
+
+    def _read_slowly(self, packed: Sequence[bytes | None], letters: Sequence[str | None]) -> None:
+        held = [unpack_properties((*_NO_HEADERS, *pair)) for pair in zip(packed, letters, strict=True)]
+        self.each = held
+        self._count(list(chain.from_iterable(held)))
+        items = [typed(value) for each in held for value in each.values()]
+        t, b, long, d, s = zip(*items, strict=True) if items else ((),) * 5
+        self.t = np.frombuffer("".join(t).encode(), np.uint8)
+        self.b, self.l = pa.array(b, pa.bool_()), pa.array(long, pa.int64())
+        self.d, self.s = pa.array(d, pa.float64()), pa.array(s, pa.string())
+
+    def maps(self, kind: pa.MapType) -> pa.MapArray:
+        """The column `properties`."""
+        keys = self.names.take(pa.array(self._numbers))
+        total = len(self._numbers)
+        t = pa.Array.from_buffers(
+            pa.string(), total, [None, pa.py_buffer(np.arange(total + 1, dtype=np.int32)), pa.py_buffer(self.t)]
+        )
+        structs = pa.StructArray.from_arrays([t, self.b, self.l, self.d, self.s], fields=list(kind.item_type))
+        return pa.MapArray.from_arrays(pa.array(self.offsets), keys, structs, type=kind)
+
+    def promoted(self, columns: Mapping[str, str]) -> list[pa.Array]:
+        """Columns of properties: the value where its type is the column's or widens to it, NULL elsewhere."""
+        return [self._column(name, TYPES[kind]) for name, kind in columns.items()]
+
+    def _column(self, name: str, letter: str) -> pa.Array:
+        values = self.s if letter == "s" else self.b if letter == "z" else self.d if letter in "fd" else self.l
+        places = np.full(len(self.each), -1, np.int64)
+        if name in self._number:
+            there = np.nonzero(self._numbers == self._number[name])[0]
+            there = there[np.isin(self.t[there], np.frombuffer(WIDENS[letter].encode(), np.uint8))]
+            places[np.searchsorted(self.offsets, there, "right") - 1] = there
+        return values.take(pa.array(places, mask=places < 0))
+
+    def values_of(self, name: str) -> list[PropertyValue]:
+        """A property of each message, None where there is none."""
+        if name not in self._number:
+            return [None] * len(self.each)
+        return [each.get(name) for each in self.each]
+
+
+def _joined(letters: Sequence[str | None], each: Sequence[Mapping[str, Any]]) -> Any:
+    said = [_UNSAID * len(one) if some is None else some for some, one in zip(letters, each, strict=True)]
+    if list(map(len, said)) != list(map(len, each)):
+        raise _UnusualError
+    joined = np.frombuffer("".join(said).encode("ascii"), np.uint8)
+    if not np.isin(joined, np.frombuffer(b"zbhilfds" + _UNSAID.encode(), np.uint8)).all():
+        raise _UnusualError
+    return joined
+
+
+def _spread(values: Any, mask: Any) -> pa.Array:
+    """Values one behind the other as an array that has them where the mask is true, NULL elsewhere."""
+    places = np.cumsum(mask, dtype=np.int32) - 1
+    array = values if isinstance(values, pa.Array) else pa.array(values)
+    return pc.take(array, pa.array(places, mask=~mask))
