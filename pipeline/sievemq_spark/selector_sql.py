@@ -36,7 +36,7 @@ from sievemq_core.selector.ast import (
     walk,
 )
 from sievemq_core.selector.dialect import Dialect
-from sievemq_core.selector.evaluate import strict_letter, value_of, zero_id
+from sievemq_core.selector.evaluate import is_approximate, strict_letter, value_of, zero_id
 from sievemq_core.selector.like import LikePattern, parse_pattern
 from sievemq_core.selector.names import HEADERS
 from sievemq_spark.selector_arithmetic import OPERATIONS, kept, negated
@@ -195,7 +195,10 @@ class _Compiler:
         if short is not None:
             return short
         branches: list[tuple[str | None, str]] = [(any_of(left.fatal, right.fatal), str(FATAL))]
-        if self.dialect.strict_numbers and not self._beside_header(left_node, right_node):
+        if self.dialect.strict_numbers and self._beside_header(left_node, right_node):
+            if is_approximate(left_node) or is_approximate(right_node):
+                branches.append((all_of(left.numeric, right.numeric), self._unlike))
+        elif self.dialect.strict_numbers:
             differ = "TRUE" if left.letter == "NULL" or right.letter == "NULL" else f"{left.letter} <> {right.letter}"
             branches.append((all_of(left.numeric, right.numeric, differ), self._unlike))
         branches.append((all_of(left.exact, right.exact), self._truth(f"{left.long} {op} {right.long}")))
@@ -254,7 +257,7 @@ class _Compiler:
     def _leaf(self, node: Node) -> Value:
         if isinstance(node, Identifier):
             if node.name in HEADERS:
-                return from_header(node.name)
+                return from_header(node.name, numeric_mode=self.dialect.numeric_mode)
             if node.name in self.columns:
                 return from_column(quote_name(node.name), self.columns[node.name])
             return from_property(node.name)

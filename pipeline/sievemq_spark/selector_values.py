@@ -8,7 +8,7 @@ from typing import Final
 
 from sievemq_core.message.values import INT_MAX, INT_MIN, PropertyValue, letter_of
 from sievemq_core.selector.arithmetic import NUMBERS, to_float
-from sievemq_core.selector.names import HEADERS, FieldType
+from sievemq_core.selector.names import FieldType, field_type
 from sievemq_spark.columns import TYPES
 
 __all__ = [
@@ -244,9 +244,9 @@ def from_column(column: str, kind: str) -> Value:
     )
 
 
-def from_header(name: str) -> Value:
+def from_header(name: str, *, numeric_mode: bool = False) -> Value:
     column = HEADER_COLUMNS[name]
-    match HEADERS[name][1]:
+    match field_type(name, numeric_mode=numeric_mode):
         case FieldType.MODE:  # D-13
             return Value(
                 text=f"CASE WHEN {column} = 2 THEN 'PERSISTENT' ELSE 'NON_PERSISTENT' END",

@@ -55,6 +55,12 @@ def test_property_that_cannot_be_is_a_usage_error(broker: EmbeddedBroker, sievem
     assert sievemq("send", "orders", "x", "-p", value).code == 2
 
 
+def test_a_property_may_be_called_escape(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
+    """Some dialects do not reserve the word (D-15, D-16)."""
+    assert sievemq("send", "orders", "x", "-p", "ESCAPE=1").code == 0
+    assert json.loads(sievemq("receive", "orders", "--wait", "0", "--json").out)["properties"]["ESCAPE"] == 1
+
+
 def test_property_name_that_no_selector_could_use_is_refused(broker: EmbeddedBroker, sievemq: Sievemq) -> None:
     outcome = sievemq("send", "orders", "x", "-p", "not allowed=1")
     assert outcome.code == 1

@@ -46,8 +46,8 @@ def indexable(condition: Condition) -> list[tuple[str, frozenset[Any]]]:
 
 
 def mode_keys(name: str, keys: frozenset[Any]) -> frozenset[Any]:
-    """Keys as the envelope has them: a delivery mode is a number there (D-13), everything else is as it is."""
-    return frozenset(map(_MODE_NUMBERS.get, keys)) if name == "JMSDeliveryMode" else keys
+    """Keys as the envelope has them: a delivery mode is a number there (D-13, D-16), everything else is as it is."""
+    return frozenset([_MODE_NUMBERS.get(key, key) for key in keys]) if name == "JMSDeliveryMode" else keys
 
 
 def is_true(condition: Condition, envelope: Envelope) -> bool:

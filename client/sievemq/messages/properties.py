@@ -16,8 +16,8 @@ from sievemq_core.message.conversion import convert
 from sievemq_core.message.envelope import pack_properties, unpack_properties
 from sievemq_core.message.headers import DELIVERY_COUNT, HEADERS, JMSX, ON_RECEIVE
 from sievemq_core.message.values import LONG_MAX, LONG_MIN, Byte, Float, Long, PropertyValue, Short, hold, normalise
-from sievemq_core.selector.dialect import JAKARTA
-from sievemq_core.selector.lexer import is_identifier
+from sievemq_core.selector.dialect import RESERVED
+from sievemq_core.selector.lexer import is_property_name
 
 __all__ = ["Properties", "check_property_name", "packed_properties"]
 
@@ -45,10 +45,10 @@ def check_property_name(name: str) -> None:
         raise ValueError("a property's name must not be empty")
     if len(name) > MAX_NAME_CHARS:
         raise ValueError(f"a property's name may have {MAX_NAME_CHARS} characters, this one has {len(name)}")
-    if not is_identifier(name, JAKARTA):
+    if not is_property_name(name):
         raise ValueError(
             f"{name!r:.60} is a reserved word of the selector language and cannot name a property"
-            if name.upper() in JAKARTA.reserved
+            if name.upper() in RESERVED
             else f"{name!r:.60} cannot name a property: a name begins with a letter, '_' or '$' and goes on with these "
             "and digits, as in a selector"
         )

@@ -52,7 +52,7 @@ def advise(node: Node, test: plan.Test, facts: Facts, dialect: Dialect) -> tuple
                 header = _LOWER_HEADERS[name.lower()]
                 found.append(_warning("header-case", f"{name} is a property; the header field is {header}", part.span))
             case Compare():
-                found += _of_comparison(part) or _of_quotes(part)
+                found += _of_comparison(part, dialect) or _of_quotes(part)
             case Arithmetic(op="-", left=Identifier(name=left), right=Identifier(name=right)) if _is_fused(part):
                 message = f"{left} minus {right}: a name has no '-' in it, and a minus has blanks"
                 found.append(_warning("hyphen", message, part.span))
@@ -109,12 +109,12 @@ def _of_parts(node: Node, dialect: Dialect, search: Search, told: set[Span]) -> 
     return sorted(found, key=lambda warning: warning.span)
 
 
-def _of_comparison(node: Compare) -> list[SelectorWarning]:
+def _of_comparison(node: Compare, dialect: Dialect) -> list[SelectorWarning]:
     for name, other in ((node.left, node.right), (node.right, node.left)):
         if not isinstance(name, Identifier) or not isinstance(other, Literal | Unary):
             continue
         value = other.value if isinstance(other, Literal) else 0
-        kind = field_type(name.name)
+        kind = field_type(name.name, numeric_mode=dialect.numeric_mode)
         if kind is FieldType.MODE and (not isinstance(value, str) or value not in MODES.values()):
             modes = " or ".join(f"'{mode}'" for mode in MODES.values())
             return [_warning("delivery-mode", f"JMSDeliveryMode is {modes}, nothing else", node.span)]
@@ -122,6 +122,9 @@ def _of_comparison(node: Compare) -> list[SelectorWarning]:
             kind is FieldType.TEXT and not isinstance(value, str)
         ):
             return [_unlike(name.name, node.span, value)]
+        if dialect.numeric_mode and name.name == "JMSDeliveryMode" and value not in MODES:
+            numbers = " or ".join(map(str, MODES))
+            return [_warning("delivery-mode", f"JMSDeliveryMode is {numbers}, nothing else", node.span)]
     return []
 
 
@@ -163,7 +166,7 @@ def _is_reversed(low: int | float | None, high: int | float | None) -> bool:
 
 
 def _unlike(name: str, span: Span, constant: object = None) -> SelectorWarning:
-    is_number = field_type(name) is FieldType.NUMBER
+    is_number = field_type(name, numeric_mode=True) is FieldType.NUMBER
     kind = "a number" if is_number else "text"
     advice = ""
     if is_number and isinstance(constant, str) and constant.isdecimal():

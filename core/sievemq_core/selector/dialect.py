@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DIALECTS", "IBM_MQ", "JAKARTA", "MQE", "Dialect", "dialect_named"]
+__all__ = ["DIALECTS", "IBM_MQ", "JAKARTA", "MQE", "RESERVED", "Dialect", "dialect_named"]
 
 _WORDS = frozenset({"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS"})
 
@@ -18,7 +18,8 @@ class Dialect:
         reserved: words that cannot be identifiers, in upper case.
         operators_minimal: only AND, ``=`` and IS NULL exist (D-16).
         strict_numbers: an exact literal is a long, an approximate one a double, and a property equals it only if it is
-            of that very type; against a header a literal takes the header's type (D-16).
+            of that very type; against a header an exact literal takes the header's type (D-16).
+        numeric_mode: JMSDeliveryMode is a number, 2 for persistent messages, and not a text (D-16).
         unlike_is_fatal: comparing unlike types makes the whole selector false, not just the operation (D-15, D-16).
         null_arithmetic_is_fatal: so does arithmetic on NULL (D-15).
         null_between_is_false: BETWEEN with a NULL is false and NOT BETWEEN true instead of unknown (D-15).
@@ -29,6 +30,7 @@ class Dialect:
     reserved: frozenset[str]
     operators_minimal: bool = False
     strict_numbers: bool = False
+    numeric_mode: bool = False
     unlike_is_fatal: bool = False
     null_arithmetic_is_fatal: bool = False
     null_between_is_false: bool = False
@@ -52,9 +54,13 @@ IBM_MQ = Dialect(
 )
 
 #: The small language of MQ Everyplace (D-16).
-MQE = Dialect("mqe", _WORDS, operators_minimal=True, strict_numbers=True, unlike_is_fatal=True)
+MQE = Dialect("mqe", _WORDS, operators_minimal=True, strict_numbers=True, numeric_mode=True, unlike_is_fatal=True)
 
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (JAKARTA, IBM_MQ, MQE)}
+
+#: Words that name nothing in any dialect. A message says nothing of dialects, so a property may have any other name,
+#: such as ESCAPE: selectors of the dialects that do not reserve the word can name it.
+RESERVED = frozenset.intersection(*(dialect.reserved for dialect in DIALECTS.values()))
 
 
 def dialect_named(dialect: str | Dialect) -> Dialect:

@@ -29,7 +29,7 @@ from sievemq_core.selector.dialect import Dialect
 from sievemq_core.selector.like import parse_pattern
 from sievemq_core.selector.names import HEADERS, Headers, read
 
-__all__ = ["Truth", "evaluate", "value_of", "weigh"]
+__all__ = ["Truth", "evaluate", "is_approximate", "value_of", "weigh"]
 
 Truth = bool | None
 """True, False, or None for UNKNOWN."""
@@ -163,7 +163,7 @@ class _Interpreter:
             case Literal():
                 return node.value
             case Identifier():
-                return read(node.name, self.properties, self.headers)
+                return read(node.name, self.properties, self.headers, numeric_mode=self.dialect.numeric_mode)
             case Unary():
                 return (negate if node.op == "-" else promote)(self.number(node.operand))
             case Arithmetic():
@@ -216,6 +216,13 @@ def zero_id(node: Compare) -> bool:
     return False
 
 
+def is_approximate(node: Node) -> bool:
+    """True for a literal with a point or an exponent."""
+    while isinstance(node, Unary):
+        node = node.operand
+    return isinstance(node, Literal) and isinstance(node.value, float)
+
+
 def strict_letter(node: Node, value: PropertyValue) -> str | None:
     """The JMS type that the dialect mqe sees (D-16); None for a literal that takes the type of the header beside it."""
     while isinstance(node, Unary):
@@ -226,8 +233,8 @@ def strict_letter(node: Node, value: PropertyValue) -> str | None:
 
 
 def _same_strict_type(left_node: Node, left: PropertyValue, right_node: Node, right: PropertyValue) -> bool:
-    """D-16: types are compared strictly, but beside a header field a literal takes the field's type."""
-    for node in (left_node, right_node):
+    """D-16: types are compared strictly, but beside a header field an exact literal takes the field's type."""
+    for node, other in ((left_node, right_node), (right_node, left_node)):
         if isinstance(node, Identifier) and node.name in HEADERS:
-            return True
+            return not is_approximate(other)
     return strict_letter(left_node, left) == strict_letter(right_node, right)

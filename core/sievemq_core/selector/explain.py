@@ -196,7 +196,7 @@ def _joined(node: And | Or | Not, truth: Truth, parts: list[Truth]) -> str:
 def _reason(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue], headers: Headers) -> str:
     """The values of the names in a comparison, then what is special about them."""
     names = dict.fromkeys(part.name for part in walk(node) if isinstance(part, Identifier))
-    found = [_described(name, properties, headers) for name in names]
+    found = [_described(name, dialect, properties, headers) for name in names]
     if isinstance(node, Identifier):
         if not isinstance(read(node.name, properties, headers), bool | None):
             found.append("no boolean")  # D-07
@@ -206,8 +206,8 @@ def _reason(node: Node, dialect: Dialect, properties: Mapping[str, PropertyValue
     return ", ".join(found)
 
 
-def _described(name: str, properties: Mapping[str, PropertyValue], headers: Headers) -> str:
-    value = read(name, properties, headers)
+def _described(name: str, dialect: Dialect, properties: Mapping[str, PropertyValue], headers: Headers) -> str:
+    value = read(name, properties, headers, numeric_mode=dialect.numeric_mode)
     if value is None:
         return f"{name} is {'null' if name in properties or name in HEADERS else 'absent'}"
     if isinstance(value, str):

@@ -40,9 +40,11 @@ def bucket_key(value: PropertyValue) -> Key:
     return value
 
 
-def message_key(name: str, properties: Mapping[str, PropertyValue], headers: Headers) -> Key:
-    """The key of what a selector sees under `name` in a message; None for NULL."""
-    return bucket_key(read(name, properties, headers))
+def message_key(
+    name: str, properties: Mapping[str, PropertyValue], headers: Headers, *, numeric_mode: bool = False
+) -> Key:
+    """The key of what a selector sees under `name` in a message; None for NULL. `numeric_mode` is the dialect's."""
+    return bucket_key(read(name, properties, headers, numeric_mode=numeric_mode))
 
 
 @dataclass(slots=True, unsafe_hash=True)  # not frozen: that would triple the time to make one; nobody changes them

@@ -12,10 +12,10 @@ from math import isinf
 from unicodedata import category
 
 from sievemq_core.message.values import INT_MAX, LONG_MAX, LONG_MIN, Float, Long
-from sievemq_core.selector.dialect import Dialect
+from sievemq_core.selector.dialect import RESERVED, Dialect
 from sievemq_core.selector.source import SelectorError, Span
 
-__all__ = ["WHITE_SPACE", "Lexer", "Token", "TokenKind", "is_identifier"]
+__all__ = ["WHITE_SPACE", "Lexer", "Token", "TokenKind", "is_identifier", "is_property_name"]
 
 #: Java's white space (§3.8.1.1): blank, tab, form feed, line ends. Nothing else separates tokens.
 WHITE_SPACE = " \t\f\r\n"
@@ -168,6 +168,11 @@ def identifier_end(text: str, start: int) -> int:
 def is_identifier(name: str, dialect: Dialect) -> bool:
     """True if `name` can name a property in a selector of that dialect (§3.8.1.1)."""
     return bool(name) and identifier_end(name, 0) == len(name) and name.upper() not in dialect.reserved
+
+
+def is_property_name(name: str) -> bool:
+    """True if a selector of some dialect can name a property of that name (PRP-08)."""
+    return bool(name) and identifier_end(name, 0) == len(name) and name.upper() not in RESERVED
 
 
 class Lexer:

@@ -42,24 +42,28 @@ OTHER_HEADERS = tuple(name for name in ALL_HEADERS if name not in HEADERS)
 MODES = {1: "NON_PERSISTENT", 2: "PERSISTENT"}
 
 
-def field_type(name: str) -> FieldType:
-    """What is known about the field of that name."""
-    return HEADERS[name][1] if name in HEADERS else FieldType.PROPERTY
+def field_type(name: str, *, numeric_mode: bool = False) -> FieldType:
+    """What is known about the field of that name; `numeric_mode` is that of the dialect."""
+    kind = HEADERS[name][1] if name in HEADERS else FieldType.PROPERTY
+    return FieldType.NUMBER if numeric_mode and kind is FieldType.MODE else kind
 
 
-def read(name: str, properties: Mapping[str, PropertyValue], headers: Headers) -> PropertyValue:
+def read(
+    name: str, properties: Mapping[str, PropertyValue], headers: Headers, *, numeric_mode: bool = False
+) -> PropertyValue:
     """The value that a selector sees for a name; None is NULL (missing, or null).
 
     Args:
         name: a header field or property.
         properties: the message's properties.
         headers: the message's headers by position.
+        numeric_mode: of the dialect.
     """
     if name not in HEADERS:
         return properties.get(name)
     position, kind = HEADERS[name]
     value = headers[position]
-    if kind is FieldType.MODE:
+    if kind is FieldType.MODE and not numeric_mode:
         return "PERSISTENT" if value == 2 else "NON_PERSISTENT"
     if kind is FieldType.TEXT and not isinstance(value, str):
         return None  # a correlation id set as bytes has no text

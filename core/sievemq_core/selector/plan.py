@@ -232,7 +232,13 @@ class _Planner:
     def _compare(self, node: Compare, holds: bool) -> Test:
         if self._dialect.zero_id_matches_any and zero_id(node):
             return Always(holds)
-        return self._relation(node.op, value(node.left), value(node.right), holds)
+        return self._relation(node.op, self._value(node.left), self._value(node.right), holds)
+
+    def _value(self, node: Node) -> Value:
+        found = value(node)
+        if self._dialect.numeric_mode and isinstance(found, Field) and found.type is FieldType.MODE:
+            return Field(found.name, FieldType.NUMBER)
+        return found
 
     def _in(self, node: In, holds: bool) -> Test:
         values = frozenset([str(item.value) for item in node.items])
@@ -290,7 +296,9 @@ class _Planner:
             if _is_never_true(op, left, right.value):
                 return Always(False) if holds else _missing(left, False)
             if strict and isinstance(left, Field) and left.type is not FieldType.PROPERTY:
-                strict = False  # D-16: beside a header field a literal takes the field's type
+                if isinstance(right.value, float):
+                    return Always(not holds)
+                strict = False  # D-16: beside a header field an exact literal takes the field's type
         else:
             strict = strict and not any(
                 isinstance(side, Field) and side.type is not FieldType.PROPERTY for side in (left, right)

@@ -102,18 +102,19 @@ def test_facts_are_necessary(case: dict[str, Any]) -> None:
     if case["expect"] != "TRUE":
         assert not compiled(case).facts.always
         return
-    facts = compiled(case).facts
+    selector = compiled(case)
+    facts, numeric = selector.facts, {"numeric_mode": selector.dialect.numeric_mode}
     properties = {name: value_of(value) for name, value in case.get("properties", {}).items()}
     headers = headers_of(case.get("headers"))
     assert not facts.never
     for name, keys in facts.equalities:
-        assert message_key(name, properties, headers) in keys
+        assert message_key(name, properties, headers, **numeric) in keys
     for name, bounds in facts.ranges:
-        assert bounds.low <= message_key(name, properties, headers) <= bounds.high  # type: ignore[operator]
+        assert bounds.low <= message_key(name, properties, headers, **numeric) <= bounds.high  # type: ignore[operator]
     for name, prefixes in facts.prefixes:
-        assert str(message_key(name, properties, headers)).startswith(tuple(prefixes))
-    assert all(message_key(name, properties, headers) is not None for name in facts.present)
-    assert all(message_key(name, properties, headers) is None for name in facts.absent)
+        assert str(message_key(name, properties, headers, **numeric)).startswith(tuple(prefixes))
+    assert all(message_key(name, properties, headers, **numeric) is not None for name in facts.present)
+    assert all(message_key(name, properties, headers, **numeric) is None for name in facts.absent)
 
 
 @pytest.mark.parametrize("case", VALID)

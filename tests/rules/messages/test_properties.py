@@ -15,6 +15,7 @@ from sievemq import (
     Double,
     Float,
     Int,
+    InvalidSelectorException,
     Long,
     Message,
     MessageFormatException,
@@ -139,7 +140,7 @@ def test_prp_08_a_name_obeys_the_rules_of_identifiers(name):
 
 
 @pytest.mark.parametrize(
-    "word", ["NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE", "null", "Escape"]
+    "word", ["NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "null", "Between"]
 )
 def test_prp_08_reserved_words_are_no_names(word):
     with pytest.raises(ValueError, match="reserved word"):
@@ -150,6 +151,16 @@ def test_prp_08_reserved_words_are_no_names(word):
 def test_prp_08_names_that_are_allowed_can_be_selected_on(name):
     message = Message(properties={name: 7})
     assert Selector(f"{name} = 7").matches(message)
+
+
+@pytest.mark.parametrize("name", ["ESCAPE", "Escape"])
+def test_prp_08_a_word_that_some_dialect_does_not_reserve_is_a_name(name):
+    """Jakarta Messaging reserves ESCAPE in selectors, other dialects do not, and a message has no dialect."""
+    message = Message()
+    message.set_int_property(name, 7)
+    assert Selector(f"{name} = 7", dialect="ibm-mq").matches(message)
+    with pytest.raises(InvalidSelectorException):
+        Selector(f"{name} = 7")
 
 
 def test_prp_09_names_are_case_sensitive(deliver):

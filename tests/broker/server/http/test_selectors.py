@@ -65,6 +65,15 @@ def test_why_a_message_in_a_queue_matches(api: Api, context: JMSContext) -> None
     assert api("POST", EXPLAIN, {"selector": "n = 1", **where, "destination": " "}).status == 422
 
 
+def test_a_property_called_escape(api: Api) -> None:
+    """D-16: a message may have one; the dialect says whether a selector can name it."""
+    message = {"properties": {"ESCAPE": "x"}, "delivery_mode": "NON_PERSISTENT"}
+    api.ok("POST", f"{at('queue:q')}/messages", message)
+    selector = {"selector": "ESCAPE = 'x' AND JMSDeliveryMode = 1", "dialect": "mqe"}
+    assert api.ok("POST", EXPLAIN, {**selector, "message": message})["matches"] is True
+    assert api("POST", EXPLAIN, {**selector, "message": message, "dialect": "jakarta"}).status == 422
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -13,8 +13,7 @@ from sievemq_core.message.body import encode_map, encode_stream, encode_text
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import BodyKind, Envelope, EnvelopeFields, pack_properties
 from sievemq_core.message.headers import JMSX, SetBy
-from sievemq_core.selector.dialect import JAKARTA
-from sievemq_core.selector.lexer import is_identifier
+from sievemq_core.selector.lexer import is_property_name
 
 __all__ = ["compose", "compose_fields"]
 
@@ -69,7 +68,7 @@ def compose_fields(given: TryOn) -> tuple[dict[str, Any], EnvelopeFields]:
 
 def _properties(given: dict[str, Any]) -> tuple[bytes | None, str | None]:
     for name in given:
-        if not 0 < len(name) <= MAX_NAME_CHARS or not is_identifier(name, JAKARTA):  # PRP-07, PRP-08
+        if not 0 < len(name) <= MAX_NAME_CHARS or not is_property_name(name):  # PRP-07, PRP-08
             text = f"properties: {name[:60]!r} cannot name a property: it could not stand in a selector"
             raise unusable(text, name[:100])
         standard = JMSX.get(name)
