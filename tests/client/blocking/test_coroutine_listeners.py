@@ -74,7 +74,9 @@ def context(broker: TestBroker) -> Iterator[JMSContext]:
         yield context
 
 
-@pytest.mark.parametrize("listener", LISTENERS, ids=repr)
+@pytest.mark.parametrize(
+    "listener", LISTENERS, ids=lambda listener: getattr(listener, "__qualname__", type(listener).__qualname__)
+)
 def test_a_coroutine_function_is_no_listener(context: JMSContext, listener: Any) -> None:
     consumer, producer = context.create_consumer(QUEUE), context.create_producer()
     with pytest.raises(TypeError, match=r"coroutine function.*sievemq\.aio|generator function"):
