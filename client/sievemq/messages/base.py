@@ -51,6 +51,9 @@ class _Pending:
         return "PENDING"
 
 
+#: The largest packed body that is decoded for a repr.
+MAX_REPR_BYTES: Final = 4096
+
 #: Stands for a body that has arrived and not been decoded.
 PENDING: Final = _Pending()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
 from sievemq.exceptions import MessageFormatException, MessageNotWriteableException
-from sievemq.messages.base import PENDING, Message, check_type
+from sievemq.messages.base import MAX_REPR_BYTES, PENDING, Message, check_type
 from sievemq.messages.bytes import Buffer, slice_of
 from sievemq.messages.modes import BODY_READ_ONLY
 from sievemq.messages.shown import short_mapping
@@ -276,5 +276,12 @@ class MapMessage(Message):
         body = self._body
         if body is PENDING:
             packed = self._fields[12]
-            return "" if packed is None else f"<{len(packed)} bytes not decoded>"
+            if packed is None:
+                return ""
+            if len(packed) > MAX_REPR_BYTES:
+                return f"<{len(packed)} bytes not decoded>"
+            try:
+                body = decode_map(packed)
+            except FormatError:
+                return f"<{len(packed)} bytes that cannot be decoded>"
         return short_mapping(body) if body else ""

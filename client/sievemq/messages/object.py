@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 from sievemq.exceptions import MessageFormatException, MessageNotWriteableException
-from sievemq.messages.base import PENDING, Message, check_type
+from sievemq.messages.base import MAX_REPR_BYTES, PENDING, Message, check_type
 from sievemq.messages.modes import BODY_READ_ONLY
 from sievemq.messages.shown import short
 from sievemq.object_codec import PlainData, decode_object, encode_object
@@ -101,7 +101,7 @@ class ObjectMessage(Message):
         packed = self._packed()
         if packed is None:
             return ""
-        if len(packed) > 4096:
+        if len(packed) > MAX_REPR_BYTES:
             return f"<{len(packed)} bytes>"
         try:
             return short(decode_object(packed))

@@ -12,7 +12,7 @@ from sievemq.exceptions import (
     MessageNotWriteableException,
     NullValueError,
 )
-from sievemq.messages.base import PENDING, Message, check_type
+from sievemq.messages.base import MAX_REPR_BYTES, PENDING, Message, check_type
 from sievemq.messages.bytes import Buffer, slice_of, writable_buffer
 from sievemq.messages.modes import BODY_READ_ONLY
 from sievemq.messages.shown import short
@@ -339,7 +339,14 @@ class StreamMessage(Message):
         body = self._body
         if body is PENDING:
             packed = self._fields[12]
-            return "" if packed is None else f"<{len(packed)} bytes not decoded>"
+            if packed is None:
+                return ""
+            if len(packed) > MAX_REPR_BYTES:
+                return f"<{len(packed)} bytes not decoded>"
+            try:
+                body = decode_stream(packed)
+            except FormatError:
+                return f"<{len(packed)} bytes that cannot be decoded>"
         shown = [short(value) for value in body[:12]]
         if len(body) > 12:
             shown.append(f"… {len(body) - 12} more")

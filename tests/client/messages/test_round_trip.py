@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.messages.envelope import fields_of
@@ -25,6 +26,7 @@ from sievemq import (
     Topic,
 )
 from sievemq.messages import received
+from sievemq.messages.base import PENDING
 from sievemq_core.message.conversion import parse_floating, text_of
 from sievemq_core.message.values import letter_of, to_single
 
@@ -167,3 +169,17 @@ def test_a_float_from_text_is_the_nearest_single(value):
 def test_the_repr_never_fails(message):
     assert repr(message).startswith(type(message).__name__)
     assert len(repr(travel(message))) < 5000
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        (MapMessage({"a": 1, "b": "x"}), "'a': 1, 'b': 'x'"),
+        (StreamMessage([1, "x"]), "[1, 'x']"),
+        (MapMessage({"a": "x" * 5_000}), "bytes not decoded"),
+    ],
+)
+def test_the_repr_of_a_received_body_shows_it_before_it_is_read(message, shown):
+    received = travel(message)
+    assert shown in repr(received)
+    assert received._body is PENDING
