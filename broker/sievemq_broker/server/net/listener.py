@@ -52,11 +52,11 @@ def bind(what: str, host: str, port: int) -> socket.socket:
 
 
 def _why(what: str, host: str, port: int, error: OSError) -> str:
-    option = "--http-port" if what == "HTTP" else "--port"
     if error.errno == errno.EADDRINUSE:
+        setting = "http_port" if what == "HTTP" else "port"
         return (
-            f"the {what} port {port} on {host} is in use by another process; "
-            f"choose another with {option}, or {option} 0 for a free one"
+            f"the {what} port {port} on {host} is in use by another process; choose another (setting {setting}), or 0 "
+            "for a free one"
         )
     if error.errno == errno.EACCES:
         return f"the {what} port {port} on {host} needs privileges that this process does not have; choose another"
