@@ -108,6 +108,11 @@ class EmbeddedBroker:
         self._waiting: set[Future[Any]] = set()
         self.clock = BrokerClock(self)
 
+    def __repr__(self) -> str:
+        where = "never started" if self._server is None else self.url
+        stopped = ", stopped" if self._server is not None and self._thread is None else ""
+        return f"<{type(self).__name__} {where}{stopped}>"
+
     # -- start and stop -------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
@@ -340,6 +345,12 @@ class BrokerClock:
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
+
+    def __repr__(self) -> str:
+        clock = self._broker._adjustable  # read, not asked: the broker may have stopped
+        if clock.frozen_at is not None:
+            return f"<BrokerClock frozen at {(_EPOCH + timedelta(milliseconds=clock.frozen_at)).isoformat()}>"
+        return f"<BrokerClock {clock.offset / 1000:+g} s from the machine's>"
 
     def now(self) -> datetime:
         """The broker's time, in UTC."""

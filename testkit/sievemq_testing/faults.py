@@ -60,6 +60,11 @@ class Faults:
         self.seed = seed
         self._rules: list[Rule] = []
         self._undo: list[tuple[Queue, Any]] = []
+        self._going_on: list[Paused | Slow] = []
+
+    def __repr__(self) -> str:
+        where = "all namespaces" if self._namespace is None else repr(self._namespace)
+        return f"<Faults of {where}: {', '.join(map(repr, self._rules)) or 'none'}>"
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -218,7 +223,8 @@ class Faults:
 
     def pause_connections(self, client_id: str | None = None) -> Paused:
         """Let nothing pass, in either direction, and close nothing: a network that stands still. Use it as a context
-        manager, or call ``resume()``.
+        manager, or call ``resume()``. The pause of a connection also ends when its client closes it, which would wait
+        for an answer otherwise.
 
         Args:
             client_id: only the one with this client id.
@@ -231,7 +237,9 @@ class Faults:
                 link.stand()
             return links
 
-        return Paused(self._broker, self._broker.call(pause))
+        paused = Paused(self._broker, self._broker.call(pause))
+        self._going_on.append(paused)
+        return paused
 
     def cut_frame(self, *, to_client: bool = True, client_id: str | None = None) -> int:
         """The next bytes end in the middle of a frame, and the connection with them.
@@ -273,7 +281,9 @@ class Faults:
                 connection.pause()
             return connections
 
-        return Slow(self._broker, self._broker.call(slow))
+        slowed = Slow(self._broker, self._broker.call(slow))
+        self._going_on.append(slowed)
+        return slowed
 
     @contextmanager
     def memory_full(self, text: str = "memory limit (by the test)") -> Iterator[None]:
@@ -298,7 +308,11 @@ class Faults:
         self._broker.call(fill)
 
     def clear(self) -> None:
-        """Nothing that was asked for here happens any more; what it broke stays broken."""
+        """Nothing that was asked for here happens any more: rules and limits end, and what was paused or slowed down
+        goes on. What they broke stays broken."""
+        for one in self._going_on:
+            one.resume()
+        self._going_on.clear()
 
         def clear(_: Broker) -> None:
             for rule in self._rules:

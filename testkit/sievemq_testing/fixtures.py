@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol, Unpack, overload
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol, Unpack, overload
 
-from sievemq.aio import JMSContext
+from sievemq.aio import ConnectionFactory, JMSContext
 from sievemq.session_mode import SessionModeLike
+from sievemq.url import parse_url
 from sievemq_broker.embedded import BrokerClock
 from sievemq_testing.broker import BrokerOptions, TestBroker
 
-__all__ = ["BrokerClock", "BrokerFactory", "ContextOpener"]
+__all__ = ["BrokerClock", "BrokerFactory", "ContextOpener", "Opener"]
 
 
 class BrokerFactory(Protocol):
@@ -32,3 +34,23 @@ class ContextOpener(Protocol):
     def __call__(
         self, user_name: str | None, password: str | None, session_mode: SessionModeLike | None = None
     ) -> AbstractAsyncContextManager[JMSContext]: ...
+
+
+class Opener:
+    """The value of the fixture ``sievemq_aio``; a :class:`ContextOpener`.
+
+    Args:
+        url: of the test's namespace.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __repr__(self) -> str:
+        return f"<sievemq_aio: opens asyncio contexts at {parse_url(self._url)}>"
+
+    @asynccontextmanager
+    async def __call__(self, *arguments: Any, **keywords: Any) -> AsyncIterator[JMSContext]:
+        """Open a context; see :class:`ContextOpener`."""
+        async with await ConnectionFactory(self._url).create_context(*arguments, **keywords) as context:
+            yield context

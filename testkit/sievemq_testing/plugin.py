@@ -8,15 +8,14 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
 
 if TYPE_CHECKING:
     from sievemq import JMSContext
-    from sievemq.aio import JMSContext as AioContext
     from sievemq_broker.embedded import BrokerClock
     from sievemq_testing.broker import BrokerOptions, TestBroker
     from sievemq_testing.faults import Faults
@@ -151,15 +150,9 @@ def sievemq_context(sievemq_url: str) -> Iterator[JMSContext]:
 def sievemq_aio(sievemq_url: str) -> ContextOpener:
     """Opens asyncio contexts in the test's namespace: ``async with sievemq_aio() as context:``, with the arguments of
     ``create_context``. Not an async fixture, so it works under every runner: pytest-asyncio, anyio, unittest."""
+    from sievemq_testing.fixtures import Opener
 
-    @asynccontextmanager
-    async def connect(*arguments: Any, **keywords: Any) -> AsyncIterator[AioContext]:
-        from sievemq.aio import ConnectionFactory
-
-        async with await ConnectionFactory(sievemq_url).create_context(*arguments, **keywords) as context:
-            yield context
-
-    return connect
+    return Opener(sievemq_url)
 
 
 # -- inside -----------------------------------------------------------------------------------------------------------
@@ -218,6 +211,15 @@ def drop(item: pytest.Item, namespace: TestNamespace) -> None:
 def watch(item: pytest.Item, watched: Any) -> None:
     """Show the journal of a broker or namespace should this test fail."""
     item.stash.setdefault(_seen, []).append(watched)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """End the test's faults before its fixtures close their contexts, which would wait for paused connections."""
+    for one in item.stash.get(_seen, []):
+        with suppress(RuntimeError):  # the test has stopped that broker
+            if not _url(item.config):
+                one.faults.clear()
 
 
 @pytest.hookimpl(hookwrapper=True)

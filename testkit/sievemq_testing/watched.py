@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import msgpack
+
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
@@ -448,6 +450,13 @@ class WatchedLink(Link):
         """Bytes came; see Link."""
         if self.standing:
             self._waiting.append(data)
+            if _says_goodbye(data):
+                connection = self.connection
+                assert isinstance(connection, WatchedConnection)
+                connection.note(
+                    "fault", detail=f"the pause ends, since the client closes its connection ({connection.id})"
+                )
+                self.go_on()
             return
         if self.cut_in:
             self.cut_in = False
@@ -508,6 +517,22 @@ class WatchedLink(Link):
 def entries_of(queue: Queue) -> list[Entry]:
     """What waits in a queue, or is scheduled."""
     return [*queue.main.waits(-1, queue.depth), *queue.scheduled.values()]
+
+
+def _says_goodbye(data: bytes) -> bool:
+    """True if a GOODBYE is among the whole frames in `data`: its client would wait for an answer that cannot come."""
+    start = 0
+    while start + 4 <= len(data):
+        stop = start + 4 + int.from_bytes(data[start : start + 4], "big")
+        unpacker = msgpack.Unpacker(use_list=False, strict_map_key=False, unicode_errors="surrogatepass")
+        unpacker.feed(data[start + 4 : stop])
+        try:
+            if any(type(value) is tuple and value[:1] == (Command.GOODBYE,) for value in unpacker):
+                return True
+        except (ValueError, msgpack.UnpackException):
+            return False  # it begins in the middle of a frame
+        start = stop
+    return False
 
 
 def _middle(data: bytes) -> int:

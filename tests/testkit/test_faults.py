@@ -149,7 +149,9 @@ def test_mistakes_are_said(faults: Faults) -> None:
         faults.drop_on("deliver")
     with pytest.raises(LookupError, match="'nobody'"):
         faults.drop_connections("nobody")
+    assert repr(faults) == f"<Faults of {faults._namespace!r}: none>"
     assert "send: refuse: SECURITY" in repr(faults.refuse("send", error="SECURITY"))
+    assert "send: refuse: SECURITY" in repr(faults)
 
 
 @pytest.mark.parametrize(
@@ -198,6 +200,22 @@ def test_a_missed_heartbeat_without_waiting_for_one(faults: Faults, namespace: T
     context.close()
     with pytest.raises(ValueError, match=r"a connection goes on after SECURITY"):
         faults.close_connections("SECURITY")
+
+
+def test_a_client_that_closes_ends_the_pause_of_its_connection(
+    faults: Faults, factory: ConnectionFactory, namespace: TestNamespace
+) -> None:
+    stays = factory.create_context()
+    with factory.create_context(JMSContext.SESSION_TRANSACTED) as context:
+        context.create_producer().send(ORDERS, "x")
+        faults.pause_connections()
+    # It is closed, and did not wait for its timeout of a minute: the broker has answered.
+    (event,) = [event for event in namespace.journal if "the pause ends" in event.detail]
+    assert event.detail == f"the pause ends, since the client closes its connection ({event.by})"
+    assert len(namespace.connections) == 1
+    faults.clear()  # the others go on
+    stays.create_producer().send(ORDERS, "y")
+    stays.close()
 
 
 def test_drops_only_connections_of_its_namespace(sievemq_test_broker: TestBroker, faults: Faults) -> None:

@@ -53,6 +53,34 @@ def test_fixtures_are_there_without_a_word_of_configuration(tmp_path: Path) -> N
     assert "2 passed" in run(tmp_path, STORY)
 
 
+def test_fixtures_have_a_repr_that_says_what_they_are(tmp_path: Path) -> None:
+    story = """
+        def test_it(sievemq_test_broker, sievemq_namespace, sievemq_aio, sievemq_clock, sievemq_faults):
+            url = sievemq_test_broker.url
+            assert repr(sievemq_test_broker) == f"<TestBroker {url}>"
+            assert repr(sievemq_namespace) == f"<TestNamespace {sievemq_namespace.name!r}>"
+            assert repr(sievemq_aio) == f"<sievemq_aio: opens asyncio contexts at {sievemq_namespace.url}>"
+            assert repr(sievemq_clock) == "<BrokerClock +0 s from the machine's>"
+            assert repr(sievemq_faults) == f"<Faults of {sievemq_namespace.name!r}: none>"
+    """
+    assert "1 passed" in run(tmp_path, story)
+
+
+def test_a_pause_that_a_test_forgets_ends_before_its_fixtures_close(tmp_path: Path) -> None:
+    story = """
+        from sievemq import Queue
+
+        def test_it(sievemq_faults, sievemq_context):  # the context is closed first
+            sievemq_faults.pause_connections()
+
+        def test_next(sievemq_faults):
+            assert sievemq_faults.drop_connections() == 0
+    """
+    shown = run(tmp_path, story.replace("from sievemq import Queue", ""), "-rP", "--sievemq-trace")
+    assert "2 passed" in shown
+    assert "the pause ends" not in shown  # the context did not even have to say goodbye
+
+
 def test_each_fixture_is_described(tmp_path: Path) -> None:
     shown = run(tmp_path, "", "--fixtures", "-v")
     for name in (

@@ -9,6 +9,7 @@ import socket
 import threading
 import urllib.request
 from concurrent.futures import CancelledError
+from datetime import UTC, datetime
 
 import pytest
 
@@ -90,11 +91,29 @@ def test_use_before_start_is_refused(use: object) -> None:
         use(EmbeddedBroker())  # type: ignore[operator]
 
 
+def test_the_repr_says_where_it_is_and_whether_it_runs() -> None:
+    broker = EmbeddedBroker(namespace="shop")
+    assert repr(broker) == "<EmbeddedBroker never started>"
+    with broker:
+        url = broker.url
+        assert repr(broker) == f"<EmbeddedBroker {url}>"
+        assert repr(broker.clock) == "<BrokerClock +0 s from the machine's>"
+        broker.clock.advance(seconds=90)
+        assert repr(broker.clock) == "<BrokerClock +90 s from the machine's>"
+        broker.clock.freeze()
+        broker.clock.set(datetime(2030, 1, 1, tzinfo=UTC))
+        assert repr(broker.clock) == "<BrokerClock frozen at 2030-01-01T00:00:00+00:00>"
+    assert repr(broker) == f"<EmbeddedBroker {url}, stopped>"
+
+
 def test_taken_port_is_a_clear_error_and_leaves_nothing() -> None:
     with EmbeddedBroker() as broker:
-        with pytest.raises(ListenError, match=rf"wire port {broker.port} on 127.0.0.1 is in use by another process"):
+        wire = (
+            rf"wire port {broker.port} on 127.0.0.1 is in use by another process; choose another \(setting port\), or 0"
+        )
+        with pytest.raises(ListenError, match=wire):
             EmbeddedBroker(port=broker.port).start()
-        with pytest.raises(ListenError, match=r"HTTP port \d+"):
+        with pytest.raises(ListenError, match=r"HTTP port \d+ .* choose another \(setting http_port\), or 0"):
             EmbeddedBroker(http=True, http_port=broker.port).start()
         assert len(broker_threads()) == 1
         WireClient(broker.port).close()
