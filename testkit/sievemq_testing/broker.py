@@ -25,6 +25,7 @@ from sievemq_core.message.envelope import DELIVERY_MODE
 from sievemq_testing.excerpt import LINES
 from sievemq_testing.faults import Faults
 from sievemq_testing.journal import EVENTS, Event, Recorder
+from sievemq_testing.listeners import ListenerErrors
 from sievemq_testing.memory import AioMemoryFactory, Lane, LoopEnd, MemoryFactory
 from sievemq_testing.namespace import TestNamespace
 from sievemq_testing.recording import Tape
@@ -82,6 +83,7 @@ class TestBroker(EmbeddedBroker):
         self._watch.recorder.changed = self._changed
         self._domain = self._new_domain()
         self._lost: LostConnections | None = None
+        self._listener_errors = ListenerErrors()
         self.faults = Faults(self, None, seed)
 
     def _new_domain(self) -> Broker:
@@ -113,6 +115,17 @@ class TestBroker(EmbeddedBroker):
             server.turn.worked()
 
     # -- start, kill, restart -----------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """See :meth:`EmbeddedBroker.start`."""
+        super().start()
+        self._listener_errors.listen()
+        return self
+
+    def stop(self) -> None:
+        """See :meth:`EmbeddedBroker.stop`."""
+        self._listener_errors.stop()
+        super().stop()
 
     def kill(self) -> None:
         """End as a crash does: no word to anybody, connections cut. :meth:`restart` brings it back.

@@ -188,7 +188,19 @@ class _View:
                 f"  {forgotten} more {'was' if forgotten == 1 else 'were'} {word} before, which the journal has "
                 "forgotten; TestBroker(journal_events=…) makes it longer"
             )
-        raise AssertionError("\n".join(text))
+        raise self._failure(text)
+
+    def _failure(self, text: list[str]) -> AssertionError:
+        """An error whose cause is the last exception of a listener that got a message from here."""
+
+        def sent(_: Broker) -> set[object]:
+            return {event.message_id for event in self.namespace._journal().of("accepted", where=self.name)}
+
+        raised = self.namespace.broker._listener_errors.of(self._ask(sent))
+        shown = [f"  a listener raised {error!r:.200} at {name}" for name, error in raised[-_SHOWN:]]
+        failure = AssertionError("\n".join([*text, *shown]))
+        failure.__cause__ = raised[-1][1] if raised else None
+        return failure
 
     def _message(self, envelope: Envelope, count: int = 1) -> Message:
         return received(envelope.fields, parse_destination(self.name), count, None)
@@ -455,7 +467,7 @@ class QueueView(_View):
             text = [f"{self.name} is not empty: {depth} wait, {later} are scheduled, {in_flight} are in flight"]
             text += [f"  waits: {message!r}" for message in self.messages()[:_SHOWN]]
             text += self._ask(lambda broker: _held(self._queues(broker)))
-            raise AssertionError("\n".join(text))
+            raise self._failure(text)
 
 
 class TopicView(_View):

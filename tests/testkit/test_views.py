@@ -16,6 +16,7 @@ from sievemq import (
     InvalidSelectorException,
     JMSContext,
     JMSRuntimeException,
+    Message,
     Queue,
     TextMessage,
     Topic,
@@ -72,6 +73,31 @@ def test_assert_empty_waits_for_a_queue_to_exist(namespace: TestNamespace, conte
     context.create_consumer(temporary).close()
     temporary.delete()
     temporary_view.assert_empty()  # it has existed
+
+
+def test_an_exception_of_a_listener_is_the_cause_of_a_failed_assertion(
+    namespace: TestNamespace, context: JMSContext
+) -> None:
+    namespace.queue("orders").configure(max_attempts=1)
+    failed = threading.Event()
+
+    def listen(message: Message) -> None:
+        failed.set()
+        raise LookupError("no such article")
+
+    send(context, "elsewhere", Queue("others"))
+    context.create_consumer(ORDERS).set_message_listener(listen)
+    send(context, "an order")
+    namespace.queue("orders").assert_dead_letters(count=1, within=SOON)
+    assert failed.is_set()
+    with pytest.raises(
+        AssertionError, match=r"none were\n  a listener raised LookupError\('no such article'\) at ID:"
+    ) as e:
+        namespace.queue("orders").assert_consumed(count=1)
+    assert isinstance(e.value.__cause__, LookupError)
+    with pytest.raises(AssertionError, match=r"none were$") as e:
+        namespace.queue("others").assert_consumed(count=1)
+    assert e.value.__cause__ is None
 
 
 def test_a_topic_is_awaited_once_a_consumer_has_subscribed(namespace: TestNamespace, context: JMSContext) -> None:

@@ -20,7 +20,7 @@ __all__ = [
     "refuse_awaitable",
 ]
 
-_log = logging.getLogger("sievemq")
+_log = logging.getLogger("sievemq.listeners")
 
 
 def message_callback(listener: object, awaits: bool) -> Callable[[Message], Any]:
