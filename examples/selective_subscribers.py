@@ -11,7 +11,7 @@ ORDERS = (("EU", 120, True), ("US", 700, True), ("US", 90, False), ("EU", 900, F
 
 
 async def main() -> None:
-    async with await ConnectionFactory().create_context() as context:
+    async with ConnectionFactory().create_context() as context:
         topic = context.create_topic("example.orders")
         consumers = [await context.create_consumer(topic, selector) for selector in SELECTORS]
         producer = context.create_producer()

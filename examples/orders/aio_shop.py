@@ -35,7 +35,7 @@ async def payment_service(factory: ConnectionFactory, limit: int = 100_000) -> A
             reply.set_jms_correlation_id(number)
             await producer.send(asker, reply)
 
-    async with await factory.create_context() as context:
+    async with factory.create_context() as context:
         serving = asyncio.create_task(serve(context))
         try:
             yield charged
@@ -51,8 +51,8 @@ async def work(factory: ConnectionFactory, orders: int, *, patience: int = 60_00
         patience: ms that a payment may take.
     """
     async with (
-        await factory.create_context(JMSContext.SESSION_TRANSACTED) as context,
-        await context.create_context(JMSContext.AUTO_ACKNOWLEDGE) as talk,
+        factory.create_context(JMSContext.SESSION_TRANSACTED) as context,
+        context.create_context(JMSContext.AUTO_ACKNOWLEDGE) as talk,
     ):
         replies_to = await talk.create_temporary_queue()
         await talk.start()
@@ -76,7 +76,7 @@ async def _pay(talk: JMSContext, replies_to: TemporaryQueue, order: Order, patie
     request.set_jms_reply_to(replies_to)
     request.set_jms_correlation_id(order.number)
     request.set_int_property("amount", order.amount)
-    async with await talk.create_consumer(replies_to, f"JMSCorrelationID = '{order.number}'") as replies:
+    async with talk.create_consumer(replies_to, f"JMSCorrelationID = '{order.number}'") as replies:
         await talk.create_producer().send(PAYMENTS, request)
         reply = await replies.receive_body(str, patience)
     if reply is None:
@@ -87,7 +87,7 @@ async def _pay(talk: JMSContext, replies_to: TemporaryQueue, order: Order, patie
 async def watch(context: JMSContext, selector: str, count: int) -> list[str]:
     """The next so many prices that a selector picks."""
     seen = []
-    async with await context.create_consumer(PRICES, selector) as consumer:
+    async with context.create_consumer(PRICES, selector) as consumer:
         async for message in consumer.messages(TextMessage):
             seen.append(message.get_text() or "")
             if len(seen) == count:

@@ -103,7 +103,7 @@ def awaited(name: str, method: str) -> str:
     if (name, method) in RETURNS_AN_AWAITABLE:
         return RETURNS_AN_AWAITABLE[name, method]
     kind = getattr(sievemq.aio, name, None) or getattr(sievemq, name)
-    return "await" if inspect.iscoroutinefunction(getattr(kind, method)) else ""
+    return "await" if inspect.iscoroutinefunction(inspect.unwrap(getattr(kind, method))) else ""
 
 
 def rows() -> Iterator[tuple[str, str, str]]:

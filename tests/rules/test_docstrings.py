@@ -115,7 +115,7 @@ def test_errors_are_said(api: str) -> None:
         for member, function in members(kind):
             text = inspect.getdoc(function) or ""
             for name in raised(function):
-                error = function.__globals__.get(name) or getattr(builtins, name)
+                error = inspect.unwrap(function).__globals__.get(name) or getattr(builtins, name)
                 known = {base.__name__ for base in error.__mro__ if base not in (Exception, BaseException, object)}
                 if not any(each in text for each in known) and ":meth:" not in text and "rrors as" not in text:
                     silent.append(f"{function.__qualname__}: {name}")

@@ -221,3 +221,13 @@ async def kinds_in_asyncio(consumer: aio.MessageConsumer, light: aio.JMSConsumer
         assert_type(shown, TextMessage)
     async for each in light:
         assert_type(each, Message)
+
+
+async def openings(factory: aio.ConnectionFactory) -> None:
+    async with factory.create_context() as context, context.create_consumer(Queue("q")) as consumer:
+        assert_type(context, aio.JMSContext)
+        assert_type(consumer, aio.JMSConsumer)
+    async with factory.create_connection() as connection, connection.create_session() as session:
+        assert_type(session, aio.Session)
+    assert_type(await factory.create_context(), aio.JMSContext)
+    factory.create_context().commit()  # type: ignore[attr-defined]

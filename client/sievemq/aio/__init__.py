@@ -1,11 +1,12 @@
 """The asyncio API: the same names as :mod:`sievemq`, to be awaited where they wait.
 
-    async with await ConnectionFactory("sievemq://localhost").create_context() as context:
+    async with ConnectionFactory("sievemq://localhost").create_context() as context:
         await context.create_producer().send(context.create_queue("orders"), "hello")
 
 What is answered locally is plain: getters, setters, ``create_queue``, ``create_text_message``, ``create_producer`` of a
-context. Closeables are async context managers; ``async for message in consumer`` receives; listeners may be coroutine
-functions. Messages, destinations, selectors and exceptions are those of :mod:`sievemq` itself.
+context. Closeables are async context managers; a call that opens one is awaited, or stands behind ``async with``.
+``async for message in consumer`` receives; listeners may be coroutine functions. Messages, destinations, selectors and
+exceptions are those of :mod:`sievemq` itself.
 
 A connection belongs to the event loop that it was made on and adds no thread. Cancelling is safe: a cancelled receive
 has taken no message, a cancelled ``create_…`` leaves nothing behind, a ``close`` that has begun is carried out.

@@ -19,6 +19,7 @@ from sievemq._engine import (
     weakly,
 )
 from sievemq.aio.listeners import ExceptionListener
+from sievemq.aio.opening import Opening, opening
 from sievemq.aio.reports import Reports
 from sievemq.aio.session import Session
 from sievemq.aio.transport import Transport
@@ -72,16 +73,17 @@ class Connection:
     # -- sessions -----------------------------------------------------------------------------------------------------
 
     @overload
-    async def create_session(self, session_mode: SessionModeLike = AUTO_ACKNOWLEDGE, /) -> Session: ...
+    def create_session(self, session_mode: SessionModeLike = AUTO_ACKNOWLEDGE, /) -> Opening[Session]: ...
 
     @overload
-    async def create_session(
+    def create_session(
         self, transacted: bool, acknowledge_mode: SessionModeLike = AUTO_ACKNOWLEDGE
-    ) -> Session: ...
+    ) -> Opening[Session]: ...
 
     @overload
-    async def create_session(self, *, session_mode: SessionModeLike) -> Session: ...
+    def create_session(self, *, session_mode: SessionModeLike) -> Opening[Session]: ...
 
+    @opening
     async def create_session(
         self,
         transacted: bool | SessionModeLike = False,

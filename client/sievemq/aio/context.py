@@ -25,6 +25,7 @@ from sievemq.aio.consumer import MessageConsumer
 from sievemq.aio.jms_consumer import JMSConsumer
 from sievemq.aio.jms_producer import JMSProducer
 from sievemq.aio.listeners import ExceptionListener
+from sievemq.aio.opening import opening
 from sievemq.aio.requestors import ReplyQueue
 from sievemq.aio.session import Session
 from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
@@ -109,6 +110,7 @@ class JMSContext:
 
     # -- the connection -----------------------------------------------------------------------------------------------
 
+    @opening
     @_runtime
     async def create_context(self, session_mode: SessionModeLike) -> JMSContext:
         """A further context on the same connection (CTX-01); does not start it. May be called from any task.
@@ -275,6 +277,7 @@ class JMSContext:
         self._connection._engine.mark_used()
         return JMSProducer(self._session, EngineProducer(self._session._engine, None))
 
+    @opening
     @_runtime
     async def create_consumer(
         self, destination: Destination, message_selector: str | None = None, no_local: bool = False
@@ -285,6 +288,7 @@ class JMSContext:
         """
         return await self._consumer(await self._session.create_consumer(destination, message_selector, no_local))
 
+    @opening
     @_runtime
     async def create_shared_consumer(
         self, topic: Topic, shared_subscription_name: str, message_selector: str | None = None
@@ -297,6 +301,7 @@ class JMSContext:
             await self._session.create_shared_consumer(topic, shared_subscription_name, message_selector)
         )
 
+    @opening
     @_runtime
     async def create_durable_consumer(
         self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
@@ -309,6 +314,7 @@ class JMSContext:
             await self._session.create_durable_consumer(topic, name, message_selector, no_local)
         )
 
+    @opening
     @_runtime
     async def create_shared_durable_consumer(
         self, topic: Topic, name: str, message_selector: str | None = None
@@ -378,6 +384,7 @@ class JMSContext:
         """A topic that lives as long as the connection (CTX-14, TMP-12)."""
         return await self._session.create_temporary_topic()
 
+    @opening
     @_runtime
     async def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
         """A browser of a queue (CTX-14); needs no started connection (D-36).

@@ -12,6 +12,7 @@ from sievemq._engine import AUTO_ACKNOWLEDGE, EngineProducer
 from sievemq.aio.connection import Connection, session_mode_of
 from sievemq.aio.consumer import QueueReceiver, TopicSubscriber
 from sievemq.aio.factory import ConnectionFactory
+from sievemq.aio.opening import opening
 from sievemq.aio.producer import MessageProducer, SendOptions
 from sievemq.aio.session import Session
 from sievemq.destinations import Destination, Queue, Topic, destination_for
@@ -38,6 +39,7 @@ class QueueConnectionFactory(ConnectionFactory):
 
     __slots__ = ()
 
+    @opening
     async def create_queue_connection(
         self, user_name: str | None = None, password: str | None = None
     ) -> QueueConnection:
@@ -48,6 +50,7 @@ class QueueConnectionFactory(ConnectionFactory):
 class QueueConnection(Connection):
     """A Connection of the point-to-point domain."""
 
+    @opening
     async def create_queue_session(
         self, transacted: bool, acknowledge_mode: SessionModeLike = AUTO_ACKNOWLEDGE
     ) -> QueueSession:
@@ -66,6 +69,7 @@ class QueueConnection(Connection):
 class QueueSession(Session):
     """A Session of the point-to-point domain: everything about topics raises IllegalStateException (§9.2)."""
 
+    @opening
     async def create_receiver(self, queue: Queue, message_selector: str | None = None) -> QueueReceiver:
         """As :meth:`Session.create_consumer` on a queue.
 
@@ -76,6 +80,7 @@ class QueueSession(Session):
         self._engine.check_open()
         return await self._open(QueueReceiver, _queue(queue), message_selector)
 
+    @opening
     async def create_sender(self, queue: Queue | None = None) -> QueueSender:
         """As :meth:`Session.create_producer` for a queue, or with None for any.
 
@@ -97,18 +102,22 @@ class QueueSession(Session):
         """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_temporary_topic")
 
+    @opening
     async def create_shared_consumer(self, *arguments: Any, **keywords: Any) -> NoReturn:
         """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_shared_consumer")
 
+    @opening
     async def create_durable_subscriber(self, *arguments: Any, **keywords: Any) -> NoReturn:
         """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_durable_subscriber")
 
+    @opening
     async def create_durable_consumer(self, *arguments: Any, **keywords: Any) -> NoReturn:
         """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_durable_consumer")
 
+    @opening
     async def create_shared_durable_consumer(self, *arguments: Any, **keywords: Any) -> NoReturn:
         """IllegalStateException: there are no topics in this domain (section 35)."""
         self._refuse_topics("create_shared_durable_consumer")
@@ -140,6 +149,7 @@ class TopicConnectionFactory(ConnectionFactory):
 
     __slots__ = ()
 
+    @opening
     async def create_topic_connection(
         self, user_name: str | None = None, password: str | None = None
     ) -> TopicConnection:
@@ -150,6 +160,7 @@ class TopicConnectionFactory(ConnectionFactory):
 class TopicConnection(Connection):
     """A Connection of the publish/subscribe domain."""
 
+    @opening
     async def create_topic_session(
         self, transacted: bool, acknowledge_mode: SessionModeLike = AUTO_ACKNOWLEDGE
     ) -> TopicSession:
@@ -168,6 +179,7 @@ class TopicConnection(Connection):
 class TopicSession(Session):
     """A Session of the publish/subscribe domain: everything about queues raises IllegalStateException (§9.2)."""
 
+    @opening
     async def create_subscriber(
         self, topic: Topic, message_selector: str | None = None, no_local: bool = False
     ) -> TopicSubscriber:
@@ -185,6 +197,7 @@ class TopicSession(Session):
         self._engine.check_open()
         return await self._open(TopicSubscriber, _topic(topic), message_selector, no_local=no_local)
 
+    @opening
     async def create_publisher(self, topic: Topic | None = None) -> TopicPublisher:
         """As :meth:`Session.create_producer` for a topic, or with None for any.
 
@@ -206,6 +219,7 @@ class TopicSession(Session):
         """IllegalStateException: there are no queues in this domain (section 35)."""
         self._refuse_queues("create_temporary_queue")
 
+    @opening
     async def create_browser(self, *arguments: Any, **keywords: Any) -> NoReturn:
         """IllegalStateException: there are no queues in this domain (section 35)."""
         self._refuse_queues("create_browser")

@@ -8,6 +8,7 @@ from sievemq._engine import AUTO_ACKNOWLEDGE, FactorySettings, refuse_lone_name
 from sievemq.aio.connect import connect
 from sievemq.aio.connection import Connection
 from sievemq.aio.context import JMSContext
+from sievemq.aio.opening import Opening, opening
 from sievemq.aio.transport import Reach
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.session_mode import SessionModeLike
@@ -35,6 +36,7 @@ class ConnectionFactory(FactorySettings):
 
     __slots__ = ()
 
+    @opening
     async def create_connection(self, user_name: str | None = None, password: str | None = None) -> Connection:
         """A connection, stopped (FAC-01, FAC-02). It belongs to the running loop.
 
@@ -57,16 +59,17 @@ class ConnectionFactory(FactorySettings):
         return None
 
     @overload
-    async def create_context(self, session_mode: SessionModeLike, /) -> JMSContext: ...
+    def create_context(self, session_mode: SessionModeLike, /) -> Opening[JMSContext]: ...
 
     @overload
-    async def create_context(self, *, session_mode: SessionModeLike | None = None) -> JMSContext: ...
+    def create_context(self, *, session_mode: SessionModeLike | None = None) -> Opening[JMSContext]: ...
 
     @overload
-    async def create_context(
+    def create_context(
         self, user_name: str | None, password: str | None, session_mode: SessionModeLike | None = None
-    ) -> JMSContext: ...
+    ) -> Opening[JMSContext]: ...
 
+    @opening
     async def create_context(
         self,
         user_name: str | SessionModeLike | None = None,

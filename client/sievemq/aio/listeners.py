@@ -17,7 +17,7 @@ __all__ = ["CompletionListener", "ExceptionListener", "MessageListener", "ends_i
 class MessageListener(Protocol):
     """Gets the messages of a consumer (section 15)."""
 
-    def on_message(self, message: Message) -> Awaitable[None] | None:
+    def on_message(self, message: Message, /) -> Awaitable[None] | None:
         """Called with each message, one at a time over all consumers of a session (LIS-02)."""
 
 
@@ -31,7 +31,7 @@ class ExceptionListener(Protocol):
     destination of None means the whole broker, ``on_unblocked(destination)`` when they do not any more.
     """
 
-    def on_exception(self, exception: JMSException) -> Awaitable[None] | None:
+    def on_exception(self, exception: JMSException, /) -> Awaitable[None] | None:
         """Called with what has no other place to be reported (EXL-03)."""
 
 
@@ -39,10 +39,10 @@ class ExceptionListener(Protocol):
 class CompletionListener(Protocol):
     """Hears what became of an asynchronous send (section 12)."""
 
-    def on_completion(self, message: Message) -> Awaitable[None] | None:
+    def on_completion(self, message: Message, /) -> Awaitable[None] | None:
         """The send is as certain as one that returned (CPL-01)."""
 
-    def on_exception(self, message: Message, exception: Exception) -> Awaitable[None] | None:
+    def on_exception(self, message: Message, exception: Exception, /) -> Awaitable[None] | None:
         """The send has failed, or its fate is unknown (CPL-02).
 
         Args:

@@ -24,6 +24,7 @@ from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.callbacks import CompletionCalls
 from sievemq.aio.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
 from sievemq.aio.delivery import Delivery
+from sievemq.aio.opening import opening
 from sievemq.aio.producer import MessageProducer
 from sievemq.aio.transport import Transport
 from sievemq.destinations import (
@@ -252,6 +253,7 @@ class Session:
 
     # -- producers, consumers, browsers -------------------------------------------------------------------------------
 
+    @opening
     async def create_producer(self, destination: Destination | None = None) -> MessageProducer:
         """A producer for a destination, or with None an unidentified one (SES-18).
 
@@ -265,6 +267,7 @@ class Session:
             await self._transport.ask(lambda: self._engine.connection.declare(address))
         return MessageProducer(self, EngineProducer(self._engine, destination))
 
+    @opening
     async def create_consumer(
         self, destination: Destination, message_selector: str | None = None, no_local: bool = False
     ) -> MessageConsumer:
@@ -286,6 +289,7 @@ class Session:
             kind, destination, message_selector, no_local=no_local and isinstance(destination, Topic)
         )
 
+    @opening
     async def create_shared_consumer(
         self, topic: Topic, shared_subscription_name: str, message_selector: str | None = None
     ) -> MessageConsumer:
@@ -307,6 +311,7 @@ class Session:
             TopicSubscriber, _topic(topic), message_selector, name=shared_subscription_name, shared=True
         )
 
+    @opening
     async def create_durable_subscriber(
         self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
     ) -> TopicSubscriber:
@@ -329,12 +334,14 @@ class Session:
             TopicSubscriber, _topic(topic), message_selector, name=name, durable=True, no_local=no_local
         )
 
+    @opening
     async def create_durable_consumer(
         self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
     ) -> MessageConsumer:
         """As :meth:`create_durable_subscriber`, with the same arguments and errors (SES-25)."""
         return await self.create_durable_subscriber(topic, name, message_selector, no_local)
 
+    @opening
     async def create_shared_durable_consumer(
         self, topic: Topic, name: str, message_selector: str | None = None
     ) -> MessageConsumer:
@@ -381,6 +388,7 @@ class Session:
         await self._transport.ask(lambda: engine.opened, undo=lambda _: engine.close())
         return kind(self, engine)
 
+    @opening
     async def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
         """A browser of a queue (SES-32).
 

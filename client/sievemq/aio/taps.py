@@ -1,6 +1,6 @@
 """Named cursors in the broker, for programs that read in ranges: :mod:`sievemq.taps` with asyncio.
 
-    async with await ConnectionFactory(url).create_connection() as connection:
+    async with ConnectionFactory(url).create_connection() as connection:
         tap, _ = await open_tap(connection, "audit", Queue("orders"), start="earliest")
         state = await tap.look(after=0, messages=10_000)
         async for page in tap.pages(0, state.upto):

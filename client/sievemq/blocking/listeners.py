@@ -15,7 +15,7 @@ __all__ = ["CompletionListener", "ExceptionListener", "MessageListener"]
 class MessageListener(Protocol):
     """Gets the messages of a consumer (section 15)."""
 
-    def on_message(self, message: Message) -> None:
+    def on_message(self, message: Message, /) -> None:
         """Called with each message, one at a time over all consumers of a session (LIS-02)."""
 
 
@@ -29,7 +29,7 @@ class ExceptionListener(Protocol):
     destination of None means the whole broker, ``on_unblocked(destination)`` when they do not any more.
     """
 
-    def on_exception(self, exception: JMSException) -> None:
+    def on_exception(self, exception: JMSException, /) -> None:
         """Called with what has no other place to be reported (EXL-03)."""
 
 
@@ -37,10 +37,10 @@ class ExceptionListener(Protocol):
 class CompletionListener(Protocol):
     """Hears what became of an asynchronous send (section 12)."""
 
-    def on_completion(self, message: Message) -> None:
+    def on_completion(self, message: Message, /) -> None:
         """The send is as certain as one that returned (CPL-01)."""
 
-    def on_exception(self, message: Message, exception: Exception) -> None:
+    def on_exception(self, message: Message, exception: Exception, /) -> None:
         """The send has failed, or its fate is unknown (CPL-02).
 
         Args:
