@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Self
 
 from sievemq import ConnectionFactory, JMSContext, JMSException, Message, TextMessage
@@ -41,11 +42,13 @@ class PaymentService(Part):
     """Answers requests for payment, on a thread of its client. An order that asks again is not charged again."""
 
     def __init__(self, factory: ConnectionFactory, limit: int = 100_000) -> None:
-        self.context = factory.create_context()
         self.limit = limit
         self.charged: dict[str, int] = {}
-        self._producer = self.context.create_producer()
-        self.context.create_consumer(PAYMENTS).set_message_listener(self.pay)
+        with ExitStack() as opened:  # closes the context if the consumer is refused
+            self.context = opened.enter_context(factory.create_context())
+            self._producer = self.context.create_producer()
+            self.context.create_consumer(PAYMENTS).set_message_listener(self.pay)
+            opened.pop_all()
 
     def pay(self, request: Message) -> None:
         number, amount = request.get_jms_correlation_id(), request.get_int_property("amount")
@@ -70,13 +73,15 @@ class OrderWorker(Part):
             selector: only these orders.
             patience: ms that a payment may take.
         """
-        self.context = factory.create_context(JMSContext.SESSION_TRANSACTED)
         self.patience = patience
-        self._orders = self.context.create_consumer(ORDERS, selector)
-        # Requests and replies cannot wait for the commit, so they have a session of their own.
-        self._talk = self.context.create_context(JMSContext.AUTO_ACKNOWLEDGE)
-        self._replies_to = self._talk.create_temporary_queue()
-        self._talk.start()
+        with ExitStack() as opened:
+            self.context = opened.enter_context(factory.create_context(JMSContext.SESSION_TRANSACTED))
+            self._orders = self.context.create_consumer(ORDERS, selector)
+            # Requests and replies cannot wait for the commit, so they have a session of their own.
+            self._talk = opened.enter_context(self.context.create_context(JMSContext.AUTO_ACKNOWLEDGE))
+            self._replies_to = self._talk.create_temporary_queue()
+            self._talk.start()
+            opened.pop_all()
 
     def work(self, timeout: int = 60_000) -> bool:
         """Handle the next order; False if there was none, or it failed and was put back."""
@@ -133,11 +138,13 @@ class PriceWatch(Part):
     """Sees the prices that a selector picks; with a name also those that came while it was away."""
 
     def __init__(self, factory: ConnectionFactory, selector: str | None = None, name: str | None = None) -> None:
-        self.context = factory.create_context()
-        if name is None:
-            self._consumer = self.context.create_consumer(PRICES, selector)
-        else:
-            self._consumer = self.context.create_shared_durable_consumer(PRICES, name, selector)
+        with ExitStack() as opened:
+            self.context = opened.enter_context(factory.create_context())
+            if name is None:
+                self._consumer = self.context.create_consumer(PRICES, selector)
+            else:
+                self._consumer = self.context.create_shared_durable_consumer(PRICES, name, selector)
+            opened.pop_all()
 
     def next(self, timeout: int = 60_000) -> str | None:
         return self._consumer.receive_body(str, timeout)
