@@ -310,6 +310,8 @@ class Faults:
     def clear(self) -> None:
         """Nothing that was asked for here happens any more: rules and limits end, and what was paused or slowed down
         goes on. What they broke stays broken."""
+        if not (self._rules or self._undo or self._going_on):
+            return
         for one in self._going_on:
             one.resume()
         self._going_on.clear()

@@ -71,24 +71,23 @@ class TestNamespace(EmbeddedNamespace):
     @property
     def connections(self) -> list[ConnectionView]:
         """The connections that are open."""
+        return self.broker.call(lambda _: self._connections())
 
-        def look(_: Broker) -> list[ConnectionView]:
-            return [
-                ConnectionView(
-                    connection.id,
-                    connection.client_id,
-                    connection.agent,
-                    tuple(
-                        consumer.queue.label if consumer.subscription is None else consumer.subscription.topic.label
-                        for consumer in connection.consumers.values()
-                        if consumer.open
-                    ),
-                )
-                for connection in self.broker.server.services.connections.values()
-                if connection.namespace.name == self.name
-            ]
-
-        return self.broker.call(look)
+    def _connections(self) -> list[ConnectionView]:
+        return [
+            ConnectionView(
+                connection.id,
+                connection.client_id,
+                connection.agent,
+                tuple(
+                    consumer.queue.label if consumer.subscription is None else consumer.subscription.topic.label
+                    for consumer in connection.consumers.values()
+                    if consumer.open
+                ),
+            )
+            for connection in self.broker.server.services.connections.values()
+            if connection.namespace.name == self.name
+        ]
 
     # -- the journal --------------------------------------------------------------------------------------------------
 
@@ -185,16 +184,17 @@ class TestNamespace(EmbeddedNamespace):
         """
         self.faults.clear()
         self.broker._watch.dropped.add(self.name)
-        left = self.connections
 
-        def cut(broker: Broker) -> list[Queue]:
+        def cut(broker: Broker) -> tuple[list[ConnectionView], list[Queue]]:
             server = self.broker.server
+            left = self._connections()
             for connection in tuple(server.services.connections.values()):
                 if connection.namespace.name == self.name and (link := server.links.of(connection)) is not None:
                     link.abort()
                     connection.lost(server.clock.now())
             namespace = broker.namespaces.get(self.name)
-            return [] if namespace is None else [queue for queue in queues_in(namespace) if _waiting(queue) > _AT_ONCE]
+            large = [] if namespace is None else [q for q in queues_in(namespace) if _waiting(q) > _AT_ONCE]
+            return left, large
 
         def begin(_: Broker, steps: Steps[object]) -> None:
             next(steps)
@@ -210,7 +210,8 @@ class TestNamespace(EmbeddedNamespace):
             broker.delete_namespace(self.name)
             self.broker._watch.recorder.journals.pop(self.name, None)
 
-        for queue in self.broker.call(cut):
+        left, large = self.broker.call(cut)
+        for queue in large:
             steps = purge(queue, Choice())
             self.broker.call(begin, steps)
             while self.broker.call(go_on, steps):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Unpack
@@ -179,8 +180,7 @@ class _View:
         if condition is not None:
             others = [envelope for envelope in all_of_them if envelope not in found]
             text += listed(others, f"{word}, but does not match", lambda envelope: why_not(condition, envelope))
-        if self._ask(self._destination) is None and not all_of_them:
-            text.append(f"  {missing(self.name, self.namespace.destinations)}")
+        text += self._if_missing()
         if kind == "acknowledged":
             text += self._ask(lambda broker: _held(self._queues(broker)))
         if forgotten:
@@ -190,6 +190,16 @@ class _View:
             )
         raise self._failure(text)
 
+    def _existed(self) -> bool:
+        kinds = ("accepted", "published", "consumer opened")
+        return bool(self._ask(lambda _: self.namespace._journal().of(*kinds, where=self.name)))
+
+    def _if_missing(self) -> list[str]:
+        """The line about a destination that has never existed; none if it has."""
+        if self._ask(self._destination) is not None or self._existed():
+            return []
+        return [f"  {missing(self.name, self.namespace.destinations)}"]
+
     def _failure(self, text: list[str]) -> AssertionError:
         """An error whose cause is the last exception of a listener that got a message from here."""
 
@@ -197,7 +207,8 @@ class _View:
             return {event.message_id for event in self.namespace._journal().of("accepted", where=self.name)}
 
         raised = self.namespace.broker._listener_errors.of(self._ask(sent))
-        shown = [f"  a listener raised {error!r:.200} at {name}" for name, error in raised[-_SHOWN:]]
+        times = Counter(f"  a listener raised {error!r:.200} at {name}" for name, error in raised)
+        shown = [f"{line}{f', {number} times' if number > 1 else ''}" for line, number in list(times.items())[-_SHOWN:]]
         failure = AssertionError("\n".join([*text, *shown]))
         failure.__cause__ = raised[-1][1] if raised else None
         return failure
@@ -415,6 +426,7 @@ class QueueView(_View):
             + (f' that match "{selector}"' if selector else "")
             + (f" with the reason {reason!r}" if reason else "")
             + f"; there {'is' if len(found) == 1 else 'are'} {len(found) or 'none'}"
+            + "".join(f"\n{line}" for line in self._if_missing())
         )
 
     def assert_awaited(self, *, count: int = 1, within: Seconds = 0.0) -> None:
@@ -438,6 +450,7 @@ class QueueView(_View):
             raise AssertionError(
                 f"{self.name}: {counted(count, 'consumer')} should be waiting for a message; "
                 f"{waiting} of {len(self.consumers)} {'is' if waiting == 1 else 'are'}"
+                + "".join(f"\n{line}" for line in self._if_missing())
             )
 
     def assert_empty(self, *, within: Seconds = 0.0) -> None:
@@ -459,7 +472,7 @@ class QueueView(_View):
             return
         found = self._ask(left)
         if found is None:
-            if self._ask(lambda _: self.namespace._journal().of("accepted", "consumer opened", where=self.name)):
+            if self._existed():
                 return  # it was deleted
             raise AssertionError(missing(self.name, self.namespace.destinations))
         depth, later, in_flight = found
