@@ -9,7 +9,7 @@ import itertools
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["drop", "watch"]
 
 _numbers = itertools.count(1)
+_SDK = frozenset({"sievemq", "sievemq_core"})
 _seen = pytest.StashKey[list[Any]]()
 
 
@@ -224,8 +225,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Attach the journals of what the test used to its report."""
-    outcome: Any = yield
+    """Attach the journals of what the test used to its report. What the API raises is shown at the test's own line."""
+    with _ending_at_the_call(call.excinfo):
+        outcome: Any = yield
     report: pytest.TestReport = outcome.get_result()
     if _url(item.config):
         return
@@ -238,3 +240,22 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         for one in watched:
             text = one.excerpt(None) if trace else one.excerpt()
             report.sections.append(("SieveMQ journal", text))
+
+
+@contextmanager
+def _ending_at_the_call(raised: pytest.ExceptionInfo[BaseException] | None) -> Iterator[None]:
+    """Have pytest leave the SDK's own frames out of what the API raises. Any other exception there is a defect, and is
+    shown whole; --full-trace shows all."""
+    exceptions = sys.modules.get("sievemq.exceptions")
+    hidden: list[dict[str, Any]] = []
+    if raised is not None and exceptions is not None and isinstance(raised.value, exceptions.JMSException):
+        for entry in raised.traceback:
+            names = entry.frame.f_globals
+            if names.get("__name__", "").partition(".")[0] in _SDK and "__tracebackhide__" not in names:
+                names["__tracebackhide__"] = True
+                hidden.append(names)
+    try:
+        yield
+    finally:
+        for names in hidden:
+            del names["__tracebackhide__"]

@@ -475,3 +475,40 @@ def test_the_sdk_alone_is_enough(tmp_path: Path) -> None:
         "sys.meta_path.insert(0, Missing())\n"
     )
     assert "2 passed" in run(tmp_path, STORY)
+
+
+REFUSED = """
+    import pytest
+    from sievemq import ConnectionFactory, JMSRuntimeException, Queue
+
+    def test_refused(sievemq_context, sievemq_faults):
+        sievemq_faults.refuse("send")
+        sievemq_context.create_producer().send(Queue("orders"), "x")  # this line
+
+    def test_a_defect(sievemq_context, monkeypatch):
+        producer = sievemq_context.create_producer()
+        producer._engine = None
+        producer.send(Queue("orders"), "x")
+
+    def test_a_cause(sievemq_context):
+        ConnectionFactory("sievemq://127.0.0.1:1?reconnect=0").create_context()
+"""
+
+
+def test_what_the_api_raises_is_shown_at_the_line_of_the_test(tmp_path: Path) -> None:
+    shown = run(tmp_path, REFUSED, "-k", "refused", "--sievemq-trace", code=1)
+    assert re.search(
+        r">\s+sievemq_context\.create_producer\(\)\.send\(.*# this line\n(\s+\^+\n)?E .*RuntimeException", shown
+    )
+    assert "def send(" not in shown
+    assert "def send(" in run(tmp_path, REFUSED, "-k", "refused", "--full-trace", code=1)
+
+
+def test_a_defect_of_the_sdk_is_shown_whole(tmp_path: Path) -> None:
+    assert "jms_producer.py" in run(tmp_path, REFUSED, "-k", "defect", code=1)
+
+
+def test_a_cause_is_shown(tmp_path: Path) -> None:
+    shown = run(tmp_path, REFUSED, "-k", "cause", code=1)
+    assert "no broker could be reached" in shown
+    assert "ConnectionRefusedError" in shown
