@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from sievemq import (
+    DeliveryMode,
     IllegalStateRuntimeException,
     InvalidDestinationRuntimeException,
     Message,
@@ -95,3 +97,15 @@ async def test_jpr_12_jpr_14_jpr_18_what_it_puts_on_messages_and_takes_back(api:
         with pytest.raises(MessageFormatRuntimeException):
             producer.set_property("bad", object())
         assert not dict((await send()).properties)
+
+
+async def test_its_repr_shows_what_was_set(api: Api) -> None:
+    context = await api.context()
+    producer = context.create_producer()
+    assert re.fullmatch(r"<JMSProducer on \S+>", repr(producer))
+    producer.set_priority(9).set_delivery_mode(DeliveryMode.NON_PERSISTENT).set_property("region", "EU")
+    assert re.fullmatch(
+        r"<JMSProducer on \S+, priority=9, NON_PERSISTENT, properties=\{'region': 'EU'\}>", repr(producer)
+    )
+    await context.close()
+    assert repr(producer).endswith(", closed>")

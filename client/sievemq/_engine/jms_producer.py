@@ -11,8 +11,10 @@ from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, MessageFormatRuntimeException, runtime_twin
 from sievemq.messages import BytesMessage, Json, MapMessage, Message, ObjectMessage, TextMessage, adopt
 from sievemq.messages.base import NEW_FIELDS
+from sievemq.messages.shown import short_mapping
 from sievemq.object_codec import PlainData
 from sievemq_core.durations import Milliseconds
+from sievemq_core.message.headers import DEFAULT_PRIORITY
 from sievemq_core.message.values import PropertyValue
 
 __all__ = ["Body", "ProducerState", "message_for"]
@@ -42,6 +44,23 @@ class ProducerState:
         self._to: Destination | Absent = ABSENT  # of the last send: it has been looked at
         self._async: Any = None  # the CompletionListener as it was set, and its two callbacks
         self._callbacks: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+
+    def __repr__(self) -> str:
+        """Its connection, and what is not as it is by default."""
+        engine = self._engine
+        options = {
+            "priority": (engine.priority, DEFAULT_PRIORITY),
+            "time_to_live": (engine.time_to_live, 0),
+            "delivery_delay": (engine.delivery_delay, 0),
+        }
+        parts = [f"{name}={value}" for name, (value, default) in options.items() if value != default]
+        if engine.delivery_mode != DeliveryMode.PERSISTENT:
+            parts.append(DeliveryMode(engine.delivery_mode).name)
+        if self._values.properties:
+            parts.append(f"properties={short_mapping(self._values.properties)}")
+        if engine.session.closed:
+            parts.append("closed")
+        return f"<JMSProducer {', '.join([f'on {engine.session.connection.connection_id}', *parts])}>"
 
     # -- options (JPR-09) ---------------------------------------------------------------------------------------------
 
