@@ -9,7 +9,7 @@ from sievemq.exceptions import MessageFormatException, MessageNotWriteableExcept
 from sievemq.messages.base import MAX_REPR_BYTES, PENDING, Message, check_type
 from sievemq.messages.bytes import Buffer, slice_of
 from sievemq.messages.modes import BODY_READ_ONLY
-from sievemq.messages.shown import short_mapping
+from sievemq.messages.shown import not_set, short_mapping
 from sievemq.messages.stream import _at
 from sievemq.messages.xml import map_from_xml, map_to_xml
 from sievemq_core.errors import FormatError
@@ -74,7 +74,9 @@ class MapMessage(Message):
         try:
             return convert(self._entries().get(name), letter)  # a name never set is a null (MAP-05)
         except FormatError as error:
-            raise _at(f"entry {name!r:.60}", error) from error
+            if name in self._entries():
+                raise _at(f"entry {name!r:.60}", error) from error
+            raise type(error)(f"entry {name!r:.60} {not_set(name, self._entries())} ({error})") from error
 
     def get_boolean(self, name: str) -> bool:
         """An entry as a boolean; False if null or never set (MAP-04).

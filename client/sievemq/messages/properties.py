@@ -10,6 +10,7 @@ from typing import Any, Final
 from sievemq.exceptions import MessageFormatException, MessageNotWriteableException
 from sievemq.messages.headers import Headers
 from sievemq.messages.modes import BODY_READ_ONLY, HAS_ON_RECEIVE, HAS_TYPED, PROPERTIES_READ_ONLY, SLOW_TO_SEND
+from sievemq.messages.shown import not_set
 from sievemq_core.errors import FormatError, NullValueError, NumberFormatError, ProtocolError
 from sievemq_core.limits import MAX_NAME_CHARS
 from sievemq_core.message.conversion import convert
@@ -103,10 +104,11 @@ def read_property(properties: Mapping[str, PropertyValue], name: str, letter: st
     """
     try:
         return convert(properties.get(name), letter)
-    except NumberFormatError as error:
-        raise NumberFormatError(f"property {name!r}: {error}") from error
-    except NullValueError as error:
-        raise NullValueError(f"property {name!r}: {error}") from error
+    except (NumberFormatError, NullValueError) as error:
+        if name in properties:
+            raise type(error)(f"property {name!r}: {error}") from error
+        ours = [each for each in properties if not each.startswith("JMS")]
+        raise type(error)(f"property {name!r:.60} {not_set(name, ours)} ({error})") from error
     except FormatError as error:
         raise MessageFormatException(f"property {name!r}: {error}", error.code.name) from error
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 
-__all__ = ["short", "short_mapping"]
+__all__ = ["not_set", "short", "short_mapping"]
 
 
 def short(value: object, limit: int = 60) -> str:
@@ -21,3 +22,17 @@ def short_mapping(values: Mapping[str, object], limit: int = 12) -> str:
     if len(values) > limit:
         shown.append(f"… {len(values) - limit} more")
     return "{" + ", ".join(shown) + "}"
+
+
+def not_set(name: object, names: Collection[str], limit: int = 12) -> str:
+    """What an error says of a name that is not among those that are set: the one that was meant, and what there is.
+
+    >>> not_set("Regoin", ["amount", "region"])
+    "is not set; did you mean 'region'? There are 'amount', 'region'"
+    """
+    if not names:
+        return "is not set; there are none"
+    folded = {each.casefold(): each for each in sorted(names)[:1_000]}
+    near = get_close_matches(name.casefold(), folded, 1) if isinstance(name, str) and len(name) < 100 else []
+    there = ", ".join(short(each) for each in sorted(names)[:limit]) + ", …" * (len(names) > limit)
+    return f"is not set; {f'did you mean {short(folded[near[0]])}? There' if near else 'there'} are {there}"
