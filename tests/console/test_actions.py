@@ -276,6 +276,8 @@ def test_a_connection_and_a_consumer_are_closed(page: Page, broker: EmbeddedBrok
 
 def test_queues_are_made_and_deleted(page: Page, broker: EmbeddedBroker) -> None:
     open_view(page, broker, "#/fresh/queues")  # nobody has used this namespace yet
+    page.shows("There is no namespace fresh.")
+    page.click(".nothing button", "Make it")
     page.shows("No queues here.")
     page.click("button", "New queue")
     page.fill("dialog input", "a/b c?d#e%20")

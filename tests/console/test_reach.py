@@ -325,6 +325,101 @@ def test_silence_is_judged_by_the_streams_own_heartbeat(chromium: Chromium, brok
         page.until("document.body.classList.contains('lost')")
 
 
+def test_after_an_outage_the_chart_has_a_gap_and_the_notice_is_gone(chromium: Chromium, broker: EmbeddedBroker) -> None:
+    with chromium.page() as page:
+        page.send("Page.addScriptToEvaluateOnNewDocument", source=STREAM)
+        open_view(page, broker, "#/default/overview")
+        page.until("window.stream !== undefined")
+        page.value("window.now = Date.now(), window.first = stream, stream.give('heartbeat', { seconds: 700 })")
+        tick = "stream.give('tick', {{ time: now + {}, depth: 5, in_flight: 1, in_rate: 1, out_rate: 1 }})"
+        for moment in (0, 1_000, 2_000):
+            page.value(tick.format(moment))
+        page.value(
+            "Promise.all([import('/console/notice.js'), import('/console/api.js')])"
+            ".then(([{ failure }, { Unreachable }]) => failure(new Unreachable()))"
+        )
+        page.shows("The broker does not answer.", ".notice.bad")
+        page.value("stream.heard.error()")
+        page.until("document.body.classList.contains('lost')")
+        page.until("stream !== first")
+        page.value("stream.give('missed', { events: null, reason: 'restarted' })")
+        for moment in (60_000, 61_000, 62_000):
+            page.value(tick.format(moment))
+        page.until("document.querySelector('.notice.bad') === null")
+        page.until("document.querySelector('.banner').hidden")
+        page.until("document.querySelectorAll('.chart')[1].querySelectorAll('.series0 .line').length >= 2")
+        assert page.value("document.querySelector('.chart .restart text').textContent") == "restarted"
+
+
+#: Text outside of landmarks, and headings that leave out a level (axe: region, heading-order, page-has-heading-one).
+STRUCTURE = """(() => {
+    const wrong = [];
+    const landmarks = 'header, nav, main, aside, footer, dialog, .skip, [role=alert], [role=status]';
+    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+        const item = node.parentElement;
+        if (node.data.trim() && item.checkVisibility() && !item.closest(landmarks)) wrong.push(node.data.trim());
+    }
+    const all = Array.from(document.querySelectorAll('h1, h2, h3, h4, h5, h6'));
+    const shown = all.filter((item) => item.checkVisibility());
+    const levels = shown.map((item) => Number(item.localName[1]));
+    if (levels.filter((level) => level === 1).length !== 1) wrong.push(`h1: ${levels}`);
+    levels.forEach((level, i) => {
+        if (level > (levels[i - 1] ?? 0) + 1) wrong.push(`h${level} ${shown[i].innerText}`); });
+    for (const name of ['main', 'nav[aria-label=Views]', 'aside', 'header'])
+        if (document.querySelectorAll(name).length !== 1) wrong.push(name);
+    return wrong;
+})()"""
+
+
+def test_everything_is_in_a_landmark_and_headings_leave_out_no_level(page: Page, shop_broker: EmbeddedBroker) -> None:
+    for view in [*VIEWS, "#/nosuch/queues", "#/default/nowhere"]:
+        open_view(page, shop_broker, view)
+        page.until("Array.from(document.querySelectorAll('main h1')).some((item) => item.checkVisibility())")
+        assert page.value(STRUCTURE) == [], view
+
+
+BADGES = """(() => {
+    const kinds = Array.from(document.styleSheets).flatMap((sheet) => Array.from(sheet.cssRules))
+        .flatMap((rule) => (rule.selectorText ?? '').split(/,\\s*/))
+        .filter((text) => /^\\.(badge|truth|notice)(\\.\\w+)*$/.test(text));
+    const place = document.createElement('div');
+    place.className = 'samples';
+    for (const kind of new Set(kinds)) {
+        const item = document.createElement('span');
+        item.className = kind.replaceAll('.', ' ').trim();
+        item.textContent = kind;
+        place.append(item);
+    }
+    document.querySelector('main').append(place);
+    return place.childElementCount;
+})()"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_every_kind_of_badge_can_be_read(chromium: Chromium, shop_broker: EmbeddedBroker, dark: bool) -> None:
+    with chromium.page(dark=dark) as page:
+        open_view(page, shop_broker, "#/default/workbench")
+        assert page.value(BADGES) >= 8
+        assert page.value(CONTRAST) == []
+
+
+def test_nothing_is_cut_off_in_a_window_of_ordinary_width(page: Page, shop_broker: EmbeddedBroker) -> None:
+    wide = """Array.from(document.querySelectorAll('.table')).filter((item) => item.scrollWidth > item.clientWidth)
+        .map((item) => item.getAttribute('aria-label'))"""
+    for view in VIEWS:
+        open_view(page, shop_broker, view)
+        assert page.value(wide) == [], view
+    open_view(page, shop_broker, "#/default/subscriptions")
+    page.resize(1024)
+    try:
+        page.until("document.querySelector('td.actions button') !== null")
+        right = "document.querySelector('td.actions button').getBoundingClientRect().right"
+        assert page.value(f"{right} <= innerWidth") is True
+    finally:
+        page.resize(1280)
+
+
 def test_nothing_is_shown_that_the_browser_keeps(page: Page, shop_broker: EmbeddedBroker) -> None:
     open_view(page, shop_broker, f"{ORDERS}/messages")
     assert page.value("[localStorage.length, sessionStorage.length, document.cookie]") == [0, 0, ""]

@@ -61,6 +61,21 @@ def test_lists_come_in_pages(page: Page, broker: EmbeddedBroker) -> None:
     page.click("button", "Next page")
     page.shows("q119")
     assert len(page.rows("Queues")) == 20
+    page.value("history.back()")
+    page.shows("q050")
+    page.value("history.back()")
+    page.shows("q000")
+    page.value("history.forward()")
+    page.shows("q050")
+    page.click("button", "Next page")
+    page.shows("q119")
+    page.click("button", "Previous page")
+    page.shows("q050")
+    page.click("button", "Previous page")
+    page.shows("q000")
+    page.until("Array.from(document.querySelectorAll('.pager button'), (b) => b.disabled).join() === 'true,true,false'")
+    page.click("button", "Next page")
+    page.shows("q050")
     page.click("button", "First page")
     page.shows("q000")
 
@@ -149,6 +164,46 @@ def test_bodies(page: Page, shop_broker: EmbeddedBroker, kind: str, view: str, w
         assert word in shown
 
 
+def test_a_line_of_bytes_is_not_broken(page: Page, shop_broker: EmbeddedBroker) -> None:
+    where = "#/default/destination/queue%3Ainventory/messages?selector=JMSType%20%3D%20%27label%27"
+    open_view(page, shop_broker, where)
+    page.click("td.main a")
+    page.until("document.querySelector('pre.hex') !== null")
+    assert page.value(
+        "(() => { const pre = document.querySelector('pre.hex'), style = getComputedStyle(pre); "
+        "return [style.whiteSpace, pre.scrollWidth <= pre.clientWidth]; })()"
+    ) == ["pre", True]
+
+
+@pytest.mark.parametrize("view", ["overview", "queues", "subscriptions", "dead-letters"])
+def test_a_namespace_that_does_not_exist(page: Page, shop_broker: EmbeddedBroker, view: str) -> None:
+    open_view(page, shop_broker, f"#/nosuch/{view}")
+    page.shows("There is no namespace nosuch.")
+    assert page.value("document.querySelectorAll('h1').length") == 2  # that of the view is hidden
+    page.until("document.querySelector('select[aria-label=Namespace]').selectedOptions[0].text.endsWith('not exist)')")
+    page.click(".nothing a", "default")
+    page.until("location.hash === '#/default/overview'")
+    page.shows("Deepest queues")
+
+
+def test_messages_in_flight_have_a_past(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, "#/default/overview")
+    first = (
+        "document.querySelectorAll('.chart')[1].querySelector('.series{} .line').getAttribute('points').split(',')[0]"
+    )
+    page.until(f"{first.format(1)} === {first.format(0)}")
+    open_view(page, shop_broker, ORDERS)
+    page.until(f"{first.format(1).replace('[1]', '[0]')} === {first.format(0).replace('[1]', '[0]')}")
+
+
+def test_charts_leave_gaps_open(page: Page, shop_broker: EmbeddedBroker) -> None:
+    open_view(page, shop_broker, "#/default/overview")
+    times = "[0, 1, 2, 3, 60, 61, 62].map((s) => ({ time: s * 1000 }))"
+    parts = "import('/console/chart.js').then(({{ unbroken }}) => unbroken({}).map((part) => part.length))"
+    assert page.value(parts.format(times)) == [4, 3]
+    assert page.value(parts.format(f"{times}, [1500]")) == [2, 2, 3]
+
+
 def test_a_message_with_typed_properties_and_json(page: Page, shop_broker: EmbeddedBroker) -> None:
     open_view(page, shop_broker, f"{ORDERS}/messages?selector=JMSCorrelationID%20%3D%20%27cart-00001%27")
     page.click("td.main a")
@@ -203,8 +258,22 @@ def test_who_waits_to_send(page: Page) -> None:
         open_view(page, broker, "#/default/connections")
         page.until("/^blocked \\d+ s$/.test(document.querySelector('td .badge.bad')?.innerText)")
         assert "it may hold 1" in page.value("document.querySelector('td .badge.bad').parentElement.title")
+        page.click("td a", "queue:full")
+        page.shows("at its limit, 1 sender blocked", "h1 .badge.bad")
+        page.shows("1 message; then senders wait")
+        open_view(page, broker, "#/default/queues")
+        page.shows("at its limit, 1 sender blocked", "td .badge.bad")
         open_view(page, broker, "#/default/overview")
-        page.shows("1 connection waits to send at a limit, the first for", ".alarms")
+        page.shows("1 sender waits for room in queue:full, the first for", ".alarms")
+        page.click(".alarms a:has(code)")
+        page.shows("shop")
+        assert len(page.rows("Connections")) == 1
+        page.click("main a", "All connections")
+        page.until("!location.hash.includes('id=')")
+        open_view(page, broker, "#/default/overview")
+        page.click(".alarms a", "queue:full")
+        page.shows("queue:full", "h1")
+        open_view(page, broker, "#/default/overview")
         broker.call(lambda domain: domain.namespace("default").queue("queue:full").clear())
         page.until("document.querySelector('.alarms').innerText === ''")
 

@@ -141,6 +141,8 @@ def test_a_connection_that_waits_to_send() -> None:
             assert about["blocked_connections"] == 1
             assert 0 < about["blocked_since"] == row["blocked_since"] <= about["now"]
             assert row["blocked_at"] == "queue:full"
+            assert api.get("/api/v1/connections", id=row["id"])["connections"] == [row]
+            assert api.get("/api/v1/connections", id="nobody-1")["total"] == 0
             assert about["blocked_at"] == [
                 {
                     "namespace": "default",

@@ -575,6 +575,21 @@ def test_memory_is_bounded_however_many_queues_there_are(
     assert sampler.latest.destinations == 0
 
 
+def test_series_have_messages_in_flight(fresh: EmbeddedBroker) -> None:
+    api = Api(fresh)
+    with ConnectionFactory(fresh.url).create_context(2) as context:
+        send(context, "queue:q", 1, 2, 3)
+        assert context.create_consumer(context.create_queue("q")).receive(60_000) is not None
+        for path in (f"{at('queue:q')}/series", "/api/v1/series"):
+            deadline = time.monotonic() + DEADLINE
+            while True:
+                series = api.get(path)
+                assert len(series["in_flight"]) == len(series["depth"]) == len(series["times"])
+                if series["in_flight"] and series["in_flight"][-1] == 3 - series["depth"][-1] > 0:
+                    break
+                assert time.monotonic() < deadline
+
+
 def test_a_topic_is_one_series(fresh: EmbeddedBroker) -> None:
     import asyncio
 

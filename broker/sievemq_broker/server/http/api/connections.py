@@ -28,6 +28,8 @@ async def list_connections(call: Call[requests.ListConnections, Any]) -> answers
 
     def keep(connection: BrokerConnection) -> bool:
         namespace = connection.namespace.name
+        if query.id not in (None, connection.id):
+            return False
         return query.namespace in (None, namespace) and may(call, Verb.VIEW, namespace, "*")
 
     chosen, total, more = await page_of(

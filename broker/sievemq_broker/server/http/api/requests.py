@@ -138,6 +138,7 @@ class ListConnections(_Request, kw_only=True):
     """Parameters of the list of connections."""
 
     namespace: Annotated[str, Meta(max_length=600, description="Only those in this one.")] | None = None
+    id: Annotated[str, Meta(max_length=300, description="Only this one.")] | None = None
     cursor: Cursor | None = None
     limit: Limit = ROWS
 

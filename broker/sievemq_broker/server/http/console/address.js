@@ -30,9 +30,23 @@ export function go(path, query) {
 
 /** Changes the query of the view shown, without a step in the browser's history and without building it anew. */
 export function requery(changes) {
+  history.replaceState(null, "", changed(changes));
+}
+
+/**
+ * Goes to another page of the list shown: a step in the browser's history.
+ * @param {object} changes of the query. @param {string[]} before cursors of the pages before that one.
+ */
+export function turn(changes, before) {
+  history.pushState({ before }, "", changed(changes));
+}
+
+/** Cursors of the pages that were left for the one shown, as far as they are known. */
+export const pagesBefore = () => history.state?.before ?? [];
+
+function changed(changes) {
   const { path, query } = here();
-  const next = { ...Object.fromEntries(query), ...changes };
-  history.replaceState(null, "", link(path, next));
+  return link(path, { ...Object.fromEntries(query), ...changes });
 }
 
 function decode(part) {

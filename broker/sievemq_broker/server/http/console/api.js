@@ -45,14 +45,14 @@ export const put = (to, body = {}) => call("PUT", to, { body });
 export const remove = (to, query) => call("DELETE", to, { query });
 
 /**
- * Reads a list of a namespace. The namespace that nobody has used yet is not there, and has nothing in it.
+ * Reads a list of a namespace. The default one is not there before it is used, and has nothing in it then.
  * @param {string} name of the list in the answer.
  */
 export async function list(namespace, name, query, signal) {
   try {
     return await get(path("namespaces", namespace, name), query, signal);
   } catch (error) {
-    if (!isMissing(error, namespace)) throw error;
+    if (namespace !== "default" || !isMissing(error, namespace)) throw error;
     return { [name]: [], queues: [], total: 0, next: null };
   }
 }

@@ -34,6 +34,9 @@ export function bodyView(body) {
   );
 }
 
+/** Shown as bytes and nothing else. */
+export const isBytes = (body) => (body.base64 !== null || Boolean(body.hex)) && viewsOf(body).length === 1;
+
 function viewsOf(body) {
   const found = [];
   if (body.text !== null) {
@@ -45,8 +48,8 @@ function viewsOf(body) {
   if (body.stream) found.push(["Stream", () => typed(body.stream)]);
   if (body.object !== null) found.push(["Outline", () => text(JSON.stringify(body.object, null, 2))]);
   if (body.base64 !== null)
-    found.push(["Hex", () => text(hex(Uint8Array.from(atob(body.base64), (c) => c.charCodeAt(0))))]);
-  else if (body.hex) found.push(["Hex", () => text(body.hex)]);
+    found.push(["Hex", () => text(hex(Uint8Array.from(atob(body.base64), (c) => c.charCodeAt(0))), "text hex")]);
+  else if (body.hex) found.push(["Hex", () => text(body.hex, "text hex")]);
   if (!found.length) found.push(["Empty", () => h("p", { class: "dim" }, "This message has no body.")]);
   return found;
 }
@@ -60,10 +63,10 @@ function parsed(value) {
   }
 }
 
-function text(value) {
+function text(value, kind = "text") {
   const rest = value.length - SHOWN;
   return [
-    h("pre", { class: "text", tabindex: "0", "aria-label": "Body" }, value.slice(0, SHOWN)),
+    h("pre", { class: kind, tabindex: "0", "aria-label": "Body" }, value.slice(0, SHOWN)),
     rest > 0 && h("p", { class: "dim" }, `… and ${bytes(rest)} more`),
   ];
 }

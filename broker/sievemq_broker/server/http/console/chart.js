@@ -8,6 +8,8 @@ const LEFT = 52;
 const RIGHT = 12;
 const TOP = 12;
 const BOTTOM = 26;
+const GAP = 3; // usual steps between two samples from which on some are missing
+const LEAST_GAP = 3_000; // ms
 
 export class Chart {
   /**
@@ -21,6 +23,7 @@ export class Chart {
     this.lines = lines;
     this.format = format;
     this.samples = [];
+    this.marks = [];
     this.at = null;
     this.canvas = svg("svg", { class: "chart", role: "img", tabindex: "0", height: HEIGHT });
     this.values = lines.map(() => h("b"));
@@ -30,7 +33,7 @@ export class Chart {
       { class: "card figure" },
       h(
         "figcaption",
-        h("h3", title),
+        h("h2", title),
         this.moment,
         h(
           "ul",
@@ -47,9 +50,13 @@ export class Chart {
     new ResizeObserver(() => this.#draw()).observe(this.canvas);
   }
 
-  /** @param {{time: number}[]} samples oldest first; `time` is ms since 1970. */
-  update(samples) {
+  /**
+   * @param {{time: number}[]} samples oldest first; `time` is ms since 1970. Where some are missing no line is drawn.
+   * @param {number[]} restarts of the broker, ms since 1970: marked.
+   */
+  update(samples, restarts = []) {
     this.samples = samples;
+    this.marks = restarts;
     if (this.at !== null && this.at >= samples.length) this.at = null;
     this.#draw();
   }
@@ -107,6 +114,7 @@ export class Chart {
       this.#scale(top, y, width),
       this.#times(x, width),
       this.#curves(x, y),
+      this.#restarts(x),
       shown && this.at !== null && this.#cross(shown, x, y),
     );
   }
@@ -142,16 +150,28 @@ export class Chart {
     if (this.samples.length < 2) return null;
     return this.lines.map(({ key }, i) => {
       const known = this.samples.filter((sample) => Number.isFinite(sample[key]));
-      if (known.length < 2) return null;
-      const points = known.map((sample) => `${x(sample.time).toFixed(1)},${y(sample[key]).toFixed(1)}`).join(" ");
-      const area = `${x(known[0].time)},${y(0)} ${points} ${x(known.at(-1).time)},${y(0)}`;
       return svg(
         "g",
         { class: `series${i}` },
-        svg("polygon", { class: "area", points: area }),
-        svg("polyline", { class: "line", points }),
+        unbroken(known, this.marks).map((part) => {
+          const points = part.map((sample) => `${x(sample.time).toFixed(1)},${y(sample[key]).toFixed(1)}`).join(" ");
+          const area = `${x(part[0].time)},${y(0)} ${points} ${x(part.at(-1).time)},${y(0)}`;
+          return [svg("polygon", { class: "area", points: area }), svg("polyline", { class: "line", points })];
+        }),
       );
     });
+  }
+
+  #restarts(x) {
+    const seen = this.marks.filter((time) => time >= this.#from && time <= this.#until);
+    return seen.map((time) =>
+      svg(
+        "g",
+        { class: "restart" },
+        svg("line", { x1: x(time), x2: x(time), y1: TOP, y2: HEIGHT - BOTTOM }),
+        svg("text", { x: x(time) + 4, y: TOP + 10 }, "restarted"),
+      ),
+    );
   }
 
   #cross(shown, x, y) {
@@ -162,6 +182,20 @@ export class Chart {
       ),
     ];
   }
+}
+
+/** The samples in parts without a gap: none between two of a part is missing, nor was the broker restarted there. */
+export function unbroken(samples, restarts = []) {
+  const steps = samples.slice(1).map(({ time }, i) => time - samples[i].time);
+  const usual = [...steps].sort((one, other) => one - other)[Math.floor(steps.length / 2)] ?? 0;
+  const parts = [];
+  samples.forEach((sample, i) => {
+    const before = samples[i - 1]?.time;
+    const isCut = before === undefined || sample.time - before > Math.max(GAP * usual, LEAST_GAP);
+    if (isCut || restarts.some((time) => time > before && time <= sample.time)) parts.push([]);
+    parts.at(-1).push(sample);
+  });
+  return parts.filter((part) => part.length > 1);
 }
 
 /** The samples of a series as the API gives it. */

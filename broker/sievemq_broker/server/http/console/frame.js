@@ -53,7 +53,7 @@ export function build(place, help) {
   place.append(
     skip,
     h("header", { class: "bar" }, brand, menu),
-    h("div", { class: "side", id: "side" }, h("div", { class: "space" }, spaces), nav, foot),
+    h("aside", { class: "side", id: "side", "aria-label": "Menu" }, h("div", { class: "space" }, spaces), nav, foot),
     h("div", { class: "content" }, banner, main),
   );
   fold(true);
@@ -81,10 +81,8 @@ export function locate(namespace) {
 
 /** Says what runs, which namespaces there are, and who has which rights. */
 export function describe(broker, namespaces, rights) {
-  offer(
-    namespaces.map(({ name }) => name),
-    spaces.value,
-  );
+  existing = namespaces.map(({ name }) => name);
+  offer([spaces.value], spaces.value);
   say(version, `SieveMQ ${broker.version}`);
   say(state, `up ${duration(broker.uptime_seconds * 1000)} · ${broker.durable ? "durable" : "in memory only"}`);
   put(user, session.node(failure, described(rights)));
@@ -96,11 +94,14 @@ export function warn(...words) {
   put(banner, words);
 }
 
+let existing = null; // names of the namespaces that there are, once they are known
+
 function offer(names, current) {
-  const known = [...new Set([...Array.from(spaces.options, ({ value }) => value), ...names])].filter(Boolean).sort();
+  const known = [...new Set([...(existing ?? []), ...names])].filter(Boolean).sort();
+  const there = (name) => existing === null || name === "default" || existing.includes(name);
   put(
     spaces,
-    known.map((name) => h("option", { value: name }, name)),
+    known.map((name) => h("option", { value: name }, there(name) ? name : `${name} (does not exist)`)),
   );
   spaces.value = current;
 }

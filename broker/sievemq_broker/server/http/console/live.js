@@ -2,6 +2,7 @@
 // the overview goes on where it was left.
 
 const KEEP = 300; // seconds of totals
+const APART = 900; // ms between two samples of the same second and the next
 const MISSED = 3; // heartbeats without a word after which the broker counts as gone
 const PATIENT = 10_000; // ms for a stream to begin
 const PATIENCE = [500, 1_000, 2_000, 5_000]; // ms before the next try to reach it again
@@ -10,6 +11,7 @@ import { brokerTime, count, setClock } from "./format.js";
 
 export const samples = []; // totals, oldest first
 export const happenings = []; // newest first
+export const restarts = []; // when the broker was found to have been restarted
 export const state = { connected: null, tries: 0 };
 
 // What happens, in words.
@@ -51,10 +53,11 @@ export function listen(listener) {
   return () => listeners.delete(listener);
 }
 
-/** Takes what was before the first tick: the samples of the totals that the broker keeps. */
+/** Takes the samples of the totals that the broker keeps, where the page has none: before it, and while it was cut off. */
 export function begin(past) {
-  const first = samples[0]?.time ?? Infinity;
-  samples.unshift(...past.filter(({ time }) => time < first));
+  const lacks = ({ time }) => !samples.some((sample) => Math.abs(sample.time - time) < APART);
+  samples.push(...past.filter(lacks));
+  samples.sort((one, other) => one.time - other.time);
   samples.splice(0, Math.max(0, samples.length - KEEP));
 }
 
@@ -104,6 +107,7 @@ function ticked(totals) {
 }
 
 function happened(kind, data) {
+  if (kind === "missed" && data.reason === "restarted") restarts.push(brokerTime());
   happenings.unshift({ kind, time: data.time ?? brokerTime(), text: WORDS[kind](data) });
   happenings.splice(50);
   tell("event", happenings[0]);

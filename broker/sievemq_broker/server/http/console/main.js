@@ -1,13 +1,14 @@
 // The console: which view is shown, and when it is read anew.
 
 import { here, link } from "./address.js";
-import { Refused, Unreachable, get } from "./api.js";
+import { Refused, Unreachable, get, post } from "./api.js";
 import { h, put } from "./dom.js";
 import { setClock } from "./format.js";
 import * as frame from "./frame.js";
 import { help, listenToKeys } from "./keys.js";
 import * as live from "./live.js";
-import { nothing } from "./parts.js";
+import { failure, recovered } from "./notice.js";
+import { button, head, nothing } from "./parts.js";
 import * as session from "./session.js";
 import connections from "./views/connections.js";
 import deadLetters from "./views/deadletters.js";
@@ -78,7 +79,10 @@ function route() {
   read();
 }
 
-const unknown = () => ({ title: "Not found", node: nothing("There is no such view.", "Choose one from the menu.") });
+const unknown = () => ({
+  title: "Not found",
+  node: h("div", head("Not found"), nothing("There is no such view.", "Choose one from the menu.")),
+});
 
 /** Reads the data of the view shown; once more afterwards if that is asked for meanwhile. */
 async function read(ticking = false) {
@@ -118,13 +122,41 @@ function fail(now, error) {
 
 // In place of the view: why it cannot be shown.
 function refused(now, error) {
+  if (now.refusal === error.message && now.failed) return; // it stands there already
+  now.refusal = error.message;
   const titles = { 403: "You may not see this.", 404: "This does not exist." };
   const back = h("a", { href: link([now.namespace, "overview"]) }, "Back to the overview");
   now.failed?.remove();
-  now.failed = nothing(titles[error.status] ?? "The broker refused this.", error.message.split("\n")[0], " ", back);
+  const why = isNoNamespace(error)
+    ? noNamespace(now)
+    : nothing(titles[error.status] ?? "The broker refused this.", error.message.split("\n")[0], " ", back);
+  now.failed = h("div", head(now.view.title), why);
   frame.main.append(now.failed);
   frame.main.setAttribute("aria-busy", "false");
   now.view.node.hidden = true;
+}
+
+const isNoNamespace = ({ status, details }) => status === 404 && "namespace" in details && !("address" in details);
+
+function noNamespace({ namespace }) {
+  const there = h("span");
+  const make = button("Make it", async () => {
+    try {
+      await post("/namespaces", { name: namespace });
+      await Promise.all([read(), readBroker()]);
+    } catch (error) {
+      failure(error);
+    }
+  });
+  get("/namespaces", { limit: 1000 }).then(
+    ({ namespaces }) =>
+      put(
+        there,
+        namespaces.map(({ name }, i) => [i ? ", " : "", h("a", { href: link([name, "overview"]) }, name)]),
+      ),
+    () => {}, // the banner says what is wrong
+  );
+  return nothing(`There is no namespace ${namespace}.`, "There are: ", there, ". ", make);
 }
 
 function unreachable() {
@@ -179,8 +211,11 @@ function heard(what, about) {
   }
   shown.view.heard?.(begins ? "begin" : what, about);
   if (what === "tick") ticks += 1;
-  if (what === "back") read();
-  else if (what === "tick" && ticks % EVERY === 0) read(true);
+  if (what === "back") {
+    recovered();
+    read();
+  }
+  if (what === "tick" && ticks % EVERY === 0) read(true);
   if (what === "back" || (what === "tick" && ticks % SELDOM === 0)) readBroker();
 }
 

@@ -1,5 +1,6 @@
 // Short words about what was done or failed; read out by screen readers, gone after a while.
 
+import { Unreachable } from "./api.js";
 import { h } from "./dom.js";
 
 const STAYS = 6_000;
@@ -19,9 +20,20 @@ export function notice(text, kind = "good") {
   (document.querySelector("dialog[open]") ?? document.body).append(place);
   place.append(node);
   setTimeout(() => node.remove(), kind === "bad" ? 2 * STAYS : STAYS);
+  return node;
 }
+
+const unanswered = new Set(); // notices that the broker does not answer
 
 /** What failed, in the broker's words. */
 export function failure(error) {
-  if (error.name !== "AbortError") notice(error.message.split("\n")[0], "bad");
+  if (error.name === "AbortError") return;
+  const node = notice(error.message.split("\n")[0], "bad");
+  if (error instanceof Unreachable) unanswered.add(node);
+}
+
+/** The broker answers again: notices that it does not are out of date. */
+export function recovered() {
+  for (const node of unanswered) node.remove();
+  unanswered.clear();
 }

@@ -1,7 +1,8 @@
 // Pieces that several views are made of.
 
 import { h } from "./dom.js";
-import { link } from "./address.js";
+import { link, pagesBefore } from "./address.js";
+import { count } from "./format.js";
 
 /** The head of a view: what it shows, and what can be done there. */
 export function head(title, { lead = null, badges = [], actions = [] } = {}) {
@@ -14,6 +15,12 @@ export function head(title, { lead = null, badges = [], actions = [] } = {}) {
 }
 
 export const badge = (text, kind = "") => h("span", { class: `badge ${kind}` }, text);
+
+/** At its limit, and how many senders wait for room there; nothing below it. */
+export function limitBadge({ at_limit: full, blocked_senders: blocked }) {
+  if (blocked) return badge(`at its limit, ${count(blocked, "sender")} blocked`, "bad");
+  return full && badge("at its limit", "warn");
+}
 
 export const button = (text, click, kind = "") => h("button", { type: "button", class: kind || null, click }, text);
 
@@ -86,20 +93,30 @@ export function nothing(title, ...words) {
   return h("div", { class: "nothing" }, h("strong", title), h("p", words));
 }
 
-/** "Next" and "first" below a list that comes in pages. */
+/** "First", "previous" and "next" below a list that comes in pages. */
 export class Pager {
+  /** @param {(cursor: string, before: string[]) => void} turn goes to a page, past those before it. */
   constructor(turn) {
-    this.first = button("First page", () => turn(""));
-    this.next = button("Next page", () => turn(this.cursor));
+    this.before = [];
+    this.here = "";
+    this.first = button("First page", () => turn("", []));
+    this.previous = button("Previous page", () => turn(this.before.at(-1), this.before.slice(0, -1)));
+    this.next = button("Next page", () => turn(this.cursor, [...this.before, this.here]));
     this.words = h("span", { class: "dim" });
-    this.node = h("div", { class: "pager", hidden: true }, this.words, this.first, this.next);
+    this.node = h("div", { class: "pager", hidden: true }, this.words, this.first, this.previous, this.next);
   }
 
-  /** @param {string | null} next cursor of the page that follows. @param {boolean} begun not on the first page. */
-  update(next, begun, words = "") {
+  /**
+   * @param {string | null} next cursor of the page that follows. @param {string | null} here cursor of the page shown.
+   * @param {string} words what is said beside the buttons. @param {string[]} before cursors of the pages before it.
+   */
+  update(next, here, words = "", before = pagesBefore()) {
     this.cursor = next;
+    this.here = here ?? "";
+    this.before = here ? before : [];
     this.words.textContent = words;
-    this.first.disabled = !begun;
+    this.first.disabled = !here;
+    this.previous.disabled = this.before.length === 0;
     this.next.disabled = next === null || next === undefined;
     this.node.hidden = this.first.disabled && this.next.disabled && !words;
   }

@@ -1,18 +1,18 @@
 // Who is connected, and how to end it.
 
-import { requery } from "../address.js";
+import { link, turn } from "../address.js";
 import * as api from "../api.js";
 import { ask } from "../dialog.js";
-import { h } from "../dom.js";
+import { h, put } from "../dom.js";
 import { number, since } from "../format.js";
 import { notice } from "../notice.js";
-import { Pager, badge, button, head, nothing } from "../parts.js";
+import { Pager, badge, button, destinationLink, head, nothing } from "../parts.js";
 import { allow, refusal } from "../rights.js";
 import { Table } from "../table.js";
 
 const PAGE = 100;
 
-export default function connections({ query, read: reread }) {
+export default function connections({ namespace, query, read: reread }) {
   let asked = query;
   const table = new Table({
     label: "Connections",
@@ -28,6 +28,7 @@ export default function connections({ query, read: reread }) {
           row.congested && badge("reads slowly", "warn"),
           row.blocked_since &&
             h("span", { title: row.blocked_by }, badge(`blocked ${since(row.blocked_since)}`, "bad")),
+          row.blocked_at && ["at ", destinationLink(row.namespace, row.blocked_at)],
         ],
       },
       { label: "From", kind: "code", cell: (row) => row.peer },
@@ -48,12 +49,13 @@ export default function connections({ query, read: reread }) {
       },
     ],
   });
-  const pager = new Pager((cursor) => {
-    requery({ cursor });
+  const pager = new Pager((cursor, before) => {
+    turn({ cursor }, before);
     asked = new URLSearchParams({ cursor });
     reread();
   });
-  const node = h("div", head("Connections"), table.node, pager.node);
+  const only = h("p", { class: "note" });
+  const node = h("div", head("Connections"), only, table.node, pager.node);
 
   async function close(row) {
     const done = await ask({
@@ -72,9 +74,12 @@ export default function connections({ query, read: reread }) {
   }
 
   async function read(signal) {
-    const answer = await api.get("/connections", { cursor: asked.get("cursor"), limit: PAGE }, signal);
+    const id = asked.get("id");
+    only.hidden = !id;
+    if (id) put(only, "Only ", h("code", id), ". ", h("a", { href: link([namespace, "connections"]) }, "All connections"));
+    const answer = await api.get("/connections", { id, cursor: asked.get("cursor"), limit: PAGE }, signal);
     table.update(answer.connections);
-    pager.update(answer.next, Boolean(asked.get("cursor")));
+    pager.update(answer.next, asked.get("cursor"));
   }
 
   return {

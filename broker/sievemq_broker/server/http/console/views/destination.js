@@ -5,7 +5,7 @@ import * as api from "../api.js";
 import { act, pause, removeDestination } from "../actions.js";
 import { h, put } from "../dom.js";
 import { failure } from "../notice.js";
-import { badge, button, tabs } from "../parts.js";
+import { badge, button, limitBadge, tabs } from "../parts.js";
 import { allow, mayWith, refusal } from "../rights.js";
 import message from "./message.js";
 import messages from "./messages.js";
@@ -59,8 +59,9 @@ export default function destination(context) {
     }
   };
 
-  function drawButtons({ paused, may }) {
-    put(badges, paused && badge("paused", "warn"), address.startsWith("temporary-") && badge("temporary"));
+  function drawButtons(state) {
+    const { paused, may } = state;
+    put(badges, paused && badge("paused", "warn"), limitBadge(state), address.startsWith("temporary-") && badge("temporary"));
     const drawn = JSON.stringify([paused, may]);
     if (buttons.dataset.drawn === drawn) return;
     buttons.dataset.drawn = drawn;

@@ -1,11 +1,11 @@
 // Queues, or topics: a list that can be filtered, sorted and paged, with what each did in the last minutes.
 
-import { requery } from "../address.js";
+import { requery, turn } from "../address.js";
 import * as api from "../api.js";
 import { declare } from "../actions.js";
 import { h } from "../dom.js";
 import { bytes, number, rate } from "../format.js";
-import { Pager, badge, button, choice, destinationLink, head, nothing } from "../parts.js";
+import { Pager, badge, button, choice, destinationLink, head, limitBadge, nothing } from "../parts.js";
 import { depths, note } from "../recent.js";
 import { allow, makes } from "../rights.js";
 import { sparkline } from "../sparkline.js";
@@ -47,6 +47,7 @@ function name(namespace, row) {
     destinationLink(namespace, row.address, row.name),
     " ",
     row.paused && badge("paused", "warn"),
+    limitBadge(row),
     row.dead_letter_queue && badge("dead letters"),
   ];
 }
@@ -90,7 +91,7 @@ function destinations({ namespace, query, read: reread, signal: gone }, { kind, 
     ),
   });
   const total = h("span", { class: "dim", role: "status" });
-  const pager = new Pager((cursor) => change({ cursor }));
+  const pager = new Pager((cursor, before) => change({ cursor }, (changes) => turn(changes, before)));
   const make = button(`New ${kind}`, () => declare(namespace, kind), "primary");
   makes(namespace, kind, gone).then(
     (reason) => allow(make, reason),
@@ -104,8 +105,8 @@ function destinations({ namespace, query, read: reread, signal: gone }, { kind, 
     pager.node,
   );
 
-  function change(changes) {
-    requery(changes);
+  function change(changes, show = requery) {
+    show(changes);
     asked = new URLSearchParams({ ...Object.fromEntries(asked), ...changes });
     reread();
   }
@@ -125,7 +126,7 @@ function destinations({ namespace, query, read: reread, signal: gone }, { kind, 
     );
     table.update(answer.destinations);
     total.textContent = `${number(answer.total)} ${answer.total === 1 ? kind : title.toLowerCase()}`;
-    pager.update(answer.next, Boolean(asked.get("cursor")));
+    pager.update(answer.next, asked.get("cursor"));
     if (kind !== "queue") return;
     await note(answer.destinations, signal); // the lines come when they are known
     table.update(answer.destinations);

@@ -3,7 +3,7 @@
 import { go, link } from "../address.js";
 import * as api from "../api.js";
 import { act } from "../actions.js";
-import { bodyView, typed } from "../body.js";
+import { bodyView, isBytes, typed } from "../body.js";
 import { h, put } from "../dom.js";
 import { ago, bytes, count, number, time } from "../format.js";
 import { failure } from "../notice.js";
@@ -54,12 +54,20 @@ export default function message({ namespace, address, id, query }) {
     put(
       content,
       facts(headers(whole)),
-      h("div", { class: "halves" }, section("Properties", propertiesOf(whole)), section("Body", bodyView(whole.body))),
+      h(
+        "div",
+        { class: isWide(whole) ? "" : "halves" },
+        section("Properties", propertiesOf(whole)),
+        section("Body", bodyView(whole.body)),
+      ),
     );
   }
 
   return { node: h("div", h("div", { class: "section-head" }, title, buttons), content), read };
 }
+
+// Without properties half of the page would stay empty; a line of bytes needs more than half.
+const isWide = ({ properties, body }) => Object.keys(properties).length === 0 || isBytes(body);
 
 function propertiesOf(whole) {
   if (whole.unreadable) return h("p", { class: "mistake" }, whole.unreadable);

@@ -1,6 +1,6 @@
 // The messages of a queue, or of a subscription to a topic, page by page, chosen by a selector; looking takes nothing.
 
-import { link, requery } from "../address.js";
+import { link, requery, turn } from "../address.js";
 import * as api from "../api.js";
 import { act } from "../actions.js";
 import { h } from "../dom.js";
@@ -56,7 +56,7 @@ export default function messages({ namespace, address, query, read: reread }) {
     else chosen.delete(target.dataset.id);
     drawChosen();
   });
-  const pager = new Pager((cursor) => change({ cursor }));
+  const pager = new Pager((cursor, before) => change({ cursor }, (changes) => turn(changes, before)));
   const node = h(
     "div",
     whose.subscription && h("p", { class: "note" }, "Of the subscription ", h("b", whose.subscription), "."),
@@ -96,8 +96,8 @@ export default function messages({ namespace, address, query, read: reread }) {
     reread();
   }
 
-  function change(changes) {
-    requery(changes);
+  function change(changes, show = requery) {
+    show(changes);
     asked = new URLSearchParams({ ...Object.fromEntries(asked), ...changes });
     reread();
   }
@@ -122,7 +122,7 @@ export default function messages({ namespace, address, query, read: reread }) {
     const shown = answer.messages.length;
     pager.update(
       answer.next,
-      Boolean(asked.get("cursor")),
+      asked.get("cursor"),
       shown ? `${count(shown, "message")} on this page, read at ${clock(brokerTime())}` : "",
     );
   }

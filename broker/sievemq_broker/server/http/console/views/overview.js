@@ -7,7 +7,7 @@ import { h, put, say } from "../dom.js";
 import { ago, bytes, compact, count, number, rate, since } from "../format.js";
 import { note } from "../recent.js";
 import * as live from "../live.js";
-import { head, linkButton, nothing, section } from "../parts.js";
+import { destinationLink, head, linkButton, nothing, section } from "../parts.js";
 import { sparkline } from "../sparkline.js";
 import { Table } from "../table.js";
 import { queueColumns } from "./destinations.js";
@@ -69,8 +69,8 @@ export default function overview({ namespace, signal: gone }) {
   function draw() {
     const samples = own ?? live.samples;
     for (const item of tiles) item.update(samples);
-    rates.update(samples);
-    depth.update(samples);
+    rates.update(samples, live.restarts);
+    depth.update(samples, live.restarts);
     put(
       news,
       live.happenings.length
@@ -87,7 +87,7 @@ export default function overview({ namespace, signal: gone }) {
     busiest.update(deepest.destinations);
     put(
       alarms,
-      alarmsOf(broker).map(([kind, text]) => h("li", { class: kind }, text)),
+      alarmsOf(broker).map(([kind, ...words]) => h("li", { class: kind }, words)),
     );
     const memory = tiles.find((item) => item.key === "memory_bytes");
     memory.node.hidden = broker.memory === null;
@@ -113,8 +113,17 @@ export default function overview({ namespace, signal: gone }) {
       .then(draw, () => {});
   }
 
+  // What the broker has kept of the time in which the page heard nothing fills the gap.
+  function heard(what) {
+    if (what === "back" && own === null) {
+      lacks = true;
+      begin();
+    }
+    draw();
+  }
+
   draw();
-  return { title: "Overview", node, read, heard: draw };
+  return { title: "Overview", node, read, heard };
 }
 
 function sampleOf({ now, messages, rates, connections, consumers }) {
@@ -151,16 +160,26 @@ function tile(key, name, format) {
   };
 }
 
+// Who waits where: links to the queue or topic and to the connections.
+function blockedAt({ namespace, address, text, senders, since: from, connections }) {
+  const links = connections.map((id, i) => [
+    i ? ", " : "",
+    h("a", { href: link([namespace, "connections"], { id }) }, h("code", id)),
+  ]);
+  return [
+    `${count(senders, "sender")} ${senders === 1 ? "waits" : "wait"} for room`,
+    address && [" in ", destinationLink(namespace, address)],
+    `, the first for ${since(from)} (${connections.length === 1 ? "connection" : "connections"} `,
+    links,
+    `): ${text}.`,
+  ];
+}
+
 function alarmsOf(broker) {
   const found = [];
   if (broker.phase !== "ready") found.push(["bad", `The broker is ${broker.phase}: new connections are refused.`]);
   if (broker.blocked) found.push(["bad", `Producers are held back: ${broker.blocked}.`]);
-  else if (broker.blocked_since)
-    found.push([
-      "warn",
-      `${count(broker.blocked_connections, "connection")} ${broker.blocked_connections === 1 ? "waits" : "wait"} to send ` +
-        `at a limit, the first for ${since(broker.blocked_since)}.`,
-    ]);
+  else for (const place of broker.blocked_at) found.push(["warn", ...blockedAt(place)]);
   if (!broker.blocked && broker.memory?.limit && broker.memory.bytes > 0.8 * broker.memory.limit)
     found.push(["warn", "More than 80 % of the memory for messages is in use."]);
   return found;

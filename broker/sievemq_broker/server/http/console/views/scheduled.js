@@ -1,6 +1,6 @@
 // Messages that wait for their moment, and can be cancelled until then.
 
-import { link } from "../address.js";
+import { link, turn } from "../address.js";
 import * as api from "../api.js";
 import { act } from "../actions.js";
 import { h, put } from "../dom.js";
@@ -17,7 +17,8 @@ export function scheduledOf({ namespace, address, query, read: reread }) {
   let cursor = query.get("cursor") ?? "";
   let reason = null; // why the user may not cancel
   const table = scheduledTable(namespace, address, reread, () => reason);
-  const pager = new Pager((to) => {
+  const pager = new Pager((to, before) => {
+    turn({ cursor: to }, before);
     cursor = to;
     reread();
   });
@@ -40,7 +41,7 @@ export function scheduledOf({ namespace, address, query, read: reread }) {
     const answer = await api.get(api.destination(namespace, address, "scheduled"), { cursor, limit: PAGE }, signal);
     table.update(answer.messages);
     all.hidden = answer.messages.length === 0;
-    pager.update(answer.next, Boolean(cursor));
+    pager.update(answer.next, cursor);
   }
 
   return { node, read };

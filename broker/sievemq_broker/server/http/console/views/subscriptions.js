@@ -1,6 +1,6 @@
 // Who has subscribed to topics, what waits for them, and whether anybody is there to take it.
 
-import { link, requery } from "../address.js";
+import { link, turn } from "../address.js";
 import * as api from "../api.js";
 import { ask } from "../dialog.js";
 import { h } from "../dom.js";
@@ -81,8 +81,8 @@ export default function subscriptions({ namespace, query, read: reread }) {
     key: subscriptionKey,
     empty: nothing("No subscriptions.", "They appear when a consumer subscribes to a topic."),
   });
-  const pager = new Pager((cursor) => {
-    requery({ cursor });
+  const pager = new Pager((cursor, before) => {
+    turn({ cursor }, before);
     asked = new URLSearchParams({ cursor });
     reread();
   });
@@ -96,7 +96,7 @@ export default function subscriptions({ namespace, query, read: reread }) {
       signal,
     );
     table.update(answer.subscriptions);
-    pager.update(answer.next, Boolean(asked.get("cursor")));
+    pager.update(answer.next, asked.get("cursor"));
   }
 
   return {

@@ -41,8 +41,10 @@ export default function summary({ namespace, address, isQueue, read: reread }) {
   });
   const tapped = section("Taps", taps.node);
   let cursor = "";
-  const pager = new Pager((to) => {
+  let before = [];
+  const pager = new Pager((to, past) => {
     cursor = to;
+    before = past;
     reread();
   });
   const rules = h("div");
@@ -71,7 +73,8 @@ export default function summary({ namespace, address, isQueue, read: reread }) {
     depth.update(samples);
     rates.update(samples);
     consumers.update(list.consumers);
-    pager.update(list.next, Boolean(cursor), list.next || cursor ? `${count(list.total, "consumer")} in all` : "");
+    const words = list.next || cursor ? `${count(list.total, "consumer")} in all` : "";
+    pager.update(list.next, cursor, words, before);
     tapped.hidden = tapping.taps.length === 0;
     taps.update(tapping.taps);
     if (subscribed) subscriptions.update(subscribed.subscriptions);
@@ -158,6 +161,14 @@ function ratio(row) {
   return h("span", { title: `${number(row.matched)} of ${number(row.examined)} messages that came by` }, text);
 }
 
+// What becomes of a message that a limit leaves no room for.
+const AT_LIMIT = {
+  fail: "then sends are refused",
+  block: "then senders wait",
+  "drop-oldest": "then the oldest is dropped",
+  "drop-newest": "then the new one is dropped",
+};
+
 function rulesOf({ policy, dead_letters: deadLetters, owner }) {
   const set = (value) => value !== null && value !== undefined && value !== 0;
   const limits = [
@@ -173,7 +184,7 @@ function rulesOf({ policy, dead_letters: deadLetters, owner }) {
     ["Dead letters go to", deadLetters ? h("code", deadLetters) : "nowhere"],
     ["Between attempts", set(policy.redelivery_delay) ? `${duration(policy.redelivery_delay)}${growing}` : "no delay"],
     ["Expired messages", policy.dead_letter_expired ? "become dead letters" : "are counted and dropped"],
-    ["Limit", limits.join(", ") || "none"],
+    ["Limit", limits.length ? `${limits.join(", ")}; ${AT_LIMIT[policy.at_limit] ?? policy.at_limit}` : "none"],
     set(policy.time_to_live) && ["Time to live, for all", duration(policy.time_to_live)],
     set(policy.delay) && ["Delay, for all", duration(policy.delay)],
     policy.priority !== null && policy.priority !== undefined && ["Priority, for all", number(policy.priority)],

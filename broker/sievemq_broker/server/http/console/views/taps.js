@@ -1,6 +1,6 @@
 // Taps: what the broker keeps for archives and queries until they have read it, and how far those are behind.
 
-import { requery } from "../address.js";
+import { turn } from "../address.js";
 import * as api from "../api.js";
 import { ask } from "../dialog.js";
 import { h } from "../dom.js";
@@ -115,8 +115,8 @@ export default function taps({ namespace, query, read: reread }) {
       ".",
     ),
   });
-  const pager = new Pager((cursor) => {
-    requery({ cursor });
+  const pager = new Pager((cursor, before) => {
+    turn({ cursor }, before);
     asked = new URLSearchParams({ cursor });
     reread();
   });
@@ -126,7 +126,7 @@ export default function taps({ namespace, query, read: reread }) {
     const given = { cursor: asked.get("cursor"), like: asked.get("like"), limit: PAGE };
     const answer = await api.list(namespace, "taps", given, signal);
     table.update(answer.taps);
-    pager.update(answer.next, Boolean(asked.get("cursor")));
+    pager.update(answer.next, asked.get("cursor"));
   }
 
   return {
