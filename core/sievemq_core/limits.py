@@ -70,15 +70,15 @@ MAX_IDENTIFIER_CHARS = 255
 
 # -- selector ---------------------------------------------------------------------------------------------------
 
-#: Characters of a selector. Checked before the lexer starts.
-MAX_SELECTOR_CHARS = 65_536
+#: Characters of a selector: as many as 10,000 comparisons of one name take. Checked before the lexer starts.
+MAX_SELECTOR_CHARS = 524_288
 
-#: Nodes of a selector's tree: operators, names and constants, without the strings of IN lists. A node costs some 20 µs,
+#: Nodes of a selector's tree: operators, names and constants, without those of long lists. A node costs some 20 µs,
 #: and a broker compiles within a turn of its loop, which may take 10 ms. Selectors in use have a few dozen.
 MAX_SELECTOR_NODES = 384
 
-#: Strings in all IN lists of a selector, at some 2 µs each.
-MAX_SELECTOR_STRINGS = 2_048
+#: Constants in all lists of a selector: IN, and long chains of a = 1 OR a = 2. Each costs about a microsecond.
+MAX_SELECTOR_CONSTANTS = 10_000
 
 #: Wildcards in all LIKE patterns of a selector: each is a place to look at, at less than a microsecond.
 MAX_LIKE_WILDCARDS = 512

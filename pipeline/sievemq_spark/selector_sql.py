@@ -110,6 +110,8 @@ class _Compiler:
                 return self._decide(
                     self._with((node.operand, node.low, node.high), lambda values: self._between(node, *values))
                 )
+            case In(equals=True):
+                return self._decide(self._equals_one(node))
             case In():
                 items = ", ".join(quote_text(str(item.value)) for item in node.items)
                 return self._decide(self._about_text(node.operand, f"IN ({items})", node.negated))
@@ -162,6 +164,34 @@ class _Compiler:
             return case([null], self._unlike)
         truth = self._truth(f"{'NOT ' if negated else ''}({value.text} {test})")
         return case([(value.has(value.text), truth), null], self._unlike)
+
+    def _equals_one(self, node: In) -> str:
+        """``name = 1 OR name = 'a' OR …``: a list for each type that the value can have (D-01, D-04)."""
+        value = self._leaf(node.operand)
+        constants = [item.value for item in node.items]
+        texts = [each for each in constants if isinstance(each, str)]
+        exact = [each for each in constants if isinstance(each, int)]
+        real = [each for each in constants if isinstance(each, float)]
+        if self.dialect.unlike_is_fatal and texts and len(texts) < len(constants):
+            return case([(value.null, self._unknown)], self._unlike)  # whatever it is, it is unlike one of them
+        doubles = [constant(float(each), "d").as_double for each in exact + real]
+        floats = [constant(each, "").as_single for each in exact]
+        branches: list[tuple[str | None, str]] = [(value.fatal, str(FATAL))]
+        if texts:
+            found = _one_of(value.text or "", list(map(quote_text, texts)))
+            branches.append((value.has(value.text), self._truth(found)))
+        if len(texts) < len(constants):
+            longs = _one_of(value.long, [constant(each, "l").long for each in exact]) if exact else "FALSE"
+            if real:
+                wide = _one_of(f"CAST({value.long} AS DOUBLE)", [constant(each, "d").as_double for each in real])
+                longs = f"({longs} OR {wide})"
+            branches.append((value.exact, self._truth(longs)))
+            branches.append((value.double, self._truth(_one_of(value.real, doubles))))
+            if FLOAT in value.kinds:
+                found = _one_of(value.real, [*floats, *(constant(each, "d").as_double for each in real)])
+                branches.append((value.numeric, self._truth(found)))
+        branches.append((value.null, self._unknown))
+        return case(branches, self._unlike)
 
     def _between(self, node: Between, operand: Value, low: Value, high: Value) -> str:
         """D-05: ``x >= low AND x <= high``; negated ``x < low OR x > high``."""
@@ -355,6 +385,10 @@ def _short(op: str, value: Value, other: Value) -> str | None:
     if op in (">", ">="):
         real = f"NOT isnan({value.real}) AND {real}"
     return f"coalesce({exact}, {real}, {value.otherwise})"
+
+
+def _one_of(sql: str, values: list[str]) -> str:
+    return f"{sql} IN ({', '.join(values)})"
 
 
 def _products(sets: list[frozenset[int]]) -> list[tuple[int, ...]]:

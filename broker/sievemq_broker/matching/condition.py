@@ -8,6 +8,7 @@ from sievemq_core.errors import SieveError
 from sievemq_core.limits import MAX_PROPERTY_CHARS
 from sievemq_core.message.envelope import CORRELATION_ID, MESSAGE_ID, PROPERTIES, TYPE, Envelope
 from sievemq_core.selector import CompiledSelector
+from sievemq_core.selector.cache import MAX_CHARS
 from sievemq_core.selector.names import HEADERS as _HEADERS
 from sievemq_core.selector.names import MODES
 
@@ -35,8 +36,12 @@ _NO_PROPERTIES: dict[str, Any] = {}
 
 
 def group_key(condition: Condition | None) -> str | None:
-    """What two consumers share if one evaluation serves both; None for no selector."""
-    return None if condition is None else condition.canonical
+    """What two consumers share if one evaluation serves both; None for no selector. Long selectors share it if their
+    texts are the same: to put them in canonical form takes milliseconds."""
+    if condition is None:
+        return None
+    text = condition.text
+    return condition.canonical if len(text) <= MAX_CHARS else f"{condition.dialect}: {text}"
 
 
 def indexable(condition: Condition) -> list[tuple[str, frozenset[Any]]]:

@@ -62,7 +62,7 @@ def advise(node: Node, test: plan.Test, facts: Facts, dialect: Dialect) -> tuple
                 found.append(_warning("empty-range", "the lower bound of BETWEEN is above the upper", part.span))
             case (In() | Like()) as operation if isinstance(operation.operand, Identifier):
                 name = operation.operand.name
-                if field_type(name) is FieldType.NUMBER:
+                if field_type(name) is FieldType.NUMBER and not (isinstance(operation, In) and operation.equals):
                     found.append(_unlike(name, part.span))
                 if isinstance(operation, In):
                     found += _of_list(operation)
@@ -146,7 +146,7 @@ def _is_fused(node: Arithmetic) -> bool:
 def _of_list(node: In) -> list[SelectorWarning]:
     seen: set[object] = set()
     for item in node.items:
-        if item.value in seen:
+        if not node.equals and item.value in seen:
             return [_warning("repeated-item", "the list names this string twice", item.span)]
         seen.add(item.value)
     return []

@@ -140,6 +140,11 @@ def _demands(test: plan.Test, truth: bool) -> Iterator[tuple[object, Possible | 
         case plan.OneOf(field=subject, values=values, negated=negated, holds=holds):
             inside, outside = Texts(only=values), Texts(without=values)
             yield subject, _text(*((outside, inside) if negated else (inside, outside)), holds, truth)
+        case plan.EqualsOne(field=subject, texts=texts, holds=holds):
+            if holds and truth:
+                yield subject, Possible(False, frozenset(), Interval(nan=False), Texts(only=texts))
+            elif truth:
+                yield subject, _SOME
         case plan.Matches(field=subject, pattern=pattern, negated=negated, holds=holds):
             inside = Texts(like=(pattern,)) if pattern.exact is None else Texts(only=frozenset({pattern.exact}))
             outside = Texts(unlike=(pattern,)) if pattern.exact is None else Texts(without=frozenset({pattern.exact}))

@@ -108,11 +108,16 @@ class Between:
 
 @dataclass(slots=True, unsafe_hash=True)
 class In:
-    """``name [NOT] IN ('a', 'b')``; the operand is an Identifier once checked (D-06)."""
+    """``name [NOT] IN ('a', 'b')``; the operand is an Identifier once checked (D-06).
+
+    ``equals``: a long chain ``name = 1 OR name = 'a' OR …``, of constants of any kind: TRUE if one of the comparisons
+    is. The items of a long list stand where it stands.
+    """
 
     operand: Node
     items: tuple[Literal, ...]
     negated: bool = False
+    equals: bool = False
     span: Span = field(default=(0, 0), compare=False)
 
 

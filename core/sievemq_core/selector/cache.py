@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
-__all__ = ["MAX_ENTRIES", "CacheInfo", "SelectorCache"]
+__all__ = ["MAX_CHARS", "MAX_ENTRIES", "CacheInfo", "SelectorCache"]
 
 #: Selectors remembered; the one not used for longest goes first. Errors are not remembered.
 MAX_ENTRIES = 2_048
+
+#: Characters of a selector that is remembered. A longer one may take megabytes: those who have it at a time share it.
+MAX_CHARS = 2_048
 
 _T = TypeVar("_T")
 _D = TypeVar("_D")
@@ -27,11 +31,22 @@ class CacheInfo(NamedTuple):
 class SelectorCache(Generic[_D, _T]):
     """Calls `make(text, dialect)` once per distinct pair, as long as it is remembered. May be shared by threads."""
 
-    __slots__ = ("_cached", "get")
+    __slots__ = ("_cached", "_long", "_make", "get")
 
     def __init__(self, make: Callable[[str, _D], _T], maximum: int = MAX_ENTRIES) -> None:
+        self._make = make
+        self._long: WeakValueDictionary[tuple[str, _D], _T] = WeakValueDictionary()
         self._cached = lru_cache(maximum)(make)
         self.get: Callable[[str, _D], _T] = self._cached
+
+    def share(self, text: str, dialect: _D) -> _T:
+        """As ``get``, for a long text: it is made anew when the last user of it is gone."""
+        found = self._long.get((text, dialect))
+        if found is None:
+            found = self._make(text, dialect)
+            if found is not None:
+                self._long[text, dialect] = found
+        return found
 
     def info(self) -> CacheInfo:
         """The counters."""

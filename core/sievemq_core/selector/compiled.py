@@ -9,16 +9,16 @@ from typing import Any
 from sievemq_core.message.values import PropertyValue
 from sievemq_core.selector.advice import advise
 from sievemq_core.selector.ast import Node
-from sievemq_core.selector.cache import SelectorCache
+from sievemq_core.selector.cache import MAX_CHARS, SelectorCache
 from sievemq_core.selector.checker import check
 from sievemq_core.selector.dialect import JAKARTA, Dialect, dialect_named
 from sievemq_core.selector.evaluate import Truth, evaluate
 from sievemq_core.selector.explain import Explanation, explain
 from sievemq_core.selector.facts import Facts, FactsTemplate, alternatives, derive
 from sievemq_core.selector.lexer import WHITE_SPACE
-from sievemq_core.selector.names import Headers
+from sievemq_core.selector.names import FieldType, Headers
 from sievemq_core.selector.parser import parse
-from sievemq_core.selector.plan import Test, effort_of, make_plan
+from sievemq_core.selector.plan import Constant, Field, OneOf, Relation, Test, effort_of, make_plan
 from sievemq_core.selector.portability import PortabilityNote, portability
 from sievemq_core.selector.printer import canonical, print_literal
 from sievemq_core.selector.shape import Outline, Parameter, Shapes, outline, parameters
@@ -43,6 +43,7 @@ class CompiledSelector:
         "__weakref__",
         "_ast",
         "_canonical",
+        "_lookup",
         "_plan",
         "_shape",
         "_warnings",
@@ -74,6 +75,7 @@ class CompiledSelector:
         self._shape = shape
         self._ast = ast
         self._plan = plan
+        self._lookup: bool | None = None
         self._warnings: tuple[SelectorWarning, ...] | None = None
 
     @property
@@ -91,7 +93,9 @@ class CompiledSelector:
         """The checked tree."""
         tree = self._ast
         if tree is None:
-            tree = self._ast = parse(self.text, self.dialect)
+            tree = parse(self.text, self.dialect)
+            if len(self.text) <= MAX_CHARS:  # a long one would take more memory than all the rest
+                self._ast = tree
         return tree
 
     @property
@@ -99,7 +103,9 @@ class CompiledSelector:
         """When the selector is TRUE, without UNKNOWN (plan.py)."""
         plan = self._plan
         if plan is None:
-            plan = self._plan = make_plan(self.ast, self.dialect)
+            plan = make_plan(self.ast, self.dialect)
+            if len(self.text) <= MAX_CHARS:
+                self._plan = plan
         return plan
 
     @property
@@ -127,12 +133,13 @@ class CompiledSelector:
         """True if the selector says no more than that one name has one of some texts: whoever finds a message's value
         among the keys of :attr:`facts` need not ask the function. Only texts: they are equal as keys exactly if they
         are to a selector."""
-        shape = self._shape
-        if shape is None:
-            return _is_lookup(self)
-        known = shape.is_lookup
+        known = self._lookup if self._shape is None else self._shape.is_lookup
         if known is None:
-            known = shape.is_lookup = _is_lookup(self)
+            known = _looks_up(self.plan)
+            if self._shape is None:
+                self._lookup = known
+            else:
+                self._shape.is_lookup = known
         return known
 
     @property
@@ -186,7 +193,10 @@ def compile_selector(text: str | None, dialect: str | Dialect = "jakarta") -> Co
     """
     if text is None:
         return None
-    return cache.get(text, JAKARTA if dialect == "jakarta" else dialect_named(dialect))
+    chosen = JAKARTA if dialect == "jakarta" else dialect_named(dialect)
+    if isinstance(text, str) and len(text) > MAX_CHARS:
+        return cache.share(text, chosen)
+    return cache.get(text, chosen)
 
 
 def verify_selector(text: str, dialect: Dialect) -> bool:
@@ -253,19 +263,24 @@ def _pipeline(text: str, dialect: Dialect, taken: Outline | None) -> CompiledSel
             selector._ast, selector._plan = tree, plan
             _shapes.learn(taken, open_to, shape)
             return selector
-    return CompiledSelector(text, dialect, facts, make_function(plan), effort_of(plan), ast=tree, plan=plan)
+    selector = CompiledSelector(text, dialect, facts, make_function(plan), effort_of(plan))
+    if len(text) <= MAX_CHARS:
+        selector._ast, selector._plan = tree, plan
+    else:
+        selector._lookup = _looks_up(plan)
+    return selector
 
 
-def _is_lookup(selector: CompiledSelector) -> bool:
-    equalities = selector.facts.equalities
-    if len(equalities) != 1:
-        return False
-    name, keys = equalities[0]
-    texts = sorted(print_literal(key) for key in keys if isinstance(key, str))
-    if len(texts) < len(keys) or name == "JMSDeliveryMode":  # the mode is a number in the envelope
-        return False
-    whole = f"{name} = {texts[0]}" if len(texts) == 1 else f"{name} IN ({', '.join(texts)})"
-    return selector.canonical == whole
+def _looks_up(plan: Test) -> bool:
+    """See :attr:`CompiledSelector.is_lookup`. The delivery mode is a number in the envelope."""
+    match plan:
+        case (
+            OneOf(field=field, negated=False, holds=True)
+            | Relation(op="=", left=Field() as field, right=Constant(value=str()), holds=True)
+        ):
+            return field.type in (FieldType.PROPERTY, FieldType.TEXT)
+        case _:
+            return False
 
 
 _PLACES = re.compile("\0([0-9]+)\0")

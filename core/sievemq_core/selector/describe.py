@@ -39,6 +39,9 @@ def _test(test: plan.Test) -> str:
             values = ", ".join(map(print_literal, sorted(test.values)))
             text = f"{test.field.name} {'NOT ' if test.negated else ''}IN ({values})"
             return text if test.holds else f"{text} is FALSE"
+        case plan.EqualsOne():
+            text = f"{test.field.name} is one of {', '.join(map(print_literal, test.constants))}"
+            return text if test.holds else f"{text} is FALSE"
         case plan.Matches():
             text = f"{test.field.name} {'NOT ' if test.negated else ''}LIKE {_pattern(test.pattern)}"
             return text if test.holds else f"{text} is FALSE"

@@ -105,6 +105,8 @@ class _Interpreter:
                 value = self.value(node.operand)
                 if value is None:
                     return None
+                if node.equals:
+                    return self.equals_one(value, node)
                 if not isinstance(value, str):
                     return self.unlike()
                 return (value in [item.value for item in node.items]) != node.negated
@@ -145,6 +147,20 @@ class _Interpreter:
         if op in ("=", "<>") and type(left) is type(right):  # both strings or both booleans
             return (left == right) == (op == "=")
         return self.unlike()  # D-04; two strings have no order, so '<' between them is such an operation too
+
+    def equals_one(self, value: PropertyValue, node: In) -> Truth:
+        """``name = 1 OR name = 'a' OR …``, for a value that is there."""
+        found: Truth = False
+        for item in node.items:
+            constant = item.value
+            if type(value) in NUMBERS and type(constant) in NUMBERS:
+                if compare_numbers("=", value, constant):  # type: ignore[arg-type]  # numbers, as just tested
+                    found = True
+            elif isinstance(value, str) and isinstance(constant, str):
+                found = found or value == constant
+            else:
+                self.unlike()
+        return found
 
     def is_zero_id(self, node: Compare) -> bool:
         """D-15: an all-zero id matches any message."""

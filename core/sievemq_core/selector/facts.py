@@ -305,6 +305,12 @@ def _of_rest(test: plan.Test, needs: _Needs) -> None:
     match test:
         case plan.Always():
             needs.never = needs.never or not test.value
+        case plan.EqualsOne():
+            need = needs.of(test.field.name)
+            need.present = True
+            if test.holds:
+                keys: frozenset[Key] = frozenset().union(test.texts, test.exact, test.doubles, test.floats)
+                need.keys = keys if need.keys is None else need.keys & keys
         case plan.Truth(field=subject, holds=holds):
             need = needs.of(subject.name)
             keys = frozenset({bucket_key(holds)})

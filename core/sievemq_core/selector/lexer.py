@@ -15,10 +15,14 @@ from sievemq_core.message.values import INT_MAX, LONG_MAX, LONG_MIN, Float, Long
 from sievemq_core.selector.dialect import RESERVED, Dialect
 from sievemq_core.selector.source import SelectorError, Span
 
-__all__ = ["WHITE_SPACE", "Lexer", "Token", "TokenKind", "is_identifier", "is_property_name"]
+__all__ = ["LONG_LIST", "WHITE_SPACE", "Lexer", "Token", "TokenKind", "is_identifier", "is_property_name"]
 
 #: Java's white space (§3.8.1.1): blank, tab, form feed, line ends. Nothing else separates tokens.
 WHITE_SPACE = " \t\f\r\n"
+
+
+#: Items of a list that each know where they stand; those of a longer one stand where it does.
+LONG_LIST = 256
 
 
 class TokenKind(Enum):
@@ -83,6 +87,22 @@ _CONDITION = re.compile(
 _LIST = re.compile(rf"[{WHITE_SPACE}]+(not[{WHITE_SPACE}]+)?+in[{WHITE_SPACE}]*\(", re.IGNORECASE | re.ASCII)
 #: An item of a list and what follows it.
 _ITEM = re.compile(rf"[{WHITE_SPACE}]*('[^']*+(?:''[^']*+)*+')[{WHITE_SPACE}]*([,)])")
+#: The items of a list and its end; and a long chain of equalities of one name with plain constants, that no AND binds a
+#: part of. A float there is one that every number type compares exactly with.
+_TEXT = r"'[^']*+(?:''[^']*+)*+'"
+_ITEMS = re.compile(rf"(?:[{WHITE_SPACE}]*{_TEXT}[{WHITE_SPACE}]*,)*+[{WHITE_SPACE}]*{_TEXT}[{WHITE_SPACE}]*\)")
+_EQUAL = (
+    rf"[{WHITE_SPACE}]*=[{WHITE_SPACE}]*({_TEXT}"
+    r"|-?(?:0|[1-9][0-9]{0,17}+)(?![0-9A-Za-z_.$\x80-\U0010ffff])"
+    r"|-?(?:0|[1-9][0-9]{0,14}+)\.[0-9]{1,9}+(?![0-9A-Za-z_.$\x80-\U0010ffff]))"
+)
+_OR = rf"[{WHITE_SPACE}]*[oO][rR]"
+#: Fewer terms are conditions of their own.
+_CHAIN = re.compile(
+    rf"([A-Za-z_$][A-Za-z0-9_$]*+){_EQUAL}(?:{_OR}[{WHITE_SPACE}]+\1{_EQUAL}){{16,}}"
+    rf"(?=[{WHITE_SPACE}]*(?:\)|\Z)|{_OR}(?![0-9A-Za-z_$\x80-\U0010ffff]))"
+)
+_EQUALS = re.compile(_EQUAL)
 _BLANKS = re.compile(f"[{WHITE_SPACE}]*")
 _ASCII_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _STRING = re.compile(r"'[^']*+(?:''[^']*+)*+'")
@@ -251,6 +271,14 @@ class Lexer:
         """
         text, at = self._text, start
         found: list[tuple[str, Span]] = []
+        whole = _ITEMS.match(text, start)
+        if whole is None:
+            return None
+        if text.count("'", start, whole.end()) > 2 * LONG_LIST:
+            span = whole.span()
+            self._at = end = whole.end()
+            raws = _STRING.findall(text, start, end)
+            return [(raw[1:-1].replace("''", "'"), span) for raw in raws], Token(TokenKind.SYMBOL, ")", end - 1, end)
         while (match := _ITEM.match(text, at)) is not None:
             raw = match[1]
             found.append((raw[1:-1].replace("''", "'"), match.span(1)))
@@ -259,6 +287,24 @@ class Lexer:
                 self._at = at
                 return found, Token(TokenKind.SYMBOL, ")", at - 1, at)
         return None
+
+    def equalities(self, start: int) -> tuple[str, list[str | int | float], Span] | None:
+        """The name and the constants of a long chain ``a = 1 OR a = 2 OR …`` that begins there, taken whole; None, and
+        nothing is taken, if there is something else.
+
+        Args:
+            start: of the name.
+        """
+        text = self._text
+        match = _CHAIN.match(text, start) if len(text) - start > 64 else None
+        if match is None or match[1].upper() in self._reserved:
+            return None
+        values: list[str | int | float] = [
+            raw[1:-1].replace("''", "'") if raw[0] == "'" else float(raw) if "." in raw else int(raw)
+            for raw in _EQUALS.findall(text, start, match.end())
+        ]
+        self._at = match.end()
+        return match[1], values, match.span()
 
     @property
     def text(self) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn, TypeVar
 
-from sievemq_core.limits import MAX_SELECTOR_CHARS, MAX_SELECTOR_DEPTH, MAX_SELECTOR_NODES, MAX_SELECTOR_STRINGS
+from sievemq_core.limits import MAX_SELECTOR_CHARS, MAX_SELECTOR_CONSTANTS, MAX_SELECTOR_DEPTH, MAX_SELECTOR_NODES
 from sievemq_core.message.values import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, Long
 from sievemq_core.selector.ast import (
     And,
@@ -54,6 +54,12 @@ _POWER = {
     "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT,
 }  # fmt: skip
 
+#: Header fields whose comparisons mean more than equality, in one dialect or another.
+_SPECIAL = frozenset({"JMSDeliveryMode", "JMSMessageID", "JMSCorrelationID"})
+
+#: Characters of a selector that is too long, in the error about it.
+_SHOWN = 1_000
+
 _PREDICATE_WORDS = ("BETWEEN", "IN", "LIKE")
 
 _N = TypeVar("_N", bound=Node)
@@ -73,17 +79,20 @@ def parse(text: str, dialect: Dialect, names: set[str] | None = None) -> Node:
     if len(text) > MAX_SELECTOR_CHARS:
         raise SelectorError(
             f"the selector has {len(text):,} characters; at most {MAX_SELECTOR_CHARS:,} are allowed",
-            text[: MAX_SELECTOR_CHARS + 1],  # the answer to an oversized request is not oversized itself
-            MAX_SELECTOR_CHARS,
+            text[: _SHOWN + 1],  # the answer to an oversized request is not oversized itself
+            _SHOWN,
         )
     return _Parser(text, dialect, names if names is not None else set()).whole()
 
 
 class _Parser:
-    __slots__ = ("_heights", "_items", "_lexer", "_names", "_nesting", "_next", "_nodes", "_pending", "_token")
+    __slots__ = (
+        "_dialect", "_heights", "_items", "_lexer", "_names", "_nesting", "_next", "_nodes", "_pending", "_token",
+    )  # fmt: skip
 
     def __init__(self, text: str, dialect: Dialect, names: set[str]) -> None:
         self._lexer = Lexer(text, dialect)
+        self._dialect = dialect
         self._next = self._lexer.next
         self._token = self._next()
         self._names = names
@@ -136,6 +145,8 @@ class _Parser:
         token = self._token
         kind, text = token.kind, token.text
         if kind is _NAME:
+            if power <= _OR and (chain := self._equalities(token)) is not None:
+                return chain
             if power <= _NOT:  # where a condition is wanted
                 if (rest := self._lexer.condition(token.end)) is not None:
                     return self._condition(token, rest)
@@ -204,7 +215,8 @@ class _Parser:
         end = first.span[1]
         while self._is_word(word):
             self._token = self._next()
-            operand = self._right_side(power + 1)
+            chain = self._equalities(self._token) if power == _OR and self._token.kind is _NAME else None
+            operand = self._right_side(power + 1) if chain is None else chain
             end = operand.span[1]
             if self._nodes > MAX_SELECTOR_NODES:  # before the last of thousands
                 self._too_many(operand.span)
@@ -213,6 +225,21 @@ class _Parser:
             else:
                 operands.append(operand)
         return self._made(kind(tuple(operands), (first.span[0], end)), *operands)
+
+    def _equalities(self, name: Token) -> Node | None:
+        """A long chain of equalities of one name as one condition; None if there is none, or the dialect sees more in
+        them (D-13, D-15, D-16)."""
+        dialect = self._dialect
+        if dialect.operators_minimal or name.text in _SPECIAL or (taken := self._lexer.equalities(name.start)) is None:
+            return None
+        text, values, span = taken
+        self._token = self._next()
+        self._names.add(text)
+        self._nodes += 1
+        items = [Literal(value, span) for value in values]
+        node = self._listed_in(In(Identifier(text, name.span), tuple(items), False, True, span))
+        self._not_chained()
+        return node
 
     def _signed(self) -> Node:
         sign = self._token
@@ -316,14 +343,19 @@ class _Parser:
 
     def _listed(self, operand: Node, negated: bool, items: list[Literal]) -> Node:
         """IN with its list; the current token is the parenthesis that closes it."""
-        self._items += len(items)
-        if self._items > MAX_SELECTOR_STRINGS:
-            self._fail(
-                f"the selector is too large: more than {MAX_SELECTOR_STRINGS:,} strings in lists", items[-1].span
-            )
         end = self._token.end
         self._token = self._next()
-        return self._made(In(operand, tuple(items), negated, (operand.span[0], end)), operand)
+        return self._listed_in(In(operand, tuple(items), negated, False, (operand.span[0], end)))
+
+    def _listed_in(self, node: In) -> Node:
+        """A list, counted."""
+        self._items += len(node.items)
+        if self._items > MAX_SELECTOR_CONSTANTS:
+            self._fail(
+                f"the selector is too large: more than {MAX_SELECTOR_CONSTANTS:,} constants in lists",
+                node.items[-1].span,
+            )
+        return self._made(node, node.operand)
 
     def _like(self, operand: Node, negated: bool) -> Node:
         if self._token.kind is not TokenKind.STRING:

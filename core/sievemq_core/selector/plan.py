@@ -12,12 +12,15 @@ is never the case when NULL is involved.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from dataclasses import field as derived
+from typing import Any as Anything
 from typing import TypeVar
 
 from sievemq_core.message.values import PropertyValue, letter_of
-from sievemq_core.selector.arithmetic import OPERATIONS, comparable, is_true, negate, promote
+from sievemq_core.selector.arithmetic import OPERATIONS, comparable, is_true, negate, promote, to_float
 from sievemq_core.selector.ast import (
     And,
     Arithmetic,
@@ -46,6 +49,7 @@ __all__ = [
     "Comparable",
     "Compute",
     "Constant",
+    "EqualsOne",
     "Field",
     "IsNumber",
     "Matches",
@@ -147,6 +151,35 @@ class OneOf:
 
 
 @dataclass(slots=True, unsafe_hash=True)
+class EqualsOne:
+    """``field = 1 OR field = 'a' OR …`` of numbers, or numbers and texts, is TRUE or FALSE.
+
+    A number of the message is compared in the type that Java promotes both to (D-01): ``doubles`` and ``floats`` are
+    what the numbers are beside one of these types.
+    """
+
+    field: Field
+    texts: frozenset[str]
+    exact: frozenset[int]
+    approximate: frozenset[float]
+    holds: bool
+    doubles: frozenset[float] = derived(init=False, compare=False)
+    floats: frozenset[float] = derived(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.doubles = self.approximate | frozenset(map(float, self.exact))
+        # a double holds each of these as it is, so that the array rounds once, as to_float() does
+        near = array("f", [number for number in self.exact if -(2**53) < number < 2**53])
+        far = [to_float(number) for number in self.exact if not -(2**53) < number < 2**53]
+        self.floats = self.approximate.union(near, far)
+
+    @property
+    def constants(self) -> list[str | int | float]:
+        """All of them."""
+        return [*sorted(self.texts), *sorted(self.exact), *sorted(self.approximate)]
+
+
+@dataclass(slots=True, unsafe_hash=True)
 class Matches:
     """``field [NOT] LIKE pattern`` is TRUE or FALSE."""
 
@@ -188,7 +221,7 @@ class IsNumber:
     value: Value
 
 
-Test = Always | All | Any | Relation | OneOf | Matches | Missing | Truth | Comparable | IsNumber
+Test = Always | All | Any | Relation | OneOf | EqualsOne | Matches | Missing | Truth | Comparable | IsNumber
 
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -241,6 +274,8 @@ class _Planner:
         return found
 
     def _in(self, node: In, holds: bool) -> Test:
+        if node.equals:
+            return _equals_one(_field(node.operand), [item.value for item in node.items], holds)
         values = frozenset([str(item.value) for item in node.items])
         return _one_of(_field(node.operand), values, node.negated, holds)
 
@@ -332,6 +367,11 @@ class _Planner:
                 for part in (value(node.operand), value(node.low), value(node.high)):
                     found.append(_comparable("<", part, part))  # an order: each must be a number or NULL
                 found += _numbers(node.operand) + _numbers(node.low) + _numbers(node.high)
+            case In(equals=True):
+                kinds = {isinstance(item.value, str) for item in node.items}
+                if needed or len(kinds) > 1:  # of two kinds one is unlike
+                    subject = _field(node.operand)
+                    found += [_comparable("=", subject, Constant("" if text else 0)) for text in sorted(kinds)]
             case In() | Like():
                 if needed:
                     found.append(_comparable("=", _field(node.operand), Constant("")))
@@ -370,7 +410,7 @@ def fields_of(test: Test) -> tuple[Field, ...]:
                 stack.extend(reversed(part.operands))
             case Relation() | Comparable():
                 stack.extend((part.right, part.left))
-            case OneOf() | Matches() | Truth():
+            case OneOf() | EqualsOne() | Matches() | Truth():
                 stack.append(part.field)
             case Missing() | IsNumber():
                 stack.append(part.value)
@@ -463,6 +503,14 @@ def _one_of(subject: Field, values: frozenset[str], negated: bool, holds: bool) 
         wanted = frozenset(mode for mode in MODES.values() if ((mode in values) is not negated) is holds)
         return Always(bool(wanted)) if len(wanted) != 1 else OneOf(subject, wanted, False, True)
     return OneOf(subject, values, negated, holds)
+
+
+def _equals_one(subject: Field, constants: list[Anything], holds: bool) -> Test:
+    texts = frozenset([each for each in constants if isinstance(each, str)])
+    if len(texts) == len(constants):
+        return _one_of(subject, texts, False, holds)
+    exact = frozenset([each for each in constants if isinstance(each, int)])
+    return EqualsOne(subject, texts, exact, frozenset([each for each in constants if isinstance(each, float)]), holds)
 
 
 def _missing(subject: Value, holds: bool) -> Test:

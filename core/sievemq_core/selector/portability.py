@@ -289,6 +289,10 @@ class _Notes:
             self.note(_RELATED, "D-14", "'+' joins a string with anything; here it is NULL", None, node)
 
     def _on_in(self, node: In, place: _Place) -> None:
+        if node.equals:  # one comparison of each kind stands for all
+            kinds = {type(item.value): item for item in node.items}.values()
+            self.visit(Or(tuple(Compare("=", node.operand, item, node.span) for item in kinds), node.span), place)
+            return
         rewrite = f"({print_selector(node.operand)} LIKE '%' AND {print_selector(node)})"
         if node.negated and _has_property(node):
             self.note((_RABBIT,), "D-04", "TRUE if the property is no string; here FALSE", rewrite, node)

@@ -105,6 +105,18 @@ class _Printer:
             case Between():
                 operand, low, high = (self._wrapped(part, _SUM) for part in (node.operand, node.low, node.high))
                 return f"{operand} {_not(node)}BETWEEN {low} AND {high}", _PREDICATE
+            case In(equals=True):
+                name = self._wrapped(node.operand, _SUM)
+                terms = [f"{name} = {print_literal(item.value)}" for item in node.items]
+                if self._canonical:
+                    unique = set(terms)
+                    if len(unique) == 1:
+                        return terms[0], _PREDICATE
+                    terms = sorted(unique)
+                    text = " OR ".join(terms)
+                    self._terms[text] = {(term, _PREDICATE) for term in terms}
+                    return text, _OR
+                return " OR ".join(terms), _OR
             case In():
                 items = [print_literal(item.value) for item in node.items]
                 if node.items[0].span in self._holes:

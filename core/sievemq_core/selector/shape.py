@@ -127,7 +127,7 @@ def parameters(tree: Node, text: str, known: Outline) -> tuple[Parameter, ...]:
                 if low in at and high in at and values[at[low]] < values[at[high]]:  # type: ignore[operator]  # numbers
                     above = Parameter(name, ("<=", ">"), (at[high],), (high,), at[low])
                     found.append((Parameter(name, (">=", "<"), (at[low],), (low,)), above))
-            case In(operand=Identifier(name=name), items=items) if all(item.span in at for item in items):
+            case In(operand=Identifier(name=name), items=items, equals=False) if all(item.span in at for item in items):
                 indexes = tuple(at[item.span] for item in items)
                 if len({values[index] for index in indexes}) == len(indexes):
                     found.append((Parameter(name, ("IN",), indexes, tuple(item.span for item in items)),))

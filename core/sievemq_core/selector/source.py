@@ -17,6 +17,10 @@ Span = tuple[int, int]
 WINDOW = 100
 
 
+#: Characters of a selector that an error sends back.
+_ECHOED = 65_536
+
+
 def render(selector: str, position: int, length: int) -> str:
     """Two lines: the part of the selector around `position`, and carets under the mistake.
 
@@ -74,7 +78,7 @@ class SelectorError(SieveError):
             details={
                 "position": position,
                 "length": length,
-                "selector": selector,
+                "selector": selector[:_ECHOED],
                 "expected": expected,
                 "hint": hint,
                 "message": message,

@@ -29,6 +29,9 @@ Hole: TypeAlias = tuple[str, str]
 
 _numbering = count(1)
 
+#: Values of a list that the code has a copy of; a longer one it refers to.
+_SHARED = 256
+
 _EQ, _NOT_EQ, _IN, _NOT_IN, _IS, _IS_NOT = ast.Eq(), ast.NotEq(), ast.In(), ast.NotIn(), ast.Is(), ast.IsNot()
 _OPERATORS: dict[str, ast.cmpop] = {
     "=": _EQ,
@@ -272,7 +275,10 @@ class _Code:
         first, again = self._used_twice(test.field)
         single = len(test.values) == 1
         inside: tuple[ast.cmpop, ast.cmpop] = (_EQ, _NOT_EQ) if single else (_IN, _NOT_IN)
-        values = self._hole(test.field, "IN") or syntax.constant(next(iter(test.values)) if single else test.values)
+        if len(test.values) > _SHARED:
+            values: ast.expr = self._global(f"values_{len(self.names)}", test.values)
+        else:
+            values = self._hole(test.field, "IN") or syntax.constant(next(iter(test.values)) if single else test.values)
         if test.holds and not test.negated:
             return syntax.compare(first, inside[0], values)
         if test.holds:
@@ -283,6 +289,12 @@ class _Code:
         return syntax.both(
             syntax.is_none(first, False), syntax.either(unlike, syntax.compare(again, inside[0], values))
         )
+
+    def _equals_one(self, test: plan.EqualsOne) -> ast.expr:
+        first, again = self._used_twice(test.field)
+        equals = self._global(f"equals_{len(self.names)}", EqualsOne(test).matches)
+        found = syntax.call(equals, again)
+        return syntax.both(syntax.is_none(first, False), found if test.holds else syntax.negated(found))
 
     def _matches(self, test: plan.Matches) -> ast.expr:
         first, again = self._used_twice(test.field)
@@ -424,6 +436,7 @@ _TESTS: dict[type, Callable[..., ast.expr]] = {
     plan.Any: _Code._chain,
     plan.Always: _Code._always,
     plan.OneOf: _Code._one_of,
+    plan.EqualsOne: _Code._equals_one,
     plan.Matches: _Code._matches,
     plan.Missing: _Code._missing,
     plan.Truth: _Code._truth,
@@ -471,6 +484,33 @@ def _is_direct(number: int | float, *, exact_only: bool) -> bool:
     if number != number or abs(number) == float("inf"):
         return True
     return abs(number) < (2**24 if type(number) is Float else 2**53)
+
+
+class EqualsOne:
+    """Whether a value equals one of many constants, in one look-up: as Java compares it with each of them (D-01).
+
+    Args:
+        test: the constants.
+    """
+
+    __slots__ = ("_approximate", "_doubles", "_exact", "_floats", "_texts")
+
+    def __init__(self, test: plan.EqualsOne) -> None:
+        self._texts = test.texts
+        self._exact = test.exact
+        self._approximate = test.approximate
+        self._doubles = test.doubles
+        self._floats = test.floats
+
+    def matches(self, value: PropertyValue) -> bool:
+        """True if it does; the value is not NULL."""
+        if isinstance(value, str):
+            return value in self._texts
+        if isinstance(value, bool):
+            return False
+        if isinstance(value, float):
+            return value in (self._floats if type(value) is Float else self._doubles)
+        return value in self._exact or (bool(self._approximate) and float(cast("int", value)) in self._approximate)
 
 
 def _strictly_equal_constant(value: PropertyValue, constant: PropertyValue, letter: str) -> bool:

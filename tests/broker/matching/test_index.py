@@ -330,6 +330,19 @@ def test_values_are_found_until_they_are_compacted_away() -> None:
     assert (index.find("ab"), len(index)) == (["a1", "b1"], 2)
 
 
+@pytest.mark.parametrize("constant", ["{}", "'{}'"])
+def test_a_long_chain_of_equalities_is_one_look_up(constant: str) -> None:
+    index: SelectorIndex[int] = SelectorIndex()
+    for number in range(20):
+        values = [constant.format(1_000 * number + each) for each in range(300)]
+        index.add(compiled(" OR ".join(f"a = {value}" for value in values)), number)
+    value: Any = {"{}": 7_123, "'{}'": "7123"}[constant]
+    assert index.match(message({"a": value})) == [7]
+    assert index.candidates == 1
+    assert index.match(message({"a": 7_999 if constant == "{}" else "7999"})) == []
+    assert index.candidates == 1
+
+
 def test_a_comparison_with_texts_is_answered_by_the_look_up() -> None:
     index: SelectorIndex[str] = SelectorIndex()
     for text in ("a = 'x'", "a IN ('x', 'y')", "JMSCorrelationID = 'x'"):

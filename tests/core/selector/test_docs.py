@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sievemq_core.limits import MAX_SELECTOR_CHARS, MAX_SELECTOR_DEPTH, MAX_SELECTOR_NODES, MAX_SELECTOR_STRINGS
+from sievemq_core.limits import MAX_SELECTOR_CHARS, MAX_SELECTOR_CONSTANTS, MAX_SELECTOR_DEPTH, MAX_SELECTOR_NODES
 from sievemq_core.selector import PROVIDERS, SelectorError, compile_selector
 from sievemq_core.selector.dialect import JAKARTA
 
@@ -101,7 +101,7 @@ def test_sessions() -> None:
 
 
 def test_numbers_and_words_are_those_of_the_code() -> None:
-    for limit in (MAX_SELECTOR_CHARS, MAX_SELECTOR_NODES, MAX_SELECTOR_STRINGS):
+    for limit in (MAX_SELECTOR_CHARS, MAX_SELECTOR_NODES, MAX_SELECTOR_CONSTANTS):
         assert f"{limit:,}" in TEXT
     assert f"{MAX_SELECTOR_DEPTH} levels" in TEXT
     assert " ".join(sorted(JAKARTA.reserved)) in TEXT

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import tracemalloc
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,9 +14,9 @@ from sievemq_core.limits import (
     MAX_LIKE_SEARCHES,
     MAX_LIKE_WILDCARDS,
     MAX_SELECTOR_CHARS,
+    MAX_SELECTOR_CONSTANTS,
     MAX_SELECTOR_DEPTH,
     MAX_SELECTOR_NODES,
-    MAX_SELECTOR_STRINGS,
 )
 from sievemq_core.selector import SelectorError, compile_selector
 from sievemq_core.selector.compiled import CompiledSelector
@@ -28,7 +31,7 @@ def valid(text: str) -> CompiledSelector:
 def test_characters() -> None:
     text = "a = 1".ljust(MAX_SELECTOR_CHARS)
     assert valid(text).canonical == "a = 1"
-    with pytest.raises(SelectorError, match="at most 65,536"):
+    with pytest.raises(SelectorError, match="at most 524,288"):
         compile_selector(text + " ")
 
 
@@ -46,15 +49,53 @@ def test_nodes() -> None:
 
 def test_ten_thousand_terms_are_refused() -> None:
     with pytest.raises(SelectorError, match="too large"):
-        compile_selector("OR ".join(["a=1 "] * 8_000))
+        compile_selector("OR ".join([f"a{n}=1 " for n in range(8_000)]))
 
 
 def test_a_long_list_counts_its_items() -> None:
-    items = ", ".join(f"'{n}'" for n in range(MAX_SELECTOR_STRINGS))
-    assert valid(f"a IN ({items})").function({"a": "2000"}, ())
+    items = ", ".join(f"'{n}'" for n in range(MAX_SELECTOR_CONSTANTS))
+    assert valid(f"a IN ({items})").function({"a": "9000"}, ())
     for more in (f"a IN ({items}, 'one')", f"a IN ({items}) OR b IN ('x')"):
-        with pytest.raises(SelectorError, match="2,048 strings"):
+        with pytest.raises(SelectorError, match="10,000 constants"):
             compile_selector(more)
+
+
+@pytest.mark.parametrize("constant", ["{}", "'{}'", "12345{}.5"])
+@pytest.mark.parametrize("word", [" OR ", "\nor  "])
+def test_a_long_chain_of_equalities_counts_as_a_list(constant: str, word: str) -> None:
+    terms = [f"a = {constant.format(n)}" for n in range(MAX_SELECTOR_CONSTANTS)]
+    selector = valid(word.join(terms))
+    (name, keys), *others = selector.facts.equalities
+    assert (name, others) == ("a", [])
+    assert len(keys) >= MAX_SELECTOR_CONSTANTS
+    value: Any = {"{}": 9_999, "'{}'": "9999", "12345{}.5": 123459999.5}[constant]
+    assert selector.function({"a": value}, ())
+    assert not selector.function({"a": -1}, ())
+    assert valid(f"b = 1 AND ({word.join(terms)}) AND c = 2").function({"a": value, "b": 1, "c": 2}, ())
+    with pytest.raises(SelectorError, match="10,000 constants"):
+        compile_selector(word.join([*terms, "a = 10000"]))
+
+
+def test_a_chain_of_two_names_is_none() -> None:
+    terms = " OR ".join(f"{name} = {n}" for n in range(20) for name in ("a", "A"))
+    assert valid(terms).function({"A": 19}, ())
+    assert not valid(terms.replace("A =", "aa =")).function({"A": 19}, ())
+
+
+def test_a_long_selector_is_shared_and_keeps_no_tree() -> None:
+    """Consumers of one text have one selector; of texts of their own each takes a few times its text."""
+    texts = [", ".join(f"'{number} {n}'" for n in range(2_000)) for number in range(4)]
+    compile_selector(f"a IN ({texts[0]}, 'x')")
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    kept = [valid(f"a IN ({text})") for text in texts]
+    assert all(each.plan and each.ast and each.warnings == () for each in kept)
+    gc.collect()
+    each = (tracemalloc.get_traced_memory()[0] - before) / len(kept)
+    tracemalloc.stop()
+    assert each < 16 * len(kept[0].text)
+    assert valid("".join(["a IN (", texts[0], ")"])) is kept[0]
 
 
 @pytest.mark.parametrize("pattern", ["%a", "_a", "a%_", "%_"])

@@ -27,11 +27,13 @@ from sievemq_core.selector.ast import (
     Not,
     Or,
     Unary,
+    walk,
 )
 from sievemq_core.selector.compiled import CompiledSelector
 from sievemq_core.selector.dialect import DIALECTS
+from sievemq_core.selector.evaluate import evaluate
 from sievemq_core.selector.parser import parse
-from sievemq_core.selector.printer import print_selector
+from sievemq_core.selector.printer import print_literal, print_selector
 
 # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -257,6 +259,46 @@ def shuffled(node: Node, chance: random.Random) -> Node:
         case Not():
             return Not(shuffled(node.operand, chance))
     return node
+
+
+BESIDE = [5, 2**24 + 1, 2**31, 2**53 + 1, 2**63 - 1, 0, 1, 2.5, 0.1, -0.0, 16777217.0]
+constants = st.one_of(
+    st.sampled_from(BESIDE), st.integers(-5, 5), st.integers(-(10**17), 10**17), st.sampled_from(["a", "5", "it's"])
+)
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from([*PROPERTIES, "JMSPriority", "JMSType", "JMSTimestamp"]),
+    st.lists(constants, min_size=17, max_size=24),
+    st.lists(messages, min_size=1, max_size=6),
+    st.sampled_from(["jakarta", "ibm-mq"]),
+    st.booleans(),
+)
+def test_a_long_chain_of_equalities_is_what_its_terms_are(
+    name: str, chain: list[Any], batch: list[Any], dialect: str, negated: bool
+) -> None:
+    """D-01, D-04, D-05, D-15: interpreter and function of the one condition beside an OR of comparisons."""
+    chain = [each for each in chain if each != 2**63 - 1]  # 18 digits are taken whole
+    if len(chain) < 17:
+        return
+    text = " OR ".join(f"{name} = {print_literal(each)}" for each in chain)
+    whole: Node = Or(tuple(Compare("=", Identifier(name), Literal(each)) for each in chain))
+    if negated:
+        text, whole = f"NOT ({text})", Not(whole)
+    selector = compile_selector(text, dialect)
+    assert selector is not None
+    listed = next(part for part in walk(selector.ast) if isinstance(part, In))
+    assert len(listed.items) == len(chain)
+    for properties, headers in batch:
+        expected = evaluate(whole, selector.dialect, properties, headers)
+        assert selector.evaluate(properties, headers) is expected
+        assert selector.function(properties, headers) is (expected is True)
+        if expected is True and selector.facts.equalities:
+            assert message_key(name, properties, headers) in selector.facts.equalities[0][1]
+    again = compile_selector(selector.canonical.removeprefix(f"{dialect}: "), dialect)
+    assert again is not None
+    assert again.canonical == selector.canonical
 
 
 @settings(max_examples=300)

@@ -48,6 +48,11 @@ leaf = st.one_of(
     st.builds("{} {} {}".format, column, st.sampled_from(["=", "<>"]), st.one_of(text, column)),
     st.builds("{} {}IN ({})".format, column, NOT, st.lists(text, min_size=1, max_size=3).map(", ".join)),
     st.builds("{} {}LIKE {}".format, column, NOT, pattern),
+    st.builds(
+        lambda name, values: "({})".format(" OR ".join(f"{name} = {value}" for value in values)),
+        st.sampled_from(NUMBERS),
+        st.lists(st.sampled_from(["-9", "-1", "0", "1", "3", "7", "2.5", "0.5", "-3.25"]), min_size=17, max_size=20),
+    ),
     st.builds("{} IS {}NULL".format, st.sampled_from(NUMBERS + TEXTS), NOT),
 )
 where = st.recursive(
