@@ -114,7 +114,10 @@ def test_a_receive_links_to_the_send(url: str, recorded: Recorded) -> None:
 
 
 @pytest.mark.parametrize("buffered", [False, True])
-@pytest.mark.parametrize("form", ["body", "no_wait", "iteration", "classic"])
+@pytest.mark.parametrize(
+    "form",
+    ["body", "no_wait", "iteration", "classic", "of a class", "no_wait of a class", "iteration of a class"],
+)
 def test_every_form_of_receive(url: str, recorded: Recorded, form: str, buffered: bool) -> None:
     with ConnectionFactory(url).create_context() as context:
         consumer = None if buffered else context.create_consumer(Queue("q"))
@@ -130,7 +133,14 @@ def test_every_form_of_receive(url: str, recorded: Recorded, form: str, buffered
                 assert next(iter(consumer)).get_body(str) == "x"
             case "classic":
                 assert consumer.receive(60_000) is not None
-    assert recorded.spans().keys() == {"send queue:q", "receive queue:q"}
+            case "of a class":
+                assert consumer.receive(60_000, TextMessage) is not None
+            case "no_wait of a class":
+                assert consumer.receive_no_wait(TextMessage) is not None
+            case "iteration of a class":
+                assert next(consumer.messages(TextMessage)).get_text() == "x"
+    names = [span.name for span in recorded._spans.get_finished_spans()]
+    assert sorted(names) == ["receive queue:q", "send queue:q"]
 
 
 @pytest.mark.parametrize("buffered", [False, True])
@@ -138,10 +148,10 @@ async def test_every_form_of_asyncio_receive(url: str, recorded: Recorded, buffe
     async with await sievemq.aio.ConnectionFactory(url).create_context() as context:
         producer = context.create_producer()
         if buffered:
-            for _ in range(4):
+            for _ in range(7):
                 await producer.send(Queue("q"), "x")
         consumer = await context.create_consumer(Queue("q"))
-        for form in range(4):
+        for form in range(7):
             if not buffered:
                 await producer.send(Queue("q"), "x")
             match form:
@@ -153,8 +163,14 @@ async def test_every_form_of_asyncio_receive(url: str, recorded: Recorded, buffe
                     assert await anext(consumer) is not None
                 case 3:
                     assert await consumer.receive_no_wait() is not None
+                case 4:
+                    assert await consumer.receive(60_000, TextMessage) is not None
+                case 5:
+                    assert await consumer.receive_no_wait(TextMessage) is not None
+                case 6:
+                    assert await anext(consumer.messages(TextMessage)) is not None
     names = [span.name for span in recorded._spans.get_finished_spans()]
-    assert (names.count("send queue:q"), names.count("receive queue:q"), len(names)) == (4, 4, 8)
+    assert (names.count("send queue:q"), names.count("receive queue:q"), len(names)) == (7, 7, 14)
 
 
 async def test_the_asyncio_api(url: str, recorded: Recorded) -> None:

@@ -117,12 +117,17 @@ class Patches:
         recorder = self.recorder
 
         def receive(consumer: Any, *arguments: Any, **options: Any) -> Message | None:
+            if _receiving.get() is consumer:  # a receive of one class is carried out by another of these methods
+                return original(consumer, *arguments, **options)  # type: ignore[no-any-return]
             begun, engine = time.perf_counter(), consumer._engine
+            token = _receiving.set(consumer)
             try:
                 message: Message | None = original(consumer, *arguments, **options)
             except Exception as error:
                 recorder.receive_failed(error, engine.destination, engine.session.connection, begun)
                 raise
+            finally:
+                _receiving.reset(token)
             if message is not None:
                 recorder.received(message, *_whose(engine), begun)
             return message
