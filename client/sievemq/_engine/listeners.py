@@ -133,4 +133,5 @@ def log_raised(message: Message, error: BaseException) -> None:
     """A message listener raised (LIS-09). Which message that was is logged, not what it says: who reads logs may be
     somebody who must not read messages."""
     name, destination = message.get_jms_message_id(), message.get_jms_destination()
-    _log.warning("a message listener raised; message %.100r of %.100s", name, destination, exc_info=error)
+    text = "a message listener raised; message %.100r of %.100s, delivery %d"
+    _log.error(text, name, destination, message._count, exc_info=error)

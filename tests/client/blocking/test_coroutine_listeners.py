@@ -114,6 +114,9 @@ def test_a_message_is_not_lost_where_its_listener_returns_a_coroutine(
     assert dead.get_body(str) == "hello"
     assert "cannot await" in caplog.text
     assert "never awaited" not in caplog.text
+    raised = [record for record in caplog.records if "a message listener raised" in record.getMessage()]
+    assert [record.levelname for record in raised] == ["ERROR"] * 6
+    assert [record.getMessage()[-10:] for record in raised] == [f"delivery {number}" for number in range(1, 7)]
 
 
 def test_a_completion_listener_that_returns_a_coroutine_is_logged(
