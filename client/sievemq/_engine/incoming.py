@@ -32,7 +32,11 @@ _REPAIRABLE: Final = frozenset(code for code in ErrorCode if code.repairable)
 
 def _on_welcome(connection: ClientConnection, command: CommandTuple) -> None:
     if not 1 <= command[1] <= PROTOCOL_VERSION:  # HELLO said what this client speaks
-        text = f"the broker answered in protocol version {command[1]}; this client speaks {PROTOCOL_VERSION}"
+        older = "client" if command[1] > PROTOCOL_VERSION else "broker"
+        text = (
+            f"the broker answered in protocol version {command[1]}; this client speaks {PROTOCOL_VERSION}: "
+            f"upgrade the {older}"
+        )
         error = ProtocolError(text, ErrorCode.UNSUPPORTED_VERSION)
         lose(connection, loss(connection, error, error.code.name), repairable=False)
         return
