@@ -139,3 +139,11 @@ async def test_requestors(api: Api) -> None:
     requestor = await api.requestor(sievemq.aio.QueueRequestor, await api.session(), api.queue())
     assert text(await requestor.request(TextMessage("?"))) == "yes"
     await requestor.close()
+
+
+@pytest.mark.parametrize("method", ["create_consumer", "create_browser"])
+async def test_the_keyword_selector_names_the_right_one(api: Api, method: str) -> None:
+    context = await api.context()
+    with pytest.raises(TypeError, match=rf"{method}\(\) has no argument 'selector': it is called message_selector"):
+        await getattr(context, method)(api.queue(), selector="a = 1")
+    await getattr(context, method)(api.queue(), message_selector="a = 1")

@@ -92,6 +92,7 @@ from sievemq._engine.producer_defaults import ProducerDefaults
 from sievemq._engine.repair import Repair, for_how_long, is_passing
 from sievemq._engine.replies import answers
 from sievemq._engine.reports import ExceptionReports
+from sievemq._engine.selector import refuse_selector
 from sievemq._engine.send_call import destination_and_message
 from sievemq._engine.sends import Sends
 from sievemq._engine.session import (
@@ -151,6 +152,7 @@ __all__ = [
     "of_tls",
     "refuse_awaitable",
     "refuse_lone_name",
+    "refuse_selector",
     "unclosed",
     "weakly",
 ]

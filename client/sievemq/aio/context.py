@@ -18,6 +18,7 @@ from sievemq._engine import (
     EngineProducer,
     check_timeout,
     message_for,
+    refuse_selector,
 )
 from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.connection import Connection
@@ -64,6 +65,8 @@ def _runtime(
 
     @wraps(method)
     async def translated(self: JMSContext, *arguments: P.args, **keywords: P.kwargs) -> R:
+        if keywords:
+            refuse_selector(method.__name__, keywords)
         try:
             return await method(self, *arguments, **keywords)
         except JMSException as error:

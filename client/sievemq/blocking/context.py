@@ -18,6 +18,7 @@ from sievemq._engine import (
     EngineProducer,
     check_timeout,
     message_for,
+    refuse_selector,
 )
 from sievemq.blocking.browser import QueueBrowser
 from sievemq.blocking.connection import Connection
@@ -46,6 +47,8 @@ def _runtime(
 
     @wraps(method)
     def translated(self: JMSContext, *arguments: P.args, **keywords: P.kwargs) -> R:
+        if keywords:
+            refuse_selector(method.__name__, keywords)
         try:
             return method(self, *arguments, **keywords)
         except JMSException as error:
