@@ -551,6 +551,16 @@ def test_a_message_does_not_command_the_terminal(broker: EmbeddedBroker, context
     assert (code, shown) == (0, b"one\\x1b]0;two\\x07\r\n\tthree\r\n")
 
 
+@pytest.mark.parametrize("command", [["browse", "orders", "--json"], ["queue", "consumers", "orders", "--json"]])
+def test_json_does_not_command_the_terminal(broker: EmbeddedBroker, context: JMSContext, command: list[str]) -> None:
+    context.create_producer().send(Queue("orders"), "grüße \x9b2J\u202e")
+    with context.create_consumer(Queue("orders"), "a = '\x9b2J\u202e'"):
+        code, shown = on_terminal(command)
+        assert code == 0
+        assert shown.decode().strip().isprintable()
+        assert "\x9b2J\u202e" in "".join(map(str, json.loads(shown).values()))
+
+
 def test_top_when_the_broker_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says so on the screen that is there afterwards, not on the one that it gives back."""
     broker = EmbeddedBroker(http=True)

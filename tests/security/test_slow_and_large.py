@@ -204,3 +204,25 @@ def test_lengths_that_two_servers_would_read_in_two_ways(broker: EmbeddedBroker,
     behind = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
     said = raw(broker, b"POST /session HTTP/1.1\r\nHost: localhost\r\n" + framing + b"\r\n0\r\n\r\n" + behind)
     assert b'"status":"ok"' not in said
+
+
+def test_head_is_bounded_when_it_comes_at_once() -> None:
+    def head(size: int) -> bytes:
+        begin, end = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: ", b"\r\n\r\n"
+        return begin + b"a" * (size - len(begin) - len(end)) + end
+
+    with secured() as broker:
+        assert raw(broker, head(protocol.HEAD_BYTES)).startswith(b"HTTP/1.1 200")
+        for size in (protocol.HEAD_BYTES + 2, 70_000):
+            with suppress(ConnectionError):
+                assert raw(broker, head(size)).split(b" ", 2)[1] in (b"400", b"431")
+
+
+def test_body_behind_a_head_is_read_whole() -> None:
+    body = b'{"body": "' + b"x" * 200_000 + b'"}'
+    with secured() as broker:
+        head = (
+            b"POST /api/v1/namespaces/default/destinations/queue:orders.x/messages HTTP/1.1\r\nHost: localhost\r\n"
+            b"Connection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n" % len(body)
+        )
+        assert raw(broker, head + ADMIN + b"\r\n" + body).startswith(b"HTTP/1.1 201")

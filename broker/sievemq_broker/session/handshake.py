@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sievemq_broker.session.checks import check_identifier, pairs
 from sievemq_broker.session.services import AuthenticationError
 from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
+from sievemq_core.harmless import harmless
 from sievemq_core.limits import MAX_PROPERTIES_BYTES, MIN_HEARTBEAT_MS
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 
@@ -61,7 +62,7 @@ def welcome(connection: BrokerConnection, identity: Identity, command: tuple[Any
             )
         connection.entitle(identity)
         connection.namespace = connection.broker.namespace(namespace or "default")
-        connection.agent = agent[:200]
+        connection.agent = harmless(agent[:200])
         connection.keep = min(_number(options.get("keep")), settings.keep_ms)
         connection.outbox.several = options.get("deliver_several") is True
         memory = None

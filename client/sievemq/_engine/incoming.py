@@ -13,6 +13,7 @@ from sievemq._engine.heartbeat import Heartbeat
 from sievemq._engine.restore import restore
 from sievemq.exceptions import exception_for
 from sievemq_core.errors import ErrorCode, ProtocolError
+from sievemq_core.harmless import harmless
 from sievemq_core.limits import MAX_BODY_BYTES
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
@@ -27,6 +28,8 @@ _log = logging.getLogger("sievemq")
 #: Unconfirmed sends of a session where the broker's WELCOME says nothing.
 WINDOW_MESSAGES: Final = 1_000
 WINDOW_BYTES: Final = 8 * 1024 * 1024
+#: Of a broker's text these stay: the lines of a selector with a caret below its mistake.
+_LINES: Final = "\n\t"
 _REPAIRABLE: Final = frozenset(code for code in ErrorCode if code.repairable)
 
 
@@ -90,7 +93,7 @@ def _on_ok(connection: ClientConnection, command: CommandTuple) -> None:
 
 def _on_error(connection: ClientConnection, command: CommandTuple) -> None:
     _, request, code, text, details, *_ = command
-    error = exception_for(code, text, details)
+    error = exception_for(code, harmless(text, _LINES), details)
     if request == 0:  # fatal: the connection ends
         if connection.closing:
             end(connection)
@@ -109,7 +112,7 @@ def _on_confirm(connection: ClientConnection, command: CommandTuple) -> None:
 def _on_send_failed(connection: ClientConnection, command: CommandTuple) -> None:
     session = connection.sessions.get(command[1])
     if session is not None:
-        session.sends.failed(command[2], command[3], command[4])
+        session.sends.failed(command[2], command[3], harmless(command[4], _LINES))
 
 
 def _on_deliver_several(connection: ClientConnection, command: CommandTuple) -> None:
@@ -134,13 +137,14 @@ def _on_consumer_closed(connection: ClientConnection, command: CommandTuple) -> 
     _, number, code, text, *_ = command
     consumer = connection.consumers.get(number)
     if consumer is not None:
-        error = exception_for(code, text)
+        error = exception_for(code, harmless(text, _LINES))
         consumer.session.consumer_is_gone(consumer, error)
         connection.report(error)
 
 
 def _on_flow(connection: ClientConnection, command: CommandTuple) -> None:
     _, blocked, text, number, sequence, destination, *_ = command
+    text = harmless(text)
     if not number:
         connection.flow.broker_blocked = text if blocked else None
     else:
@@ -170,7 +174,7 @@ def _move_clock(connection: ClientConnection, offset: int) -> None:
 
 
 def _on_shutdown(connection: ClientConnection, command: CommandTuple) -> None:
-    connection.shutdown_notice = command[2]
+    connection.shutdown_notice = harmless(command[2])
 
 
 def _positive(value: object, default: int) -> int:

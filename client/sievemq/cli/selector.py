@@ -14,6 +14,7 @@ import typer
 from sievemq import Message, Selector
 from sievemq.cli.broker_access import JsonOption, failures
 from sievemq.cli.exits import REFUSED, USAGE
+from sievemq.cli.show import json_line
 from sievemq.cli.values import parse_property, typed_value
 from sievemq.exceptions import JMSException
 from sievemq_core.selector import CompiledSelector, SelectorError, compile_selector
@@ -174,7 +175,7 @@ def _show(title: str, lines: list[str]) -> None:
 
 
 def _print(record: dict[str, Any]) -> None:
-    typer.echo(json.dumps(record, ensure_ascii=False))
+    typer.echo(json_line(record))
 
 
 def _read(file: Path, message: Message) -> bool:

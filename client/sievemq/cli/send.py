@@ -21,6 +21,7 @@ from sievemq.cli.broker_access import (
     failures,
 )
 from sievemq.cli.exits import USAGE
+from sievemq.cli.show import harmless
 from sievemq.cli.values import parse_duration, parse_property
 
 __all__ = ["send"]
@@ -100,7 +101,7 @@ def send(
                     if count == 1 or ids:
                         for message_id in sent:
                             line = {"message_id": message_id, "destination": str(target)}
-                            typer.echo(json.dumps(line) if as_json else message_id)
+                            typer.echo(json.dumps(line) if as_json else harmless(str(message_id)))
             finally:
                 if count > 1 and done and not ids:
                     summary = {"messages": done, "destination": str(target)}

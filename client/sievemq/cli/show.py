@@ -12,9 +12,10 @@ import typer
 
 from sievemq import BytesMessage, DeliveryMode, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from sievemq.exceptions import JMSException, MessageEOFException
+from sievemq_core.harmless import harmless
 from sievemq_core.message.values import letter_of
 
-__all__ = ["as_json", "as_text", "harmless", "print_message"]
+__all__ = ["as_json", "as_text", "harmless", "json_line", "print_message"]
 
 _TYPE_NAMES = {
     "z": "boolean", "b": "byte", "h": "short", "i": "int", "l": "long", "f": "float", "d": "double", "s": "string",
@@ -34,16 +35,10 @@ def print_message(message: Message, *, json_line: bool, verbose: bool) -> None:
     typer.echo(harmless(text, "\n\t") if sys.stdout.isatty() else text, color=True)
 
 
-def harmless(text: str, keep: str = "") -> str:
-    """Text that cannot command a terminal: what is not printable is written as in a Python literal.
-
-    Args:
-        text: as somebody else chose it: a sender, a client.
-        keep: characters that stay all the same.
-    """
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() or char in keep else repr(char)[1:-1] for char in text)
+def json_line(record: Any) -> str:
+    """A line of JSON; on a terminal, text that could command it is escaped."""
+    line = json.dumps(record, ensure_ascii=False, allow_nan=False)
+    return json.dumps(record, allow_nan=False) if sys.stdout.isatty() and not line.isprintable() else line
 
 
 def as_json(message: Message) -> str:
@@ -73,7 +68,7 @@ def as_json(message: Message) -> str:
     }
     if encoding:
         record["body_encoding"] = encoding
-    return json.dumps(record, ensure_ascii=False, allow_nan=False)
+    return json_line(record)
 
 
 def as_text(message: Message, *, verbose: bool) -> str:

@@ -10,11 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from unicodedata import category
 
 from sievemq_core.errors import AddressError
 from sievemq_core.limits import MAX_DESTINATION_CHARS
 
 __all__ = ["Address", "Kind", "parse_address"]
+
+
+#: Categories of Unicode: control, format, surrogate, separators of lines and paragraphs.
+_REFUSED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_JOINERS = "\u200c\u200d"
 
 
 class Kind(StrEnum):
@@ -61,8 +67,9 @@ class Address:
 def check_name(name: object) -> None:
     """Raise AddressError unless `name` can name a destination.
 
-    Allowed is every non-empty text up to MAX_DESTINATION_CHARS without control characters and without white space at
-    either end, so that a name survives a log line, a URL and a terminal.
+    Allowed is every non-empty text up to MAX_DESTINATION_CHARS without control and format characters and without white
+    space at either end, so that a name survives a log line, a URL and a terminal, and reads as what it is. The two
+    joiners are allowed: some scripts need them.
     """
     if not isinstance(name, str):
         raise AddressError(f"a destination's name must be text, not {type(name).__name__}")
@@ -74,8 +81,8 @@ def check_name(name: object) -> None:
         )
     if name != name.strip():
         raise AddressError(f"the destination name {name!r} begins or ends with white space")
-    if any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in name):
-        raise AddressError(f"the destination name {name!r} contains a control character")
+    if not name.isprintable() and any(category(c) in _REFUSED and c not in _JOINERS for c in name):
+        raise AddressError(f"the destination name {name!r} contains a control or format character")
 
 
 @lru_cache(maxsize=4096)  # one lookup per message would otherwise parse the same few texts again and again

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from sievemq_core.harmless import harmless
 from sievemq_spark.report import Table, parts_of
 
 __all__ = ["print_json", "print_tables"]
@@ -29,7 +30,7 @@ def print_tables(result: Any) -> None:
             for number, column in enumerate(part.columns):
                 table.add_column(column, justify="left" if number == 0 else "right")
             for row in part.rows:
-                table.add_row(*row)
+                table.add_row(*map(harmless, row))
             console.print(table)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from sievemq import JMSException, Queue
 from sievemq._engine import EngineBrowser, EngineOptions
+from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
 
@@ -71,3 +72,31 @@ def test_an_answer_to_nothing() -> None:
     broker.welcome()
     broker.say(Command.OK, 99, {"a": 1})
     assert broker.engine.failure is None
+
+
+HOSTILE = "no\x1b]0;owned\x07 \u202eexe\n  ^"
+SHOWN = r"no\x1b]0;owned\x07 \u202eexe" + "\n  ^"
+
+
+def test_an_errors_text_cannot_command_a_terminal() -> None:
+    broker = FakeBroker()
+    broker.welcome()
+    made = broker.engine.create_temporary(False)
+    broker.refuse(ErrorCode.SECURITY, HOSTILE)
+    with pytest.raises(JMSException) as refused:
+        made.result()
+    assert str(refused.value) == SHOWN
+
+
+def test_the_text_of_a_fatal_error_cannot_command_a_terminal() -> None:
+    broker = FakeBroker()
+    broker.welcome()
+    broker.say(Command.ERROR, 0, ErrorCode.CLOSED_BY_ADMINISTRATOR, HOSTILE, {})
+    assert str(broker.engine.failure) == SHOWN
+
+
+def test_the_text_of_a_limit_cannot_command_a_terminal() -> None:
+    broker = FakeBroker()
+    broker.welcome()
+    broker.say(Command.FLOW, True, HOSTILE)
+    assert broker.engine.flow.broker_blocked == SHOWN.replace("\n", r"\n")

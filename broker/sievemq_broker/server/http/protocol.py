@@ -8,7 +8,10 @@ from typing import Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["BODY_SECONDS", "HEAD_SECONDS", "MAX_CONNECTIONS", "PatientProtocol"]
+__all__ = ["BODY_SECONDS", "HEAD_BYTES", "HEAD_SECONDS", "MAX_CONNECTIONS", "PatientProtocol"]
+
+#: Bytes of a request's line and headers. A selector of MAX_QUERY_SELECTOR characters fits, however it is encoded.
+HEAD_BYTES: Final = 64 * 1024
 
 #: Seconds that a request's head may take from the connection's start or its first byte on, and its body after that.
 #: uvicorn itself waits for ever: some hundred connections that say a byte a minute would take the port away.
@@ -45,7 +48,12 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came; is a request still coming after them?"""
-        super().data_received(data)
+        while data and not self.transport.is_closing():
+            # h11 checks the size of a head that is not complete, so it is never given more than fits into one.
+            reads_head = self.conn.their_state is h11.IDLE
+            size = max(HEAD_BYTES + 1 - len(self.conn.trailing_data[0]), 1) if reads_head else len(data)
+            super().data_received(data[:size])
+            data = data[size:]
         state = self.conn.their_state
         if state is h11.SEND_BODY:
             self._await(state, BODY_SECONDS)

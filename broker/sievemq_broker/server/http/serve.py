@@ -14,7 +14,7 @@ import uvicorn
 
 from sievemq_broker.server.http import protocol
 from sievemq_broker.server.http.app import make_app
-from sievemq_broker.server.http.protocol import PatientProtocol
+from sievemq_broker.server.http.protocol import HEAD_BYTES, PatientProtocol
 from sievemq_broker.server.net.listener import listen
 
 if TYPE_CHECKING:
@@ -24,9 +24,6 @@ __all__ = ["HttpServer"]
 
 #: Seconds that open requests may take at the end. Probes and scrapes are short; a stuck one must not hold it up.
 GRACE_SECONDS = 1.0
-
-#: Bytes of a request's line and headers. A selector of MAX_QUERY_SELECTOR characters fits, however it is encoded.
-HEAD_BYTES = 64 * 1024
 
 
 class _Uvicorn(uvicorn.Server):

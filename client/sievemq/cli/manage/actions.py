@@ -12,6 +12,7 @@ import typer
 from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.exits import FAILED
 from sievemq.cli.manage.access import PIECE, TIMEOUT, Api
+from sievemq.cli.show import harmless
 from sievemq_core.counted import counted
 
 __all__ = ["Care", "Chosen", "JsonOption", "LimitOption", "Whose", "YesOption", "act", "confirm", "remove"]
@@ -124,7 +125,7 @@ def act(
     text = f"{_messages(touched)} {past}" + (f", {skipped:,} left as they are" if skipped else "")
     _say(answer, as_json, text)
     if stopped:
-        typer.echo(f"sievemq: it stopped there: {stopped['text']}", err=True)
+        typer.echo(f"sievemq: it stopped there: {harmless(stopped['text'])}", err=True)
         raise typer.Exit(FAILED)
 
 

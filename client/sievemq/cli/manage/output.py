@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from typing import Any, TypeAlias
 
 import typer
 
-from sievemq.cli.show import harmless
+from sievemq.cli.show import harmless, json_line
 
 __all__ = ["Columns", "moment", "number", "print_one", "print_rows", "rate", "span", "yes"]
 
@@ -32,7 +31,7 @@ def print_rows(
     """
     if as_json:
         for row in rows:
-            typer.echo(json.dumps(row, ensure_ascii=False))
+            typer.echo(json_line(row))
         return
     # A client chooses its id and its selector: neither may break a line nor command a terminal.
     made = [{name: make(row) for name, make in columns.items()} for row in rows]
@@ -62,7 +61,7 @@ def print_rows(
 def print_one(record: dict[str, Any], columns: Columns, as_json: bool) -> None:
     """Print one thing: a line per fact, or one JSON object."""
     if as_json:
-        typer.echo(json.dumps(record, ensure_ascii=False))
+        typer.echo(json_line(record))
         return
     facts = [(name, harmless(_for_people(make(record)))) for name, make in columns.items()]
     width = max(len(name) for name, _ in facts)

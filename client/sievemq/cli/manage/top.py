@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place
 from sievemq.cli.manage.actions import JsonOption
 from sievemq.cli.manage.output import span
-from sievemq.cli.show import harmless
+from sievemq.cli.show import harmless, json_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -50,7 +49,7 @@ def top(
                 time.sleep(interval)
             seen = _look(api, most, sort)
             if as_json:
-                typer.echo(json.dumps(seen, ensure_ascii=False))
+                typer.echo(json_line(seen))
             else:
                 Console(width=120).print(_screen(seen))
         return

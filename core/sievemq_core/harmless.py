@@ -1,0 +1,18 @@
+"""Text of somebody else, made fit for a terminal, a log and an error."""
+
+from __future__ import annotations
+
+__all__ = ["harmless"]
+
+
+def harmless(text: str, keep: str = "") -> str:
+    """Text that cannot command a terminal or change the order in which it is read: what is not printable is written as
+    in a Python literal.
+
+    Args:
+        text: as somebody else chose it: a sender, a client, a broker.
+        keep: characters that stay all the same.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in keep else repr(char)[1:-1] for char in text)
