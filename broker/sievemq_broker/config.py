@@ -80,6 +80,8 @@ def _whole(low: int, high: int) -> Callable[[object], int]:
 
 
 def _seconds(value: object) -> float:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
     try:
         number = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else -1.0
     except ValueError:

@@ -9,10 +9,12 @@ import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any, Literal, Self, TypeVar, Unpack
 
 from sievemq.destinations import Destination
 from sievemq_broker.clock import AdjustableClock
+from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.entry import GONE
 from sievemq_broker.domain.policy import DestinationPolicy, PolicyRules
@@ -58,6 +60,9 @@ class TestBroker(EmbeddedBroker):
         journal_events: events that each namespace's journal keeps.
         options: as of :class:`~sievemq_broker.EmbeddedBroker`.
 
+    Raises:
+        TypeError: there is no such option; says which was meant.
+
     Attributes:
         faults: faults of all connections; a namespace has its own.
         seed: as given.
@@ -73,6 +78,7 @@ class TestBroker(EmbeddedBroker):
         journal_events: int = EVENTS,
         **options: Unpack[EmbeddedOptions],
     ) -> None:
+        _check_names(options)
         clock = options.pop("clock", None) or AdjustableClock()
         if policies:
             options["settings"] = {**(options.get("settings") or {}), "destinations": policies}
@@ -351,3 +357,14 @@ def refuse_on_a_loop() -> None:
         "this would block the running event loop, and its clients with it; wait in a thread: "
         "await asyncio.to_thread(queue.assert_received, count=3, within=1)"
     )
+
+
+def _check_names(options: Mapping[str, object]) -> None:
+    known = list(BrokerOptions.__annotations__)
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            if name in Settings.__annotations__:
+                hint = f"it is a setting: TestBroker(settings={{{name!r}: …}})"
+            raise TypeError(f"TestBroker has no option {name!r:.60}; {hint}")

@@ -6,9 +6,10 @@ import sys
 import unittest
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from sievemq import ConnectionFactory, JMSContext
+from sievemq.session_mode import SessionModeLike
 from sievemq_testing.broker import BrokerOptions, TestBroker
 from sievemq_testing.namespace import left_open
 
@@ -61,6 +62,17 @@ class BrokerTestCase(unittest.TestCase):
             watch(result, self.namespace)
             result.addfinalizer(partial(drop, result, self.namespace))
         return super().run(result)
+
+    @overload
+    def create_context(self, session_mode: SessionModeLike, /) -> JMSContext: ...
+
+    @overload
+    def create_context(self, *, session_mode: SessionModeLike | None = None) -> JMSContext: ...
+
+    @overload
+    def create_context(
+        self, user_name: str | None, password: str | None, session_mode: SessionModeLike | None = None
+    ) -> JMSContext: ...
 
     def create_context(self, *arguments: Any, **keywords: Any) -> JMSContext:
         """A context in the test's namespace, closed after the test."""

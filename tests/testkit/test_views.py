@@ -367,6 +367,24 @@ def test_rules_with_a_mistake_are_refused(namespace: TestNamespace, rules: dict[
     assert namespace.queue("orders").configure().max_attempts == 6
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"polices": {}}, "TestBroker has no option 'polices'; did you mean 'policies'?"),
+        ({"max_connections": 3}, "TestBroker has no option 'max_connections'; it is a setting: TestBroker(settings="),
+        ({"nonsense": 3}, "TestBroker has no option 'nonsense'; there are host, port, "),
+    ],
+)
+def test_options_with_a_mistake_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(text)}"):
+        TestBroker(**options)
+
+
+def test_settings_in_seconds_take_a_timedelta() -> None:
+    broker = TestBroker(settings={"heartbeat_seconds": timedelta(minutes=1)})
+    assert broker._settings.heartbeat_seconds == 60
+
+
 def test_configure_a_topic_reaches_its_subscriptions(namespace: TestNamespace, context: JMSContext) -> None:
     context.create_shared_durable_consumer(Topic("prices"), "audit")
     policy = namespace.topic("prices").configure(max_messages=1)

@@ -55,5 +55,10 @@ class Orders(BrokerTestCase):
     broker_options = {"policies": {"orders": {"max_attempts": 3}}}  # noqa: RUF012 - a ClassVar of the base
 
 
+def context_of_a_case(case: BrokerTestCase) -> None:
+    assert_type(case.create_context(JMSContext.SESSION_TRANSACTED), JMSContext)
+    case.create_context("transacted")  # type: ignore[call-overload]
+
+
 class Typo(BrokerTestCase):
     broker_options = {"polices": {}}  # type: ignore[typeddict-unknown-key]  # noqa: RUF012
