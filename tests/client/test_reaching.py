@@ -45,7 +45,7 @@ async def test_clear_text_to_a_tls_port(api: Api, certificates: Path) -> None:
 
 
 @pytest.mark.parametrize("factory", [ConnectionFactory, aio.ConnectionFactory])
-@pytest.mark.parametrize("url", [None, b"sievemq://localhost", 7672])
+@pytest.mark.parametrize("url", [b"sievemq://localhost", 7672])
 def test_a_url_is_text(factory: Any, url: object) -> None:
     with pytest.raises(InvalidURLException, match="a URL is text, not"):
         factory(url)

@@ -242,7 +242,7 @@ def test_clo_21_a_closed_context(context: JMSContext, queue: Queue) -> None:
         "create_context": (1,), "set_client_id": ("x",), "set_exception_listener": (None,), "set_auto_start": (True,),
         "create_consumer": (queue,), "create_shared_consumer": (Topic("t"), "s"), "create_browser": (queue,),
         "create_durable_consumer": (Topic("t"), "s"), "create_shared_durable_consumer": (Topic("t"), "s"),
-        "create_queue": ("q",), "create_topic": ("t",), "unsubscribe": ("s",),
+        "create_queue": ("q",), "create_topic": ("t",), "unsubscribe": ("s",), "request": (queue, "x"),
     }  # fmt: skip
     assert len(methods) > 30
     for name in methods:

@@ -12,6 +12,7 @@ from sievemq import BytesMessage, MapMessage, Message, ObjectMessage, Queue, Str
 from sievemq._engine import EngineOptions
 from sievemq.exceptions import MessageFormatException, ResourceAllocationException
 from sievemq.messages import received
+from sievemq_core.limits import MAX_PROPERTY_CHARS
 from sievemq_core.message.values import Byte, Float
 from sievemq_core.wire.codec import BIN_HEADS, bin_head, pack, unpack_value
 from sievemq_core.wire.commands import Command
@@ -55,9 +56,11 @@ def test_bodies_of_every_length(size: int, kind: Any) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_properties_of_every_length(size: int) -> None:
     broker, session = session_of()
-    broker.producer(session).send(Message(properties={"p": "x" * size}), QUEUE)
+    starts = range(0, max(1, size), MAX_PROPERTY_CHARS)
+    values = {f"p{start}": "x" * min(size - start, MAX_PROPERTY_CHARS) for start in starts}
+    broker.producer(session).send(Message(properties=values), QUEUE)
     ((*_, fields),) = broker.heard()
-    assert fields[9] == pack({"p": "x" * size})
+    assert fields[9] == pack(values)
 
 
 @given(properties, texts, st.none() | texts | st.binary(max_size=40), st.none() | texts, st.booleans())
