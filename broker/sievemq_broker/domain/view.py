@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.entry import READY, STRAY, Entry, key_of
+from sievemq_broker.matching.asking import Answers
 from sievemq_broker.matching.condition import Condition, is_true
 
 if TYPE_CHECKING:
@@ -145,6 +146,10 @@ class View:
         """True if the selector of this view is TRUE for an entry; False also where that cannot be found out (D-14)."""
         if self.condition is None:
             return True
+        answers: Answers[View] | None = entry.envelope.answers
+        if answers is not None and (known := answers.of(self)) is not None:
+            self.matched += known
+            return known
         self.evaluations += 1
         try:
             if not is_true(self.condition, entry.envelope):

@@ -33,6 +33,9 @@ class Index(Protocol[T_contra]):
     def effort(self, target: T_contra) -> tuple[int, int]:
         """What asking it takes at most."""
 
+    def serial(self, target: T_contra) -> int:
+        """Its number in the order in which they were added."""
+
 
 class Answers(Generic[T]):
     """What selectors say of a message, as far as they have been asked.
@@ -108,6 +111,13 @@ class Answers(Generic[T]):
         envelope.answers = self
         self._envelope, self._properties = None, {}
         return spent
+
+    def of(self, target: T) -> bool | None:
+        """What one of them has said; None if it has not been asked."""
+        index = self.index
+        if not index.has(target) or index.serial(target) > self.serial:
+            return None
+        return target in self.found
 
     def drop(self) -> None:
         """Forget who was removed after it was asked."""

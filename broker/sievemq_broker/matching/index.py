@@ -117,6 +117,10 @@ class SelectorIndex(Generic[T]):
         """What asking it takes at most (plan.effort_of)."""
         return self._filed[target][0].effort
 
+    def serial(self, target: T) -> int:
+        """Its number in the order in which they were added."""
+        return self._filed[target][2]
+
     @property
     def costly(self) -> bool:
         """True if a message may be worth the question whether all can be asked about it at once."""

@@ -257,6 +257,23 @@ def test_a_message_that_comes_back_is_not_examined_again(meter: Meter, back: str
     assert meter.evaluations == 11
 
 
+def test_a_message_in_the_buffer_of_another_consumer_is_not_examined_again(meter: Meter) -> None:
+    world = world_of()
+    client = world.client()
+    session = client.session()
+    busy = client.consumer(session, selector=hostile(1))
+    idle = client.consumer(session, selector=hostile(2), credit=0)
+    client.queue_send(session, heavy("m1"))
+    client.queue_send(session, heavy("m2"))
+    world.settle()
+    assert [one.text for one in busy.deliveries] == ["m1", "m2"]
+    assert meter.evaluations == 4
+    client.say(Command.WANT, 900, idle.id, 1)
+    world.later(1_000)
+    assert idle.all()
+    assert meter.evaluations == 4
+
+
 def test_a_page_of_a_browser_is_as_long_as_there_is_time(meter: Meter) -> None:
     world = world_of()
     client = world.client()

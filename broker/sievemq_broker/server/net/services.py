@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
 from sievemq_broker.session.services import AuthenticationError, Identity, Services, SessionSettings
+from sievemq_core.selector import CompiledSelector
+from sievemq_core.selector.cache import MAX_CHARS
 
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from sievemq_broker.server.net.link import Links
     from sievemq_broker.server.net.turn import Turn
     from sievemq_broker.session.connection import BrokerConnection
-    from sievemq_core.selector import CompiledSelector
 
 __all__ = ["ServerServices", "new_incarnation"]
 
@@ -99,7 +100,12 @@ class ServerServices(Services):
         log.fault("connection.failed", error, peer=link.peer if link else "unknown", doing=doing)
 
     def advise(self, connection: BrokerConnection, destination: str, selector: CompiledSelector) -> None:
-        """Log the warnings of a selector, once. Its text stays out of the log: it may hold what nobody should read."""
+        """Log the warnings of a selector, once. Its text stays out of the log: it may hold what nobody should read.
+
+        Those of a very long one are left to `sievemq selector check`: finding them takes longer than a turn may.
+        """
+        if len(selector.text) > MAX_CHARS:
+            return
         warnings = selector.warnings
         if not warnings or selector.canonical in self._advised:
             return
