@@ -21,7 +21,7 @@ from sievemq_core.message.envelope import (
     Envelope,
 )
 from sievemq_testing.journal import Event, Fate, Journal
-from sievemq_testing.reasons import due_in, held_by, idle, name_of, near, why_not
+from sievemq_testing.reasons import due_in, held_by, idle, name_of, near_destination, why_not
 
 __all__ = ["LINES", "excerpt", "show_event", "show_message"]
 
@@ -145,7 +145,7 @@ def _undelivered(fate: Fate) -> list[str]:
         reasons.append("the queue is paused")
     if not reasons:
         where = "on this subscription" if queue.subscription is not None else f"on {queue.label}"
-        there = near(queue.label, queue.namespace.destinations)
+        there = near_destination(queue.label, queue.namespace.destinations)
         reasons.append(f"no consumer is open {where}{f'; there is {there}' if there is not None else ''}")
     return reasons
 

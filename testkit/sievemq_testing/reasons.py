@@ -15,7 +15,7 @@ from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector
 from sievemq_core.selector.names import HEADERS
 
-__all__ = ["due_in", "held_by", "idle", "name_of", "near", "why_not"]
+__all__ = ["due_in", "held_by", "idle", "name_of", "near", "near_destination", "why_not"]
 
 _WORDS: Final = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 _ABSENT: Final = re.compile(r"(\S+) is absent")
@@ -31,6 +31,13 @@ def near(name: str, names: Iterable[str]) -> str | None:
     others = [other for other in names if other != name]
     same = [other for other in others if other.casefold() == name.casefold()]
     return next(iter(same or get_close_matches(name, others, 1, 0.8)), None)
+
+
+def near_destination(label: str, labels: Iterable[str]) -> str | None:
+    """The destination of the same kind that was probably meant."""
+    kind, _, name = label.partition(":")
+    there = near(name, [other.partition(":")[2] for other in labels if other.startswith(f"{kind}:")])
+    return None if there is None else f"{kind}:{there}"
 
 
 def due_in(milliseconds: int) -> str:

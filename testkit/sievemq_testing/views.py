@@ -27,7 +27,7 @@ from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector, SelectorError, compile_selector
 from sievemq_testing.excerpt import show_message
 from sievemq_testing.journal import connection_of, matches
-from sievemq_testing.reasons import held_by, near, why_not
+from sievemq_testing.reasons import held_by, near_destination, why_not
 
 if TYPE_CHECKING:
     from sievemq_testing.namespace import TestNamespace
@@ -562,7 +562,7 @@ def missing(name: str, names: Iterable[str]) -> str:
     """The error of an assertion about a destination that has never existed."""
     kind = name.partition(":")[0]
     others = sorted(other for other in names if other.startswith(f"{kind}:"))
-    there = near(name, others)
+    there = near_destination(name, others)
     hint = f"did you mean {there}?" if there is not None else f"there are {', '.join(others) or f'no {kind}s'}"
     return f"{name} has never existed: no client has sent to it or consumed from it; {hint}"
 
