@@ -122,6 +122,9 @@ def portability(node: Node, text: str, dialect: Dialect) -> tuple[PortabilityNot
     return tuple(sorted(found.notes, key=lambda note: note.span))
 
 
+_FATAL_WITHIN = "a comparison of unlike types, or arithmetic on NULL, in here makes the whole selector FALSE"
+
+
 class _Place(NamedTuple):
     """Where a part stands. Whether a selector is TRUE depends on whether its parts are: under an odd number of NOTs on
     whether they are FALSE.
@@ -168,19 +171,13 @@ class _Notes:
             and not place.optional
             and any(isinstance(part, Compare) and _has_property(part) for part in walk(node))
         ):
-            self.note(
-                (_IBM,),
-                "D-15",
-                "a comparison of unlike types, or arithmetic on NULL, in here makes the whole selector FALSE",
-                None,
-                node,
-            )
+            self.note((_IBM,), "D-15", _FATAL_WITHIN, None, node)
         odd = place.odd is not isinstance(node, Not)
         # x NOT BETWEEN low AND high is x < low OR x > high
         either = isinstance(node, Or) or (isinstance(node, Between) and node.negated)
         joined = isinstance(node, And | Or | Between)
         beneath = _Place(odd, place.optional or inner, place.alternative or (joined and either is not odd))
-        for part in children(node):
+        for part in (node.operand,) if isinstance(node, In) else children(node):  # nothing is special about its items
             if odd and isinstance(node, And | Or | Not) and isinstance(part, Identifier):
                 self._on_flag(part, node)
             self.visit(part, beneath)
@@ -290,8 +287,11 @@ class _Notes:
 
     def _on_in(self, node: In, place: _Place) -> None:
         if node.equals:  # one comparison of each kind stands for all
-            kinds = {type(item.value): item for item in node.items}.values()
-            self.visit(Or(tuple(Compare("=", node.operand, item, node.span) for item in kinds), node.span), place)
+            if not place.optional and _has_property(node):
+                self.note((_IBM,), "D-15", _FATAL_WITHIN, None, node)
+            beneath = _Place(place.odd, True, place.alternative or not place.odd)
+            for item in {type(item.value): item for item in node.items}.values():
+                self._on_compare(Compare("=", node.operand, item, node.span), beneath)
             return
         rewrite = f"({print_selector(node.operand)} LIKE '%' AND {print_selector(node)})"
         if node.negated and _has_property(node):

@@ -213,6 +213,15 @@ def test_notes(text: str) -> None:
         assert note.as_dict()["rewrite"] == note.rewrite
 
 
+def test_a_long_chain_of_equalities_has_the_notes_of_its_terms() -> None:
+    """Each once, about the chain."""
+    chain = " OR ".join(f"a = {n}" for n in range(20))
+    short, long = valid("a = 1 OR a = 2").portability(), valid(chain).portability()
+    assert {note.code for note in long} == {note.code for note in short}
+    assert {note.span for note in long} == {(0, len(chain))}
+    assert len(valid(f"NOT ({chain}) AND b").portability()) < 10
+
+
 def test_limits_of_rabbitmq() -> None:
     (note,) = valid("a = 'x' OR " * 51 + "a = 'x'").portability()[:1]
     assert note.code == "D-15"
