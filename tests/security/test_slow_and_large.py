@@ -18,7 +18,7 @@ from sievemq_core.limits import HANDSHAKE_FRAME_BYTES
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import WireConnection
 
-from .support import DEADLINE, PASSWORD, ask, basic, raw, secured, until_closed
+from .support import DEADLINE, PASSWORD, ask, basic, hello, raw, secured, until_closed
 
 ADMIN = b"Authorization: Basic " + base64.b64encode(f"admin:{PASSWORD}".encode()) + b"\r\n"
 
@@ -84,6 +84,31 @@ def test_nothing_that_is_not_ours_is_understood(broker: EmbeddedBroker) -> None:
             said = until_closed(sock)
             assert len(said) < 1_000
     assert broker.call(lambda _: len(broker.server.services.connections)) == 0
+
+
+def test_silent_connections_make_room_for_one_that_comes() -> None:
+    """And a broker that is full of them is ready."""
+    with secured(max_connections=4) as broker, ExitStack() as stack:
+        silent = [stack.enter_context(connect(broker.port)) for _ in range(4)]
+        for number in range(1, 4):
+            sock = stack.enter_context(connect(broker.port))
+            sock.sendall(hello("admin", PASSWORD))
+            client = WireConnection("client")
+            client.send(Command.HELLO, PROTOCOL_VERSION, "", None, None, None, 0, "", None, {})
+            assert client.receive_data(sock.recv(1 << 16))[0][0] == Command.WELCOME
+            assert broker.call(lambda _: len(broker.server.services.connections)) == number
+            assert ask(broker, "/readyz").status == 200
+            assert b"max_connections" in until_closed(silent[number - 1])
+
+
+def test_connections_that_are_welcomed_do_not_make_room() -> None:
+    with secured(max_connections=1) as broker, connect(broker.port) as welcomed:
+        welcomed.sendall(hello("admin", PASSWORD))
+        assert welcomed.recv(1 << 16)
+        with connect(broker.port) as late:
+            assert b"max_connections" in until_closed(late)
+        assert ask(broker, "/readyz").status == 503
+        assert broker.call(lambda _: len(broker.server.services.connections)) == 1
 
 
 # -- HTTP -------------------------------------------------------------------------------------------------------------

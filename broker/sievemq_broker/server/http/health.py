@@ -22,7 +22,7 @@ def readiness(server: Server) -> tuple[bool, dict[str, object]]:
     reasons: list[str] = []
     if server.phase is not Phase.READY:
         reasons.append(server.phase.value)
-    if len(server.links.open) >= server.links.limit:
+    if len(server.services.connections) >= server.links.limit:  # those before WELCOME make room
         reasons.append(f"all {server.links.limit} connections are taken")
     ready = not reasons
     return ready, {"status": "ready" if ready else "not ready", "reasons": reasons}

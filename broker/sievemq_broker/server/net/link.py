@@ -69,6 +69,7 @@ class Links:
     __slots__ = (
         "_by_connection",
         "_empty",
+        "_unwelcomed",
         "accepted",
         "buffer",
         "bytes_in",
@@ -85,6 +86,8 @@ class Links:
         self.buffer = memoryview(bytearray(READ_BYTES))
         self.open: set[Link] = set()
         self._by_connection: dict[BrokerConnection, Link] = {}
+        #: In the order in which they came; those that were welcomed since are taken out when it is their turn.
+        self._unwelcomed: dict[Link, None] = {}
         self._empty: asyncio.Future[None] | None = None
         self.accepted = self.refused = self.bytes_in = self.bytes_out = 0
         #: Called before bytes are handled with which `bytes_in` passes this.
@@ -92,18 +95,36 @@ class Links:
         self.on_look_at: Callable[[], None] = lambda: None
 
     def add(self, link: Link) -> bool:
-        """Take in a link; False if that is one too many (it is taken in all the same, to be told so)."""
+        """Take in a link. At the limit the oldest one that is not welcomed makes room for it.
+
+        Returns:
+            False if all others are welcomed: this is one too many. It is taken in all the same, to be told so.
+        """
         self.accepted += 1
         self.open.add(link)
         self._by_connection[link.connection] = link
         if len(self.open) > self.limit:
             self.refused += 1
-            return False
+            if not self._evict():
+                return False
+        self._unwelcomed[link] = None
         return True
+
+    def _evict(self) -> bool:
+        """End the oldest link whose connection is not welcomed; False if there is none."""
+        while self._unwelcomed:
+            link = next(iter(self._unwelcomed))
+            del self._unwelcomed[link]
+            if not link.connection.id:
+                link.evict()
+                self.discard(link)
+                return True
+        return False
 
     def discard(self, link: Link) -> None:
         """A link is gone."""
         self.open.discard(link)
+        self._unwelcomed.pop(link, None)
         self._by_connection.pop(link.connection, None)
         if not self.open and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
@@ -415,6 +436,13 @@ class Link(asyncio.BufferedProtocol):
         else:  # TLS says goodbye by itself
             transport.close()
         self._linger = asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.abort)
+
+    def evict(self) -> None:
+        """End a connection that is not welcomed, at once: a newer one needs its place."""
+        self._refuse(self.connection, self._clock.now())
+        log.warning("connection.evicted", peer=self.peer, limit=self._links.limit)
+        self.flush()
+        self.abort()
 
     def abort(self) -> None:
         """Cut the connection without a word."""
