@@ -95,6 +95,9 @@ def broker(
     handshake_seconds: Annotated[
         float | None, _option("--handshake-seconds", text="Time for TLS and the first command; 10.")
     ] = None,
+    frame_seconds: Annotated[
+        float | None, _option("--frame-seconds", text="Time in which a frame must be complete; 120; 0: any.")
+    ] = None,
     busy_poll: Annotated[
         int | None,
         _option(
@@ -117,8 +120,8 @@ def broker(
         "tls_client_ca": tls_client_ca, "on_full_disk": on_full_disk, "log_level": log_level, "json_logs": json_logs,
         "dialect": dialect, "auto_create": auto_create, "max_body_bytes": max_body_bytes,
         "max_memory_bytes": max_memory_bytes, "heartbeat_seconds": heartbeat_seconds,
-        "max_connections": max_connections, "handshake_seconds": handshake_seconds, "busy_poll": busy_poll,
-        "drain_seconds": drain_seconds,
+        "max_connections": max_connections, "handshake_seconds": handshake_seconds,
+        "frame_seconds": frame_seconds, "busy_poll": busy_poll, "drain_seconds": drain_seconds,
     }  # fmt: skip
     _check_extra()
     settings = _load(config_file, given).settings

@@ -26,7 +26,7 @@ from sievemq_broker.logs import LEVELS
 from sievemq_broker.users.account import User, Users
 from sievemq_broker.users.file import parse_users, read_users
 from sievemq_core.durations import MILLISECOND, in_units
-from sievemq_core.limits import HANDSHAKE_TIMEOUT_MS, HEARTBEAT_MS, MAX_BODY_BYTES, MIN_HEARTBEAT_MS
+from sievemq_core.limits import FRAME_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS, HEARTBEAT_MS, MAX_BODY_BYTES, MIN_HEARTBEAT_MS
 from sievemq_core.message.destination import Kind
 from sievemq_core.selector.dialect import DIALECTS
 from sievemq_core.wire.busy_poll import BUSY_POLL_US, MAX_BUSY_POLL_US
@@ -331,6 +331,9 @@ class Settings:
     max_connections: int = _setting(10_000, "connections at a time; one more is refused", _whole(1, 1_000_000))
     handshake_seconds: float = _setting(
         HANDSHAKE_TIMEOUT_MS / 1000, "time a client may take for TLS and its first command", _seconds
+    )
+    frame_seconds: float = _setting(
+        FRAME_TIMEOUT_MS / 1000, "time in which a frame must be complete that a client has begun; 0: any", _seconds
     )
     busy_poll: int = _setting(
         BUSY_POLL_US,

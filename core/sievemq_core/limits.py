@@ -104,6 +104,10 @@ MAX_CREDIT = 16_000
 #: Milliseconds a peer may take for the first command after connecting.
 HANDSHAKE_TIMEOUT_MS = 10_000
 
+#: Milliseconds that a peer may take for one frame: a body of 64 MiB over 5 Mbit/s. Until it is complete its bytes are
+#: held for nothing.
+FRAME_TIMEOUT_MS = 120_000
+
 #: Milliseconds between heartbeats when neither side asks otherwise; twice this without a byte ends a connection.
 HEARTBEAT_MS = 15_000
 MIN_HEARTBEAT_MS = 100

@@ -170,6 +170,7 @@ class Server:
             max_connections=settings.max_connections,
             heartbeat_ms=int(settings.heartbeat_seconds * 1000),
             handshake_ms=int(settings.handshake_seconds * 1000),
+            frame_ms=int(settings.frame_seconds * 1000),
         )
         self.services = ServerServices(session_settings, self.clock, self.authenticator, self.links, self.turn)
         self.services.lost = self.lost

@@ -62,6 +62,7 @@ class BrokerConnection:
 
     __slots__ = (
         "_gone",
+        "_held_back",
         "_resume_due",
         "_turn",
         "agent",
@@ -155,7 +156,7 @@ class BrokerConnection:
         self.clock_seen = self.clock_lag = 0
         #: True once the transport is to be closed after writing.
         self.closing = False
-        self._gone = False
+        self._gone = self._held_back = False
         #: Commands that wait for their turn, and how many bytes they were.
         self.late: list[CommandTuple] = []
         self.late_bytes = 0
@@ -163,7 +164,7 @@ class BrokerConnection:
         self.pending: Pending | None = None
         self._resume_due = False
         self._turn = 0
-        self.heartbeat = Heartbeat(self.wire, self.settings.handshake_ms, services.now() - services.clock_offset)
+        self.heartbeat = Heartbeat(self.wire, self.settings, services.now() - services.clock_offset)
 
     # -- what the rim calls -----------------------------------------------------------------------------------------
 
@@ -287,6 +288,8 @@ class BrokerConnection:
         if self.unconfirmed:
             self.flush_confirms()
         offset = self.services.clock_offset
+        if self._held_back:
+            self.heartbeat.excuse()
         try:
             following = self.heartbeat.tick(now - offset)
         except ProtocolError as error:
@@ -295,6 +298,15 @@ class BrokerConnection:
         if self.wire.pending_bytes:
             self.nudge()
         return None if following is None else following + offset
+
+    def hold_back(self, held: bool) -> None:
+        """From now on nothing is read from the peer, or something is again: until then its silence is no fault of it.
+
+        Args:
+            held: nothing is read.
+        """
+        self._held_back = held
+        self.heartbeat.excuse()
 
     @property
     def unpublished(self) -> int:

@@ -1,9 +1,15 @@
-"""How long one peer may be silent: until its HELLO, then between its heartbeats; and when to say something to it."""
+"""How long one peer may be silent: until its HELLO, then between its heartbeats; how long it may take for a frame; and
+when to say something to it."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.wire.connection import State, WireConnection
+
+if TYPE_CHECKING:
+    from sievemq_broker.session.services import SessionSettings
 
 __all__ = ["Heartbeat"]
 
@@ -14,19 +20,22 @@ class Heartbeat:
 
     Args:
         wire: the connection; it knows the intervals.
-        handshake_ms: the peer may take for its HELLO, and whoever asks who it is for the answer.
+        settings: `handshake_ms` and `frame_ms`.
         now: milliseconds since 1970.
     """
 
-    __slots__ = ("_beat_at", "_check_at", "_handshake_ms", "_misses", "_wire")
+    __slots__ = ("_beat_at", "_check_at", "_frame", "_frame_due", "_frame_ms", "_handshake_ms", "_misses", "_wire")
 
-    def __init__(self, wire: WireConnection, handshake_ms: int, now: int) -> None:
+    def __init__(self, wire: WireConnection, settings: SessionSettings, now: int) -> None:
         self._wire = wire
-        self._handshake_ms = handshake_ms
+        self._handshake_ms = settings.handshake_ms
+        self._frame_ms = settings.frame_ms
         # When HELLO is due, then when silence is looked at and broken.
-        self._check_at = now + handshake_ms
+        self._check_at = now + self._handshake_ms
         self._beat_at = 0
         self._misses = 0
+        # Which frame was not complete when it was last looked at, and when it has to be.
+        self._frame = self._frame_due = 0
 
     def welcomed(self, now: int) -> None:
         """The handshake is done."""
@@ -37,6 +46,12 @@ class Heartbeat:
         """The machine's clock was set, by so many ms: deadlines of the peer are where they would have been."""
         self._check_at += by
         self._beat_at += by
+        self._frame_due += by
+
+    def excuse(self) -> None:
+        """Nothing was read from the peer: silence, and a frame that is not complete, are no fault of it."""
+        self._wire.excuse()
+        self._misses = self._frame = 0
 
     def tick(self, now: int) -> int | None:
         """Look whether something was heard; say something when nothing was said for half an interval.
@@ -48,7 +63,7 @@ class Heartbeat:
             When to call again at the latest; None for never.
 
         Raises:
-            ProtocolError: HEARTBEAT_MISSED, it has been silent for too long.
+            ProtocolError: HEARTBEAT_MISSED, it has been silent for too long, or took too long for a frame.
         """
         wire = self._wire
         if wire.state is State.HELLO or wire.state is State.WELCOMING:
@@ -56,6 +71,15 @@ class Heartbeat:
                 what = "no HELLO" if wire.state is State.HELLO else "no handshake"
                 raise ProtocolError(f"{what} within {self._handshake_ms} ms", ErrorCode.HEARTBEAT_MISSED)
             return self._check_at
+        frame = wire.frame_number
+        if frame != self._frame:
+            self._frame, self._frame_due = frame, now + self._frame_ms
+        elif frame and self._frame_ms and now >= self._frame_due:
+            raise ProtocolError(
+                f"a frame of {wire.frame_bytes} bytes was not complete after {self._frame_ms} ms (frame_seconds); "
+                f"{wire.unfinished} bytes of it came",
+                ErrorCode.HEARTBEAT_MISSED,
+            )
         deadlines: list[int] = []
         # Both are counted in intervals, not measured from a time: a machine's clock that is set, or a process that was
         # stopped for a minute, makes one interval look long and must not end every connection.

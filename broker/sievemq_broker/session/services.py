@@ -11,6 +11,7 @@ from sievemq_broker.session.resume import LostConnections
 from sievemq_broker.session.rights import Identity
 from sievemq_core.errors import ErrorCode, SieveError
 from sievemq_core.limits import (
+    FRAME_TIMEOUT_MS,
     HANDSHAKE_TIMEOUT_MS,
     HEARTBEAT_MS,
     MAX_BODY_BYTES,
@@ -48,6 +49,7 @@ class SessionSettings:
         window_bytes: the same in bytes.
         heartbeat_ms: after which the broker wants to hear something; 0 for never.
         handshake_ms: a peer may take for its HELLO.
+        frame_ms: a peer may take for one frame; 0 for any time.
         max_connections: of the broker; the rim keeps it.
         max_sessions: sessions of one connection.
         max_consumers: consumers of one session.
@@ -68,6 +70,7 @@ class SessionSettings:
     window_bytes: int = 32 * 1024 * 1024
     heartbeat_ms: int = HEARTBEAT_MS
     handshake_ms: int = HANDSHAKE_TIMEOUT_MS
+    frame_ms: int = FRAME_TIMEOUT_MS
     max_connections: int = 10_000
     max_sessions: int = MAX_SESSIONS
     max_consumers: int = MAX_CONSUMERS

@@ -204,6 +204,7 @@ class WireConnection:
     def drop_input(self) -> None:
         """Nothing that has come is of interest any more."""
         self._payloads.clear()
+        self._frames.drop()
 
     def _examine(self, value: object) -> CommandTuple:
         """One command of a frame that is not all plain: form, legality, and the state after it."""
@@ -312,6 +313,10 @@ class WireConnection:
         """True if anything arrived since the last call. Call it each incoming interval; two misses are a dead peer."""
         heard, self._heard = self._heard, False
         return heard
+
+    def excuse(self) -> None:
+        """Count as heard: nothing was read from the peer."""
+        self._heard = True
 
     # -- state ----------------------------------------------------------------------------------------------------
 

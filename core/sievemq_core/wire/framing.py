@@ -90,6 +90,11 @@ class FrameReader:
         """Bytes held of a frame that is not complete yet; not zero at the end of a stream means a truncated frame."""
         return len(self._partial)
 
+    def drop(self) -> None:
+        """Forget the frame that is not complete."""
+        self._partial = bytearray()
+        self._need = 4
+
     @property
     def expected(self) -> int:
         """Bytes of the frame that is not complete yet, its length included; 4 while that is not known, 0 between two

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from sievemq_broker.clock import Clock
+from sievemq_core.wire.connection import WireConnection
 
 
 class FakeConnection:
@@ -15,6 +16,8 @@ class FakeConnection:
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
+        self.id = "welcomed"
+        self.wire = WireConnection("broker")
         self.received: list[bytes] = []
         self.calls: list[str] = []
         self.output = b""

@@ -31,8 +31,9 @@ class Watch:
 
     def look(self) -> None:
         domain = self.server.broker
-        # What each session waits with is beside the limit.
-        self.memory = max(self.memory, self.server.memory.measure() - domain.rooms.bytes)
+        # What each session waits with is beside the limit, and what came in this turn was not asked for.
+        memory = self.server.memory
+        self.memory = max(self.memory, memory.measure() - memory.input - domain.rooms.bytes)
         held = [(queue.depth + len(queue.scheduled), queue.bytes) for queue in queues_in(domain.namespace("default"))]
         messages = sum(depth for depth, _ in held)
         self.messages = max(self.messages, messages)

@@ -185,7 +185,11 @@ class BrokerCollector(Collector):
         everybody = services.blocked is not None
         blocked = sum(everybody or bool(connection.stalls) for connection in services.connections.values())
         memory = self._server.memory
-        yield GaugeMetricFamily("sievemq_memory_bytes", "Memory that messages take, estimated.", value=memory.measure())
+        yield GaugeMetricFamily(
+            "sievemq_memory_bytes",
+            "Memory of messages and unfinished frames, estimated.",
+            value=memory.measure(),
+        )
         yield GaugeMetricFamily("sievemq_memory_limit_bytes", "Where producers wait; 0: nowhere.", value=memory.limit)
         yield GaugeMetricFamily("sievemq_blocked_producers", "Connections that wait to send.", value=blocked)
 

@@ -8,7 +8,8 @@ read from the connection until it has caught up.
 
 Back-pressure, in this order: above HIGH_WATER unsent bytes the session layer stops delivering (`pause`), which takes
 away all that grows without the peer's doing. A peer that goes on asking without reading the answers is no longer read
-from above READ_PAUSE. So a connection's memory is bounded by READ_PAUSE plus the answers to one read.
+from above READ_PAUSE. So a connection's memory is bounded by READ_PAUSE plus the answers to one read, and by the frame
+that it receives; those of all connections have a limit together (large_frames.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from sievemq_broker import logs
+from sievemq_broker.server.net.large_frames import LargeFrames
+from sievemq_core.limits import GATHER_BYTES
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import State
@@ -74,6 +77,7 @@ class Links:
         "buffer",
         "bytes_in",
         "bytes_out",
+        "large_frames",
         "limit",
         "look_at",
         "on_look_at",
@@ -89,6 +93,7 @@ class Links:
         #: In the order in which they came; those that were welcomed since are taken out when it is their turn.
         self._unwelcomed: dict[Link, None] = {}
         self._empty: asyncio.Future[None] | None = None
+        self.large_frames = LargeFrames()
         self.accepted = self.refused = self.bytes_in = self.bytes_out = 0
         #: Called before bytes are handled with which `bytes_in` passes this.
         self.look_at = sys.maxsize
@@ -163,6 +168,7 @@ class Link(asyncio.BufferedProtocol):
         "_clock",
         "_closing",
         "_connect",
+        "_large",
         "_linger",
         "_links",
         "_queued",
@@ -171,6 +177,7 @@ class Link(asyncio.BufferedProtocol):
         "_rests",
         "_stalled",
         "_turn",
+        "_waits",
         "bytes_in",
         "bytes_out",
         "connection",
@@ -202,6 +209,9 @@ class Link(asyncio.BufferedProtocol):
         self._linger: asyncio.TimerHandle | None = None
         self._reading = True
         self._rests = self._queued = False
+        #: Number of the large frame that has begun, 0 if there is none; and it has to wait.
+        self._large = 0
+        self._waits = False
         self._stalled = False
         self.dirty = False
         #: What was read while the turn had no time left for it.
@@ -264,6 +274,8 @@ class Link(asyncio.BufferedProtocol):
             self._put_off()
         elif size >= READ_BYTES:
             self._rest()
+        if self.connection.wire.frame_bytes > GATHER_BYTES or self._large:
+            self._follow_frame()
 
     def catch_up(self) -> None:
         """It is its turn again: carry out what was put off, or some of it."""
@@ -292,6 +304,37 @@ class Link(asyncio.BufferedProtocol):
                 self.connection.receive_data(data, now)
         except Exception as error:
             self.fail(error)
+            return
+        self._follow_frame()
+
+    def _follow_frame(self) -> None:
+        """Read on from the connection only if there is memory for the large frame that has begun."""
+        wire = self.connection.wire
+        number = 0 if self._closing or wire.frame_bytes <= GATHER_BYTES else wire.frame_number
+        if number == self._large:
+            return
+        large_frames = self._links.large_frames
+        if self._large:
+            large_frames.discard(self)
+        self._large = number
+        if number and not large_frames.admit(self, wire.frame_bytes):
+            self._waits = True
+            self.connection.hold_back(True)
+            if self._reading and not self._rests:
+                self.transport.pause_reading()
+
+    def read_on(self) -> None:
+        """There is memory for the large frame that has begun."""
+        if self._waits:
+            self._waits = False
+            self.connection.hold_back(False)
+            if self._reading and not self._rests and not self._closing:
+                self.transport.resume_reading()
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes that were read and are no messages yet."""
+        return self.connection.unpublished + len(self.unheard)
 
     def hear_out(self) -> None:
         """Carry out all that was read, however long it takes: nothing comes after it."""
@@ -310,7 +353,7 @@ class Link(asyncio.BufferedProtocol):
         """Read nothing until the end of the turn in which all is carried out that was read."""
         if not self._rests:
             self._rests = True
-            if self._reading:
+            if self._reading and not self._waits:
                 self.transport.pause_reading()
 
     def eof_received(self) -> None:
@@ -327,6 +370,7 @@ class Link(asyncio.BufferedProtocol):
         """The socket is gone, for whatever reason."""
         self._closing = True
         self.unheard = b""
+        self._follow_frame()
         if self._linger is not None:
             self._linger.cancel()
         try:
@@ -346,7 +390,7 @@ class Link(asyncio.BufferedProtocol):
             self._reading = True
             if self.late:
                 self._put_off()
-            elif not self._rests:
+            elif not self._rests and not self._waits:
                 self.transport.resume_reading()
         if self._stalled:  # by the disk, which says so itself
             return
@@ -365,7 +409,7 @@ class Link(asyncio.BufferedProtocol):
         transport = self.transport
         if self._rests and not self.late:
             self._rests = False
-            if self._reading and not transport.is_closing():
+            if self._reading and not self._waits and not transport.is_closing():
                 transport.resume_reading()
         if self._closing:
             return
@@ -427,11 +471,12 @@ class Link(asyncio.BufferedProtocol):
         """End in order. Only our side is closed, and what the peer still sends is read and dropped: closing the socket
         over unread bytes would reset the connection, and the peer might never see why it ended."""
         self._closing = True
+        self._follow_frame()
         transport = self.transport
         if transport.can_write_eof():
             transport.write_eof()
-            if not self._reading:
-                self._reading = True
+            if not self._reading or self._waits:
+                self._reading, self._waits = True, False
                 transport.resume_reading()
         else:  # TLS says goodbye by itself
             transport.close()

@@ -21,8 +21,10 @@ from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.gate import MESSAGE_BYTES, UNLIMITED, Gate
 from sievemq_broker.domain.room import Overfull
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.server.net.large_frames import FRAMES_SHARE
 from sievemq_broker.server.watch.counts import held_bytes, queues_of
 from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.limits import MAX_FRAME_BYTES
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
@@ -72,11 +74,13 @@ class Memory:
 
     Attributes:
         bytes: what there was at the last look.
+        input: of these what connections have received that is no message yet.
         blocked: senders wait.
     """
 
     __slots__ = (
-        "_broker", "_clock", "_copies", "_flow", "_gate", "_links", "_next", "_soon", "blocked", "bytes", "limit"
+        "_broker", "_clock", "_copies", "_flow", "_gate", "_links", "_next", "_soon", "_staged", "blocked",
+        "bytes", "input", "limit",
     )  # fmt: skip
 
     def __init__(
@@ -99,14 +103,21 @@ class Memory:
         self._next = 0.0
         self._copies = 1
         self._gate = Gate(self._enter)
+        self.input = 0
+        #: Of that what is in open transactions.
+        self._staged = 0
         if limit:
+            links.large_frames.limit = max(MAX_FRAME_BYTES, limit // FRAMES_SHARE)
             links.on_look_at = self._used_up
             self._measure_room()
 
     def measure(self) -> int:
-        """Bytes that all messages take now."""
+        """Bytes that all messages take now, and what was received of further ones."""
         broker = self._broker
-        total = held_bytes(broker)
+        links = self._links.open
+        self.input = sum([link.input_bytes for link in links])
+        self._staged = sum([link.connection.staged.used for link in links])
+        total = held_bytes(broker) + self.input
         for queue in queues_of(broker):
             total += queue.bytes + MESSAGE_BYTES * (queue.depth + len(queue.scheduled))
             for consumer in queue.consumers:
@@ -142,11 +153,12 @@ class Memory:
             self._say(None)
 
     def _measure_room(self) -> int:
-        """How much more there may be, and how that is seen to. What waits for room is not what there is."""
-        room = self.limit - self.measure() + self._broker.rooms.bytes
+        """How much more there may be, and how that is seen to. What waits for room is not what there is, nor is what
+        transactions hold: their limit is another, and a COMMIT asks for room for it."""
+        room = self.limit - self.measure() + self._broker.rooms.bytes + self._staged
         links = self._links
         self._copies = min(_most_copies(self._broker), _MOST_COPIES)
-        may_come = room // (AMPLIFIED * self._copies) - _on_their_way(links) - _READ
+        may_come = room // (AMPLIFIED * self._copies) - self.input - _READ
         if may_come >= (_NEAR if self._broker.gate is None else 2 * _NEAR):
             links.look_at = links.bytes_in + may_come
             self._broker.set_gate(None)
@@ -211,12 +223,6 @@ def _most_copies(broker: Broker) -> int:
             if isinstance(destination, Topic):
                 most = max(most, len(destination.subscriptions) + taps)
     return most
-
-
-def _on_their_way(links: Links) -> int:
-    """Bytes that came before, and are no messages yet: of frames that are not whole, or whose turn it is not yet, of
-    transactions."""
-    return sum(link.connection.unpublished + len(link.unheard) for link in links.open)
 
 
 def _held_bytes(consumer: Consumer) -> int:

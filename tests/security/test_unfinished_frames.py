@@ -1,0 +1,176 @@
+"""Frames that clients begin and do not end: what they take is counted, has a limit and a deadline, and is released."""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.server.net.large_frames import LargeFrames
+from sievemq_core.errors import ErrorCode
+from sievemq_core.limits import MAX_FRAME_BYTES
+from sievemq_core.wire.codec import pack
+from sievemq_core.wire.commands import Command
+
+from .support import DEADLINE
+from .test_hostile_frames import FIELDS, Peer
+
+MIB = 1024 * 1024
+
+
+def received(broker: EmbeddedBroker) -> int:
+    """Bytes of frames that are not complete, as the broker counts them."""
+
+    def count(_: object) -> int:
+        broker.server.memory.measure()
+        return broker.server.memory.input
+
+    return broker.call(count)
+
+
+def until(broker: EmbeddedBroker, low: int, high: int) -> None:
+    """Wait until what was received is in this range."""
+    give_up = time.monotonic() + DEADLINE
+    while not low <= received(broker) <= high:
+        assert time.monotonic() < give_up, received(broker)
+
+
+def begin(peer: Peer, size: int, sent: int) -> None:
+    """The beginning of a frame, as far as the broker reads it."""
+    peer.sock.settimeout(DEADLINE)
+    peer.sock.sendall(struct.pack(">I", size) + b"\x95\x18\x01\x01\xa1q" + bytes(sent - 10))
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
+
+
+def test_unfinished_frames_are_counted_and_given_back() -> None:
+    with EmbeddedBroker(http=True) as broker, ExitStack() as stack:
+        peers = [stack.enter_context(Peer(broker)).enter() for _ in range(4)]
+        before = resident()
+        for peer in peers:
+            begin(peer, 40 * MIB, 30 * MIB)
+        until(broker, 120 * MIB, 120 * MIB)
+        with urllib.request.urlopen(f"{broker.http_url}/metrics", timeout=DEADLINE) as answer:
+            metrics = answer.read().decode()
+        assert "sievemq_memory_bytes 1.2582912e+08" in metrics
+        for peer in peers:
+            peer.sock.close()
+        until(broker, 0, 0)
+        assert resident() - before < 80 * MIB
+
+
+def test_unfinished_frames_have_a_limit_together() -> None:
+    """One is received whatever its size, the others when it is complete; then all have been."""
+    with EmbeddedBroker() as broker, ExitStack() as stack:
+        broker.call(lambda _: setattr(broker.server.links.large_frames, "limit", MIB))
+        first, second, third = (stack.enter_context(Peer(broker)).enter() for _ in range(3))
+        send = pack((Command.SEND, 1, 1, "q", (*FIELDS[:12], bytes(20 * MIB))))
+        frame = struct.pack(">I", len(send)) + send
+        first.sock.sendall(frame[: 15 * MIB])
+        until(broker, 15 * MIB, 15 * MIB)
+        rest = {first: frame[15 * MIB :]}
+        for peer in (second, third):
+            rest[peer] = frame[say_all(peer, frame) :]
+            assert len(rest[peer]) > 5 * MIB  # it is not read from
+        until(broker, 15 * MIB, 16 * MIB)  # of the others no more than a read of each
+        for peer, data in rest.items():
+            peer.sock.setblocking(True)
+            peer.sock.sendall(data)
+        give_up = time.monotonic() + DEADLINE
+        while broker.call(lambda b: b.namespace("default").queue("queue:q").depth) < 3:
+            assert time.monotonic() < give_up
+
+
+def say_all(peer: Peer, data: bytes) -> int:
+    """Send as much as the broker reads and the kernel takes; how much that is."""
+    peer.sock.setblocking(False)
+    sent = 0
+    while sent < len(data):
+        if not select.select([], [peer.sock], [], 1)[1]:
+            break
+        sent += peer.sock.send(data[sent : sent + MIB])
+    return sent
+
+
+def test_small_frames_are_not_held_back() -> None:
+    with EmbeddedBroker(settings={"max_memory_bytes": "64MiB"}) as broker, ExitStack() as stack:
+        first, second, third = (stack.enter_context(Peer(broker)).enter() for _ in range(3))
+        for peer in (first, second):
+            begin(peer, 60 * MIB, 100_000)
+        third.say((Command.PING, 7))
+        assert third.read() == [(Command.OK, 7, None)]
+
+
+def test_frame_that_does_not_end_in_time() -> None:
+    with EmbeddedBroker(settings={"frame_seconds": 0.2}) as broker, Peer(broker).enter() as peer:
+        begin(peer, 100_000, 1_000)
+        last = peer.read()[-1]
+        assert last[:3] == (Command.ERROR, 0, ErrorCode.HEARTBEAT_MISSED)
+        assert last[3].startswith("a frame of 100004 bytes was not complete after 200 ms (frame_seconds); 1000 bytes")
+
+
+# -- who may receive one ---------------------------------------------------------------------------------------------
+
+
+class Link:
+    def __init__(self) -> None:
+        self.reads = True
+
+    def read_on(self) -> None:
+        self.reads = True
+
+
+def test_frames_are_admitted_in_their_order() -> None:
+    frames = LargeFrames()
+    frames.limit = 100
+    a, b, c, d = (Link() for _ in range(4))
+    assert frames.admit(a, 60)
+    assert frames.admit(b, 40)
+    for link, size in ((c, 70), (d, 10)):
+        link.reads = frames.admit(link, size)
+        assert not link.reads
+    frames.discard(a)  # 60 of 100 are free
+    assert not c.reads
+    assert not d.reads  # it stands behind c
+    frames.discard(b)
+    assert c.reads
+    assert d.reads
+
+
+def test_frame_beyond_the_limit_is_received_alone() -> None:
+    frames = LargeFrames()
+    frames.limit = 100
+    a, b = Link(), Link()
+    assert frames.admit(a, MAX_FRAME_BYTES)
+    b.reads = frames.admit(b, 1)
+    assert not b.reads
+    frames.discard(a)
+    assert b.reads
+
+
+def test_connection_that_ends_while_it_waits_is_forgotten() -> None:
+    frames = LargeFrames()
+    frames.limit = 100
+    a, b, c = (Link() for _ in range(3))
+    assert frames.admit(a, 100)
+    b.reads = frames.admit(b, 100)
+    c.reads = frames.admit(c, 100)
+    frames.discard(b)
+    frames.discard(a)
+    assert not b.reads
+    assert c.reads
+
+
+@pytest.mark.parametrize("size", [100_000, MAX_FRAME_BYTES])
+def test_without_a_limit_all_are_admitted(size: int) -> None:
+    frames = LargeFrames()
+    assert all(frames.admit(Link(), size) for _ in range(100))
