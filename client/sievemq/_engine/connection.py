@@ -27,6 +27,7 @@ from sievemq.exceptions import (
     IllegalStateException,
     InvalidClientIDException,
     JMSException,
+    MessageFormatException,
     ResourceAllocationException,
 )
 from sievemq.session_mode import session_mode
@@ -561,8 +562,15 @@ class ClientConnection:
             self.routes[consumer.id] = consumer
 
     def is_expired(self, expiration: Any) -> bool:
-        """True if this time (ms since 1970), as a message says it, has passed on the broker's clock."""
-        return bool(expiration <= self.clock() + self.clock_offset)
+        """True if this time (ms since 1970), as a message says it, has passed on the broker's clock.
+
+        Raises:
+            MessageFormatException: it is no time.
+        """
+        try:
+            return bool(expiration <= self.clock() + self.clock_offset)
+        except TypeError as error:
+            raise MessageFormatException("the broker delivered a message whose expiration is no number") from error
 
     def report(self, error: Exception) -> None:
         """Tell what has no other place to be reported."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any, Final
 
 from sievemq.destinations import Destination
+from sievemq.exceptions import MessageFormatException
 from sievemq.messages.base import PENDING, Message
 from sievemq.messages.bytes import BytesMessage
 from sievemq.messages.foreign import adopt, write_back
@@ -38,6 +40,9 @@ _CLASSES: Final[dict[int, type[Message]]] = {
 _new: Final = Message.__new__
 
 
+_BINARY: Final = (builtins.bytes, type(None))  # `bytes` is a module here
+
+
 def received(
     fields: EnvelopeFields, destination: Destination, count: int, acknowledge: Callable[[], Any] | None
 ) -> Message:
@@ -48,11 +53,19 @@ def received(
         destination: shown as JMSDestination.
         count: delivery count, from 1; more is a redelivery (JSX-01, JSX-12). 0 shows none.
         acknowledge: what ``acknowledge()`` calls; None where it has no effect.
+
+    Raises:
+        MessageFormatException: the envelope is not in form. Brokers validate envelopes, so only the fields are checked
+            that could not be read later.
     """
+    if type(fields[12]) not in _BINARY or type(fields[9]) not in _BINARY:
+        raise MessageFormatException("the broker delivered a message whose properties or body are not bytes")
     try:
         message = _new(_CLASSES[fields[11]])
     except KeyError:  # a kind of a later version: headers and properties can be read all the same
         message = _new(Message)
+    except TypeError as error:
+        raise MessageFormatException("the broker delivered a message whose kind is no number") from error
     message._fields = fields
     message._destination = destination
     message._count = count

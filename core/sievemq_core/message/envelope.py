@@ -30,7 +30,7 @@ from typing import Any, Final, TypeAlias
 
 import msgpack
 
-from sievemq_core.errors import FormatError, ProtocolError
+from sievemq_core.errors import FormatError, ProtocolError, shown
 from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
 from sievemq_core.message.values import (
     LONG_MAX,
@@ -176,8 +176,8 @@ def unpack_properties(fields: EnvelopeFields) -> dict[str, PropertyValue]:
         properties = _unpack_properties(packed)
     letters = fields[PROPERTY_TYPES]
     if letters is not None:
-        if len(letters) != len(properties) or not _LETTERS.issuperset(letters):
-            raise ProtocolError(f"the type letters {letters[:40]!r} do not fit {len(properties)} properties")
+        if type(letters) is not str or len(letters) != len(properties) or not _LETTERS.issuperset(letters):
+            raise ProtocolError(f"the type letters {shown(letters)} do not fit {len(properties)} properties")
         for (name, value), letter in zip(tuple(properties.items()), letters, strict=True):
             if letter in "bhlf" and value is not None:
                 try:
