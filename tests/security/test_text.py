@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from sievemq import ConnectionFactory, JMSContext, TextMessage
+from sievemq import ConnectionFactory, JMSContext, TextMessage, WildcardWarning
 from sievemq_broker import EmbeddedBroker
 
 from .support import PASSWORD, ask, basic, secured
@@ -30,8 +30,10 @@ def filled() -> Iterator[tuple[EmbeddedBroker, JMSContext]]:
         message.set_jms_correlation_id(EVIL)
         context.create_producer().send(context.create_queue(EVIL), message)
         context.create_producer().send(context.create_queue(f"DLQ.{EVIL}"), message)
-        context.create_consumer(context.create_queue(f"{EVIL}2"), f"evil = '{EVIL.replace(chr(39), chr(39) * 2)}'")
-        context.create_durable_consumer(context.create_topic(EVIL), EVIL)
+        with pytest.warns(WildcardWarning):
+            context.create_consumer(context.create_queue(f"{EVIL}2"), f"evil = '{EVIL.replace(chr(39), chr(39) * 2)}'")
+        with pytest.warns(WildcardWarning):
+            context.create_durable_consumer(context.create_topic(EVIL), EVIL)
         yield broker, context
 
 

@@ -151,7 +151,7 @@ def test_bodies_as_messages(vector: dict[str, Any]) -> None:
         with pytest.raises(MessageEOFException):
             message.read_object()
     elif type(message) is not Message:
-        assert message.get_body(object) == value
+        assert message.get_body(object) == (b"" if value is None and type(message) is BytesMessage else value)
     written = kinds[vector["kind"]](*([] if value is None else [value]))
     assert written._encode_body() == data
 
