@@ -49,14 +49,16 @@ async def listen(call: Call[requests.Watch, Any]) -> None:
         raise ApiError(429, "TOO_MANY_REQUESTS", text, {"limit": MAX_LISTENERS}, {"Retry-After": "5"})
     listener = Listener(identity, call.query.namespace)
     head = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
-    await call.send({"type": "http.response.start", "status": 200, "headers": head})
     if call.scope["method"] == "HEAD":
+        await call.send({"type": "http.response.start", "status": 200, "headers": head})
         await call.send({"type": "http.response.body", "body": b""})
         return
+    hub.add(listener, Headers(scope=call.scope).get("last-event-id") or call.query.since)
     gone = asyncio.create_task(_disconnected(call, listener))
     heartbeat = _packed((None, ("heartbeat", {"seconds": HEARTBEAT_SECONDS})))
     try:
-        hub.add(listener, Headers(scope=call.scope).get("last-event-id") or call.query.since)
+        await hub.ready()
+        await call.send({"type": "http.response.start", "status": 200, "headers": head})
         await call.send({"type": "http.response.body", "body": b"retry: 2000\n\n" + heartbeat, "more_body": True})
         while not listener.ended:
             events = await listener.next(HEARTBEAT_SECONDS)

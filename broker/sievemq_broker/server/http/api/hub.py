@@ -159,7 +159,7 @@ class Hub:
         return True
 
     def add(self, listener: Listener, since: str | None = None) -> None:
-        """Begin to tell: what has happened since an event, then what happens after the next look.
+        """Add a listener; :meth:`ready` follows before its stream begins.
 
         Args:
             listener: whom.
@@ -173,6 +173,11 @@ class Hub:
                 listener.put(None, ("missed", missed._asdict()))
             for event_id, event in events:
                 listener.put(event_id, event)
+
+    async def ready(self) -> None:
+        """Return when all that happens from now on will be told: there is a state that the next look compares with."""
+        if self._known is None:
+            self._known = await _Known.taken(self._server)
 
     def discard(self, listener: Listener) -> None:
         """No more."""
