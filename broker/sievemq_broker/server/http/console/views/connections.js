@@ -76,7 +76,8 @@ export default function connections({ namespace, query, read: reread }) {
   async function read(signal) {
     const id = asked.get("id");
     only.hidden = !id;
-    if (id) put(only, "Only ", h("code", id), ". ", h("a", { href: link([namespace, "connections"]) }, "All connections"));
+    if (id)
+      put(only, "Only ", h("code", id), ". ", h("a", { href: link([namespace, "connections"]) }, "All connections"));
     const answer = await api.get("/connections", { id, cursor: asked.get("cursor"), limit: PAGE }, signal);
     table.update(answer.connections);
     pager.update(answer.next, asked.get("cursor"));

@@ -110,8 +110,7 @@ export default function deadLetters({ namespace, read: reread }) {
     };
   }
 
-  const heard = (what, about) =>
-    (what === "begin" || (what === "event" && about.kind === "dead_lettered")) && reread();
+  const heard = (what, about) => (what === "begin" || (what === "event" && about.kind === "dead_lettered")) && reread();
 
   return { title: "Dead letters", node, read, heard };
 }

@@ -61,7 +61,12 @@ export default function destination(context) {
 
   function drawButtons(state) {
     const { paused, may } = state;
-    put(badges, paused && badge("paused", "warn"), limitBadge(state), address.startsWith("temporary-") && badge("temporary"));
+    put(
+      badges,
+      paused && badge("paused", "warn"),
+      limitBadge(state),
+      address.startsWith("temporary-") && badge("temporary"),
+    );
     const drawn = JSON.stringify([paused, may]);
     if (buttons.dataset.drawn === drawn) return;
     buttons.dataset.drawn = drawn;
