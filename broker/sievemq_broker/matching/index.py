@@ -35,12 +35,13 @@ class SelectorIndex(Generic[T]):
             with texts is answered by the look-up itself, and counted all the same.
         matches: those that were TRUE.
         error: what went wrong in the last :meth:`match`, or None (D-14). Whoever reads it resets it.
+        costly: a message may be worth the question whether all can be asked about it at once (:meth:`asking`).
         watch: called in place of the next :meth:`match`, with it and the message; returns what it does. None for none.
     """
 
     __slots__ = (
         "_filed", "_longest", "_names", "_needing", "_places", "_rest", "_searching", "_serial", "_several",
-        "candidates", "error", "evaluations", "matches", "watch",
+        "candidates", "costly", "error", "evaluations", "matches", "watch",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -57,6 +58,7 @@ class SelectorIndex(Generic[T]):
         self.evaluations = 0
         self.matches = 0
         self.error: Exception | None = None
+        self.costly = False
         self.watch: Callable[[Callable[[Envelope], list[T]], Envelope], list[T]] | None = None
 
     def __len__(self) -> int:
@@ -74,6 +76,7 @@ class SelectorIndex(Generic[T]):
         parts, searches = condition.effort
         self._longest = max(self._longest, parts)
         self._searching += searches > 0
+        self._weigh()
         self._needing += condition.facts.uses_properties
         self._several += len(clues) > 1
         if not clues:
@@ -92,6 +95,7 @@ class SelectorIndex(Generic[T]):
         if condition.facts.never:
             return
         self._searching -= condition.effort[1] > 0
+        self._weigh()
         self._needing -= condition.facts.uses_properties
         self._several -= len(clues) > 1
         if not clues:
@@ -121,10 +125,8 @@ class SelectorIndex(Generic[T]):
         """Its number in the order in which they were added."""
         return self._filed[target][2]
 
-    @property
-    def costly(self) -> bool:
-        """True if a message may be worth the question whether all can be asked about it at once."""
-        return self._searching > 0 or len(self._filed) * units_of((self._longest, 0), 0) > AT_ONCE
+    def _weigh(self) -> None:
+        self.costly = self._searching > 0 or len(self._filed) * units_of((self._longest, 0), 0) > AT_ONCE
 
     def asking(self, envelope: Envelope) -> Answers[T] | None:
         """Begin to ask about a message a piece at a time; None where :meth:`match` does not take long."""

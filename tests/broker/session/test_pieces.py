@@ -78,6 +78,7 @@ def in_pieces() -> Iterator[None]:
     """Each selector is costly, and a piece is one of them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index, "AT_ONCE", -1)
+        patch.setattr(index.SelectorIndex, "_weigh", lambda self: setattr(self, "costly", True))
         for module in (pending, sends_module, settlement):
             patch.setattr(module, "EXAMINED", 1)
         yield
