@@ -101,7 +101,7 @@ def broker(
     busy_poll: Annotated[
         int | None,
         _option(
-            "--busy-poll", text="Microseconds to look for more before sleeping, where more comes fast; 200; 0: never."
+            "--busy-poll", text="Microseconds to look for more before sleeping, where more comes fast; 600; 0: never."
         ),
     ] = None,
     drain_seconds: Annotated[
