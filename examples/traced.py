@@ -20,6 +20,7 @@ class Printer(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         for span in spans:
+            assert span.context is not None
             self.names[span.context.span_id] = span.name
             links = ", ".join(self.names[link.context.span_id] for link in span.links)
             print(f"{span.name} -> {links}" if links else span.name)
