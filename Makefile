@@ -21,7 +21,7 @@ CODE := core client broker testkit pipeline tests benchmarks examples hatch_buil
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test venv lint format fast slow docker venv-compiled to-compile compiled soak kills fuzz spark \
+.PHONY: help run test venv lint format fast slow docker image-requirements venv-compiled to-compile compiled soak kills fuzz spark \
 	spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots clean
 
 help: ## list the targets
@@ -79,6 +79,9 @@ slow: ## the tests that take longer: whole demo, deep queues, killed brokers, th
 docker: ## the tests of the image, where a Docker engine answers
 	@.ci/venv dev
 	$(PYTEST) -m docker tests/docker tests/testkit/test_container.py $(ARGS)
+
+image-requirements: ## renew docker/requirements.txt: what the image installs, pinned, with hashes
+	@docker/renew-requirements
 
 soak: ## clients in many processes, killed at random; every message is accounted for (ARGS="--seconds 600 --seed 7")
 	@.ci/venv dev
