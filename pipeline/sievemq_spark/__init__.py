@@ -6,17 +6,19 @@
 
 Where things are:
 
-- the data source: source, options, reader, writer, stream_reader, stream_writer, tap_reader, offsets
-- a message as a row: schema, columns, batches, tap_rows, outcome_rows, times
+- the data source: source, options, reader, writer, stream_reader, stream_writer, tap_reader, offsets,
+  missing
+- a message as a row: schema, columns, property_columns, tap_rows, outcome_rows, bodies, times
 - a selector as a Column: selector_column, selector_sql, selector_values, selector_arithmetic
 - the archive, and what keeps it small: archive, files, footers, misfits, drain, compaction, retention
-- questions to it: backtest, profile, outcomes, deadletters, report
+- questions to it: traffic, backtest, profile, outcomes, deadletters, report
 - back to a broker: replay, mapping
 - the command, and running it: cli, progress, runs, spark, connect, links, errors, failures
 """
 
 from sievemq_spark.drain import drain
 from sievemq_spark.errors import DataLossError, MissingSparkError, PipelineError
+from sievemq_spark.offsets import lag
 from sievemq_spark.selector_column import selector_column, where, where_sql
 from sievemq_spark.spark import spark_session
 
@@ -25,6 +27,7 @@ __all__ = [
     "MissingSparkError",
     "PipelineError",
     "drain",
+    "lag",
     "selector_column",
     "spark_session",
     "where",

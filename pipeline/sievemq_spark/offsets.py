@@ -9,10 +9,12 @@ lost that the query went on without (``failOnDataLoss=false``): how many, added 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["JSON", "Place", "places", "shown"]
+__all__ = ["JSON", "Place", "lag", "places", "shown"]
 
 JSON: TypeAlias = dict[str, Any]
 
@@ -43,3 +45,33 @@ def shown(found: dict[str, Place]) -> JSON:
         key: {"tap": place.tap, "seq": place.seq} | ({"lost": place.lost} if place.lost else {})
         for key, place in sorted(found.items())
     }
+
+
+def lag(progress: Mapping[str, Any] | None) -> dict[str, int]:
+    """How many messages a query is behind, by source: what its taps have come to, less what it has read.
+
+    Spark has no metrics for sources in Python (``sources[].metrics``), but shows both offsets.
+
+    Args:
+        progress: ``query.lastProgress``, or of a listener ``event.progress.json`` as loaded; None before the first.
+
+    >>> place = '{{"queue:orders": {{"tap": "k3v9x2-7.1", "seq": {}}}}}'
+    >>> lag({"sources": [{"endOffset": place.format(8123), "latestOffset": place.format(8200)}]})
+    {'queue:orders': 77}
+    """
+    found: dict[str, int] = {}
+    for source in (progress or {}).get("sources", ()):
+        ends = [source.get(name) for name in ("endOffset", "latestOffset")]
+        read = [json.loads(end) if isinstance(end, str) else end for end in ends]
+        if all(_is_ours(end) for end in read):
+            reached, latest = map(places, read)
+            for key, place in latest.items():
+                before = reached.get(key, Place())
+                found[key] = max(0, place.seq - (before.seq if before.tap == place.tap else 0))
+    return found
+
+
+def _is_ours(offset: Any) -> bool:
+    return isinstance(offset, Mapping) and all(
+        isinstance(place, Mapping) and {"tap", "seq"} <= place.keys() for place in offset.values()
+    )

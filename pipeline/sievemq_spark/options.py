@@ -53,6 +53,8 @@ _ELSEWHERE: Final = {
     "kafka.bootstrap.servers": "url",
 }
 
+_STARTS: Final = ("earliest", "latest")
+
 #: What ends a broker's URL in a list of several: commas may also stand between the hosts of one broker.
 _NEXT_URL: Final = re.compile(r"[\s,]+(?=sievemqs?://)")
 
@@ -123,7 +125,8 @@ class ReadOptions(_Options):
         batch_size: rows of an Arrow batch.
         tap: name of the taps, one on each destination; nobody else may read them.
         starting_offsets: of a tap that is made: ``earliest`` begins with what waits in the queue, ``latest`` with what
-            comes next.
+            comes next. Or a JSON object, by destination one of these or the sequence of the first message to read of a
+            tap that is there; those it does not name begin ``earliest``.
         max_messages_per_trigger: of a stream's batch, over all destinations; 0 for all there are.
         max_bytes_per_trigger: the same in bytes, of each destination; 0 for all.
         partitions: that the messages of a destination are read in at most.
@@ -168,13 +171,9 @@ class ReadOptions(_Options):
             raise PipelineError(f"there is no mode {result.mode!r}; there are 'browse', 'tap', 'outcomes' and 'drain'")
         if result.dialect not in DIALECTS:
             raise PipelineError(f"there is no selector dialect {result.dialect!r}; there are {', '.join(DIALECTS)}")
-        if result.starting_offsets not in ("earliest", "latest"):
-            raise PipelineError(
-                f"the option 'startingOffsets' is 'earliest' or 'latest', not {result.starting_offsets!r}"
-            )
         if not result.mode:
             result = replace(result, mode="tap" if result.tap else "browse")
-        _ = result.urls, result.destinations, result.promoted
+        _ = result.urls, result.destinations, result.promoted, result.starts
         if result.mode == "browse":
             _ = result.queues
         else:
@@ -213,6 +212,32 @@ class ReadOptions(_Options):
         for each in self.destinations:
             if not isinstance(each, Queue):
                 raise PipelineError(f"{each} is a topic: {why}")
+
+    @property
+    def starts(self) -> dict[str, str | int]:
+        """Where to begin, by destination: ``earliest``, ``latest`` or the sequence of the first message."""
+        given: Any = self.starting_offsets
+        if given in _STARTS:
+            return dict.fromkeys(map(str, self.destinations), given)
+        wrong = (
+            "the option 'startingOffsets' is 'earliest', 'latest', or JSON by destination, such as "
+            f'{{"queue:orders": "latest", "topic:prices": 8123}}; not {given!r}'
+        )
+        try:
+            given = json.loads(given)
+        except ValueError:
+            raise PipelineError(wrong) from None
+        if not isinstance(given, dict):
+            raise PipelineError(wrong)
+        found: dict[str, str | int] = dict.fromkeys(map(str, self.destinations), "earliest")
+        for name, start in given.items():
+            destination = str(destination_of(name))
+            if destination not in found:
+                raise PipelineError(f"the option 'startingOffsets' names {destination}, which is not read")
+            if start not in _STARTS and (type(start) is not int or start < 1):
+                raise PipelineError(wrong)
+            found[destination] = start
+        return found
 
     @property
     def tap_name(self) -> str:

@@ -71,7 +71,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = {}
         for source in self._sources:
             tap, state = source.claim(self._link(source), self._options, self._name)
-            begin[source.key] = Place(tap.id, max(state.acknowledged, state.first - 1))
+            begin[source.key] = Place(tap.id, source.begin(self._options, state))
         return shown(begin)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802

@@ -88,7 +88,7 @@ class Source:
             parse_destination(self.destination),
             _MODES[options.mode],
             selector=options.selector,
-            start="latest" if options.starting_offsets == "latest" else "earliest",
+            start="latest" if options.starts[self.destination] == "latest" else "earliest",
             retain_messages=options.retain_messages,
             retain_bytes=options.retain_bytes,
             retain_age=options.retain_age,
@@ -119,6 +119,23 @@ class Source:
                 if time.monotonic() >= deadline:
                     raise PipelineError(str(error)) from error
             time.sleep(_PAUSE)
+
+    def begin(self, options: ReadOptions, state: TapState) -> int:
+        """The sequence behind which a read without an offset begins.
+
+        Raises:
+            DataLossError: the option startingOffsets names a message that is gone.
+            PipelineError: it names one that was never there.
+        """
+        first = max(state.acknowledged, state.first - 1)
+        start = options.starts[self.destination]
+        if not isinstance(start, int):
+            return first
+        if start > state.last + 1:
+            raise PipelineError(f"{self} has come to {state.last}; startingOffsets cannot begin at {start}")
+        if start <= first:
+            _missing(options, f"{self} begins at {first + 1}; what startingOffsets names, {start}, is gone")
+        return max(first, start - 1)
 
     def find(self) -> Callable[[Connection], tuple[Tap, TapState]]:
         """What finds the tap."""
@@ -224,7 +241,7 @@ def taken(options: ReadOptions, source: Source, reader: str | None = None) -> di
     """
     link = source.link(options)
     tap, state = source.claim(link, options, reader)
-    begin = upto = max(state.acknowledged, state.first - 1)
+    begin = upto = source.begin(options, state)
     while True:
         state = link.ask(lambda _, upto=upto: tap.look(upto))  # type: ignore[misc]
         upto = max(upto, state.upto)

@@ -137,3 +137,26 @@ def test_file_systems_that_are_not_there(spark: Any, tmp_path: Path, monkeypatch
         ):
             with pytest.raises(PipelineError, match=r"below cannot be written: .*(not a directory|Mkdirs failed)"):
                 job(str(tmp_path / "file" / "below"))
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(1_200)
+def test_damage_inside_a_file_is_a_usage_error_that_names_it(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The footer is whole, so it shows while rows are read."""
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    with EmbeddedBroker() as broker:
+        with ConnectionFactory(broker.url).create_context() as context:
+            for number in range(200):
+                context.create_producer().set_property("n", number).send(context.create_queue("orders"), f"m{number}")
+        archive(spark, read_queues(spark, broker.url, "orders"), str(tmp_path))
+    (path,) = tmp_path.rglob("*.parquet")
+    data = bytearray(path.read_bytes())
+    data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
+    path.write_bytes(data)
+    for crc in tmp_path.rglob("*.crc"):
+        crc.unlink()
+    shown = CliRunner().invoke(cli.pipeline, ["profile", str(tmp_path), "--master", "local[2]"])
+    assert shown.exit_code == 2, shown.output
+    assert path.name in shown.stderr

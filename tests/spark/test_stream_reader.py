@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,6 +34,7 @@ from sievemq import (
 from sievemq_broker import EmbeddedBroker
 from sievemq_spark import links
 from sievemq_spark.errors import DataLossError, NoDestinationError, PipelineError
+from sievemq_spark.offsets import lag
 from sievemq_spark.options import ReadOptions, WriteOptions
 from sievemq_spark.reader import BrowseReader
 from sievemq_spark.schema import COLUMNS
@@ -643,3 +645,42 @@ def test_a_browse_of_a_queue_that_is_not_there(broker: EmbeddedBroker, destinati
             BrowseReader(ReadOptions.read(given), schema_of(COLUMNS)).partitions()
         given["failonmissing"] = "false"
     assert BrowseReader(ReadOptions.read(given), schema_of(COLUMNS)).partitions()
+
+
+# -- where a query begins, and how far it is behind -----------------------------------------------------------------
+
+
+def test_starting_offsets_by_destination(broker: EmbeddedBroker) -> None:
+    send(broker, "a", "b", "c")
+    send(broker, "d", to=Queue("r"))
+    starts = '{"queue:r": "latest"}'
+    both = Stream(broker, "queue:q,queue:r", startingoffsets=starts)
+    assert both.batch() == ["a", "b", "c"]
+    send(broker, "e", to=Queue("r"))
+    assert both.batch() == ["e"]
+
+
+def test_a_query_begins_at_a_sequence(broker: EmbeddedBroker) -> None:
+    send(broker, "a", "b", "c")
+    first = Stream(broker)
+    assert first.batch() == ["a", "b", "c"]  # read, and not yet acknowledged
+    assert Stream(broker, startingoffsets='{"queue:q": 2}').batch() == ["b", "c"]
+    assert Stream(broker, startingoffsets='{"queue:q": 4}').batch() == []
+    with pytest.raises(PipelineError, match="has come to 3; startingOffsets cannot begin at 5"):
+        Stream(broker, startingoffsets='{"queue:q": 5}')
+    first.start()
+    first.plan()  # acknowledges
+    with pytest.raises(DataLossError, match="begins at 4; what startingOffsets names, 2, is gone"):
+        Stream(broker, startingoffsets='{"queue:q": 2}')
+    assert Stream(broker, startingoffsets='{"queue:q": 2}', failondataloss=False).batch() == []
+
+
+def test_the_lag_of_a_query(broker: EmbeddedBroker) -> None:
+    send(broker, "a", "b", "c")
+    stream = Stream(broker, maxmessagespertrigger=1)
+    assert stream.batch() == ["a"]
+    progress = {
+        "sources": [{"endOffset": json.dumps(stream.begin), "latestOffset": stream.reader.reportLatestOffset()}]
+    }
+    assert lag(progress) == {"queue:q": 2}
+    assert lag(None) == lag({"sources": [{"endOffset": "7", "latestOffset": "9"}]}) == {}
