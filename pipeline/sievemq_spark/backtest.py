@@ -1,4 +1,4 @@
-"""What selectors would have matched: counts, hours, samples, differences, and why the answer was UNKNOWN."""
+"""What selectors would have matched: counts, times, samples, differences, and why the answer was UNKNOWN."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sievemq_spark.archive import require_messages
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.selector_column import checked, selector_column
 from sievemq_spark.selector_values import HEADER_COLUMNS, quote_text
-from sievemq_spark.times import hour_of
+from sievemq_spark.times import time_of, unit_of
 from sievemq_spark.traffic import traffic
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ class SelectorResult:
     Attributes:
         selector: its text.
         matched, rejected, unknown: messages for which it was TRUE, FALSE, UNKNOWN.
-        hours: matched messages by hour, ``2013-01-01T05`` (UTC).
+        times: matched messages by time (UTC): ``2013-01-01T05:10``, ``2013-01-01T05`` or ``2013-01-01``, as suits the
+            span of the messages.
         causes: of the UNKNOWN ones, how many lacked which properties or headers together; the empty tuple stands
             for those that lacked none: a boolean or number of another type, a division by zero.
         sample: message ids that matched, the first ones by time.
@@ -39,7 +40,7 @@ class SelectorResult:
     matched: int
     rejected: int
     unknown: int
-    hours: dict[str, int] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)
     causes: dict[tuple[str, ...], int] = field(default_factory=dict)
     sample: list[str | None] = field(default_factory=list)
 
@@ -110,9 +111,8 @@ def _backtest(messages: DataFrame, compiled: Sequence[CompiledSelector], sample:
 
     names = [f"_selector{number}" for number in range(len(compiled))]
     truths = [selector_column(selector).alias(name) for selector, name in zip(compiled, names, strict=True)]
-    hour = hour_of(f.col("timestamp")).alias("_hour")
     lacking = [_lacking(selector).alias(f"_lacking{number}") for number, selector in enumerate(compiled)]
-    frame = messages.select("message_id", "timestamp", "seq", hour, *truths, *lacking).cache()
+    frame = messages.select("message_id", "timestamp", "seq", *truths, *lacking).cache()
     try:
         counts: list[Any] = [f.count(f.lit(1)).alias("_all")]
         for name in names:
@@ -120,19 +120,21 @@ def _backtest(messages: DataFrame, compiled: Sequence[CompiledSelector], sample:
         if compare:
             first, second = (f.coalesce(f.col(name), f.lit(False)) for name in names)
             counts += [f.count_if(first & ~second).alias("_first"), f.count_if(second & ~first).alias("_second")]
-        hours = frame.groupBy("_hour").agg(*counts).orderBy("_hour").collect()
-        total = sum(row["_all"] for row in hours)
+        when = f.col("timestamp")
+        time = time_of(when, unit_of(frame, when)).alias("_time")
+        times = frame.groupBy(time).agg(*counts).orderBy("_time").collect()
+        total = sum(row["_all"] for row in times)
         causes = _causes(frame, names)
         results = []
         for number, (selector, name) in enumerate(zip(compiled, names, strict=True)):
-            matched, rejected = (sum(row[f"{name}{end}"] for row in hours) for end in "tf")
+            matched, rejected = (sum(row[f"{name}{end}"] for row in times) for end in "tf")
             results.append(
                 SelectorResult(
                     selector.text,
                     matched,
                     rejected,
                     total - matched - rejected,
-                    {row["_hour"]: row[f"{name}t"] for row in hours if row[f"{name}t"]},
+                    {row["_time"]: row[f"{name}t"] for row in times if row[f"{name}t"]},
                     causes.get(number, {}),
                     _sample(frame, name, sample),
                 )
@@ -143,8 +145,8 @@ def _backtest(messages: DataFrame, compiled: Sequence[CompiledSelector], sample:
         return Backtest(
             total,
             results,
-            sum(row["_first"] for row in hours),
-            sum(row["_second"] for row in hours),
+            sum(row["_first"] for row in times),
+            sum(row["_second"] for row in times),
             _sample(frame, f"{a} AND NOT coalesce({b}, FALSE)", sample),
             _sample(frame, f"{b} AND NOT coalesce({a}, FALSE)", sample),
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sievemq_core.message.values import TYPE_NAMES
 from sievemq_spark.archive import require_messages
-from sievemq_spark.times import hour_of
+from sievemq_spark.times import time_of, unit_of
 from sievemq_spark.traffic import REASON, is_dead_letter
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class DeadLetters:
         normal: messages they are compared with.
         reasons: (reason, origin) -> messages.
         attempts: deliveries that were tried -> messages.
-        hours: by hour of the last failure, ``2026-11-21T05`` (UTC); of the send for those that expired.
+        times: by minute, hour or day of the last failure, ``2026-11-21T05`` (UTC), as suits their span; of the send for
+            those that expired.
         time_to_fail: ms from the send to the first failure, at 50, 90, 99 and 100 percent; empty if none failed.
         values: property values, those first that are most over-represented.
     """
@@ -65,7 +66,7 @@ class DeadLetters:
     normal: int
     reasons: dict[tuple[str, str], int]
     attempts: dict[int, int]
-    hours: dict[str, int]
+    times: dict[str, int]
     time_to_fail: dict[int, int]
     values: list[Lift]
 
@@ -92,10 +93,11 @@ def deadletters(
     try:
         reason, origin = (f.expr(f"coalesce(properties['{name}'].s, '')") for name in (REASON, ORIGIN))
         failed = f.expr(f"properties['{LAST_FAILURE}'].l")
-        hour = hour_of(f.coalesce(failed, f.col("timestamp")))
+        when = f.coalesce(failed, f.col("timestamp"))
+        time = time_of(when, unit_of(dead, when))
         attempts = f.expr(f"coalesce(properties['{ATTEMPTS}'].l, 0)")
         groups = (
-            dead.groupBy(reason.alias("reason"), origin.alias("origin"), attempts.alias("attempts"), hour.alias("hour"))
+            dead.groupBy(reason.alias("reason"), origin.alias("origin"), attempts.alias("attempts"), time.alias("time"))
             .agg(f.count(f.lit(1)).alias("rows"))
             .collect()
         )
@@ -107,7 +109,7 @@ def deadletters(
             others,
             _summed(((row["reason"], row["origin"]), row["rows"]) for row in groups),
             dict(sorted(_summed((int(row["attempts"]), row["rows"]) for row in groups).items())),
-            dict(sorted(_summed((row["hour"], row["rows"]) for row in groups).items())),
+            dict(sorted(_summed((row["time"], row["rows"]) for row in groups).items())),
             _time_to_fail(dead),
             _lifts(dead, total, ordinary, others, values, least) if total else [],
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sievemq_spark.archive import KEY, require_messages
-from sievemq_spark.times import hour_of
+from sievemq_spark.times import time_of, unit_of
 from sievemq_spark.traffic import copies, without
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Outcomes:
         fates: by outcome and reason, the most frequent first.
         destinations: (destination, outcome) -> messages.
         selectors: of the consumers that acknowledged, None for those without -> messages.
-        hours: outcome -> by hour, ``2026-11-21T05`` (UTC).
+        times: outcome -> by minute, hour or day (UTC), ``2026-11-21T05``, as suits their span.
     """
 
     messages: int
@@ -56,7 +56,7 @@ class Outcomes:
     fates: list[Fate]
     destinations: dict[tuple[str, str], int]
     selectors: dict[str | None, int]
-    hours: dict[str, dict[str, int]]
+    times: dict[str, dict[str, int]]
 
 
 def outcomes(messages: DataFrame, fates: DataFrame) -> Outcomes:
@@ -77,8 +77,9 @@ def outcomes(messages: DataFrame, fates: DataFrame) -> Outcomes:
     messages, fates = without(messages, left_out), without(fates, left_out)
     # Clocks of senders may be ahead of the broker's.
     took = f.when(f.col("timestamp") > 0, f.greatest(f.col("time") - f.col("timestamp"), f.lit(0)))
-    rows = fates.withColumn("took", took).withColumn("hour", hour_of(f.col("time"))).cache()
+    rows = fates.withColumn("took", took).cache()
     try:
+        by_time = rows.withColumn("at", time_of(f.col("time"), unit_of(rows, f.col("time"))))
         grouped = (
             rows.groupBy("outcome", "reason")
             .agg(
@@ -91,9 +92,9 @@ def outcomes(messages: DataFrame, fates: DataFrame) -> Outcomes:
         total = sum(row["rows"] for row in grouped)
         known = messages.filter("message_id IS NOT NULL").select(*KEY)
         lost = known.join(rows.select(*KEY).distinct(), list(KEY), "left_anti").count()
-        hours: dict[str, dict[str, int]] = {}
-        for (outcome, hour), count in sorted(_counted(rows, "outcome", "hour").items()):
-            hours.setdefault(outcome, {})[hour] = count
+        times: dict[str, dict[str, int]] = {}
+        for (outcome, at), count in sorted(_counted(by_time, "outcome", "at").items()):
+            times.setdefault(outcome, {})[at] = count
         acknowledged = _counted(rows.filter("outcome = 'acknowledged'"), "selector")
         return Outcomes(
             messages.count(),
@@ -101,7 +102,7 @@ def outcomes(messages: DataFrame, fates: DataFrame) -> Outcomes:
             sorted((_fate(row, total) for row in grouped), key=lambda fate: (-fate.messages, fate.outcome)),
             dict(sorted(_counted(rows, "destination", "outcome").items())),
             {key[0]: count for key, count in sorted(acknowledged.items(), key=lambda item: -item[1])},
-            hours,
+            times,
         )
     finally:
         rows.unpersist()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sievemq_core.message.values import TYPE_NAMES
 from sievemq_spark.archive import require_messages
-from sievemq_spark.times import hour_of
+from sievemq_spark.times import time_of, unit_of
 from sievemq_spark.traffic import traffic
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Profile:
         messages: how many.
         kinds: body kind -> messages.
         size_mean, size_max: bytes of body and properties.
-        hours: messages by hour, ``2013-01-01T05`` (UTC).
+        times: messages by minute, hour or day (UTC), ``2013-01-01T05``, as suits their span.
         properties: the most frequent ones first.
         hints: names of properties by which an equality leaves the fewest messages, the best first: what to select by,
             and what an index over a queue's backlog serves best (selectors.md).
@@ -54,7 +54,7 @@ class Profile:
     kinds: dict[str, int]
     size_mean: float
     size_max: int
-    hours: dict[str, int]
+    times: dict[str, int]
     properties: list[PropertyProfile]
     hints: list[str]
 
@@ -71,20 +71,21 @@ def profile(messages: DataFrame) -> Profile:
     from pyspark.sql import functions as f
 
     require_messages(messages)
+    when = f.col("timestamp")
+    time = time_of(when, unit_of(messages, when)).alias("time")
     messages = traffic(messages)
-    hour = hour_of(f.col("timestamp")).alias("hour")
     groups = (
-        messages.groupBy(hour, "body_kind")
+        messages.groupBy(time, "body_kind")
         .agg(f.count(f.lit(1)).alias("rows"), f.sum("size").alias("bytes"), f.max("size").alias("largest"))
-        .orderBy("hour")
+        .orderBy("time")
         .collect()
     )
     total = sum(row["rows"] for row in groups)
     kinds: dict[str, int] = {}
-    hours: dict[str, int] = {}
+    times: dict[str, int] = {}
     for row in groups:
         kinds[row["body_kind"]] = kinds.get(row["body_kind"], 0) + row["rows"]
-        hours[row["hour"]] = hours.get(row["hour"], 0) + row["rows"]
+        times[row["time"]] = times.get(row["time"], 0) + row["rows"]
     value = f.expr("coalesce(value.s, CAST(value.l AS STRING), CAST(value.d AS STRING), CAST(value.b AS STRING))")
     each = messages.select(f.explode("properties"))
     # A message whose value occurs n times is one of n: that is what an equality with its value finds.
@@ -120,7 +121,7 @@ def profile(messages: DataFrame) -> Profile:
         kinds,
         sum(row["bytes"] for row in groups) / total if total else 0.0,
         max((row["largest"] for row in groups), default=0),
-        hours,
+        times,
         properties,
         _hints(properties, total),
     )

@@ -1,4 +1,4 @@
-"""How far a Spark job is, on the terminal: a bar over its tasks."""
+"""How far a Spark job is, on the terminal: rows read, batches of a stream, a bar over its tasks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from sievemq_core.counted import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["progress", "tasks_of"]
+__all__ = ["batches_of", "progress", "rows_of", "tasks_of"]
 
 LOOK_SECONDS = 0.2
 
@@ -33,6 +35,38 @@ def tasks_of(tracker: Any) -> tuple[int, int]:
     return done, total
 
 
+def rows_of(store: Any) -> int:
+    """Rows that the running stages have read so far, from files, sources and other stages.
+
+    Args:
+        store: Java's AppStatusStore.
+    """
+    stages = store.activeStages()
+    found = [stages.apply(number) for number in range(stages.size())]
+    return sum(int(stage.inputRecords()) + int(stage.shuffleReadRecords()) for stage in found)
+
+
+def batches_of(queries: Any) -> int:
+    """Batches that the running streams have done.
+
+    Args:
+        queries: a session's ``streams.active``.
+    """
+    progresses = [query.lastProgress for query in queries]
+    return sum(each["batchId"] + 1 for each in progresses if each is not None)
+
+
+def _said(spark: SparkSession) -> str:
+    store: Any = spark.sparkContext._jsc
+    rows, batches = rows_of(store.sc().statusStore()), batches_of(spark.streams.active)
+    said = []
+    if batches:
+        said.append(counted(batches, "batch", many="batches", form=","))
+    if rows:
+        said.append(f"{counted(rows, 'row', form=',')} read")
+    return ", ".join(said)
+
+
 @contextmanager
 def progress(spark: SparkSession, title: str, console: Console | None = None) -> Iterator[None]:
     """While a job runs, a bar on standard error; nothing if that is no terminal.
@@ -47,15 +81,15 @@ def progress(spark: SparkSession, title: str, console: Console | None = None) ->
         yield
         return
     over = threading.Event()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("tasks of this stage"))
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"))
     bar = Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
 
     def watch() -> None:
         tracker = spark.sparkContext.statusTracker()
-        task = bar.add_task(title, total=None)
+        task = bar.add_task(title, total=None, said="")
         while not over.wait(LOOK_SECONDS):
             done, total = tasks_of(tracker)
-            bar.update(task, completed=done, total=total or None)
+            bar.update(task, completed=done, total=total or None, said=_said(spark))
 
     with bar:
         watcher = threading.Thread(target=watch, name="sievemq-progress", daemon=True)

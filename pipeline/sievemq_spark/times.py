@@ -1,16 +1,32 @@
-"""Day and hour of a time in milliseconds, in UTC whatever the session's time zone is."""
+"""Days, and other spans of time, of milliseconds, in UTC whatever the session's time zone is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
-__all__ = ["day_of", "hour_of"]
+__all__ = ["Unit", "day_of", "every", "time_of", "unit_of", "unit_shown"]
 
 DAY = 86_400_000
 HOUR = 3_600_000
+MINUTE = 60_000
+
+Unit: TypeAlias = Literal["minute", "hour", "day"]
+
+#: The longest span in ms that is shown by this unit.
+_LONGEST: Final[dict[Unit, int]] = {"minute": 4 * HOUR, "hour": 10 * DAY}
+#: Length and form of a time that :func:`time_of` writes.
+_FORMS: Final[dict[Unit, tuple[int, str]]] = {
+    "minute": (16, "%Y-%m-%dT%H:%M"),
+    "hour": (13, "%Y-%m-%dT%H"),
+    "day": (10, "%Y-%m-%d"),
+}
+#: Times that are shown at most, those without messages included.
+_MOST: Final = 5_000
 
 
 def day_of(milliseconds: Column) -> Column:
@@ -20,9 +36,42 @@ def day_of(milliseconds: Column) -> Column:
     return f.date_format(f.date_from_unix_date(f.floor(milliseconds / DAY).cast("int")), "yyyy-MM-dd")
 
 
-def hour_of(milliseconds: Column) -> Column:
-    """``2026-11-21T05``, of milliseconds since 1970-01-01 UTC."""
+def time_of(milliseconds: Column, unit: Unit) -> Column:
+    """``2026-11-21``, ``2026-11-21T05`` or ``2026-11-21T05:07``, of milliseconds since 1970-01-01 UTC."""
     from pyspark.sql import functions as f
 
-    hour = f.pmod(f.floor(milliseconds / HOUR), f.lit(24))
-    return f.concat(day_of(milliseconds), f.lit("T"), f.lpad(hour.cast("string"), 2, "0"))
+    def part(size: int, count: int) -> Column:
+        return f.lpad(f.pmod(f.floor(milliseconds / size), f.lit(count)).cast("string"), 2, "0")
+
+    day = day_of(milliseconds)
+    if unit == "day":
+        return day
+    hour = f.concat(day, f.lit("T"), part(HOUR, 24))
+    return hour if unit == "hour" else f.concat(hour, f.lit(":"), part(MINUTE, 60))
+
+
+def unit_of(rows: DataFrame, milliseconds: Column) -> Unit:
+    """The unit that suits the span of some rows: minutes up to four hours, hours up to ten days; a 0 is no time."""
+    from pyspark.sql import functions as f
+
+    first, last = rows.filter(milliseconds > 0).agg(f.min(milliseconds), f.max(milliseconds)).collect()[0]
+    span = 0 if first is None else last - first
+    return next((unit for unit, longest in _LONGEST.items() if span <= longest), "day")
+
+
+def unit_shown(time: str) -> Unit:
+    """The unit of a time that :func:`time_of` wrote."""
+    return next(unit for unit, (length, _) in _FORMS.items() if len(time) == length)
+
+
+def every(times: Iterable[str]) -> list[str]:
+    """The times in order, with those between them that have no messages; without them if these are thousands."""
+    found = sorted(set(times))
+    if not found:
+        return []
+    unit = unit_shown(found[0])
+    _, form = _FORMS[unit]
+    first, last = (datetime.strptime(text, form).replace(tzinfo=UTC) for text in (found[0], found[-1]))
+    step = timedelta(**{f"{unit}s": 1})
+    count = (last - first) // step + 1
+    return found if count > _MOST else [(first + number * step).strftime(form) for number in range(count)]

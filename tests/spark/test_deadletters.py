@@ -98,7 +98,7 @@ def test_a_message_and_its_dead_letter_count_once(spark: Any, tapped: str) -> No
     covered = coverage(messages, ["country = 'IS'"])
     assert (covered.messages, covered.one) == (ORDERS, BAD)
     seen = profile(messages)
-    assert seen.messages == sum(seen.hours.values()) == ORDERS
+    assert seen.messages == sum(seen.times.values()) == ORDERS
     assert {each.name: each.types for each in seen.properties} == {
         "country": {"String": ORDERS},
         "release": {"int": ORDERS},
@@ -140,7 +140,7 @@ def test_reasons_and_what_they_have_in_common(spark: Any, kept: str) -> None:
     assert (result.messages, result.normal) == (BAD, ORDERS - BAD)
     assert result.reasons == {("attempts", "queue:orders"): BAD}
     assert result.attempts == {6: BAD}
-    assert sum(result.hours.values()) == BAD
+    assert sum(result.times.values()) == BAD
     assert result.time_to_fail.keys() == {50, 90, 99, 100}
     assert 0 <= result.time_to_fail[50] <= result.time_to_fail[100]
     found = {(each.property, each.value): each for each in result.values}

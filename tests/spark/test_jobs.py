@@ -120,7 +120,7 @@ def test_backtest_equals_sqlite(spark: Any, station: Station) -> None:
     for line in result.results:
         assert line.matched == referee.verdict(line.selector).messages, line.selector
         assert line.rejected == referee.verdict(f"NOT ({line.selector})").messages
-        assert sum(line.hours.values()) == line.matched
+        assert sum(line.times.values()) == line.matched
         assert sum(line.causes.values()) == line.unknown == LIMIT - line.matched - line.rejected
         assert len(line.sample) == 2
     by_text = {line.selector: line for line in result.results}
@@ -164,7 +164,7 @@ def test_coverage(spark: Any, station: Station) -> None:
 
 def test_profile(spark: Any, station: Station) -> None:
     result = profile(read_archive(spark, station.archive))
-    assert (result.messages, result.kinds, sum(result.hours.values())) == (LIMIT, {"TEXT": LIMIT}, LIMIT)
+    assert (result.messages, result.kinds, sum(result.times.values())) == (LIMIT, {"TEXT": LIMIT}, LIMIT)
     found = {each.name: each for each in result.properties}
     assert set(found) == set(COLUMNS)
     assert found["carrier"].types == {"String": LIMIT}

@@ -108,7 +108,7 @@ def test_what_became_of_messages(spark: Any, tmp_path: Path, monkeypatch: pytest
     assert result.fates[1].attempts == 6
     assert result.selectors == {None: 2, "name = 'chosen'": 1, "name <> 'stays'": 1}
     assert result.destinations["topic:prices", "acknowledged"] == 2
-    assert {name: sum(hours.values()) for name, hours in result.hours.items()} == {
+    assert {name: sum(hours.values()) for name, hours in result.times.items()} == {
         "acknowledged": 4,
         "dead-lettered": 1,
         "expired": 1,

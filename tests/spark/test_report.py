@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import threading
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,11 +17,13 @@ from rich.console import Console
 pytest.importorskip("matplotlib", reason="needs the extra `spark`")
 
 from sievemq_spark.backtest import Backtest, Coverage, SelectorResult
+from sievemq_spark.cli.options import Archived
 from sievemq_spark.deadletters import DeadLetters, Lift
 from sievemq_spark.outcomes import Fate, Outcomes
 from sievemq_spark.profile import Profile, PropertyProfile
-from sievemq_spark.progress import progress, tasks_of
+from sievemq_spark.progress import batches_of, progress, rows_of, tasks_of
 from sievemq_spark.report import Chart, Table, parts_of, write_html
+from sievemq_spark.times import every, unit_shown
 
 pytestmark = pytest.mark.spark  # which is when matplotlib is there
 
@@ -143,6 +146,64 @@ def test_tasks() -> None:
     assert tasks_of(Tracker()) == (4, 8)
 
 
+class Stages:
+    """Java's sequence of stages."""
+
+    def size(self) -> int:
+        return 2
+
+    def apply(self, number: int) -> Any:
+        return SimpleNamespace(inputRecords=lambda: 1_000, shuffleReadRecords=lambda: number)
+
+
+class Store:
+    def activeStages(self) -> Stages:
+        return Stages()
+
+
+def test_rows_and_batches() -> None:
+    assert rows_of(Store()) == 2_001
+    queries = [SimpleNamespace(lastProgress=None), SimpleNamespace(lastProgress={"batchId": 2})]
+    assert batches_of(queries) == 3
+
+
+def test_times_that_suit_their_span() -> None:
+    assert every([]) == []
+    assert every(["2026-01-01T23:59", "2026-01-02T00:01"]) == [
+        "2026-01-01T23:59",
+        "2026-01-02T00:00",
+        "2026-01-02T00:01",
+    ]
+    assert every(["2026-01-02T01", "2026-01-01T22"]) == [
+        f"2026-01-0{time}" for time in ("1T22", "1T23", "2T00", "2T01")
+    ]
+    assert every(["1970-01-01", "2026-01-01"]) == ["1970-01-01", "2026-01-01"]  # one without a timestamp
+    assert [unit_shown(text) for text in ("2026-01-01", "2026-01-01T05", "2026-01-01T05:09")] == [
+        "day",
+        "hour",
+        "minute",
+    ]
+    shown = parts_of(Profile(3, {}, 1, 1, {"2026-01-01T05:01": 1, "2026-01-01T05:03": 2}, [], []))[-1]
+    assert isinstance(shown, Chart)
+    assert shown.title == "messages by minute (UTC)"
+    assert shown.series == {"messages": [1, 0, 2]}
+
+
+def test_a_report_says_where_what_and_when(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    about = Archived("shop", "2026-11-01", None, "orders").about
+    assert about[:2] == [f"Archive {tmp_path / 'shop'}", "Messages of queue:orders, 2026-11-01 to the end"]
+    assert re.fullmatch(r"Made 20\d\d-\d\d-\d\d \d\d:\d\d UTC", about[2])
+    assert Archived("s3a://b/x").about[:2] == ["Archive s3a://b/x", "Messages of all destinations, all days"]
+
+
+def test_the_main_table_is_open(tmp_path: Path) -> None:
+    rows = [(str(number),) for number in range(30)]
+    write_html(tmp_path / "r.html", "t", [Table("main", ("n",), rows), Table("more", ("n",), rows)])
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert (text.count("<details open>"), text.count("<details>")) == (1, 1)
+
+
 def test_a_bar_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = threading.Event()
 
@@ -150,12 +211,18 @@ def test_a_bar_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
         looked.set()
         return Tracker()
 
-    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=tracker))
+    java = SimpleNamespace(sc=lambda: SimpleNamespace(statusStore=Store))
+    context = SimpleNamespace(statusTracker=tracker, _jsc=java)
+    spark: Any = SimpleNamespace(sparkContext=context, streams=SimpleNamespace(active=[]))
     with progress(spark, "backtest", Console(file=io.StringIO())):
         pass
     assert not looked.is_set()
     shown = io.StringIO()
     with progress(spark, "backtest", Console(file=shown, force_terminal=True)):
         assert looked.wait(60)
+        deadline = time.monotonic() + 60
+        while "2,001 rows read" not in shown.getvalue() and time.monotonic() < deadline:
+            threading.Event().wait(0.05)
     assert "backtest" in shown.getvalue()
+    assert "2,001 rows read" in shown.getvalue()
     assert not [thread for thread in threading.enumerate() if thread.name == "sievemq-progress"]

@@ -17,7 +17,7 @@ from sievemq_spark.errors import NoArchiveError, PipelineError
 from sievemq_spark.files import Files
 from sievemq_spark.retention import expire
 from sievemq_spark.schema import COLUMNS, ddl
-from sievemq_spark.times import day_of, hour_of
+from sievemq_spark.times import day_of, time_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
@@ -207,7 +207,7 @@ def test_days_and_hours_are_utc_in_any_session(spark: Any, tmp_path: Path) -> No
     frame = spark.createDataFrame([(midnight - 300_000,), (midnight + 300_000,), (-1,), (None,)], "ms bigint")
     spark.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")
     try:
-        shown = frame.select(day_of(frame.ms).alias("day"), hour_of(frame.ms).alias("hour")).collect()
+        shown = frame.select(day_of(frame.ms).alias("day"), time_of(frame.ms, "hour").alias("hour")).collect()
         archive(spark, rows(spark, range(3)), str(tmp_path / "archive"))
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")

@@ -99,9 +99,14 @@ class Archived(NamedTuple):
 
     @property
     def about(self) -> list[str]:
-        """What a report says of it."""
-        span = f", {self.first or 'the beginning'} to {self.last or 'the end'}" if self.first or self.last else ""
-        return [f"Archive {self.archive}{span}" + (f", {self.destination}" if self.destination else "")]
+        """What a report says of it: where it is, which messages, when it was asked."""
+        from datetime import UTC, datetime
+
+        where = self.archive if ":" in self.archive else str(Path(self.archive).absolute())
+        span = f"{self.first or 'the beginning'} to {self.last or 'the end'}" if self.first or self.last else "all days"
+        of = str(destination_of(self.destination)) if self.destination else "all destinations"
+        made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        return [f"Archive {where}", f"Messages of {of}, {span}", f"Made {made}"]
 
 
 class Output(NamedTuple):

@@ -63,7 +63,8 @@ def running_spark(
         if LOG not in java:
             os.environ["SPARK_SUBMIT_OPTS"] = f"{java} {LOG}{Path(__file__).with_name('log4j2.properties').as_uri()}"
         # a command has a bar of its own, and says itself what goes wrong
-        spark = spark_session(master, "sievemq pipeline", {"spark.ui.showConsoleProgress": "false"})
+        settings = {"spark.ui.showConsoleProgress": "false", "spark.executor.heartbeatInterval": "1s"}  # for its rows
+        spark = spark_session(master, "sievemq pipeline", settings)
         spark.sparkContext.setLogLevel("OFF")
         try:
             yield spark

@@ -44,7 +44,8 @@ footer { margin-top: 3rem; opacity: .7; }
 <section>
 <h2>{{ part.title }}</h2>
 {% if part.svg %}<figure role="img" aria-label="{{ part.title }}">{{ part.svg }}</figure>
-{% else %}{% if part.rows|length > 24 %}<details><summary>{{ part.rows|length }} rows</summary>{% endif %}
+{% else %}{% if part.rows|length > 24 %}<details{% if loop.first %} open{% endif %}>
+<summary>{{ part.rows|length }} rows</summary>{% endif %}
 <div class="wide"><table>
 <thead><tr>{% for name in part.columns %}<th scope="col">{{ name }}</th>{% endfor %}</tr></thead>
 <tbody>

@@ -12,6 +12,7 @@ from sievemq_spark.backtest import Backtest, Coverage
 from sievemq_spark.deadletters import DeadLetters
 from sievemq_spark.outcomes import SHARES, Outcomes
 from sievemq_spark.profile import Profile
+from sievemq_spark.times import every, unit_shown
 
 __all__ = ["Chart", "Part", "Table", "parts_of"]
 
@@ -73,15 +74,16 @@ def _(result: Backtest) -> list[Part]:
     samples = [(number, _ids(line.sample)) for number, line in zip(numbers, result.results, strict=True) if line.sample]
     if samples:
         parts.append(Table("some that match, the first ones by time", ("number", "message ids"), samples))
-    hours = sorted({hour for line in result.results for hour in line.hours})
-    if hours:
+    found = sorted({time for line in result.results for time in line.times})
+    if found:
+        unit, times = unit_shown(found[0]), every(found)
         curves = {
-            number: [line.hours.get(hour, 0) for hour in hours]
+            number: [line.times.get(time, 0) for time in times]
             for number, line in zip(numbers, result.results, strict=True)
         }
-        parts.append(Chart("matches by hour (UTC), by the selector's number", hours, curves, bars=False))
-    rows = [(hour, *(f"{line.hours.get(hour, 0):,}" for line in result.results)) for hour in hours]
-    parts.append(Table("matches by hour (UTC)", ("hour", *numbers), rows))
+        parts.append(Chart(f"matches by {unit} (UTC), by the selector's number", times, curves, bars=False))
+        rows = [(time, *(f"{line.times.get(time, 0):,}" for line in result.results)) for time in found]
+        parts.append(Table(f"matches by {unit} (UTC)", (unit, *numbers), rows))
     if result.only_first is not None:
         differs = [
             ("the first only", f"{result.only_first:,}", _ids(result.sample_first)),
@@ -89,6 +91,12 @@ def _(result: Backtest) -> list[Part]:
         ]
         parts.append(Table("the difference", ("matched by", "messages", "such as"), differs))
     return parts
+
+
+def _over_time(what: str, series: Mapping[str, Mapping[str, int]], bars: bool = True) -> Chart:
+    times = every(time for counts in series.values() for time in counts)
+    drawn = {name: [counts.get(time, 0) for time in times] for name, counts in series.items()}
+    return Chart(f"{what} by {unit_shown(times[0])} (UTC)", times, drawn, bars)
 
 
 def _ids(sample: Sequence[str | None]) -> str:
@@ -142,10 +150,8 @@ def _(result: Profile) -> list[Part]:
     if result.hints:
         parts.append(Table("select by these: few messages are left", ("property",), [(name,) for name in result.hints]))
     parts.append(Table("bodies", ("kind", "messages"), [(kind, f"{n:,}") for kind, n in result.kinds.items()]))
-    if result.hours:
-        parts.append(
-            Chart("messages by hour (UTC)", list(result.hours), {"messages": list(result.hours.values())}, bars=False)
-        )
+    if result.times:
+        parts.append(_over_time("messages", {"messages": result.times}, bars=False))
     return parts
 
 
@@ -166,10 +172,8 @@ def _(result: Outcomes) -> list[Part]:
     parts: list[Part] = [
         Table(f"{counted(result.messages, 'message', form=',')}, and what became of them", columns, rows)
     ]
-    hours = sorted({hour for counts in result.hours.values() for hour in counts})
-    if hours:
-        series = {outcome: [counts.get(hour, 0) for hour in hours] for outcome, counts in result.hours.items()}
-        parts.append(Chart("outcomes by hour (UTC)", hours, series))
+    if any(result.times.values()):
+        parts.append(_over_time("outcomes", result.times))
     if result.selectors:
         taken = [(text or "without a selector", f"{rows:,}") for text, rows in result.selectors.items()]
         parts.append(Table("acknowledged by consumers with", ("selector", "messages"), taken))
@@ -213,8 +217,6 @@ def _(result: DeadLetters) -> list[Part]:
             "times as often",
         )
         parts.append(Table("what they have in common", columns, rows))
-    if result.hours:
-        parts.append(
-            Chart("last failures by hour (UTC)", list(result.hours), {"messages": list(result.hours.values())})
-        )
+    if result.times:
+        parts.append(_over_time("last failures", {"messages": result.times}))
     return parts
