@@ -6,7 +6,7 @@
 
 Where things are:
 
-- the data source: source, options, reader, writer, stream_reader, stream_writer, tap_reader, offsets,
+- the data source: source, options, reader, writer, outgoing, stream_reader, stream_writer, tap_reader, offsets,
   missing
 - a message as a row: schema, columns, property_columns, tap_rows, outcome_rows, bodies, times
 - a selector as a Column: selector_column, selector_sql, selector_values, selector_arithmetic

@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -25,25 +25,22 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from sievemq import Connection, Destination, JMSException, MessageProducer, Session
-from sievemq.destinations import parse_destination
 from sievemq.messages import received
-from sievemq.messages.properties import check_property_name
 from sievemq.staging import discard, publish, stage
 from sievemq_core.message.envelope import BODY, PROPERTIES, EnvelopeFields
-from sievemq_core.message.headers import ON_RECEIVE
-from sievemq_core.message.values import PropertyValue
 from sievemq_spark.columns import TYPES
 from sievemq_spark.connect import connect
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.links import Link
 from sievemq_spark.misfits import misspelled
 from sievemq_spark.options import WriteOptions
-from sievemq_spark.schema import COLUMNS, envelope_of, typed, untyped
+from sievemq_spark.outgoing import check_name, outgoing
+from sievemq_spark.schema import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["MessageWriter", "Written", "check_schema", "discard_all", "message_row", "publish_all", "write_rows"]
+__all__ = ["MessageWriter", "Written", "check_schema", "discard_all", "publish_all", "write_rows"]
 
 log = logging.getLogger("sievemq.spark")
 
@@ -61,7 +58,6 @@ _ALSO: Final = {
     "timestamp": {"int"},
     "expiration": {"int"},
 }
-_FIELDS: Final = {"z": 1, "b": 2, "h": 2, "i": 2, "l": 2, "f": 3, "d": 3, "s": 4}
 
 
 def check_schema(columns: Mapping[str, str], options: WriteOptions) -> dict[str, str]:
@@ -95,7 +91,7 @@ def check_schema(columns: Mapping[str, str], options: WriteOptions) -> dict[str,
                 f"the column {name!r} is {kind}, which no property can be ({', '.join(TYPES)}): cast it or drop it"
             )
         else:
-            _check_name(name)
+            check_name(name)
             properties[name] = kind
     if not options.destination and "destination" not in columns:
         raise PipelineError("give the option 'destination', or rows with a column 'destination'")
@@ -104,31 +100,6 @@ def check_schema(columns: Mapping[str, str], options: WriteOptions) -> dict[str,
 
 #: The partition column of an archive says nothing that the timestamp does not.
 _ARCHIVE_ONLY: Final = frozenset({"date"})
-
-
-def _check_name(name: str) -> None:
-    try:
-        check_property_name(name)
-    except ValueError as error:
-        raise PipelineError(f"the column {name!r} cannot be a property: {error}") from error
-
-
-def message_row(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
-    """A row with the properties of its own columns put into the map; a NULL there is no property."""
-    properties: dict[str, Any] = {
-        name: value for name, value in (row.get("properties") or ()) if name not in ON_RECEIVE
-    }
-    for name, kind in columns.items():
-        value = row.get(name)
-        if value is not None:
-            letter = TYPES[kind]
-            item: list[PropertyValue] = [letter, None, None, None, None]
-            item[_FIELDS[letter]] = value
-            properties[name] = typed(untyped(item))
-    for name in properties:
-        if name not in row:
-            _check_name(name)
-    return {**row, "properties": properties}
 
 
 @dataclass
@@ -162,7 +133,7 @@ def write_rows(
     Raises:
         PipelineError: a row that is no message; the broker refused something.
     """
-    rows = _outgoing((row for each in iterator for row in each.to_pylist()), options, columns)
+    rows = outgoing(iterator, options, columns)
     if options.dry_run:
         return Written(sum(1 for _ in rows), key)
     # A transaction does not outlive its connection: what was sent on a lost one must not be missing without a word.
@@ -311,27 +282,6 @@ class MessageWriter(DataSourceArrowWriter):
         if sent is None and not self._options.write_id:  # the answer was lost, not the batch
             sent = sum(each.messages for each in done)
         return sent or 0
-
-
-def _destination(options: WriteOptions, row: Mapping[str, Any]) -> Destination:
-    text = options.destination or row.get("destination")
-    if not text:
-        raise PipelineError("a row has no destination, and there is no option 'destination'")
-    return parse_destination(text)
-
-
-def _outgoing(
-    rows: Iterator[dict[str, Any]], options: WriteOptions, columns: Mapping[str, str]
-) -> Iterator[tuple[EnvelopeFields, Destination]]:
-    """Each row as a message, and where it goes; which row is none is told by its place and its message id."""
-    for place, row in enumerate(rows, start=1):
-        try:
-            fields, destination = envelope_of(message_row(row, columns)), _destination(options, row)
-        except (PipelineError, JMSException) as error:
-            message_id = row.get("message_id")
-            named = f" ({message_id})" if message_id else ""
-            raise PipelineError(f"row {place} of this partition{named}: {error}") from error
-        yield fields, destination
 
 
 def _send(fields: EnvelopeFields, destination: Destination, producer: MessageProducer) -> int:

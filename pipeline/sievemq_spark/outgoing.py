@@ -1,0 +1,264 @@
+"""Rows as messages on their way to a broker.
+
+A record batch is taken column by column; one with anything unusual is taken row by row, which says what is wrong with
+which row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sievemq import Destination, JMSException
+from sievemq.destinations import parse_destination
+from sievemq.messages.properties import check_property_name
+from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
+from sievemq_core.message.envelope import BodyKind, EnvelopeFields
+from sievemq_core.message.headers import ON_RECEIVE
+from sievemq_core.message.values import INT_MAX, INT_MIN, PropertyValue
+from sievemq_spark.columns import TYPES
+from sievemq_spark.errors import PipelineError
+from sievemq_spark.options import WriteOptions
+from sievemq_spark.schema import envelope_of, typed, untyped
+
+__all__ = ["check_name", "message_row", "outgoing"]
+
+Outgoing: TypeAlias = tuple[EnvelopeFields, Destination]
+
+_FIELDS: Final = {"z": 1, "b": 2, "h": 2, "i": 2, "l": 2, "f": 3, "d": 3, "s": 4}
+_RANGES: Final = {"b": (-128, 127), "h": (-32768, 32767), "i": (INT_MIN, INT_MAX)}
+_KINDS: Final = {kind.name: int(kind) for kind in BodyKind}
+_pack: Final = msgpack.Packer(use_bin_type=True).pack
+
+
+class _UnusualError(Exception):
+    """A batch has something that is taken row by row."""
+
+
+def outgoing(
+    batches: Iterable[pa.RecordBatch], options: WriteOptions, columns: Mapping[str, str]
+) -> Iterator[Outgoing]:
+    """Each row as a message, and where it goes.
+
+    Args:
+        batches: the rows.
+        options: of the write.
+        columns: that become properties, name -> Spark type.
+
+    Raises:
+        PipelineError: a row is no message; named by its place and its message id.
+    """
+    first = 1
+    for batch in batches:
+        try:
+            found: Iterable[Outgoing] = _by_column(batch, options, columns)
+        except (_UnusualError, ValueError, TypeError, LookupError, OverflowError, pa.ArrowException, JMSException):
+            found = _by_row(batch.to_pylist(), options, columns, first)
+        yield from found
+        first += batch.num_rows
+
+
+# -- row by row -------------------------------------------------------------------------------------------------------
+
+
+def _by_row(
+    rows: Iterable[dict[str, Any]], options: WriteOptions, columns: Mapping[str, str], first: int
+) -> Iterator[Outgoing]:
+    for place, row in enumerate(rows, start=first):
+        try:
+            fields, destination = envelope_of(message_row(row, columns)), _destination(options, row)
+        except (PipelineError, JMSException) as error:
+            message_id = row.get("message_id")
+            named = f" ({message_id})" if message_id else ""
+            raise PipelineError(f"row {place} of this partition{named}: {error}") from error
+        yield fields, destination
+
+
+def message_row(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
+    """A row with the properties of its own columns put into the map; a NULL there is no property."""
+    properties: dict[str, Any] = {
+        name: value for name, value in (row.get("properties") or ()) if name not in ON_RECEIVE
+    }
+    for name, kind in columns.items():
+        value = row.get(name)
+        if value is not None:
+            letter = TYPES[kind]
+            item: list[PropertyValue] = [letter, None, None, None, None]
+            item[_FIELDS[letter]] = value
+            properties[name] = typed(untyped(item))
+    for name in properties:
+        if name not in row:
+            check_name(name)
+    return {**row, "properties": properties}
+
+
+def check_name(name: str) -> None:
+    """Raise PipelineError if no property can have this name."""
+    try:
+        check_property_name(name)
+    except ValueError as error:
+        raise PipelineError(f"the column {name!r} cannot be a property: {error}") from error
+
+
+def _destination(options: WriteOptions, row: Mapping[str, Any]) -> Destination:
+    text = options.destination or row.get("destination")
+    if not text:
+        raise PipelineError("a row has no destination, and there is no option 'destination'")
+    return parse_destination(text)
+
+
+# -- column by column -------------------------------------------------------------------------------------------------
+
+
+def _by_column(batch: pa.RecordBatch, options: WriteOptions, columns: Mapping[str, str]) -> list[Outgoing]:
+    count = batch.num_rows
+    there = {name: batch.column(name) for name in batch.schema.names}
+
+    def values(name: str, default: Any = None) -> list[Any]:
+        if name not in there:
+            return [default] * count
+        found: list[Any] = there[name].to_pylist()
+        return found if default is None else [default if each is None else each for each in found]
+
+    priorities, modes = values("priority", 4), values("delivery_mode", 2)
+    if not set(priorities) <= set(range(10)) or not set(modes) <= {1, 2}:
+        raise _UnusualError
+    correlations = [
+        text if text is not None else data
+        for text, data in zip(values("correlation_id"), values("correlation_bytes"), strict=True)
+    ]
+    packed, letters = _properties(there, columns, count)
+    envelopes = zip(
+        values("message_id"),
+        values("timestamp", 0),
+        priorities,
+        modes,
+        values("expiration", 0),
+        values("delivery_time", 0),
+        correlations,
+        values("reply_to"),
+        values("type"),
+        packed,
+        letters,
+        *_bodies(there, values("body_kind"), count),
+        strict=True,
+    )
+    return list(zip(envelopes, _destinations(values("destination"), options), strict=True))
+
+
+def _destinations(texts: list[str | None], options: WriteOptions) -> list[Destination]:
+    if options.destination:
+        return [parse_destination(options.destination)] * len(texts)
+    known = {text: parse_destination(text) for text in set(texts) if text}
+    return [known[text] for text in texts]  # type: ignore[index]  # None is a KeyError
+
+
+def _bodies(there: Mapping[str, pa.Array], kinds: list[str | None], count: int) -> tuple[list[int], list[bytes | None]]:
+    nothing: list[bytes | None] = [None] * count
+    texts = there["body_text"].cast(pa.binary()).to_pylist() if "body_text" in there else nothing
+    data = there["body_bytes"].to_pylist() if "body_bytes" in there else nothing
+    found, bodies = [], []
+    for kind, text, body in zip(kinds, texts, data, strict=True):
+        named = kind or ("TEXT" if text is not None else "BYTES" if body is not None else "NONE")
+        if named == "TEXT" and text is None and body is not None:
+            raise _UnusualError  # text that UTF-8 cannot hold
+        found.append(_KINDS[named])
+        bodies.append(text if named == "TEXT" else body)
+    return found, bodies
+
+
+def _properties(
+    there: Mapping[str, pa.Array], columns: Mapping[str, str], count: int
+) -> tuple[list[bytes | None], list[str | None]]:
+    """The fields `properties` and `property_types` of the envelopes."""
+    names, found, said, typed_by_letter, offsets = _map_of(there, count)
+    own = [(name, TYPES[kind], there[name].to_pylist()) for name, kind in columns.items() if name in there]
+    if not {name for name, _, _ in own}.isdisjoint(names):
+        raise _UnusualError
+    packed: list[bytes | None] = []
+    letters: list[str | None] = []
+    for row, (begin, end) in enumerate(pairwise(offsets)):
+        properties = dict(zip(names[begin:end], found[begin:end], strict=True))
+        if len(properties) != end - begin:
+            raise _UnusualError
+        types, wrapped = said[begin:end], typed_by_letter[row]
+        for name, letter, values in own:
+            value = values[row]
+            if value is not None:
+                properties[name] = value
+                types += letter
+                wrapped = wrapped or letter in "bhf" or (letter == "l" and INT_MIN <= value <= INT_MAX)
+        if not properties:
+            packed.append(None)
+            letters.append(None)
+            continue
+        data = _pack(properties)
+        if len(properties) > MAX_PROPERTIES or len(data) > min(MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS):
+            raise _UnusualError
+        packed.append(data)
+        letters.append(types if wrapped else None)
+    return packed, letters
+
+
+def _map_of(there: Mapping[str, pa.Array], count: int) -> tuple[list[str], list[Any], str, list[bool], list[int]]:
+    """The column `properties`: names, values and letters of all rows one behind the other; which rows need their
+    letters; where each row begins, and the end."""
+    column = there.get("properties")
+    if column is None or column.null_count == count:
+        return [], [], "", [False] * count, [0] * (count + 1)
+    if column.null_count or column.offset:
+        raise _UnusualError
+    offsets = column.offsets.to_numpy()
+    begin, total = int(offsets[0]), int(offsets[-1] - offsets[0])
+    keys, items = column.keys.slice(begin, total), column.items.slice(begin, total)
+    if items.null_count:
+        raise _UnusualError
+    t, b, long, d, s = items.flatten()
+    if t.null_count or (total and pc.max(pc.binary_length(t)).as_py() != 1) or "" in set(t.unique().to_pylist()):
+        raise _UnusualError
+    said = "".join(t.to_pylist())
+    codes = np.frombuffer(said.encode("ascii"), np.uint8)
+    values = np.empty(total, object)
+    seen = np.zeros(total, bool)
+    for letter in set(said):
+        here = codes == ord(letter)
+        seen |= here
+        source = {"b": b, "l": long, "d": d, "s": s}["blllldds"["zbhilfds".index(letter)]]
+        part = source.filter(pa.array(here))
+        if part.null_count and (
+            letter != "s" or _any_other(here & source.is_null().to_numpy(zero_copy_only=False), b, long, d)
+        ):
+            raise _UnusualError
+        low, high = _RANGES.get(letter, (None, None))
+        if low is not None and (pc.min(part).as_py() < low or pc.max(part).as_py() > high):
+            raise _UnusualError
+        if letter == "f":
+            with np.errstate(over="ignore"):
+                values[here] = part.to_numpy(zero_copy_only=False).astype(np.float32).astype(np.float64).tolist()
+        else:
+            values[here] = part.to_pylist()
+    numbers = long.fill_null(0).to_numpy()
+    short = (codes == ord("l")) & (numbers >= INT_MIN) & (numbers <= INT_MAX)
+    wrapped = short | np.isin(codes, np.frombuffer(b"bhf", np.uint8))
+    sums = np.concatenate(([0], np.cumsum(wrapped)))
+    places = offsets - begin
+    known = keys.dictionary_encode()
+    names = known.dictionary.to_pylist()
+    for name in names:
+        if name in ON_RECEIVE:
+            raise _UnusualError
+        if name not in there:
+            check_name(name)
+    spread = np.array(names, object)[known.indices.to_numpy()].tolist() if total else []
+    return spread, values.tolist(), said, (sums[places[1:]] > sums[places[:-1]]).tolist(), places.tolist()
+
+
+def _any_other(nulls: Any, *fields: pa.Array) -> bool:
+    """True if a null String has a value in another field."""
+    return any((nulls & field.is_valid().to_numpy(zero_copy_only=False)).any() for field in fields)
