@@ -6,8 +6,7 @@
 
 Where things are:
 
-- the data source: source, options, reader, writer, outgoing, stream_reader, stream_writer, tap_reader, offsets,
-  missing
+- the data source: source, options, missing, reader, writer, outgoing, stream_reader, stream_writer, tap_reader, offsets
 - a message as a row: schema, columns, property_columns, tap_rows, outcome_rows, bodies, times
 - a selector as a Column: selector_column, selector_sql, selector_values, selector_arithmetic
 - the archive, and what keeps it small: archive, files, footers, misfits, drain, compaction, retention
