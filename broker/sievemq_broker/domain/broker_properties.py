@@ -23,10 +23,10 @@ def set_by_broker(name: str) -> bool:
     return name.startswith(_VENDOR_PREFIX) if standard is None else standard.set_by is not SetBy.CLIENT
 
 
-def may_set_broker_properties(fields: tuple[Any, ...]) -> bool:
-    """A quick look at an envelope that is not decoded for it. It takes a value for a name at times, but misses none."""
-    packed = fields[PROPERTIES]
-    return packed is not None and b"JMS" in packed and _suspicious(packed) is not None
+def may_set_broker_properties(packed: bytes) -> bool:
+    """True if packed properties may have one that only the broker sets; a value can look like a name. A caller need not
+    ask about bytes without b"JMS" in them."""
+    return _suspicious(packed) is not None
 
 
 def without_broker_properties(fields: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -38,7 +38,8 @@ def without_broker_properties(fields: tuple[Any, ...]) -> tuple[Any, ...]:
     Raises:
         FormatError: the others, packed as the broker packs them, are too large.
     """
-    if not may_set_broker_properties(fields):
+    packed = fields[PROPERTIES]
+    if packed is None or b"JMS" not in packed or not may_set_broker_properties(packed):
         return fields
     try:
         properties = unpack_properties(fields)

@@ -14,7 +14,7 @@ from sievemq_broker.session.pending import EXAMINED, Pending
 from sievemq_broker.session.stall import Stall
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.limits import MAX_HEADER_CHARS
-from sievemq_core.message.envelope import BODY_KIND, DELIVERY_MODE, TIMESTAMP, BodyKind, Envelope
+from sievemq_core.message.envelope import BODY_KIND, DELIVERY_MODE, PROPERTIES, TIMESTAMP, BodyKind, Envelope
 from sievemq_core.message.headers import PERSISTENT
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import Command
@@ -160,12 +160,13 @@ def _row(
         if command[0] != Command.SEND:
             break
         _, number, following, where, fields = command
+        properties = fields[PROPERTIES]
         if (
             following != sequence
             or number != session_id
             or where != text
             or fields[BODY_KIND] > _LAST_KIND
-            or may_set_broker_properties(fields)
+            or (properties is not None and b"JMS" in properties and may_set_broker_properties(properties))
         ):
             break
         envelope = Envelope(fields)
