@@ -192,12 +192,12 @@ def test_thousands_of_pages_asked_for_at_once_are_not_all_made(broker: EmbeddedB
         assert client.request(Command.PING)[0] == Command.OK
 
 
-def test_port_in_use_names_port_and_option() -> None:
+def test_port_in_use_names_port_and_setting() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(ListenError, match=rf"wire port {port} on 127.0.0.1 is in use .* --port"):
+        with pytest.raises(ListenError, match=rf"wire port {port} on 127.0.0.1 is in use .* \(setting port\)"):
             EmbeddedBroker(port=port).start()
 
 
