@@ -54,6 +54,7 @@ def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> No
         if connection.clock_lag and connection.sent_after_move(fields[TIMESTAMP]):
             fields = shift_times(fields, connection.clock_lag)
         envelope = Envelope(without_broker_properties(fields))
+        persistent = fields[DELIVERY_MODE] == PERSISTENT
         if len(envelope.packed) > MAX_HEADER_CHARS or fields[BODY_KIND] > _LAST_KIND:  # else nothing can be too long
             check_message(fields, connection.settings.body_bytes)
             connection.hurry = True  # few of these fill a window of bytes
@@ -64,7 +65,7 @@ def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> No
             if examining is not None:
                 if not examining.work(EXAMINED, now):
                     session.sent = sequence - 1
-                    pending = partial(_send_examined, connection, session, sequence, sends)
+                    pending = partial(_send_examined, connection, session, sequence, sends, persistent)
                     connection.pending = Pending(examining, command, pending, len(envelope.packed))
                     return
                 envelope = sends[0][1]
@@ -75,11 +76,16 @@ def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> No
     except SieveError as error:
         connection.refuse_send(session, sequence, error)
     else:
-        _taken(connection, session, text, envelope, full)
+        _taken(connection, session, text, envelope, full, persistent)
 
 
 def _send_examined(
-    connection: BrokerConnection, session: Session, sequence: int, sends: list[tuple[str, Envelope]], now: int
+    connection: BrokerConnection,
+    session: Session,
+    sequence: int,
+    sends: list[tuple[str, Envelope]],
+    persistent: bool,
+    now: int,
 ) -> None:
     """Carry out a send that selectors have been asked about."""
     text, envelope = sends[0]
@@ -89,17 +95,25 @@ def _send_examined(
     except SieveError as error:
         connection.refuse_send(session, sequence, error)
     else:
-        _taken(connection, session, text, envelope, full)
+        _taken(connection, session, text, envelope, full, persistent)
 
 
 def _taken(
-    connection: BrokerConnection, session: Session, text: str, envelope: Envelope, full: list[Limited] | None
+    connection: BrokerConnection,
+    session: Session,
+    text: str,
+    envelope: Envelope,
+    full: list[Limited] | None,
+    persistent: bool,
 ) -> None:
-    """The session's last send has been taken, or has to wait for room."""
+    """The session's last send has been taken, or has to wait for room.
+
+    A message that waits is compact: reading its fields would decode them anew and keep them.
+    """
     if not session.unconfirmed:
         session.unconfirmed = True
         connection.unconfirmed.append(session)
-    if envelope.fields[DELIVERY_MODE] == PERSISTENT:
+    if persistent:
         connection.hurry = True
     if full is not None:
         session.sent -= 1

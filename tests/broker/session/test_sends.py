@@ -180,6 +180,17 @@ def test_a_bare_name_is_a_queue(world: World) -> None:
     assert client.browse("queue:q") == [(1, "a")]
 
 
+def test_a_message_that_waits_keeps_its_packed_bytes_alone(world: World) -> None:
+    """Decoded fields beside them would double the memory of a backlog."""
+    client = world.client()
+    session = client.session()
+    for fields in (envelope("persistent"), non_persistent()):
+        client.queue_send(session, fields)
+        world.settle()
+    queue = world.broker.namespace("").queue("q")
+    assert [entry.envelope._fields for entry in queue.main.waits(-1, 10)] == [None, None]
+
+
 # -- FLOW -------------------------------------------------------------------------------------------------------------
 
 
