@@ -129,7 +129,9 @@ def sources(spark: Any, url: str, rows: int, properties: int, folder: str) -> li
         for partitions in (1, 2):
             case = f"Arrow generator, messages, partitions: {partitions}"
             took(case, messages.option("partitions", partitions).load())
-        took("browse a queue, 1 partition", read_queues(spark, url, "read", batch_size=10_000))
+        for partitions in (1, 2):
+            options = {"url": url, "destination": "queue:read", "batchSize": "10000", "partitions": str(partitions)}
+            took(f"browse a queue, partitions: {partitions}", spark.read.format("sievemq").options(**options).load())
         took("read a tap as a batch", spark.read.format("sievemq").options(**tap).load())
     taps = spark.readStream.format("sievemq").options(**{**tap, "tap": "stream"}).load()
     found.append({"case": "stream over a tap", "rows": rows, "seconds": one_batch(taps, rows, f"{folder}/tap")})

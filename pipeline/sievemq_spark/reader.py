@@ -1,4 +1,4 @@
-"""What waits in queues as rows, through the blocking client; each destination is a partition."""
+"""What waits in queues as rows, through the blocking client: each queue is a partition, or several if it is deep."""
 
 from __future__ import annotations
 
@@ -19,14 +19,36 @@ from sievemq_spark.missing import require_queues
 from sievemq_spark.options import ReadOptions, broker_name
 from sievemq_spark.tap_rows import record_batches
 
-__all__ = ["BrowsePartition", "BrowseReader", "pages"]
+__all__ = ["BrowsePartition", "BrowseReader", "depth_of", "pages"]
 
 #: Messages of a page; the broker gives a thousand at once, or about 1 MiB.
 PAGE: Final = 1_000
 
+#: Messages that are worth a task of their own. The broker passes over the messages of other tasks, which costs it about
+#: a hundredth of sending them.
+WORTH: Final = 25_000
 
-def pages(connection: Connection, queue: Queue, selector: str | None, limit: int = 0) -> Iterator[TapPage]:
-    """The messages of a queue, in the order in which they would be received, as pages with sequences from 1.
+
+def depth_of(connection: Connection, queue: Queue) -> int:
+    """How many messages wait in a queue; 0 if the broker's version cannot browse in parts.
+
+    Raises:
+        JMSException: the connection is lost; no right.
+    """
+    with connection.create_session() as session, session.create_browser(queue) as browser:
+        transport = session._transport
+        with transport.lock:
+            answer = browser._engine.page(None, 0, 0, 1)
+        transport.flush()
+        _, *depth = transport.wait(answer)
+        return depth[0] if depth and type(depth[0]) is int else 0
+
+
+def pages(
+    connection: Connection, queue: Queue, selector: str | None, limit: int = 0, part: tuple[int, int] | None = None
+) -> Iterator[tuple[TapPage, list[int] | None]]:
+    """The messages of a queue, in the order in which they would be received, as pages with sequences from 1; of a part
+    with the places in that order, which ascend over all parts together.
 
     While a page is used the broker makes the next one.
 
@@ -35,6 +57,7 @@ def pages(connection: Connection, queue: Queue, selector: str | None, limit: int
         queue: to browse.
         selector: only messages for which it is true.
         limit: messages at most; 0 for all.
+        part: only the messages of this part, from 0, of so many; None for all.
 
     Raises:
         JMSException: the connection is lost.
@@ -44,7 +67,7 @@ def pages(connection: Connection, queue: Queue, selector: str | None, limit: int
 
         def ask(cursor: Any) -> Completion[Any]:
             with transport.lock:
-                answer = browser._engine.page(cursor, min(PAGE, limit - seen) if limit else PAGE)
+                answer = browser._engine.page(cursor, min(PAGE, limit - seen) if limit else PAGE, *(part or ()))
             transport.flush()
             return answer
 
@@ -57,23 +80,26 @@ def pages(connection: Connection, queue: Queue, selector: str | None, limit: int
                 answer = ask(cursor)
             if found:
                 counts, messages = zip(*(each[:2] for each in found), strict=True)
-                yield TapPage(seen - len(found) + 1, counts, counts, tuple(zip(*messages, strict=False)))
+                page = TapPage(seen - len(found) + 1, counts, counts, tuple(zip(*messages, strict=False)))
+                yield page, [each[2] for each in found] if part else None
             if not more:
                 return
 
 
 class BrowsePartition(InputPartition):
-    """One queue of one broker.
+    """One queue of one broker, or a part of it.
 
     Args:
         url: of the broker.
         destination: in text.
+        part: number of the part, from 0, and how many there are; None for the whole queue.
     """
 
-    def __init__(self, url: str, destination: str) -> None:
-        super().__init__((url, destination))
+    def __init__(self, url: str, destination: str, part: tuple[int, int] | None = None) -> None:
+        super().__init__((url, destination, part))
         self.url = url
         self.destination = destination
+        self.part = part
 
 
 class BrowseReader(DataSourceReader):
@@ -92,27 +118,33 @@ class BrowseReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """A partition per queue; the broker verifies them, the credentials and the selector here, before any task.
+        """A partition per queue, or several if it is deep. The broker verifies queues, credentials and the selector
+        here, before any task.
 
         Raises:
             NoDestinationError: a queue is not there.
         """
         options = self._options
+        found: list[InputPartition] = []
         for url in options.urls:
             with self._connect(url) as connection:
                 require_queues(connection, url, options)
-        return [BrowsePartition(url, str(queue)) for url in options.urls for queue in options.queues]
+                for queue in options.queues:
+                    count = 1 if options.limit else min(options.partitions, -(-depth_of(connection, queue) // WORTH))
+                    parts = [(number, count) for number in range(count)] if count > 1 else [None]
+                    found += [BrowsePartition(url, str(queue), part) for part in parts]
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a queue."""
+        """The rows of a queue, or of its part."""
         assert isinstance(partition, BrowsePartition)
         options = self._options
         queue = next(queue for queue in options.queues if str(queue) == partition.destination)
         with self._connect(partition.url) as connection:
             broker, schema = parse_url(partition.url), to_arrow_schema(self._schema)
             origin = (broker_name(broker), broker.namespace, str(queue))
-            for page in pages(connection, queue, options.selector, options.limit):
-                yield from record_batches(page, origin, options.promoted, schema, options.batch_size)
+            for page, places in pages(connection, queue, options.selector, options.limit, partition.part):
+                yield from record_batches(page, origin, options.promoted, schema, options.batch_size, places)
 
     def _connect(self, url: str) -> Connection:
         options = self._options

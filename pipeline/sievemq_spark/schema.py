@@ -3,7 +3,7 @@
     broker              STRING    host:port it was read from
     namespace           STRING    the broker's name for it; '' is the default one
     destination         STRING    queue:orders
-    seq                 BIGINT    its place in what was read, from 1
+    seq                 BIGINT    its place in what was read, from 1; with gaps if several tasks read a queue
     message_id          STRING    JMSMessageID
     correlation_id      STRING    JMSCorrelationID; NULL where it was set as bytes
     correlation_bytes   BINARY    JMSCorrelationID that was set as bytes

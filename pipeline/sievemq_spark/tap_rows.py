@@ -34,7 +34,12 @@ _TEXT: Final = int(BodyKind.TEXT)
 
 
 def record_batches(
-    page: TapPage, origin: tuple[str, str, str], columns: Mapping[str, str], schema: pa.Schema, size: int
+    page: TapPage,
+    origin: tuple[str, str, str],
+    columns: Mapping[str, str],
+    schema: pa.Schema,
+    size: int,
+    places: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The messages of a page as rows of schema.py.
 
@@ -44,6 +49,7 @@ def record_batches(
         columns: promoted properties.
         schema: Spark's, from ``to_arrow_schema``.
         size: rows of a batch.
+        places: column ``seq``; None to count from the first of the page.
 
     Raises:
         ProtocolError: the properties of a message cannot be decoded.
@@ -52,7 +58,7 @@ def record_batches(
         return
     arrays = [
         values if isinstance(values, pa.Array) else pa.array(values, field.type)
-        for values, field in zip(_values(page, origin, columns, schema), schema, strict=True)
+        for values, field in zip(_values(page, origin, columns, schema, places), schema, strict=True)
     ]
     arrays = [
         array if array.type == field.type else array.cast(field.type)
@@ -64,7 +70,11 @@ def record_batches(
 
 
 def _values(
-    page: TapPage, origin: tuple[str, str, str], columns: Mapping[str, str], schema: pa.Schema
+    page: TapPage,
+    origin: tuple[str, str, str],
+    columns: Mapping[str, str],
+    schema: pa.Schema,
+    places: Sequence[int] | None,
 ) -> list[Sequence[Any] | pa.Array]:
     fields, count = page.columns, len(page)
     correlations, kinds, bodies, packed = (fields[each] for each in (CORRELATION_ID, BODY_KIND, BODY, PROPERTIES))
@@ -73,7 +83,7 @@ def _values(
     counts = np.fromiter(page.counts, np.int32, count)
     return [
         *(pa.repeat(pa.scalar(part, pa.string()), count) for part in origin),
-        np.arange(page.first, page.first + count, dtype=np.int64),
+        np.arange(page.first, page.first + count, dtype=np.int64) if places is None else places,
         _texts(fields[MESSAGE_ID]),
         _texts([each if type(each) is str else None for each in correlations]),
         [each if type(each) is bytes else None for each in correlations],

@@ -11,6 +11,7 @@ from sievemq import (
     Byte,
     BytesMessage,
     ConnectionFactory,
+    DeliveryMode,
     Float,
     Long,
     MapMessage,
@@ -22,6 +23,7 @@ from sievemq import (
     TextMessage,
 )
 from sievemq_broker import EmbeddedBroker
+from sievemq_spark.reader import WORTH
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
@@ -113,6 +115,26 @@ def test_several_queues(spark: Any, url: str) -> None:
     assert sorted((row.destination, row.body_text) for row in frame.collect()) == [
         ("queue:a", "1"), ("queue:b", "2"), ("queue:b", "3"),
     ]  # fmt: skip
+
+
+def test_a_deep_queue_is_read_by_several_tasks(spark: Any, url: str) -> None:
+    """Each message once, and `seq` gives the order of delivery over all of them."""
+    depth = 2 * WORTH + 1
+    with ConnectionFactory(url).create_context() as context:
+        producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+        for n in range(depth):
+            producer.set_priority(4 + n % 2).send(Queue("q"), TextMessage(str(n), properties={"n": n}))
+    send(url, "shallow", TextMessage("1"))
+    frame = load(spark, url, "queue:q,queue:shallow")
+    assert frame.rdd.getNumPartitions() == 4
+    expected = [n for odd in (1, 0) for n in range(depth) if n % 2 == odd]
+    rows = load(spark, url, "queue:q").select("body_text", "seq").collect()
+    assert [int(row.body_text) for row in sorted(rows, key=lambda row: row.seq)] == expected
+    half = load(spark, url, "queue:q", partitions=2, selector="n < 1000", columns="n INT")
+    assert half.rdd.getNumPartitions() == 2
+    assert [row.n for row in half.orderBy("seq").collect()] == [n for n in expected if n < 1000]
+    assert load(spark, url, "queue:q", limit=7).rdd.getNumPartitions() == 1
+    assert load(spark, url, "queue:q", partitions=1).rdd.getNumPartitions() == 1
 
 
 def test_rows_of_any_table_become_messages(spark: Any, url: str) -> None:

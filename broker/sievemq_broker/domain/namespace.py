@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sievemq_broker.domain import capacity, dead_letters, gate, pages
 from sievemq_broker.domain.client_ids import ClientIds
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.entry import Entry, key_of
 from sievemq_broker.domain.examining import Examining
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.ports import DeliveryPort
@@ -527,8 +527,15 @@ class Namespace:
     # -- browsing -----------------------------------------------------------------------------------------------
 
     def browse(
-        self, address: Address | str, selector: Condition | None, cursor: Any, limit: int, now: int
-    ) -> tuple[int | None, list[tuple[int, Envelope]]]:
+        self,
+        address: Address | str,
+        selector: Condition | None,
+        cursor: Any,
+        limit: int,
+        now: int,
+        part: int = 0,
+        parts: int = 0,
+    ) -> tuple[int | None, list[tuple[Any, ...]]]:
         """A page of what waits in a queue, in the order in which it would be delivered (BRW-03); changes nothing. A
         queue that is not there, but would be made on first use, is empty, and is not made for being looked at.
 
@@ -538,22 +545,28 @@ class Namespace:
             cursor: what the last page answered; None for the first.
             limit: messages of the page; 0 only verifies the queue, and the cursor says whether it is there already.
             now: ms epoch; expired messages are not shown (BRW-09).
+            part: only messages of this part, from 0.
+            parts: how many parts there are; 0 for the whole queue.
 
         Returns:
-            Cursor of the next page, None at the end; and pairs of delivery count and message. A page may be short, even
-            empty, before the end: the work for one is bounded.
+            Cursor of the next page, None at the end; and pairs of delivery count and message, with the place in the
+            order of delivery as a third member if there are parts. A page may be short, even empty, before the end: the
+            work for one is bounded.
 
         Raises:
             AddressError, RequestError: as :meth:`declare`; INVALID_DESTINATION for a topic (BRW-12).
         """
         after = pages.check_cursor(cursor)
+        pages.check_part(part, parts)
         if isinstance(address, str):
             address = parse_address(address)
         if self.find(address) is None and not address.kind.is_topic:
             self._check_missing(address)
             return None, []
         queue = self.queue(address)
-        following, entries = pages.page(queue, selector, after, limit, now)
+        following, entries = pages.page(queue, selector, after, limit, now, part=part, parts=parts)
+        if parts:
+            return following, [(entry.count + 1, entry.envelope, key_of(entry)) for entry in entries]
         return following, [(entry.count + 1, entry.envelope) for entry in entries]
 
     def queue(self, address: Address | str) -> Queue:

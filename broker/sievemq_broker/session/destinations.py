@@ -64,16 +64,20 @@ def on_unsubscribe(connection: BrokerConnection, command: CommandTuple, now: int
 
 
 def on_browse(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
-    """A page of a queue (BRW-03); with a limit of 0 only queue and selector are verified."""
-    _, request, destination, selector, dialect, cursor, limit = command
+    """A page of a queue (BRW-03); with a limit of 0 only queue and selector are verified, and the depth is given if
+    the queue is to be browsed in parts."""
+    _, request, destination, selector, dialect, cursor, limit, part, parts = command
     if connection.wait_for_publishing(command):
         return
     check_unread(connection, "browsing")
     compiled = the_selector(connection, selector, dialect)
     limit = min(limit, connection.settings.page_messages)
-    cursor, page = connection.namespace.browse(destination, compiled, cursor, limit, now)
+    cursor, page = connection.namespace.browse(destination, compiled, cursor, limit, now, part, parts)
     if cursor is None and not limit:
         connection.answer(request, [None, *similar_queues(connection, destination)])
+        return
+    if parts and not limit:
+        connection.answer(request, [cursor, connection.namespace.queue(destination).depth])
         return
     connection.send_packed(pack_page(request, cursor, page))
 

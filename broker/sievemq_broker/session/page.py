@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
 
 __all__ = ["pack_page"]
 
 
-def pack_page(request: int, cursor: object, messages: list[tuple[int, Envelope]]) -> bytes:
-    """``[OK, request, [cursor, [count, envelope], …]]`` packed.
+def pack_page(request: int, cursor: object, messages: list[tuple[Any, ...]]) -> bytes:
+    """``[OK, request, [cursor, [count, envelope], …]]`` packed; in a page of a part ``[count, envelope, place]``.
 
     Args:
         request: of the BROWSE.
         cursor: where the next page begins; None at the end.
-        messages: count of the next delivery and envelope, in delivery order.
+        messages: count of the next delivery and envelope, in delivery order; with the place there of a part's messages.
     """
     parts: list[bytes] = [
         b"\x93",
@@ -26,13 +26,15 @@ def pack_page(request: int, cursor: object, messages: list[tuple[int, Envelope]]
         b"\xdd",
         (len(messages) + 1).to_bytes(4, "big"),
         pack(cursor),
-        *_pairs(messages),
+        *_rows(messages),
     ]
     return b"".join(parts)
 
 
-def _pairs(messages: Iterable[tuple[int, Envelope]]) -> Iterable[bytes]:
-    for count, envelope in messages:
-        yield b"\x92"
+def _rows(messages: Iterable[tuple[Any, ...]]) -> Iterable[bytes]:
+    for count, envelope, *place in messages:
+        yield b"\x93" if place else b"\x92"
         yield pack(count)
         yield envelope.packed
+        if place:
+            yield pack(place[0])

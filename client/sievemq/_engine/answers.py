@@ -54,6 +54,8 @@ def _check_page(result: object) -> None:
         raise ProtocolError("the answer to BROWSE must be a cursor and messages")
     if result[0] is None and all(type(row) is str for row in result[1:]):
         return  # there is no such queue; these are similar ones
+    if result[0] is not None and len(result) == 2 and type(result[1]) is int and result[1] >= 0:
+        return  # how many messages wait
     for row in result[1:]:
         if type(row) is not tuple or len(row) < 2 or type(row[0]) is not int or row[0] < 0:
             raise ProtocolError("the answer to BROWSE must have a count and an envelope for each message")

@@ -54,10 +54,11 @@ class EngineBrowser:
         cursor, *names = self.opened.result()
         return [] if cursor is not None else [name for name in names if isinstance(name, str)]
 
-    def page(self, cursor: Any, limit: int) -> Completion[Any]:
-        """Ask for a page."""
+    def page(self, cursor: Any, limit: int, *part: int) -> Completion[Any]:
+        """Ask for a page; of a `part` of the queue, if it is given with the number of parts."""
+        dialect = self.session.connection.options.dialect
         return self.session.connection.request(
-            Command.BROWSE, str(self.queue), self.selector, self.session.connection.options.dialect, cursor, limit
+            Command.BROWSE, str(self.queue), self.selector, dialect, cursor, limit, *part
         )
 
 

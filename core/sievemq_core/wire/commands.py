@@ -264,6 +264,15 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                     "messages a page may hold; 0 only verifies queue and selector; if the queue is not there yet the "
                     "cursor is nil, and behind it stand the addresses of queues with similar names",
                 ),
+                _optional("part", "uint", 0, "which of the parts, from 0"),
+                _optional(
+                    "parts",
+                    "uint",
+                    0,
+                    "above 0: only messages of that part. A message belongs to one of so many parts for as long as it "
+                    "waits; behind its envelope stands its place in the order of delivery. With a limit of 0 the "
+                    "number of messages that wait stands behind the cursor",
+                ),
             ),
         ),
         CommandSpec(

@@ -111,3 +111,81 @@ def test_browsing_leaves_messages_compact() -> None:
     world.send("queue:q", envelope)
     world.namespace.browse("queue:q", selector("n = 1"), None, 10, NOW)
     assert envelope._properties is None
+
+
+def names_of_part(world: World, part: int, parts: int, text: str | None = None, limit: int = 1000) -> list[str]:
+    """Names of what waits in a part, over all pages; sorted by the place that each has in the order of delivery."""
+    found: list[tuple[int, str]] = []
+    cursor: int | None = None
+    while True:
+        cursor, page = world.namespace.browse("queue:q", selector(text), cursor, limit, world.now, part, parts)
+        found += [(place, str(envelope.fields[0])) for _, envelope, place in page]
+        if cursor is None:
+            assert found == sorted(found)
+            return [name for _, name in found]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7])
+def test_every_message_is_in_one_part_in_the_order_of_delivery(parts: int) -> None:
+    world = World()
+    world.send("queue:q", *(message(f"m{n}", priority=n % 10, properties={"n": n}) for n in range(2_000)))
+    world.consumer("queue:q", credit=20).abandon(world.now)  # redelivered: another place
+    order = world.browse("queue:q")
+    for text, expected in (
+        (None, order),
+        ("n >= 500", [name for name in order if int(name[1:]) >= 500]),
+    ):
+        shown = [names_of_part(world, part, parts, text, limit=100) for part in range(parts)]
+        assert sorted(name for names in shown for name in names) == sorted(expected)
+        for names in shown:
+            assert names == [name for name in expected if name in set(names)]
+            assert len(names) > len(expected) / parts / 2
+
+
+def test_places_give_the_order_of_delivery_over_all_parts() -> None:
+    world = World()
+    world.send("queue:q", *(message(f"m{n}", priority=n % 3) for n in range(100)))
+    found = [
+        (place, str(envelope.fields[0]))
+        for part in range(3)
+        for _, envelope, place in world.namespace.browse("queue:q", None, None, 1000, NOW, part, 3)[1]
+    ]
+    assert [name for _, name in sorted(found)] == world.browse("queue:q")
+
+
+def test_a_message_redelivered_between_the_looks_at_two_parts_is_shown_once() -> None:
+    """Its place moves to the front, across whatever place would bound a part; its part stays."""
+    world = World()
+    world.send("queue:q", *(f"m{n}" for n in range(50)))
+    shown = names_of_part(world, 1, 2)
+    consumer = world.consumer("queue:q", credit=50)
+    assert len(world.got(consumer)) == 50
+    consumer.abandon(world.now)
+    shown += names_of_part(world, 0, 2)
+    assert sorted(shown) == sorted(f"m{n}" for n in range(50))
+
+
+def test_a_message_redelivered_between_the_pages_of_a_part_is_shown_once() -> None:
+    world = World()
+    world.send("queue:q", *(f"m{n}" for n in range(50)))
+    expected = names_of_part(world, 0, 2)
+    cursor, first = world.namespace.browse("queue:q", None, None, 5, NOW, 0, 2)
+    world.consumer("queue:q", credit=10).abandon(world.now)
+    _, rest = world.namespace.browse("queue:q", None, cursor, 1000, NOW, 0, 2)
+    assert [envelope.fields[0] for _, envelope, _ in first + rest] == expected
+
+
+def test_messages_of_other_parts_cost_a_bounded_amount() -> None:
+    world = World()
+    world.send("queue:q", *(message(None, at=0) for _ in range(10_000)))  # type: ignore[arg-type]  # all in one part
+    whole = {part: world.namespace.browse("queue:q", None, None, 1000, NOW, part, 5) for part in range(5)}
+    assert sorted(len(page) for _, page in whole.values()) == [0, 0, 0, 0, 1000]
+    assert all(cursor is not None for cursor, _ in whole.values())
+    assert sum(len(names_of_part(world, part, 5)) for part in range(5)) == 10_000
+
+
+@pytest.mark.parametrize(("part", "parts"), [(2, 2), (1, 0), (5, 3)])
+def test_a_part_that_there_is_not_is_refused(part: int, parts: int) -> None:
+    with pytest.raises(RequestError, match="parts count from 0") as refused:
+        World().namespace.browse("queue:q", None, None, 10, NOW, part, parts)
+    assert refused.value.code is ErrorCode.ILLEGAL_STATE

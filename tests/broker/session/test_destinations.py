@@ -8,6 +8,7 @@ from sievemq_broker.session.guard import CHECKS
 from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
 from sievemq_broker.session.services import SessionSettings
 from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
 
 from .harness import World
@@ -250,3 +251,18 @@ def test_browsing_waits_for_a_client_that_does_not_read(world: World) -> None:
     assert {c[0] for c in client.heard} == {Command.OK, Command.ERROR}
     client.heard.clear()
     client.ask(Command.BROWSE, *browse)
+
+
+def test_a_queue_is_browsed_in_parts(world: World) -> None:
+    client = world.client()
+    client.send(client.session(), *(f"m{n}" for n in range(40)))
+    browse = (Command.BROWSE, "queue:q", None, None, None)
+    assert client.ask(*browse, 0, 0, 1)[1:] == (40,)
+    assert len(client.ask(*browse, 0)) == 1
+    parts = [client.ask(*browse, 100, part, 2)[1:] for part in range(2)]
+    rows = sorted((place, Envelope(fields).fields[12].decode()) for page in parts for _, fields, place in page)
+    assert [text for _, text in rows] == [f"m{n}" for n in range(40)]
+    assert all(parts)
+    assert client.ask(Command.BROWSE, "queue:none", None, None, None, 0, 0, 1) == (None,)
+    code, text, _ = client.refused(*browse, 100, 2, 2)
+    assert (code, text) == (ErrorCode.ILLEGAL_STATE, "there is no part 2 of 2: parts count from 0")

@@ -29,7 +29,7 @@ def test_a_temporary_destination_without_an_address(result: Any) -> None:
 @pytest.mark.parametrize(
     "result",
     [None, (), 5, {}, (None, 1), (None, ()), (None, (1,)), (None, ("x", envelope())), (None, (-1, envelope())),
-     (None, (0, (1, 2)))],
+     (None, (0, (1, 2))), (0, -1), (0, 1, 2)],
 )  # fmt: skip
 def test_a_page_that_is_none(result: Any) -> None:
     broker = FakeBroker()

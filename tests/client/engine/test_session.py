@@ -220,7 +220,7 @@ def test_sub_10_sub_29_subscriptions(broker: FakeBroker) -> None:
 def test_brw_03_pages(broker: FakeBroker) -> None:
     session = broker.session()
     browser = EngineBrowser(session, Queue("q"), "a = 1")
-    assert broker.grant((None,))[2:] == ("queue:q", "a = 1", None, None, 0)
+    assert broker.grant((None,))[2:] == ("queue:q", "a = 1", None, None, 0, 0, 0)
     browser.opened.result()
     scan = Scan(browser)
     assert scan.take() is None

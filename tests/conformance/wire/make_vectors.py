@@ -101,6 +101,8 @@ CLIENT = [
     frame("delete temporary", (C.DELETE_TEMPORARY, 12, "temporary-queue:c1.1")),
     frame("unsubscribe", (C.UNSUBSCRIBE, 13, "audit")),
     frame("browse, first page", (C.BROWSE, 14, "queue:orders", None, None, None, 100)),
+    frame("browse, depth for parts", (C.BROWSE, 14, "queue:orders", None, None, None, 0, 0, 1)),
+    frame("browse, page of a part", (C.BROWSE, 15, "queue:orders", "a = 1", None, None, 100, 1, 2)),
     frame("browse, next page", (C.BROWSE, 15, "queue:orders", "a = 1", None, 3_096_224_743_817_223, 100)),
     frame("send", (C.SEND, 1, 1, "queue:orders", PLAIN)),
     frame("send with every header", (C.SEND, 1, 2, "topic:prices", FULL)),
