@@ -172,5 +172,5 @@ async def test_a_forgotten_context_of_asyncio(broker: TestBroker) -> None:
     assert len(told) == 1
     async with asyncio.timeout(LIMIT):
         while broker.queue("orders").consumers:  # noqa: ASYNC110 - the broker's thread makes it so
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
     assert broker.queue("orders").depth == 0
