@@ -402,10 +402,16 @@ class BrokerConnection:
         else:
             self.forget_consumers((consumer_id,))
 
-    def carry_out_late(self, command: tuple[Any, ...], now: int) -> None:
-        """Carry out a command that had to wait; whether it may be was looked at when it came. Never raises."""
+    def carry_out_late(self, command: tuple[Any, ...], now: int, handler: Handler | None = None) -> None:
+        """Carry out a command that had to wait; whether it may be was looked at when it came. Never raises.
+
+        Args:
+            command: the command.
+            now: milliseconds since 1970.
+            handler: does what is left of it; None for all of it.
+        """
         try:
-            HANDLERS[command[0]](self, command, now)
+            (handler or HANDLERS[command[0]])(self, command, now)
         except SieveError as error:
             self.refuse(command, error, now)
         except Exception as error:  # the broker's own fault: it must not take other connections along

@@ -93,8 +93,7 @@ def on_recover(connection: BrokerConnection, command: CommandTuple, now: int) ->
 def on_commit(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
     """Publish and acknowledge, all or nothing (TXN-10). A large one takes some turns; whether it can be done is decided
     in the first of them, and the answer comes when all can see it."""
-    _, request, session_id, handed = command
-    session = the_session(connection, session_id)
+    session = the_session(connection, command[2])
     transaction = session.transaction
     if transaction is None:
         raise RequestError("this session is not transacted: there is nothing to commit (TXN-08)",
@@ -102,8 +101,18 @@ def on_commit(connection: BrokerConnection, command: CommandTuple, now: int) -> 
     if transaction.staged and transaction.doom is None and session.stall is None and not session.committing:
         examining = connection.namespace.examining(transaction.staged)
         if examining is not None and not examining.work(EXAMINED, now):
-            connection.pending = Pending(examining, command, partial(connection.carry_out_late, command), 0)
+            publish = partial(connection.carry_out_late, command, handler=_publish)
+            connection.pending = Pending(examining, command, publish, 0)
             return
+    _publish(connection, command, now)
+
+
+def _publish(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+    """The rest of a COMMIT: selectors have been asked about its messages."""
+    _, request, session_id, handed = command
+    session = the_session(connection, session_id)
+    transaction = session.transaction
+    assert transaction is not None
     large = is_large(connection.namespace, transaction.staged)
     if (large or session.committing) and connection.namespace.publishing is not None:
         if session.stall is None:  # else it is asked again as long as it waits for room

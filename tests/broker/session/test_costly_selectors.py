@@ -15,6 +15,7 @@ from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.matching.condition import units_of
 from sievemq_broker.session import checks
 from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.session.pending import EXAMINED
 from sievemq_core.limits import MAX_LIKE_SEARCHES, MAX_PROPERTY_CHARS
 from sievemq_core.selector import CompiledSelector, compile_selector
 from sievemq_core.wire.commands import Command
@@ -209,6 +210,23 @@ def test_a_transaction_is_examined_before_it_is_published(meter: Meter) -> None:
     assert sender.answer_to(99) is not None
     assert meter.evaluations == 40
     assert [consumer.all() for consumer in consumers] == [["m0", "m1", "m2", "m3"]] * 10
+
+
+def test_a_transaction_of_more_messages_than_one_look_examines_comes_to_its_end(meter: Meter) -> None:
+    """Its commit once was examined from the beginning again and again, and never answered."""
+    world = world_of()
+    subscriber, sender = world.client(), world.client()
+    consumer = subscriber.consumer(subscriber.session(), "topic:t", selector=hostile(1), credit=1_000)
+    session = sender.session(TRANSACTED)
+    names = [f"m{number}" for number in range(2 * EXAMINED)]
+    for name in names:
+        sender.queue_send(session, envelope(name, properties={"p": "a"}), "topic:t")
+    sender.queue(Command.COMMIT, 99, session, ())
+    for _ in names:
+        sender.exchange()
+    world.settle()
+    assert sender.answer_to(99) == (Command.OK, 99, None)
+    assert consumer.all() == names
 
 
 def test_what_waits_for_room_is_not_examined_again(meter: Meter) -> None:
