@@ -13,7 +13,7 @@ from sievemq.aio.consumer import MessageConsumer
 from sievemq.aio.producer import MessageProducer
 from sievemq.aio.session import Session
 from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, destination_for
-from sievemq.exceptions import InvalidDestinationException, JMSException
+from sievemq.exceptions import IllegalStateException, InvalidDestinationException, JMSException
 from sievemq.messages import Message
 from sievemq_core.durations import Milliseconds
 
@@ -138,6 +138,7 @@ class ReplyQueue:
         self._consumer: MessageConsumer | None = None
         self._queue: TemporaryQueue | None = None
         self._late = False  # the reply to an earlier request may still come
+        self._closed = False
         self._turn = asyncio.Lock()
 
     async def request(self, destination: Destination, request: Message, timeout: int | None) -> Message | None:
@@ -157,7 +158,12 @@ class ReplyQueue:
             loop = asyncio.get_running_loop()
             end = loop.time() + timeout / 1000.0 if timeout else None
             while True:
-                reply = await self._consumer.receive(timeout)
+                try:
+                    reply = await self._consumer.receive(timeout)
+                except IllegalStateException:
+                    if not self._closed:
+                        raise
+                    return None  # closed after the send and before the wait
                 if reply is None or answers(request, reply):
                     self._late = reply is None
                     return reply
@@ -174,7 +180,8 @@ class ReplyQueue:
         self._late = False
 
     async def close(self) -> None:
-        """Close the session."""
+        """Close the session; a request that waits returns None."""
+        self._closed = True
         if self._session is not None:
             await self._session.close()
 

@@ -12,7 +12,7 @@ from sievemq.blocking.connection import Connection
 from sievemq.blocking.consumer import MessageConsumer
 from sievemq.blocking.session import Session
 from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, destination_for
-from sievemq.exceptions import InvalidDestinationException, JMSException
+from sievemq.exceptions import IllegalStateException, InvalidDestinationException, JMSException
 from sievemq.messages import Message
 from sievemq_core.durations import Milliseconds
 
@@ -122,6 +122,7 @@ class ReplyQueue:
         self._consumer: MessageConsumer | None = None
         self._queue: TemporaryQueue | None = None
         self._late = False  # the reply to an earlier request may still come
+        self._closed = False
 
     def request(self, destination: Destination, request: Message, timeout: int | None) -> Message | None:
         """As :meth:`JMSContext.request`; the timeout in milliseconds."""
@@ -138,7 +139,12 @@ class ReplyQueue:
         self._session.create_producer().send(destination, request)
         end = time.monotonic() + timeout / 1000.0 if timeout else None
         while True:
-            reply = self._consumer.receive(timeout)
+            try:
+                reply = self._consumer.receive(timeout)
+            except IllegalStateException:
+                if not self._closed:
+                    raise
+                return None  # closed after the send and before the wait
             if reply is None or answers(request, reply):
                 self._late = reply is None
                 return reply
@@ -155,7 +161,8 @@ class ReplyQueue:
         self._late = False
 
     def close(self) -> None:
-        """Close the session."""
+        """Close the session; a request that waits returns None."""
+        self._closed = True
         if self._session is not None:
             self._session.close()
 
