@@ -23,7 +23,6 @@ from sievemq import (
     TextMessage,
 )
 from sievemq_broker import EmbeddedBroker
-from sievemq_spark.reader import WORTH
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
@@ -119,6 +118,8 @@ def test_several_queues(spark: Any, url: str) -> None:
 
 def test_a_deep_queue_is_read_by_several_tasks(spark: Any, url: str) -> None:
     """Each message once, and `seq` gives the order of delivery over all of them."""
+    from sievemq_spark.reader import WORTH  # imports the extra `spark`
+
     depth = 2 * WORTH + 1
     with ConnectionFactory(url).create_context() as context:
         producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
