@@ -1,20 +1,17 @@
-"""What the test kit costs: brokers, namespaces, and the way through memory beside TCP over the loopback.
+"""What the test kit costs: brokers and namespaces.
 
     python -m benchmarks.testkit
 
-Prints medians and the best of each; the two transports are measured in turns, so that whatever else the machine does
-falls on both, and compared as a ratio.
+Prints the median and the best of each.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import time
 from collections.abc import Callable
 from statistics import median
 
-import sievemq.aio
 from sievemq import ConnectionFactory, JMSContext, Queue
 from sievemq_testing import TestBroker
 
@@ -27,7 +24,6 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--namespaces", type=int, default=1_000, help="fresh namespaces (1,000)")
-    parser.add_argument("--rounds", type=int, default=2_000, help="round trips per transport (2,000)")
     arguments = parser.parse_args()
     _show("start and stop a TestBroker", _times(50, _start_and_stop))
     with TestBroker() as broker:
@@ -35,11 +31,6 @@ def main() -> None:
         print(f"\n{count:,} fresh namespaces of one broker, each")
         _show("made and dropped", _times(count, lambda: _namespace(broker, _nothing)))
         _show("with a message sent and received", _times(count, lambda: _namespace(broker, _message)))
-        print("\nblocking client")
-        _compare(broker.memory_factory(), ConnectionFactory(broker.url), arguments.rounds)
-        print("\nasyncio client")
-        aio = sievemq.aio.ConnectionFactory(broker.url)
-        asyncio.run(_compare_aio(broker.aio_memory_factory(), aio, arguments.rounds))
 
 
 def _start_and_stop() -> None:
@@ -67,41 +58,6 @@ def _message(context: JMSContext) -> None:
         raise RuntimeError("the message was not received")
 
 
-def _compare(memory: ConnectionFactory, tcp: ConnectionFactory, rounds: int) -> None:
-    _ratio(
-        "connect and close",
-        _in_turns(rounds // 20, *(lambda f=f: f.create_connection().close() for f in (memory, tcp))),
-    )
-    with memory.create_context() as one, tcp.create_context() as other:
-        _ratio("send, until it is confirmed", _in_turns(rounds, *(_sending(context) for context in (one, other))))
-
-
-def _sending(context: JMSContext) -> Callable[[], object]:
-    producer = context.create_producer()
-    topic = context.create_topic("nobody")
-    return lambda: producer.send(topic, "x")
-
-
-async def _compare_aio(memory: sievemq.aio.ConnectionFactory, tcp: sievemq.aio.ConnectionFactory, rounds: int) -> None:
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds // 20):
-        for factory, taken in zip((memory, tcp), times, strict=True):
-            begin = time.perf_counter()
-            await (await factory.create_connection()).close()
-            taken.append(time.perf_counter() - begin)
-    _ratio("connect and close", times)
-    times = ([], [])
-    async with await memory.create_context() as one, await tcp.create_context() as other:
-        producers = one.create_producer(), other.create_producer()
-        topic = one.create_topic("nobody")
-        for _ in range(rounds):
-            for producer, taken in zip(producers, times, strict=True):
-                begin = time.perf_counter()
-                await producer.send(topic, "x")
-                taken.append(time.perf_counter() - begin)
-    _ratio("send, until it is confirmed", times)
-
-
 def _times(count: int, act: Callable[[], object]) -> list[float]:
     taken = []
     for _ in range(count):
@@ -111,21 +67,8 @@ def _times(count: int, act: Callable[[], object]) -> list[float]:
     return taken
 
 
-def _in_turns(count: int, *acts: Callable[[], object]) -> tuple[list[float], ...]:
-    taken: tuple[list[float], ...] = tuple([] for _ in acts)
-    for _ in range(count):
-        for act, times in zip(acts, taken, strict=True):
-            times += _times(1, act)
-    return taken
-
-
 def _show(what: str, taken: list[float]) -> None:
     print(f"  {what:<36} {median(taken) * 1e3:8.3f} ms   at best {min(taken) * 1e3:.3f}")
-
-
-def _ratio(what: str, taken: tuple[list[float], ...]) -> None:
-    memory, tcp = (median(times) * 1e6 for times in taken)
-    print(f"  {what:<36} memory {memory:7.0f} µs   TCP {tcp:7.0f} µs   ratio {memory / tcp:.2f}")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ LEFT = {
     "sievemq_broker.store": 28,
     "sievemq_core.selector": 38,
     "sievemq_core.wire": 1,
-    "sievemq_testing": 30,
+    "sievemq_testing": 27,
 }
 
 

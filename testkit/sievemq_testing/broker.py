@@ -28,7 +28,6 @@ from sievemq_testing.excerpt import LINES
 from sievemq_testing.faults import Faults
 from sievemq_testing.journal import EVENTS, Event, Recorder
 from sievemq_testing.listeners import ListenerErrors
-from sievemq_testing.memory import AioMemoryFactory, Lane, LoopEnd, MemoryFactory
 from sievemq_testing.namespace import TestNamespace
 from sievemq_testing.recording import Tape
 from sievemq_testing.rules import FaultBox
@@ -192,35 +191,6 @@ class TestBroker(EmbeddedBroker):
     def _lose(self, namespace: str, fate: Any) -> None:
         fate.last = "lost"
         self._watch.recorder.note(namespace, "lost", fate.where, fate.envelope, detail="the broker was killed")
-
-    def take_memory(self, incoming: Lane, outgoing: Lane) -> Future[None]:
-        """Serve a connection through memory as if it had come through the port.
-
-        Args:
-            incoming: what the client says.
-            outgoing: what it is told.
-
-        Returns:
-            Done when it is served.
-
-        Raises:
-            RuntimeError: the broker does not run.
-        """
-        return self._submit(
-            lambda server: LoopEnd(asyncio.get_running_loop(), server._link(), incoming, outgoing).begin()
-        )
-
-    def memory_factory(self, url: str | None = None) -> MemoryFactory:
-        """A blocking ConnectionFactory whose connections use no port, no network and no socket.
-
-        Args:
-            url: says namespace and options, such as a namespace's ``url``; the broker's own if not given.
-        """
-        return MemoryFactory(self, url or self.url)
-
-    def aio_memory_factory(self, url: str | None = None) -> AioMemoryFactory:
-        """The same for asyncio."""
-        return AioMemoryFactory(self, url or self.url)
 
     # -- what is there ------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ SUITE = [
     "examples/orders",
     *(
         f"tests/testkit/test_{name}.py"
-        for name in ("views", "namespaces", "journal", "faults", "clock", "memory", "recording")
+        for name in ("views", "namespaces", "journal", "faults", "clock", "clients", "recording")
     ),
 ]
 

@@ -21,16 +21,13 @@ __all__ = ["connect"]
 _log = logging.getLogger("sievemq")
 
 
-async def connect(
-    url: BrokerURL, user: str | None, password: str | None, reach: Reach | None = None
-) -> tuple[ClientConnection, Transport]:
+async def connect(url: BrokerURL, user: str | None, password: str | None) -> tuple[ClientConnection, Transport]:
     """Open a connection on the running loop; hosts that cannot be reached are tried again for as long as the option
     `reconnect` says. Cancelled, it leaves none behind.
 
     Args:
         url: hosts, tried in order, and options.
         user, password: credentials; those of the URL if both are None.
-        reach: how to connect; None: over the network.
 
     Raises:
         JMSSecurityException: the credentials are refused (FAC-02).
@@ -39,8 +36,7 @@ async def connect(
     """
     options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()} asyncio"), url.options
     loop = asyncio.get_running_loop()
-    if reach is None:
-        reach = partial(_reach, url, tls_of(url))
+    reach = partial(_reach, url, tls_of(url))
     repair = Repair(options.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
     repair.begin(int(loop.time() * 1000.0))
     waits = False

@@ -9,7 +9,6 @@ from sievemq.aio.connect import connect
 from sievemq.aio.connection import Connection
 from sievemq.aio.context import JMSContext
 from sievemq.aio.opening import Opening, opening
-from sievemq.aio.transport import Reach
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.session_mode import SessionModeLike
 
@@ -52,11 +51,7 @@ class ConnectionFactory(FactorySettings):
 
     async def _connect(self, kind: type[C], user_name: str | None, password: str | None) -> C:
         user_name, password = self._credentials(user_name, password)
-        return kind(*await connect(self._url, user_name, password, self._way()))
-
-    def _way(self) -> Reach | None:
-        """How to reach the broker; None: over the network."""
-        return None
+        return kind(*await connect(self._url, user_name, password))
 
     @overload
     def create_context(self, session_mode: SessionModeLike, /) -> Opening[JMSContext]: ...

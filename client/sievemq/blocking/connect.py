@@ -23,15 +23,12 @@ __all__ = ["connect"]
 _log = logging.getLogger("sievemq")
 
 
-def connect(
-    url: BrokerURL, user: str | None, password: str | None, reach: Reach | None = None
-) -> tuple[ClientConnection, Transport]:
+def connect(url: BrokerURL, user: str | None, password: str | None) -> tuple[ClientConnection, Transport]:
     """Open a connection; hosts that cannot be reached are tried again for as long as the option `reconnect` says.
 
     Args:
         url: hosts, tried in order, and options.
         user, password: credentials; those of the URL if both are None.
-        reach: how to connect; None: over the network.
 
     Raises:
         JMSSecurityException: the credentials are refused (FAC-02).
@@ -39,8 +36,7 @@ def connect(
         JMSException: no host could be reached.
     """
     options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()}"), url.options
-    if reach is None:
-        reach = partial(_reach, url, tls_of(url))
+    reach = partial(_reach, url, tls_of(url))
     repair = Repair(options.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay)
     repair.begin(_milliseconds())
     waits = False

@@ -8,7 +8,6 @@ from sievemq._engine import AUTO_ACKNOWLEDGE, FactorySettings, refuse_lone_name
 from sievemq.blocking.connect import connect
 from sievemq.blocking.connection import Connection
 from sievemq.blocking.context import JMSContext
-from sievemq.blocking.repair import Reach
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.session_mode import SessionModeLike
 
@@ -50,11 +49,7 @@ class ConnectionFactory(FactorySettings):
 
     def _connect(self, kind: type[C], user_name: str | None, password: str | None) -> C:
         user_name, password = self._credentials(user_name, password)
-        return kind(*connect(self._url, user_name, password, self._way()))
-
-    def _way(self) -> Reach | None:
-        """How to reach the broker; None: over the network."""
-        return None
+        return kind(*connect(self._url, user_name, password))
 
     @overload
     def create_context(self, session_mode: SessionModeLike, /) -> JMSContext: ...
