@@ -14,12 +14,14 @@ import typer
 
 from sievemq_broker.config import ConfigError, Loaded, Settings, env_name, load
 from sievemq_broker.domain.policy import DestinationPolicy, NamespacePolicy
-from sievemq_broker.quick import PACKAGES
 
 __all__ = ["broker", "config"]
 
 # Exit codes of every sievemq command; docs and `sievemq --help` list them.
 FAILED, USAGE = 1, 2
+
+#: What the extra `broker` installs and a broker needs.
+_PACKAGES = ("structlog", "starlette", "uvicorn", "prometheus_client", "argon2", "msgspec")
 
 
 def _option(*names: str, text: str, panel: str = "Options") -> typer.models.OptionInfo:
@@ -125,14 +127,14 @@ def broker(
     }  # fmt: skip
     _check_extra()
     settings = _load(config_file, given).settings
-    from sievemq_broker.server.process import run  # wrong settings are told at once
+    from sievemq_broker.server.process import run  # `sievemq config` needs no server
 
     raise typer.Exit(run(settings))
 
 
 def _check_extra() -> None:
     """The broker's packages are in an extra, and most are imported only once it runs: better said now."""
-    if not all(map(find_spec, PACKAGES)):
+    if not all(map(find_spec, _PACKAGES)):
         typer.echo("sievemq: `broker` needs an extra: pip install 'sievemq[broker]'", err=True)
         raise typer.Exit(USAGE)
 

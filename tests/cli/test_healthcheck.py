@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sievemq.cli.probe import probe, settings_of
+from sievemq.cli.healthcheck import probe, settings_of
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.server import Phase
 
@@ -113,15 +111,6 @@ def test_without_http_the_wire_port_is_asked(
     assert sievemq("healthcheck").code == 0
     server.stop()
     assert sievemq("healthcheck").code == 1
-
-
-def test_probe_without_options_needs_no_command_line_library(server: EmbeddedBroker) -> None:
-    program = (
-        "import os, sys; from sievemq.cli import run; code = run(['healthcheck']); print(code, 'typer' in sys.modules)"
-    )
-    environ = {**os.environ, "SIEVEMQ_HTTP_PORT": str(urlsplit(server.http_url).port)}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environ)
-    assert done.stdout == "ready\n0 False\n"
 
 
 def command_line(tmp_path: Path, *words: str) -> str:

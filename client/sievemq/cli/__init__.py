@@ -4,9 +4,6 @@ Subcommands come from the entry-point group ``sievemq.commands``, so that broker
 without being imported here. An entry point names a function, which becomes one command, or a ``typer.Typer``, which
 becomes a group. Only the one that is called for is loaded.
 
-A command that has to start quickly, or often, may also stand in the group ``sievemq.quick``: a function of the
-arguments behind its name that returns the exit code, or None to leave them to the command of the same name.
-
 Exit codes: 0 done, 1 failed, 2 usage (a missing extra included), 3 not found, 4 refused by a check.
 """
 
@@ -16,7 +13,6 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 
 from sievemq.cli.exits import FAILED, USAGE
 
@@ -43,8 +39,6 @@ def run(arguments: Sequence[str]) -> int:
             stream.reconfigure(errors="backslashreplace")
     if arguments and arguments[0] in ("--version", "-V"):
         arguments = ["version"]
-    if arguments and (code := _quick(arguments)) is not None:
-        return code
     try:
         from sievemq.cli.loading import MissingExtraError, build  # typer is in an extra
     except ModuleNotFoundError as error:
@@ -67,12 +61,3 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return FAILED
     return code
-
-
-def _quick(arguments: Sequence[str]) -> int | None:
-    if "_SIEVEMQ_COMPLETE" in os.environ:
-        return None
-    for point in entry_points(group="sievemq.quick", name=arguments[0]):
-        code: int | None = point.load()(arguments[1:])
-        return code
-    return None
