@@ -11,6 +11,7 @@ from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import Entry, key_of
 from sievemq_broker.domain.examining import Examining
 from sievemq_broker.domain.overrides import overridden
+from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.ports import DeliveryPort
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.room import Limited, NoRoomError, Overfull
@@ -147,7 +148,7 @@ class Namespace:
                     {"limit": "max_destinations"},
                 )
             make = Topic if address.kind.is_topic else Queue
-            destination = self.destinations[text] = make(text, settings.policy_for(text), self)
+            destination = self.destinations[text] = make(Place(self.name, text), settings.policy_for(text), self)
             if self.broker.journal is not None and not address.kind.is_temporary:
                 self.broker.journal.destination_made(destination)
         return destination

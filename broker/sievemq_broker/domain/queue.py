@@ -20,6 +20,7 @@ from sievemq_broker.domain.dead_letters import EXPIRED
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry
 from sievemq_broker.domain.groups import Groups, group_of
 from sievemq_broker.domain.observers import joined, without
+from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort, Observer
 from sievemq_broker.domain.rows import serve_row
@@ -44,6 +45,7 @@ class Queue:
     """Messages in order, and who gets them.
 
     Attributes:
+        place: what it is called.
         label: how it is named in logs and errors, such as ``queue:orders``.
         policy: limits, redelivery, overrides.
         depth: messages waiting (not those in flight, not scheduled ones).
@@ -87,6 +89,7 @@ class Queue:
         "namespace",
         "observer",
         "paused",
+        "place",
         "policy",
         "promised_bytes",
         "promised_messages",
@@ -107,8 +110,9 @@ class Queue:
     #: As of a topic: a message has one place here.
     fan_out: Final = 1
 
-    def __init__(self, label: str, policy: DestinationPolicy, namespace: Namespace) -> None:
-        self.label = label
+    def __init__(self, place: Place, policy: DestinationPolicy, namespace: Namespace) -> None:
+        self.place = place
+        self.label = place.label
         self.policy = policy
         self.namespace = namespace
         self.observer: Observer | None = namespace.broker.observer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.matching.condition import Condition, group_key
 
@@ -68,7 +69,8 @@ class Subscription:
         self.connection = connection
         self.since = topic.published
         label = topic.label if name is None else f"{topic.label}/{name}"
-        self.queue = Queue(label, topic.policy, topic.namespace)
+        place = Place(topic.place.namespace, label, topic.label, name, client_id)
+        self.queue = Queue(place, topic.policy, topic.namespace)
         self.queue.subscription = self
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.rows import accept_row
@@ -33,6 +34,7 @@ class Topic:
     """Fans messages out to subscriptions.
 
     Attributes:
+        place: what it is called.
         label: how it is named in logs and errors, such as ``topic:prices``.
         policy: for each subscription's queue.
         subscriptions: all of them.
@@ -50,6 +52,7 @@ class Topic:
         "namespace",
         "observers",
         "paused",
+        "place",
         "policy",
         "published",
         "subscriptions",
@@ -57,8 +60,9 @@ class Topic:
         "unreadable",
     )
 
-    def __init__(self, label: str, policy: DestinationPolicy, namespace: Namespace) -> None:
-        self.label = label
+    def __init__(self, place: Place, policy: DestinationPolicy, namespace: Namespace) -> None:
+        self.place = place
+        self.label = place.label
         self.policy = policy
         self.namespace = namespace
         self.subscriptions: dict[Subscription, None] = {}
