@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from sievemq import ConnectionFactory
-from sievemq.cli.probe import probe
+from sievemq.cli.healthcheck import probe
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.http import protocol
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
