@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from difflib import get_close_matches
@@ -41,76 +41,63 @@ _SCHEMES: Final = {"sievemq": False, "sievemqs": True}
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _FOREVER: Final = "forever"
 
-_Parser = Callable[[str], Any]
-_Checker = Callable[[object], bool]
-
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How an option is read from text and checked, and what an error says it must be.
+    """The values that an option may have: words, whole numbers, texts.
 
     Attributes:
+        wanted: these values in words, for errors and documents.
+        words: what a URL may say -> the value.
+        numbers: besides the words.
+        length: of a text at most; 0 where no other text is a value.
         unit: of a length of time, which may also be a timedelta.
     """
 
-    parse: _Parser
-    check: _Checker
     wanted: str
+    words: Mapping[str, Any] = field(default_factory=dict)
+    numbers: range = range(0)
+    length: int = 0
     unit: timedelta | None = None
 
+    def read(self, text: str) -> Any:
+        """The value of a text in a URL; the text itself where it is none."""
+        if text in self.words:
+            return self.words[text]
+        return int(text) if self.numbers and re.fullmatch(r"[0-9]{1,18}", text, re.ASCII) else text
 
-def _is_int(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    def allows(self, value: object) -> bool:
+        """True if an option may have this value."""
+        if isinstance(value, int) and not isinstance(value, bool) and value in self.numbers:
+            return True
+        if isinstance(value, str) and 0 < len(value) <= self.length:
+            return True
+        return any(type(value) is type(word) and value == word for word in self.words.values())
 
 
-def _milliseconds(least: int, most: int, zero: str = "") -> _Kind:
-    wanted = f"milliseconds from {least} to {most}"
-    if not zero:
-        return _Kind(_digits, lambda value: _is_int(value, least, most), wanted, MILLISECOND)
-    wanted += f", or 0 for {zero}"
-    return _Kind(_digits, lambda value: _is_int(value, 0, 0) or _is_int(value, least, most), wanted, MILLISECOND)
-
-
-def _microseconds(most: int, zero: str) -> _Kind:
-    wanted = f"microseconds from 1 to {most}, or 0 for {zero}"
-    return _Kind(_digits, lambda value: _is_int(value, 0, most), wanted, timedelta(microseconds=1))
+def _time(least: int, most: int, zero: str = "", unit: timedelta = MILLISECOND) -> _Kind:
+    wanted = f"{'milli' if unit == MILLISECOND else 'micro'}seconds from {least} to {most}"
+    if zero:
+        wanted += f", or 0 for {zero}"
+    return _Kind(wanted, {"0": 0} if zero else {}, range(least, most + 1), unit=unit)
 
 
 def _choice(*choices: str) -> _Kind:
-    return _Kind(str, lambda value: value in choices, f"one of {', '.join(choices)}")
+    return _Kind(f"one of {', '.join(choices)}", {choice: choice for choice in choices})
 
 
 def _text(most: int) -> _Kind:
-    return _Kind(
-        str, lambda value: isinstance(value, str) and 0 < len(value) <= most, f"text of 1 to {most} characters"
-    )
+    return _Kind(f"text of 1 to {most} characters", length=most)
 
 
-def _digits(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,18}", text, re.ASCII):
-        raise ValueError
-    return int(text)
-
-
-def _boolean(text: str) -> bool:
-    return {"true": True, "false": False}[text]
-
-
-def _auto(text: str) -> int | None:
-    return None if text == "auto" else _digits(text)
-
-
-def _forever(text: str) -> int | str:
-    return text if text == _FOREVER else _digits(text)
-
-
+_PREFETCH: Final = _Kind(f"auto or 0 to {MAX_CREDIT}", {"auto": None}, range(MAX_CREDIT + 1))
 _RECONNECT: Final = _Kind(
-    _forever,
-    lambda value: value == _FOREVER or _is_int(value, 0, _DAY_MS),
     f"milliseconds from 1 to {_DAY_MS}, 0 for never, or {_FOREVER}",
-    MILLISECOND,
+    {_FOREVER: _FOREVER},
+    range(_DAY_MS + 1),
+    unit=MILLISECOND,
 )
-_BOOLEAN: Final = _Kind(_boolean, lambda value: isinstance(value, bool), "true or false")
+_BOOLEAN: Final = _Kind("true or false", {"true": True, "false": False})
 
 
 def _option(default: Any, kind: _Kind, reason: str) -> Any:
@@ -165,17 +152,17 @@ class ClientOptions:
     )
     prefetch: int | None = _option(
         None,
-        _Kind(_auto, lambda value: value is None or _is_int(value, 0, MAX_CREDIT), f"auto or 0 to {MAX_CREDIT}"),
+        _PREFETCH,
         "messages that a consumer holds ahead of the application; auto adapts it to the traffic (D-23)",
     )
     heartbeat: int = _option(
         HEARTBEAT_MS,
-        _milliseconds(MIN_HEARTBEAT_MS, _DAY_MS, "never"),
+        _time(MIN_HEARTBEAT_MS, _DAY_MS, "never"),
         "after how long without a byte from the broker this end wants to hear something",
     )
     connect_timeout: int = _option(
         10_000,
-        _milliseconds(1, _DAY_MS),
+        _time(1, _DAY_MS),
         "for reaching a host and being welcomed, each; long enough for a slow network, short enough for a person",
     )
     reconnect: int | Literal["forever"] = _option(
@@ -186,27 +173,25 @@ class ClientOptions:
     )
     reconnect_delay: int = _option(
         50,
-        _milliseconds(1, _DAY_MS),
+        _time(1, _DAY_MS),
         "before the second attempt to reach a broker; the first comes at once, each further one after twice the time, "
         "half of it by chance, so that a crowd of clients does not come back in one moment",
     )
-    reconnect_max_delay: int = _option(
-        2_000, _milliseconds(1, _DAY_MS), "to which the time between two attempts grows at most"
-    )
+    reconnect_max_delay: int = _option(2_000, _time(1, _DAY_MS), "to which the time between two attempts grows at most")
     request_timeout: int = _option(
         60_000,
-        _milliseconds(1, _DAY_MS, "no limit"),
+        _time(1, _DAY_MS, "no limit"),
         "for the broker's answer to a request; a broker that answers at all does so in milliseconds",
     )
     send_timeout: int = _option(
         0,
-        _milliseconds(1, _DAY_MS, "no limit"),
+        _time(1, _DAY_MS, "no limit"),
         "that a send or a commit may wait for room where an administrator's limit makes senders wait; then it is "
         "withdrawn. By default it waits, as it would for a slow broker",
     )
     busy_poll: int = _option(
         BUSY_POLL_US,
-        _microseconds(MAX_BUSY_POLL_US, "never"),
+        _time(1, MAX_BUSY_POLL_US, "never", timedelta(microseconds=1)),
         "for which whoever expects an answer looks for it before it sleeps, where answers have come as fast; waking up "
         "takes longer than a broker's answer",
     )
@@ -228,13 +213,11 @@ class ClientOptions:
         for option in fields(self):
             value = getattr(self, option.name)
             kind: _Kind = option.metadata["kind"]
-            if kind.parse is _auto and value == "auto":  # the word that a URL has for None
-                object.__setattr__(self, option.name, None)
-                continue
-            if kind.unit is not None and isinstance(value, timedelta):
-                value = in_units(value, kind.unit)
-                object.__setattr__(self, option.name, value)
-            if not (value is None and option.default is None) and not kind.check(value):
+            if value == "auto" and kind is _PREFETCH:
+                object.__setattr__(self, option.name, value := None)
+            elif kind.unit is not None and isinstance(value, timedelta):
+                object.__setattr__(self, option.name, value := in_units(value, kind.unit))
+            if not (value is None and option.default is None) and not kind.allows(value):
                 raise _bad_value(option.name, value, "a timedelta, or " * (kind.unit is not None) + kind.wanted)
 
     def replace(self, **options: Unpack[Options]) -> ClientOptions:
@@ -391,11 +374,7 @@ def _read_options(query: str) -> ClientOptions:
             raise InvalidURLException(f"the option {name} has no value; write {name}=…, {kind.wanted}")
         if name in values:
             raise InvalidURLException(f"the option {name} is given twice")
-        text = _unquote(f"option {name}", text)
-        try:
-            values[name] = kind.parse(text)
-        except (ValueError, KeyError):
-            raise _bad_value(name, text, kind.wanted) from None
+        values[name] = kind.read(_unquote(f"option {name}", text))
     return ClientOptions(**values)
 
 
@@ -421,16 +400,12 @@ def _as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _word_for_none(option: Any) -> str:
-    return "auto" if option.metadata["kind"].parse is _auto else ""
-
-
 def options_as_rows() -> list[dict[str, str]]:
     """The options for documents: name, default, what it must be, why."""
     return [
         {
             "name": name,
-            "default": _as_text(option.default) if option.default is not None else _word_for_none(option),
+            "default": _as_text(option.default) if option.default is not None else "auto" * (name == "prefetch"),
             "wanted": option.metadata["kind"].wanted,
             "reason": option.metadata["reason"],
         }
