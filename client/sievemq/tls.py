@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ssl
+from typing import Final
 
 from sievemq.exceptions import JMSException
 from sievemq.url import BrokerURL
 
-__all__ = ["tls_context", "tls_of"]
+__all__ = ["of_tls", "tls_context", "tls_of"]
+
+#: Reasons of OpenSSL for bytes that are no TLS, or for a peer that leaves at the sight of TLS.
+_NOT_SPOKEN: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF_WHILE_READING")
 
 
 def tls_of(url: BrokerURL) -> ssl.SSLContext | None:
@@ -44,3 +48,17 @@ def tls_context(*, ca: str | None, cert: str | None, key: str | None, verify: bo
         files = ", ".join(name for name in (ca, cert, key) if name)
         raise JMSException(f"TLS cannot be set up with {files or 'the system certificates'}: {error}") from error
     return context
+
+
+def of_tls(error: OSError) -> str:
+    """The text for a handshake that failed.
+
+    Args:
+        error: an ssl.SSLError, or what the socket said meanwhile.
+    """
+    reason = getattr(error, "reason", None)
+    if reason in _NOT_SPOKEN:
+        return f"no TLS is spoken there (write sievemq:// for a connection without): {error}"
+    if reason == "CERTIFICATE_VERIFY_FAILED":
+        return f"TLS: {error} (the option tls_ca names the certificates to trust, tls_server_name another name)"
+    return f"TLS: {error}"

@@ -39,12 +39,6 @@ not wait, otherwise wait for the completion it returns. An asynchronous send is 
 it is among ``session.sends.calls``, for which :func:`call` is to be called soon, one after the other, and
 ``session.sends.ring`` is called. ``session.sends.settled()`` is what close, commit and rollback wait for.
 
-Both fronts' ``MessageProducer.send`` sorts its arguments with :func:`destination_and_message`; their ``JMSProducer``
-derives from :class:`ProducerState` and adds ``send``, as their ``MessageProducer`` does from :class:`ProducerDefaults`,
-and their ``ConnectionFactory`` from :class:`FactorySettings`.
-What to call of a listener is said by :func:`message_callback` and its sisters; what an ExceptionListener is told and
-when it is not worth telling, by :class:`ExceptionReports`.
-
 A send, a window and a commit that may take only so long: ``engine.expect(sends, completion, monotonic_ms, timeout,
 sequence)``, where an asynchronous send has no completion, and ``tick`` when that is over. What waits for room is then
 taken back.
@@ -67,11 +61,11 @@ send that nobody waits for, a consumer that the broker closed).
 
 Where things are:
 
-- a connection: connection, requests, completion, incoming, outgoing, answers, options, metadata, factory_settings
-- its heartbeats, its loss, its end: heartbeat, repair, restore, ending, reports, tls
+- a connection: connection, requests, completion, incoming, outgoing, answers, options
+- its heartbeats, its loss, its end: heartbeat, repair, restore, ending
 - a session: session, browser, taps, selector
-- sending: producer, producer_defaults, jms_producer, send_call, async_send, sends, hold, flow, deadlines
-- receiving: consumer, credit, listeners
+- sending: producer, async_send, sends, hold, flow, deadlines
+- receiving: consumer, credit
 """
 
 from __future__ import annotations
@@ -81,19 +75,11 @@ from sievemq._engine.browser import EngineBrowser, Scan
 from sievemq._engine.completion import Completion
 from sievemq._engine.connection import ClientConnection
 from sievemq._engine.consumer import PATIENCE, EngineConsumer
-from sievemq._engine.factory_settings import FactorySettings, refuse_lone_name
 from sievemq._engine.flow import Blocked
-from sievemq._engine.jms_producer import Body, ProducerState, message_for
-from sievemq._engine.listeners import completion_callbacks, log_raised, message_callback, refuse_awaitable
-from sievemq._engine.metadata import ConnectionMetaData
 from sievemq._engine.options import EngineOptions, SendConfirm
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
-from sievemq._engine.producer_defaults import ProducerDefaults
 from sievemq._engine.repair import Repair, for_how_long, is_passing
-from sievemq._engine.replies import answers
-from sievemq._engine.reports import ExceptionReports
 from sievemq._engine.selector import refuse_selector
-from sievemq._engine.send_call import destination_and_message
 from sievemq._engine.sends import Sends
 from sievemq._engine.session import (
     AUTO_ACKNOWLEDGE,
@@ -102,10 +88,6 @@ from sievemq._engine.session import (
     SESSION_TRANSACTED,
     EngineSession,
 )
-from sievemq._engine.timeout import check_timeout
-from sievemq._engine.tls import of_tls
-from sievemq._engine.wanted import Wanted, as_body, as_kind
-from sievemq._engine.weak import is_gone, is_unclosed, unclosed, weakly
 
 __all__ = [
     "ABSENT",
@@ -116,43 +98,20 @@ __all__ = [
     "SESSION_TRANSACTED",
     "Absent",
     "Blocked",
-    "Body",
     "Callbacks",
     "ClientConnection",
     "Completion",
-    "ConnectionMetaData",
     "EngineBrowser",
     "EngineConsumer",
     "EngineOptions",
     "EngineProducer",
     "EngineSession",
-    "ExceptionReports",
-    "FactorySettings",
-    "ProducerDefaults",
-    "ProducerState",
     "Repair",
     "Scan",
     "SendConfirm",
     "Sends",
-    "Wanted",
-    "answers",
-    "as_body",
-    "as_kind",
     "call",
-    "check_timeout",
-    "completion_callbacks",
-    "destination_and_message",
     "for_how_long",
-    "is_gone",
     "is_passing",
-    "is_unclosed",
-    "log_raised",
-    "message_callback",
-    "message_for",
-    "of_tls",
-    "refuse_awaitable",
-    "refuse_lone_name",
     "refuse_selector",
-    "unclosed",
-    "weakly",
 ]

@@ -112,6 +112,14 @@ class EngineProducer:
             raise IllegalStateException("the producer is closed")
         self.session.check_open()
 
+    def set_disable_message_id(self, disabled: object) -> None:
+        """Send without message ids (PRO-01)."""
+        self.disable_message_id = bool(disabled)
+
+    def set_disable_timestamp(self, disabled: object) -> None:
+        """Send without timestamps (PRO-02)."""
+        self.disable_timestamp = bool(disabled)
+
     def set_delivery_mode(self, delivery_mode: object) -> None:
         """Default delivery mode; other than 1 and 2: JMSException (PRO-03)."""
         self.delivery_mode = _mode(delivery_mode)

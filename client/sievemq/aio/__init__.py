@@ -12,7 +12,7 @@ A connection belongs to the event loop that it was made on and adds no thread. C
 has taken no message, a cancelled ``create_…`` leaves nothing behind, a ``close`` that has begun is carried out.
 """
 
-from sievemq._engine import ConnectionMetaData
+from sievemq._front import ConnectionMetaData
 from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.connection import Connection
 from sievemq.aio.consumer import MessageConsumer, QueueReceiver, TopicSubscriber

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, overload
 
-from sievemq._engine import EngineBrowser, Scan, as_kind
+from sievemq._engine import EngineBrowser, Scan
+from sievemq._front import as_kind
 from sievemq.destinations import Queue
 from sievemq.exceptions import IllegalStateException
 from sievemq.messages import Message

@@ -9,11 +9,11 @@ import ssl
 from collections.abc import Sequence
 from functools import partial
 
-from sievemq._engine import ClientConnection, EngineOptions, Repair, for_how_long, is_passing, of_tls
-from sievemq._engine.metadata import version
+from sievemq._engine import ClientConnection, EngineOptions, Repair, for_how_long, is_passing
+from sievemq._front.metadata import version
 from sievemq.aio.transport import Reach, Transport, wall_clock
 from sievemq.exceptions import JMSException
-from sievemq.tls import tls_of
+from sievemq.tls import of_tls, tls_of
 from sievemq.url import BrokerURL
 
 __all__ = ["connect"]

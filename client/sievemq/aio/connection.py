@@ -8,16 +8,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
-from sievemq._engine import (
-    AUTO_ACKNOWLEDGE,
-    SESSION_TRANSACTED,
-    Blocked,
-    ClientConnection,
-    ConnectionMetaData,
-    is_unclosed,
-    unclosed,
-    weakly,
-)
+from sievemq._engine import AUTO_ACKNOWLEDGE, SESSION_TRANSACTED, Blocked, ClientConnection
+from sievemq._front import ConnectionMetaData, is_unclosed, unclosed, weakly
 from sievemq.aio.listeners import ExceptionListener
 from sievemq.aio.opening import Opening, opening
 from sievemq.aio.reports import Reports

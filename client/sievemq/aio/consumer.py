@@ -9,7 +9,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 
-from sievemq._engine import PATIENCE, EngineConsumer, Wanted, as_kind, check_timeout, message_callback
+from sievemq._engine import PATIENCE, EngineConsumer
+from sievemq._front import Wanted, as_kind, check_timeout, message_callback
 from sievemq.aio.listeners import MessageListener
 from sievemq.aio.transport import turn, wake
 from sievemq.destinations import Queue, Topic

@@ -13,13 +13,10 @@ from sievemq._engine import (
     DUPS_OK_ACKNOWLEDGE,
     SESSION_TRANSACTED,
     Blocked,
-    Body,
-    ConnectionMetaData,
     EngineProducer,
-    check_timeout,
-    message_for,
     refuse_selector,
 )
+from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for
 from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.connection import Connection
 from sievemq.aio.consumer import MessageConsumer

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sievemq._engine import EngineConsumer, log_raised
+from sievemq._engine import EngineConsumer
+from sievemq._front import log_raised
 from sievemq.aio.listeners import ends_its_task
 from sievemq.aio.transport import release, turn
 from sievemq.exceptions import JMSException

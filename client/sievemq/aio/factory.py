@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar, overload
 
-from sievemq._engine import AUTO_ACKNOWLEDGE, FactorySettings, refuse_lone_name
+from sievemq._engine import AUTO_ACKNOWLEDGE
+from sievemq._front import FactorySettings, refuse_lone_name
 from sievemq.aio.connect import connect
 from sievemq.aio.connection import Connection
 from sievemq.aio.context import JMSContext

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
-from sievemq._engine import as_body
+from sievemq._front import as_body
 from sievemq.aio.consumer import MessageConsumer
 from sievemq.aio.listeners import MessageListener
 from sievemq.exceptions import JMSException, runtime_twin

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Self
 
-from sievemq._engine import Body, EngineProducer, ProducerState, completion_callbacks
+from sievemq._engine import EngineProducer
+from sievemq._front import Body, ProducerState, completion_callbacks
 from sievemq.aio.producer import Listener, make_room
 from sievemq.aio.session import Session
 from sievemq.aio.transport import GATHER

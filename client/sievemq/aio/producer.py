@@ -6,14 +6,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, overload
 
-from sievemq._engine import (
-    ABSENT,
-    Absent,
-    EngineProducer,
-    ProducerDefaults,
-    completion_callbacks,
-    destination_and_message,
-)
+from sievemq._engine import ABSENT, Absent, EngineProducer
+from sievemq._front import ProducerDefaults, completion_callbacks, destination_and_message
 from sievemq.aio.listeners import CompletionListener
 from sievemq.aio.transport import GATHER, turn
 from sievemq.delivery_mode import DeliveryModeLike

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from sievemq._engine import ExceptionReports
+from sievemq._front import ExceptionReports
 from sievemq.aio.listeners import ends_its_task
 
 __all__ = ["Reports"]

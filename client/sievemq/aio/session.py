@@ -17,9 +17,8 @@ from sievemq._engine import (
     EngineConsumer,
     EngineProducer,
     EngineSession,
-    is_gone,
-    weakly,
 )
+from sievemq._front import is_gone, weakly
 from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.callbacks import CompletionCalls
 from sievemq.aio.consumer import MessageConsumer, QueueReceiver, TopicSubscriber

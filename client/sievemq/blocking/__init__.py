@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sievemq._engine import ConnectionMetaData
+from sievemq._front import ConnectionMetaData
 from sievemq.blocking.browser import QueueBrowser
 from sievemq.blocking.connection import Connection
 from sievemq.blocking.consumer import MessageConsumer, QueueReceiver, TopicSubscriber

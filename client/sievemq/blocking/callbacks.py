@@ -10,7 +10,8 @@ import logging
 import threading
 from _thread import LockType, allocate_lock
 
-from sievemq._engine import Sends, call, refuse_awaitable
+from sievemq._engine import Sends, call
+from sievemq._front import refuse_awaitable
 
 __all__ = ["CompletionCalls"]
 

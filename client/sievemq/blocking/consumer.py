@@ -9,7 +9,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar, overload
 
-from sievemq._engine import PATIENCE, EngineConsumer, Wanted, as_kind, check_timeout, message_callback
+from sievemq._engine import PATIENCE, EngineConsumer
+from sievemq._front import Wanted, as_kind, check_timeout, message_callback
 from sievemq.blocking.listeners import MessageListener
 from sievemq.destinations import Queue, Topic
 from sievemq.exceptions import IllegalStateException, JMSException, MessageFormatException

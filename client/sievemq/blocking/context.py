@@ -13,13 +13,10 @@ from sievemq._engine import (
     DUPS_OK_ACKNOWLEDGE,
     SESSION_TRANSACTED,
     Blocked,
-    Body,
-    ConnectionMetaData,
     EngineProducer,
-    check_timeout,
-    message_for,
     refuse_selector,
 )
+from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for
 from sievemq.blocking.browser import QueueBrowser
 from sievemq.blocking.connection import Connection
 from sievemq.blocking.jms_consumer import JMSConsumer

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sievemq._engine import PATIENCE, EngineConsumer, log_raised, refuse_awaitable
+from sievemq._engine import PATIENCE, EngineConsumer
+from sievemq._front import log_raised, refuse_awaitable
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
 

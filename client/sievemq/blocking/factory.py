@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar, overload
 
-from sievemq._engine import AUTO_ACKNOWLEDGE, FactorySettings, refuse_lone_name
+from sievemq._engine import AUTO_ACKNOWLEDGE
+from sievemq._front import FactorySettings, refuse_lone_name
 from sievemq.blocking.connect import connect
 from sievemq.blocking.connection import Connection
 from sievemq.blocking.context import JMSContext

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self, TypeVar, overload
 
-from sievemq._engine import as_body
+from sievemq._front import as_body
 from sievemq.blocking.consumer import MessageConsumer
 from sievemq.blocking.listeners import MessageListener
 from sievemq.exceptions import JMSException, runtime_twin

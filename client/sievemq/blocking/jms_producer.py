@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Self
 
-from sievemq._engine import Body, EngineProducer, ProducerState, completion_callbacks
+from sievemq._engine import EngineProducer
+from sievemq._front import Body, ProducerState, completion_callbacks
 from sievemq.blocking.producer import Listener, send_message, wait_for_window
 from sievemq.blocking.session import Session
 from sievemq.blocking.transport import GATHER

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from sievemq._engine import ExceptionReports, refuse_awaitable
+from sievemq._front import ExceptionReports, refuse_awaitable
 
 __all__ = ["Reports"]
 

@@ -7,7 +7,8 @@ from math import ceil
 from types import TracebackType
 from typing import Self
 
-from sievemq._engine import AUTO_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE, answers, check_timeout
+from sievemq._engine import AUTO_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE
+from sievemq._front import answers, check_timeout
 from sievemq.blocking.connection import Connection
 from sievemq.blocking.consumer import MessageConsumer
 from sievemq.blocking.session import Session

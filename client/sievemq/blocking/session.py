@@ -17,9 +17,8 @@ from sievemq._engine import (
     EngineConsumer,
     EngineProducer,
     EngineSession,
-    is_gone,
-    weakly,
 )
+from sievemq._front import is_gone, weakly
 from sievemq.blocking.browser import QueueBrowser
 from sievemq.blocking.callbacks import CompletionCalls
 from sievemq.blocking.consumer import MessageConsumer, QueueReceiver, TopicSubscriber

@@ -18,7 +18,8 @@ from sievemq import (
     Topic,
     UnsupportedOperationError,
 )
-from sievemq._engine import ABSENT, EngineOptions, EngineProducer, destination_and_message
+from sievemq._engine import ABSENT, EngineOptions, EngineProducer
+from sievemq._front import destination_and_message
 from sievemq.destinations import parse_destination
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command

@@ -1,15 +1,17 @@
-"""Receives that want a kind of message, or a body of a type, and refuse anything else."""
+"""What both fronts' receives share: how long one may wait, receives that want a kind of message or body, replies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Generic, TypeVar
 
 from sievemq._engine.consumer import EngineConsumer
 from sievemq.exceptions import MessageFormatException
 from sievemq.messages import Message, StreamMessage
+from sievemq_core.durations import milliseconds
 
-__all__ = ["Wanted", "as_body", "as_kind"]
+__all__ = ["Wanted", "answers", "as_body", "as_kind", "check_timeout"]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -87,3 +89,24 @@ def as_body(body_type: type[T]) -> Callable[[Message], T]:
         return body
 
     return read
+
+
+def check_timeout(timeout: object) -> int:
+    """The timeout of a receive in milliseconds (PY-05, MCO-04).
+
+    Raises:
+        ValueError: it is negative, neither an int nor a timedelta, or ``timedelta(0)``: as the int 0 it would wait
+            without a limit, and a program that computes it means the opposite.
+    """
+    if isinstance(timeout, timedelta) and not timeout:
+        raise ValueError(
+            "a timeout of timedelta(0) is ambiguous: receive_no_wait() does not wait, receive() waits for ever"
+        )
+    return milliseconds("a timeout", timeout)
+
+
+def answers(request: Message, reply: Message) -> bool:
+    """False if the reply names another request: by the JMSCorrelationID, which is to be the request's JMSMessageID or
+    JMSCorrelationID. One without a correlation id answers the request that waits."""
+    correlation_id = reply.get_jms_correlation_id()
+    return correlation_id is None or correlation_id in (request.get_jms_message_id(), request.get_jms_correlation_id())

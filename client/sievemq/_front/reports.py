@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from sievemq._engine.flow import Blocked
-from sievemq._engine.listeners import connection_callbacks, exception_callback, flow_callbacks
+from sievemq._front.listeners import connection_callbacks, exception_callback, flow_callbacks
 from sievemq.exceptions import JMSException
 
 __all__ = ["ExceptionReports"]

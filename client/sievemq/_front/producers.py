@@ -1,4 +1,4 @@
-"""What a JMSProducer keeps between sends (§7.10): options, properties and headers for the messages it will send."""
+"""What both fronts' producers share: defaults (§7), the state of a JMSProducer (§7.10), the forms of a send (D-27)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,99 @@ from sievemq_core.durations import Milliseconds
 from sievemq_core.message.headers import DEFAULT_PRIORITY
 from sievemq_core.message.values import PropertyValue
 
-__all__ = ["Body", "ProducerState", "message_for"]
+__all__ = ["Body", "ProducerDefaults", "ProducerState", "destination_and_message", "message_for"]
 
 #: What ``send`` makes a message around (JPR-02 … JPR-07).
 Body: TypeAlias = "PlainData | memoryview | Json"
 
 R = TypeVar("R")
+
+
+class ProducerDefaults:
+    """All of a MessageProducer but `send` and `close`; both fronts derive theirs from it."""
+
+    __slots__ = ("_engine",)
+
+    _engine: EngineProducer
+
+    def __repr__(self) -> str:
+        target = self._engine.destination
+        return f"<MessageProducer {'unidentified' if target is None else target}{', closed' * self._engine.closed}>"
+
+    def set_disable_message_id(self, value: bool) -> None:
+        """Send without message ids (PRO-01)."""
+        self._engine.check_open()
+        self._engine.set_disable_message_id(value)
+
+    def get_disable_message_id(self) -> bool:
+        """What was set; False by default (PRO-01)."""
+        self._engine.check_open()
+        return self._engine.disable_message_id
+
+    def set_disable_message_timestamp(self, value: bool) -> None:
+        """Send without timestamps (PRO-02)."""
+        self._engine.check_open()
+        self._engine.set_disable_timestamp(value)
+
+    def get_disable_message_timestamp(self) -> bool:
+        """What was set; False by default (PRO-02)."""
+        self._engine.check_open()
+        return self._engine.disable_timestamp
+
+    def set_delivery_mode(self, delivery_mode: DeliveryModeLike) -> None:
+        """``DeliveryMode.PERSISTENT``, the default, or ``NON_PERSISTENT``; others: JMSException (PRO-03)."""
+        self._engine.check_open()
+        self._engine.set_delivery_mode(delivery_mode)
+
+    def get_delivery_mode(self) -> DeliveryMode:
+        """What was set (PRO-03)."""
+        self._engine.check_open()
+        return DeliveryMode(self._engine.delivery_mode)
+
+    def set_priority(self, priority: int) -> None:
+        """0 to 9, 4 by default; others: JMSException (PRO-04)."""
+        self._engine.check_open()
+        self._engine.set_priority(priority)
+
+    def get_priority(self) -> int:
+        """What was set (PRO-04)."""
+        self._engine.check_open()
+        return self._engine.priority
+
+    def set_time_to_live(self, time_to_live: Milliseconds) -> None:
+        """A timedelta or an int of milliseconds; 0 for ever, the default; negative: JMSException (PRO-05)."""
+        self._engine.check_open()
+        self._engine.set_time_to_live(time_to_live)
+
+    def get_time_to_live(self) -> int:
+        """What was set (PRO-05)."""
+        self._engine.check_open()
+        return self._engine.time_to_live
+
+    def set_delivery_delay(self, delivery_delay: Milliseconds) -> None:
+        """A timedelta or an int of milliseconds; 0 by default; negative: JMSException (PRO-06)."""
+        self._engine.check_open()
+        self._engine.set_delivery_delay(delivery_delay)
+
+    def get_delivery_delay(self) -> int:
+        """What was set (PRO-06)."""
+        self._engine.check_open()
+        return self._engine.delivery_delay
+
+    def set_send_timeout(self, send_timeout: Milliseconds) -> None:
+        """How long a send may wait for room, a timedelta or ms, 0 for ever; negative: JMSException. An extension."""
+        self._engine.check_open()
+        self._engine.set_send_timeout(send_timeout)
+
+    def get_send_timeout(self) -> int:
+        """What was set; that of the option ``send_timeout`` by default. An extension."""
+        self._engine.check_open()
+        return self._engine.send_timeout
+
+    def get_destination(self) -> Destination | None:
+        """Where it sends; None for an unidentified producer (PRO-07)."""
+        self._engine.check_open()
+        return self._engine.destination
 
 
 class ProducerState:
@@ -66,7 +153,7 @@ class ProducerState:
 
     def set_disable_message_id(self, value: bool) -> Self:
         """Send without message ids (JPR-09)."""
-        self._engine.disable_message_id = bool(value)
+        self._engine.set_disable_message_id(value)
         return self
 
     def get_disable_message_id(self) -> bool:
@@ -75,7 +162,7 @@ class ProducerState:
 
     def set_disable_message_timestamp(self, value: bool) -> Self:
         """Send without timestamps (JPR-09)."""
-        self._engine.disable_timestamp = bool(value)
+        self._engine.set_disable_timestamp(value)
         return self
 
     def get_disable_message_timestamp(self) -> bool:
@@ -376,3 +463,36 @@ class _PropertyNames(Set[str]):
     @classmethod
     def _from_iterable(cls, names: Iterable[R]) -> Set[R]:
         return frozenset(names)  # the result of an operation such as `&`
+
+
+def destination_and_message(
+    arguments: tuple[Any, ...], message: Any, destination: Destination | Absent | None
+) -> tuple[Destination | Absent | None, Any]:
+    """Sort the positional arguments of a send, ``(message)`` or ``(destination, message)``, and its keywords.
+
+    Args:
+        arguments: the positional ones.
+        message: the keyword, or ABSENT.
+        destination: the keyword, or ABSENT.
+
+    Raises:
+        TypeError: too many, too few, or one given twice, as Python would say it.
+    """
+    if len(arguments) > 2:
+        raise TypeError(
+            "send() takes a message, or a destination and a message, by position; delivery_mode, priority, "
+            "time_to_live and completion_listener are given by name"
+        )
+    if len(arguments) == 2:
+        if destination is not ABSENT or message is not ABSENT:
+            raise TypeError("send() got its destination or message twice")
+        return arguments[0], arguments[1]
+    if arguments:
+        if message is not ABSENT:
+            if destination is not ABSENT:
+                raise TypeError("send() got its destination or message twice")
+            return arguments[0], message  # send(destination, message=…)
+        return destination, arguments[0]
+    if message is ABSENT:
+        raise TypeError("send() needs a message")
+    return destination, message

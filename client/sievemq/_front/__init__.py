@@ -1,0 +1,43 @@
+"""What the blocking and the asyncio front share above the engine.
+
+Both fronts' ``MessageProducer`` derives from :class:`ProducerDefaults`, their ``JMSProducer`` from
+:class:`ProducerState`, their ``ConnectionFactory`` from :class:`FactorySettings`; each adds what waits.
+:class:`ExceptionReports` decides what an ExceptionListener gets. :func:`message_callback` and its sisters turn a
+listener, an object or a callable, into a function.
+"""
+
+from __future__ import annotations
+
+from sievemq._front.factory import FactorySettings, refuse_lone_name
+from sievemq._front.listeners import completion_callbacks, log_raised, message_callback, refuse_awaitable
+from sievemq._front.metadata import ConnectionMetaData, version
+from sievemq._front.producers import Body, ProducerDefaults, ProducerState, destination_and_message, message_for
+from sievemq._front.receiving import Wanted, answers, as_body, as_kind, check_timeout
+from sievemq._front.reports import ExceptionReports
+from sievemq._front.weak import is_gone, is_unclosed, unclosed, weakly
+
+__all__ = [
+    "Body",
+    "ConnectionMetaData",
+    "ExceptionReports",
+    "FactorySettings",
+    "ProducerDefaults",
+    "ProducerState",
+    "Wanted",
+    "answers",
+    "as_body",
+    "as_kind",
+    "check_timeout",
+    "completion_callbacks",
+    "destination_and_message",
+    "is_gone",
+    "is_unclosed",
+    "log_raised",
+    "message_callback",
+    "message_for",
+    "refuse_awaitable",
+    "refuse_lone_name",
+    "unclosed",
+    "version",
+    "weakly",
+]
