@@ -11,21 +11,31 @@ ROOT = Path(__file__).parents[1]
 
 #: Assignments to attributes of other objects, by package; a number may only fall, and 0 is the aim.
 LEFT = {
-    "sievemq": 11,
     "sievemq._engine": 58,
     "sievemq.aio": 27,
     "sievemq.blocking": 30,
-    "sievemq.cli": 5,
-    "sievemq.messages": 15,
     "sievemq_broker": 1,
     "sievemq_broker.domain": 184,
     "sievemq_broker.matching": 4,
-    "sievemq_broker.server": 82,
+    "sievemq_broker.server": 81,
     "sievemq_broker.session": 83,
     "sievemq_broker.store": 28,
     "sievemq_core.selector": 38,
     "sievemq_core.wire": 1,
     "sievemq_testing": 27,
+}
+
+#: Attributes of the standard library's objects for which there is no other way to set them.
+STANDARD = {
+    "check_hostname": "ssl.SSLContext",
+    "verify_mode": "ssl.SSLContext",
+    "__signature__": "a function",
+    "__annotations__": "a function",
+    "buffer_text": "an expat parser",
+    "StartDoctypeDeclHandler": "an expat parser",
+    "StartElementHandler": "an expat parser",
+    "EndElementHandler": "an expat parser",
+    "CharacterDataHandler": "an expat parser",
 }
 
 
@@ -46,9 +56,10 @@ def targets(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def foreign_assignments(module: ast.Module) -> int:
-    """How often a module assigns to or deletes an attribute of anything but `self` and `cls`."""
+    """How often a module assigns to or deletes an attribute of anything but `self` and `cls`, STANDARD aside."""
     return sum(
         isinstance(target, ast.Attribute)
+        and target.attr not in STANDARD
         and not (isinstance(target.value, ast.Name) and target.value.id in {"self", "cls"})
         for node in ast.walk(module)
         for target in targets(node)

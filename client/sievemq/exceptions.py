@@ -95,13 +95,13 @@ class JMSException(Exception):  # noqa: N818 - the name is the specification's
         reason: what went wrong, for people; ``str()`` of the exception.
         error_code: for programs; from a broker the name of its error code, such as ``INVALID_SELECTOR``.
         linked_exception: what caused it; the same as ``raise … from linked_exception`` (EXC-17).
+        details: what the broker added for programs, by error code; empty if nothing.
 
     >>> error = JMSException("no room", "RESOURCE_ALLOCATION", OSError("disk full"))
     >>> error.get_error_code(), error.get_linked_exception(), error.__cause__ is error.get_linked_exception()
     ('RESOURCE_ALLOCATION', OSError('disk full'), True)
     """
 
-    #: What the broker added for programs, by error code; empty if nothing.
     details: Mapping[str, object] = _NO_DETAILS
 
     def __init__(
@@ -109,9 +109,13 @@ class JMSException(Exception):  # noqa: N818 - the name is the specification's
         reason: str | None = None,
         error_code: str | None = None,
         linked_exception: BaseException | None = None,
+        *,
+        details: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(*(() if reason is None else (reason,)))
         self._error_code = error_code
+        if details:
+            self.details = MappingProxyType(dict(details))
         if linked_exception is not None:
             self.__cause__ = linked_exception
 
@@ -148,21 +152,41 @@ class InvalidDestinationException(JMSException):
 class InvalidSelectorException(JMSException):
     """A selector with a mistake, raised by the call that presents it (EXC-05).
 
-    ``str()`` shows the selector with a caret under the mistake.
-
-    Attributes:
-        selector: the selector's text; None if unknown, as are the others.
-        position: where the mistake is, counted from 0.
-        length: how many characters are wrong; 0 at the end of the text.
-        expected: what could have stood there.
-        hint: what to write instead.
+    ``str()`` shows the selector with a caret under the mistake. What is unknown is None.
     """
 
-    selector: str | None = None
-    position: int | None = None
-    length: int | None = None
-    expected: str | None = None
-    hint: str | None = None
+    @property
+    def selector(self) -> str | None:
+        """The selector's text, or the first 65,536 characters of it."""
+        return self._text("selector")
+
+    @property
+    def position(self) -> int | None:
+        """Where the mistake is, counted from 0."""
+        return self._number("position")
+
+    @property
+    def length(self) -> int | None:
+        """How many characters are wrong; 0 at the end of the text."""
+        return self._number("length")
+
+    @property
+    def expected(self) -> str | None:
+        """What could have stood there."""
+        return self._text("expected")
+
+    @property
+    def hint(self) -> str | None:
+        """What to write instead."""
+        return self._text("hint")
+
+    def _text(self, name: str) -> str | None:
+        value = self.details.get(name)
+        return value if isinstance(value, str) else None
+
+    def _number(self, name: str) -> int | None:
+        value = self.details.get(name)
+        return value if isinstance(value, int) else None
 
 
 class JMSSecurityException(JMSException):
@@ -212,12 +236,18 @@ class JMSRuntimeException(JMSException, RuntimeError):  # noqa: N818
         detail_message: what went wrong, for people.
         error_code: for programs.
         cause: what caused it; also ``__cause__``.
+        details: as of a JMSException.
     """
 
     def __init__(
-        self, detail_message: str | None = None, error_code: str | None = None, cause: BaseException | None = None
+        self,
+        detail_message: str | None = None,
+        error_code: str | None = None,
+        cause: BaseException | None = None,
+        *,
+        details: Mapping[str, object] | None = None,
     ) -> None:
-        super().__init__(detail_message, error_code, cause)
+        super().__init__(detail_message, error_code, cause, details=details)
 
 
 class IllegalStateRuntimeException(JMSRuntimeException, IllegalStateException):
@@ -297,15 +327,20 @@ _CLASSES: Final[dict[ErrorCode, type[JMSException]]] = {
 
 
 def exception_for(
-    code: int, text: str, details: Mapping[str, object] | None = None, runtime: bool = False
+    code: int,
+    text: str,
+    details: Mapping[str, object] | None = None,
+    runtime: bool = False,
+    cause: BaseException | None = None,
 ) -> JMSException:
     """The exception for an ERROR or SEND_FAILED of the wire protocol.
 
     Args:
         code: number of an :class:`~sievemq_core.errors.ErrorCode`; an unknown one is read as INTERNAL.
         text: for people.
-        details: for programs, kept as ``details``; those of INVALID_SELECTOR become attributes.
+        details: for programs, kept as ``details``; those of INVALID_SELECTOR are checked.
         runtime: the simplified API's class instead of the classic one.
+        cause: the exception's ``__cause__``.
 
     >>> exception_for(4, "queue:x was deleted")
     InvalidDestinationException('queue:x was deleted')
@@ -314,12 +349,10 @@ def exception_for(
     """
     known = ErrorCode(code) if code in _CODES else ErrorCode.INTERNAL
     kind = _CLASSES.get(known, JMSException)
-    if kind is InvalidSelectorException:
-        return _selector_exception(SelectorError.from_details(text, details or {}), runtime)
-    exception = (_TWINS[kind] if runtime else kind)(text, known.name)
-    if details:
-        exception.details = MappingProxyType(dict(details))
-    return exception
+    if kind is InvalidSelectorException and cause is None:  # from the wire: nothing in it is certain
+        error = SelectorError.from_details(text, details or {})
+        text, details = str(error), error.details
+    return (_TWINS[kind] if runtime else kind)(text, known.name, cause, details=details)
 
 
 _CODES: Final = frozenset(int(code) for code in ErrorCode)
@@ -332,12 +365,7 @@ def from_core(error: SieveError, runtime: bool = False) -> Exception:
     """
     if isinstance(error, (NumberFormatError, NullValueError)):
         return error
-    if isinstance(error, SelectorError):
-        exception: JMSException = _selector_exception(error, runtime)
-    else:
-        exception = exception_for(error.code, error.text, error.details, runtime)
-    exception.__cause__ = error
-    return exception
+    return exception_for(error.code, error.text, error.details, runtime, error)
 
 
 def runtime_twin(exception: JMSException) -> JMSRuntimeException:
@@ -353,17 +381,5 @@ def runtime_twin(exception: JMSException) -> JMSRuntimeException:
             break
     twin = _TWINS[kind](*exception.args)
     twin.__dict__.update(exception.__dict__)
-    twin.__cause__ = exception.__cause__
+    twin.set_linked_exception(exception.__cause__)
     return twin
-
-
-def _selector_exception(error: SelectorError, runtime: bool) -> InvalidSelectorException:
-    kind = InvalidSelectorRuntimeException if runtime else InvalidSelectorException
-    exception = kind(str(error), ErrorCode.INVALID_SELECTOR.name)
-    exception.selector = error.selector
-    exception.position = error.position
-    exception.length = error.length
-    exception.expected = error.expected
-    exception.hint = error.hint
-    exception.details = MappingProxyType(dict(error.details))
-    return exception

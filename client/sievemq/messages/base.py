@@ -16,7 +16,7 @@ from sievemq.delivery_mode import DeliveryMode
 from sievemq.destinations import Destination
 from sievemq.exceptions import MessageFormatException, ResourceAllocationException
 from sievemq.messages.json_body import read_json
-from sievemq.messages.modes import BODY_READ_ONLY, SLOW_TO_SEND
+from sievemq.messages.modes import BODY_READ_ONLY, RECEIVED, SLOW_TO_SEND
 from sievemq.messages.properties import Properties, packed_properties
 from sievemq.messages.shown import short_mapping
 from sievemq_core.message.envelope import BodyKind, EnvelopeFields
@@ -91,8 +91,12 @@ class Message(Properties):
     _body_kind: ClassVar[int] = int(BodyKind.NONE)
     _kind: ClassVar[bytes] = NIL + b"\0"  # packed: no types of properties, and the kind
 
+    #: The class that a received message of a kind gets: the first one of that kind.
+    _classes: ClassVar[dict[int, type[Message]]] = {}
+
     def __init_subclass__(cls) -> None:
         cls._kind = NIL + pack(cls._body_kind)
+        cls._classes.setdefault(cls._body_kind, cls)
 
     _acknowledge: Callable[[], Any] | None
     _body: Any
@@ -172,6 +176,40 @@ class Message(Properties):
         return True
 
     # -- what the engine calls ----------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _received(
+        fields: EnvelopeFields, destination: Destination, count: int, acknowledge: Callable[[], Any] | None
+    ) -> Message:
+        """A message as it arrived: properties and body read-only (MSG-14), decoded at their first use.
+
+        Args:
+            fields: the envelope as the decoder yielded it; kept, not copied.
+            destination: shown as JMSDestination.
+            count: delivery count, from 1; more is a redelivery (JSX-01, JSX-12). 0 shows none.
+            acknowledge: what ``acknowledge()`` calls; None where it has no effect.
+
+        Raises:
+            MessageFormatException: the envelope is not in form. Brokers validate envelopes, so only the fields are
+                checked that could not be read later.
+        """
+        if type(fields[12]) not in _BINARY or type(fields[9]) not in _BINARY:
+            raise MessageFormatException("the broker delivered a message whose properties or body are not bytes")
+        try:
+            self = _new(_classes[fields[11]])
+        except KeyError:  # a kind of a later version: headers and properties can be read all the same
+            self = _new(Message)
+        except TypeError as error:
+            raise MessageFormatException("the broker delivered a message whose kind is no number") from error
+        self._fields = fields
+        self._destination = destination
+        self._count = count
+        self._redelivered = count > 1
+        self._acknowledge = acknowledge
+        self._modes = RECEIVED
+        self._properties = None
+        self._body = PENDING
+        return self
 
     def _to_send(
         self, command: bytes, sequence: bytes, address: bytes, message_id: bytes, decided: bytes, max_body: int
@@ -325,6 +363,12 @@ class Message(Properties):
 
     def _body_repr(self) -> str:
         return ""
+
+
+_new: Final = Message.__new__
+_classes: Final = Message._classes
+_classes[Message._body_kind] = Message
+_BINARY: Final = (bytes, type(None))
 
 
 def check_type(body_type: object) -> None:

@@ -265,7 +265,7 @@ class MapMessage(Message):
             MessageFormatException: the document is not well formed or not of that form.
         """
         message = cls()
-        message._body = map_from_xml(text)
+        message._body.update(map_from_xml(text))
         return message
 
     def _encode_body(self) -> bytes | None:

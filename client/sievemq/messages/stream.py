@@ -323,7 +323,7 @@ class StreamMessage(Message):
             MessageFormatException: the document is not well formed or not of that form.
         """
         message = cls()
-        message._body = stream_from_xml(text)
+        message._body.extend(stream_from_xml(text))
         return message
 
     def _encode_body(self) -> bytes | None:

@@ -57,12 +57,16 @@ class Api:
         url: of the management port; for https with ``?tls_ca=``, ``tls_cert=``, ``tls_key=``, as of the wire port.
         user: name; the password comes from SIEVEMQ_PASSWORD. None for a broker without users.
         namespace: that :meth:`place` means.
-
-    Attributes:
-        before_failing: called before a request that fails says so; what has taken the screen gives it back.
+        before_failing: called before a request that fails prints why, to give the screen back.
     """
 
-    def __init__(self, url: str, user: str | None, namespace: str = "default") -> None:
+    def __init__(
+        self,
+        url: str,
+        user: str | None,
+        namespace: str = "default",
+        before_failing: Callable[[], object] = lambda: None,
+    ) -> None:
         try:
             parts = urlsplit(url)
             usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -79,7 +83,7 @@ class Api:
             secret = f"{user}:{os.environ.get('SIEVEMQ_PASSWORD', '')}".encode()
             self._headers["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
         self._namespace = namespace or "default"
-        self.before_failing: Callable[[], object] = lambda: None
+        self._before_failing = before_failing
 
     def place(self, address: str = "", *rest: str) -> str:
         """A path in the namespace: of a destination, and of what is below it."""
@@ -129,18 +133,18 @@ class Api:
             with urllib.request.urlopen(request, timeout=timeout, context=self._tls) as answer:  # noqa: S310
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
-            self.before_failing()
+            self._before_failing()
             with error:
                 _refused(error.code, _content(error))
         except http.client.BadStatusLine as error:
-            self.before_failing()
+            self._before_failing()
             if not isinstance(error, http.client.RemoteDisconnected):
                 text = f"what answers at {self.url} does not speak HTTP. {_NO_HTTP}"
             else:
                 text = f"no management port answers at {self.url}: {error}. {self._hint(error)}"
             _end(text, FAILED)
         except (OSError, ValueError, http.client.HTTPException) as error:
-            self.before_failing()
+            self._before_failing()
             reason = getattr(error, "reason", error)
             _end(f"no management port answers at {self.url}: {reason}. {self._hint(reason)}", FAILED)
 
@@ -172,9 +176,9 @@ class Place(NamedTuple):
     http: HttpOption = DEFAULT_HTTP
     user: UserOption = None
 
-    def api(self) -> Api:
+    def api(self, before_failing: Callable[[], object] = lambda: None) -> Api:
         """Its management API; :meth:`Api.place` means that namespace."""
-        return Api(self.http, self.user, self.namespace)
+        return Api(self.http, self.user, self.namespace, before_failing)
 
 
 def address_of(text: str, *, topic: bool = False) -> str:

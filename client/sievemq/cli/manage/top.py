@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -40,7 +41,8 @@ def top(
 
     Where the output is no terminal it is taken once and printed, or, with --rounds, as often as that.
     """
-    api = place.api()
+    screen = ExitStack()
+    api = place.api(before_failing=screen.close)
     if as_json or not sys.stdout.isatty():
         from rich.console import Console
 
@@ -55,8 +57,9 @@ def top(
         return
     from rich.live import Live
 
-    with Live(_screen(_look(api, most, sort)), screen=not rounds, auto_refresh=False) as live:
-        api.before_failing = live.stop
+    first = _look(api, most, sort)
+    with screen:
+        live = screen.enter_context(Live(_screen(first), screen=not rounds, auto_refresh=False))
         number = 1
         while not rounds or number < rounds:
             time.sleep(interval)
