@@ -19,7 +19,7 @@ LEFT = {
     "sievemq_broker.matching": 4,
     "sievemq_broker.server": 81,
     "sievemq_broker.session": 83,
-    "sievemq_broker.store": 28,
+    "sievemq_broker.store": 19,
     "sievemq_core.selector": 38,
     "sievemq_core.wire": 1,
     "sievemq_testing": 27,

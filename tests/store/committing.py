@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from sievemq_broker.domain.journal import Batch, Journal
@@ -36,21 +34,11 @@ class Obedient:
     """What a store does but for writing, and what was asked of it."""
 
     def __init__(self) -> None:
-        self.light = self.low = self.room = self.closed = False
+        self.low = self.room = self.closed = False
         self.calls: list[str] = []
-        self.noted = 0
 
     def write(self, batch: Batch, now: int) -> None:
         raise NotImplementedError
-
-    def keep(self, batch: Batch, now: int) -> None:
-        self.write(batch, now)
-
-    def note(self) -> None:
-        self.noted += 1
-
-    def is_light(self, batch: Batch) -> bool:
-        return self.light
 
     def relieve(self) -> None:
         self.calls.append("relieve")
@@ -73,10 +61,9 @@ class Rig(Generic[StoreT]):
 
     Args:
         store: the one.
-        timer: what writes are timed with.
     """
 
-    def __init__(self, store: StoreT, timer: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, store: StoreT) -> None:
         self.journal = Journal()
         self.store = store
         self.failures: list[Exception] = []
@@ -90,7 +77,6 @@ class Rig(Generic[StoreT]):
             self.refuse,
             self.failures.append,
             self.stands.append,
-            timer,
         )
         self.links = [Link(), Link()]
 

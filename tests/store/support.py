@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from sievemq_broker.domain import Broker, Queue
@@ -17,7 +16,6 @@ from sievemq_broker.domain.journal import (
     SavedEntry,
 )
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.store.tail import TAIL
 from sievemq_core.message.envelope import MESSAGE_ID, BodyKind, Envelope, pack_properties
 
 NOW = 1_700_000_000_000
@@ -30,12 +28,6 @@ def message(
     packed, letters = pack_properties(properties)
     kind = int(BodyKind.BYTES)
     return Envelope((name, NOW, priority, mode, expires, at, None, None, None, packed, letters, kind, body))
-
-
-def tail_file(folder: Path) -> Path:
-    """The file that a broker which was killed has left for the next one."""
-    (found,) = (folder / TAIL).iterdir()
-    return found
 
 
 def name_of(packed: bytes) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ import pytest
 from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.durability import commits
-from sievemq_broker.store.block_file import BlockFile
 from sievemq_core.wire.commands import Command
 
 from ..broker.server.wire_client import WireClient
@@ -39,16 +37,7 @@ class Fault:
                 raise error
             return execute(statement, values)
 
-        write = BlockFile.write
-
-        def failing_file(file: BlockFile, data: bytes, at: int) -> None:
-            write(file, data, at)
-            if self._on.is_set():
-                self.met.set()
-                raise OSError(errno.EIO, "disk I/O error")
-
         monkeypatch.setattr(self._store, "_execute", failing)
-        monkeypatch.setattr(BlockFile, "write", failing_file)
 
     def begin(self) -> None:
         self._on.set()

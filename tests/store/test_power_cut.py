@@ -18,13 +18,11 @@ import apsw
 import pytest
 
 from sievemq_broker.domain.journal import HELD_FLAG, Batch
-from sievemq_broker.store import SqliteStore, tail
-from sievemq_broker.store.block_file import BLOCK, BlockFile, blocks
+from sievemq_broker.store import SqliteStore
 from sievemq_broker.store.database import DATABASE
 from sievemq_broker.store.files import Witness, sync_directory
-from sievemq_broker.store.tail import FORMER, TAIL, Tail
 
-from .support import NOW, DictStore, message, tail_file
+from .support import NOW, DictStore, message
 
 SECTOR = 512
 
@@ -42,12 +40,8 @@ class Record:
         """Make the files of a power cut before event `at`; the batches confirmed and begun by then."""
         safe: dict[str, bytearray] = {}
         loose: dict[str, list[tuple[str, int, bytes]]] = {}
-        #: Made, and one of its directories not synced since: it may not be there.
-        fresh: dict[str, set[str]] = {}
         #: Deleted, and the directory not synced since: it may be there again.
         doubtful: dict[str, tuple[bytearray, list[tuple[str, int, bytes]]]] = {}
-        #: A directory was renamed, and the one it is in not synced since: its files may have their former names.
-        moved: dict[str, str] = {}
         confirmed = begun = 0
         for file, what, offset, data in self.events[:at]:
             if what == "begun":
@@ -60,24 +54,10 @@ class Record:
                     _apply(content, *each)
             elif what == "deleted":
                 doubtful[file] = (safe.pop(file, bytearray()), loose.pop(file, []))
-            elif what == "renamed":
-                for old in {name for name in (*safe, *loose) if name.startswith(f"{file}/")}:
-                    new = data.decode() + old.removeprefix(file)
-                    safe[new], loose[new] = safe.pop(old, bytearray()), loose.pop(old, [])
-                    moved[new] = old
-            elif what == "created":
-                fresh[file] = {str(parent) for parent in Path(file).parents}
             elif what == "directory":
-                for unsynced in fresh.values():
-                    unsynced.discard(file)
-                if file == ".":
-                    doubtful.clear()
-                    moved.clear()
+                doubtful.clear()
             else:
                 loose.setdefault(file, []).append((what, offset, data))
-        for new, file in moved.items():
-            if chance.random() < 0.5:
-                safe[file], loose[file] = safe.pop(new), loose.pop(new)
         for file, (content, writes) in doubtful.items():
             if file not in safe and file not in loose and chance.random() < 0.5:
                 safe[file], loose[file] = content, writes
@@ -93,9 +73,7 @@ class Record:
                     if chance.random() < share:
                         _apply(content, what, offset + start, data[start : start + SECTOR])
         for file, content in safe.items():
-            if not fresh.get(file) or chance.random() < 0.5:
-                (folder / file).parent.mkdir(exist_ok=True)
-                (folder / file).write_bytes(content)
+            (folder / file).write_bytes(content)
         return confirmed, begun
 
 
@@ -160,47 +138,6 @@ class RecordedWitness(Witness):
         self.record.note(".", "directory")
 
 
-class RecordedTail(Tail):
-    """What is done to the directories of small batches."""
-
-    __slots__ = ("record",)
-
-    def take_over(self, sequence: int) -> None:
-        if (self._directory / TAIL).exists():
-            self.record.note(TAIL, "renamed", 0, FORMER.encode())  # before the directory is synced
-        super().take_over(sequence)
-
-    def begin(self) -> None:
-        for file in (self._directory / FORMER).glob("*"):
-            self.record.note(f"{FORMER}/{file.name}", "deleted")
-        super().begin()
-
-    def remove(self) -> None:
-        self.record.note(self._name[-len(f"{TAIL}/0123456789abcdef") :], "deleted")
-        super().remove()
-
-
-def recorded_file(record: Record) -> type[BlockFile]:
-    """The file for small batches."""
-
-    class RecordedFile(BlockFile):
-        __slots__ = ("name",)
-
-        def __init__(self, path: Path, size: int, largest: int, begin: bytes) -> None:
-            self.name = f"{TAIL}/{path.name}"
-            record.note(self.name, "created")
-            record.note(self.name, "write", 0, bytes(size))
-            record.note(self.name, "sync")
-            super().__init__(path, size, largest, begin)
-
-        def write(self, data: bytes, at: int) -> None:
-            super().write(data, at)
-            record.note(self.name, "write", at, data.ljust(blocks(len(data)), b"\0"))
-            record.note(self.name, "sync")
-
-    return RecordedFile
-
-
 def opened(record: Record, folder: Path) -> SqliteStore:
     """A store whose writes are written down."""
 
@@ -209,21 +146,13 @@ def opened(record: Record, folder: Path) -> SqliteStore:
         made.record = record
         return made
 
-    def small(folder: Path, size: int) -> RecordedTail:
-        made = RecordedTail(folder, BLOCK * 10)
-        made.record = record
-        return made
-
     def directory(path: Path) -> None:
         sync_directory(path)
-        record.note(str(path.relative_to(folder)), "directory")
+        record.note(".", "directory")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sievemq_broker.store.sqlite.sync_directory", directory)
         patch.setattr("sievemq_broker.store.sqlite.Witness", witness)
-        patch.setattr("sievemq_broker.store.sqlite.Tail", small)
-        patch.setattr("sievemq_broker.store.tail.sync_directory", directory)
-        patch.setattr("sievemq_broker.store.tail.BlockFile", recorded_file(record))
         return SqliteStore(folder, "name", reserve=0, opener=lambda path: apsw.Connection(str(path), vfs="recording"))
 
 
@@ -264,12 +193,6 @@ def live(record: Record, folder: Path, chance: random.Random, *, in_order: bool 
     return moments
 
 
-@pytest.fixture(autouse=True)
-def small_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file for small batches is used up soon."""
-    monkeypatch.setattr(tail, "_LARGEST", 1_000)
-
-
 @pytest.mark.parametrize("cuts", [60, pytest.param(1_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
 def test_what_was_confirmed_is_there_after_a_power_cut(tmp_path: Path, cuts: int) -> None:
     seed = random.randrange(1 << 32)
@@ -279,13 +202,12 @@ def test_what_was_confirmed_is_there_after_a_power_cut(tmp_path: Path, cuts: int
     (tmp_path / "live").mkdir()
     moments = live(record, tmp_path / "live", chance)
     first = next(at for at, event in enumerate(record.events) if event[1] == "confirmed")
-    partial = small = 0
+    partial = 0
     for number in range(cuts):
         folder = tmp_path / f"cut{number}"
         folder.mkdir()
         at = chance.randrange(first + 1, len(record.events) + 1)
         confirmed, begun = record.cut(at, chance, folder)
-        small += any(list(tail.read_tail(folder / name, None)) for name in (TAIL, FORMER))
         store = SqliteStore(folder, reserve=0)
         found = (list(store.entries()), dict(store.definitions("kind")))
         store.close()
@@ -298,7 +220,6 @@ def test_what_was_confirmed_is_there_after_a_power_cut(tmp_path: Path, cuts: int
         partial += begun > confirmed
         shutil.rmtree(folder)
     assert partial, "no cut fell into a write"
-    assert small, "no cut found small batches"
 
 
 def test_the_record_is_what_was_written(tmp_path: Path) -> None:
@@ -309,12 +230,9 @@ def test_the_record_is_what_was_written(tmp_path: Path) -> None:
     live(record, folder, random.Random(1), in_order=False)
     made = tmp_path / "made"
     made.mkdir()
-    name = f"{TAIL}/{tail_file(folder).name}"
     for file in (DATABASE, "witness"):
         record.note(file, "sync")
     record.note(".", "directory")
     record.cut(len(record.events), random.Random(1), made)
-    for file in (DATABASE, "witness", name):
+    for file in (DATABASE, "witness"):
         assert (made / file).read_bytes() == (folder / file).read_bytes()
-    assert len(list((made / TAIL).iterdir())) == 1
-    assert not (made / FORMER).exists()

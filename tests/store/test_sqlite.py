@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import json
+import random
 import shutil
 import sqlite3
 from array import array
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,7 +24,8 @@ from sievemq_broker.store import (
     StoreFullError,
 )
 from sievemq_broker.store.blob import State, pack_batch, unpack_batch
-from sievemq_broker.store.database import DATABASE
+from sievemq_broker.store.database import DATABASE, connect
+from sievemq_broker.store.salvage import check, export, repair
 
 from .support import NOW, DictStore, message, name_of
 
@@ -270,7 +275,7 @@ class TestDamage:
     def test_a_log_that_lost_writes_is_noticed(self, tmp_path: Path) -> None:
         """SQLite takes a damaged frame for the end of its log: everything behind it would be gone in silence."""
         live = tmp_path / "live"
-        store = opened(live, tail=0)
+        store = opened(live)
         for number in range(5):
             add(store, f"m{number}")
         killed = tmp_path / "killed"
@@ -280,7 +285,7 @@ class TestDamage:
         content = bytearray(log.read_bytes())
         content[len(content.rstrip(b"\0")) // 2] ^= 0x10  # behind it are zeros
         log.write_bytes(content)
-        with pytest.raises(DamagedError, match=r"its log store.db-wal or tail has lost the last \d+"):
+        with pytest.raises(DamagedError, match=r"its log store.db-wal has lost the last \d+"):
             self.read(killed)
 
     def test_files_that_are_missing_are_missed(self, tmp_path: Path) -> None:
@@ -375,3 +380,167 @@ class TestFullDisk:
 
     def test_numbers_fit_their_bits(self) -> None:
         assert Batch(2**38).base >> PLACE_BITS == 2**38 < 2**63 >> PLACE_BITS
+
+
+def killed(folder: Path, where: Path) -> Path:
+    """The directory as a broker leaves it that is killed now."""
+    shutil.copytree(folder, where)
+    return where
+
+
+def content(store: SqliteStore | DictStore) -> object:
+    return list(store.entries()), dict(store.definitions("kind")), store.next_batch
+
+
+class Failing:
+    """A connection to the database on which chosen statements fail."""
+
+    def __init__(self, database: Any) -> None:
+        self._database = database
+        self.fails: tuple[str, ...] = ()
+        self.code = sqlite3.SQLITE_IOERR_FSYNC
+
+    def execute(self, statement: str, values: Any = ()) -> Any:
+        if self.fails and statement.startswith(self.fails):
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = self.code
+            error.sqlite_errorname = "SQLITE_FAILS"
+            raise error
+        return self._database.execute(statement, values)
+
+    def close(self) -> None:
+        self._database.close()
+
+
+class TestKill:
+    @pytest.mark.parametrize("seed", range(4))
+    def test_after_any_write_the_store_equals_the_model(self, tmp_path: Path, seed: int) -> None:
+        """Small and large batches, several owners; exported and repaired, too."""
+        chance = random.Random(seed)
+        store, other = opened(tmp_path / "live"), DictStore()
+        numbers: list[int] = []
+        for step in range(40):
+            batch = Batch(store.next_batch)
+            for place in range(20 if chance.random() < 0.1 else chance.randrange(3)):
+                batch.accepted.append((1, message(f"m{step}.{place}", body=b"x" * 50).packed))
+            fresh = [batch.base | place for place in range(len(batch.accepted))]
+            for number in chance.sample(numbers + fresh, min(len(numbers + fresh), chance.randrange(4))):
+                if chance.random() < 0.6:
+                    batch.gone.append(number)
+                    numbers = [each for each in numbers if each != number]
+                    fresh = [each for each in fresh if each != number]
+                else:
+                    batch.states[number] = chance.choice((1, 2, HELD_FLAG))
+            numbers += fresh
+            batch.definitions["kind", (chance.randrange(3),)] = None if chance.random() < 0.2 else (step,)
+            other.write(batch, NOW)
+            store.write(batch, NOW)
+            if chance.random() < 0.5:
+                folder = killed(tmp_path / "live", tmp_path / f"killed{step}")
+                report = check(folder)
+                assert (report.findings, report.definitions) == ([], len(other.definitions("kind")))
+                out = io.StringIO()
+                export(folder, out)
+                assert sorted(json.loads(line)["id"] for line in out.getvalue().splitlines()) == sorted(
+                    name_of(entry.packed) for entry in other.entries()
+                )
+                spoilt = killed(folder, tmp_path / f"spoilt{step}")
+                (spoilt / "witness").write_bytes(b"no number")
+                assert repair(spoilt, lambda: "name").set_aside is not None
+                for each in (folder, spoilt):
+                    again = opened(each)
+                    assert content(again) == content(other)
+                    again.close()
+            if chance.random() < 0.1:
+                store.abandon()
+                store = opened(tmp_path / "live")
+        store.close()
+
+    def test_a_transaction_that_fails_leaves_what_was_kept_before(self, tmp_path: Path) -> None:
+        store = opened(tmp_path / "live", opener=lambda path: Failing(connect(path)))
+        add(store, "a")
+        add(store, "b")
+        batch = Batch(store.next_batch)
+        batch.accepted += [(1, message(f"m{number}").packed) for number in range(20)]
+        store._db.fails = ("COMMIT",)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="disk I/O error"):
+                store.write(batch, NOW)
+        again = opened(killed(tmp_path / "live", tmp_path / "killed"))
+        assert names(again) == ["a", "b"]
+        again.close()
+        store._db.fails = ()
+        store.reopen()
+        store.write(batch, NOW)
+        store.write(batch, NOW)  # kept already
+        assert len(names(store)) == 22
+        store.close()
+
+    @pytest.mark.parametrize("before", [0, 2])
+    def test_a_failed_batch_is_written_again_even_if_the_head_could_not_be_read(
+        self, tmp_path: Path, before: int
+    ) -> None:
+        made: list[Failing] = []
+
+        def opener(path: Path) -> Failing:
+            made.append(Failing(connect(path)))
+            made[-1].fails = made[0].fails
+            return made[-1]
+
+        store = opened(tmp_path / "live", opener=opener)
+        for number in range(before):
+            add(store, f"a{number}")
+        batch = Batch(store.next_batch)
+        batch.accepted += [(1, message(f"m{number}").packed) for number in range(20)]
+        made[0].fails = ("COMMIT", "ROLLBACK", "SELECT data FROM definition WHERE kind = ''", "PRAGMA synchronous")
+        with pytest.raises(StoreError):
+            store.write(batch, NOW)
+        with pytest.raises(StoreError):
+            store.reopen()
+        with pytest.raises(StoreError):
+            store.write(batch, NOW)
+        made[0].fails = ()
+        store.reopen()
+        store.write(batch, NOW)
+        again = opened(killed(tmp_path / "live", tmp_path / "killed"))
+        assert len(names(again)) == 20 + before
+        again.close()
+        store.close()
+
+    def test_a_write_that_reached_the_disk_although_its_commit_failed_is_not_kept_twice(self, tmp_path: Path) -> None:
+        class FailingAfterwards(Failing):
+            def execute(self, statement: str, values: Any = ()) -> Any:
+                if statement.startswith(self.fails or ("-",)):
+                    self._database.execute(statement, values)
+                return super().execute(statement, values)
+
+        store = opened(tmp_path / "live", opener=lambda path: FailingAfterwards(connect(path)))
+        batch = Batch(store.next_batch)
+        batch.accepted.append((1, message("a").packed))
+        store._db.fails = ("COMMIT",)
+        with pytest.raises(StoreError, match="disk I/O error"):
+            store.write(batch, NOW)
+        store._db.fails = ()
+        store.reopen()
+        store.write(batch, NOW)
+        add(store, "b")
+        assert names(store) == ["a", "b"]
+        store.close()
+
+    def test_a_full_disk_at_the_start_gives_up_the_reserve(self, tmp_path: Path) -> None:
+        reserve = tmp_path / "killed" / "reserve"
+        store = SqliteStore(tmp_path / "live", "name", reserve=10_000)
+        add(store, "a")
+        killed(tmp_path / "live", tmp_path / "killed")
+        store.close()
+
+        class Full(Failing):
+            def execute(self, statement: str, values: Any = ()) -> Any:
+                self.code = sqlite3.SQLITE_FULL
+                self.fails = ("COMMIT",) if reserve.exists() else ()
+                return super().execute(statement, values)
+
+        again = SqliteStore(tmp_path / "killed", "name", reserve=10_000, opener=lambda path: Full(connect(path)))
+        assert names(again) == ["a"]
+        assert again.epoch == 2
+        again.close()

@@ -16,14 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from sievemq_broker.domain.journal import DESTINATION, HELD_FLAG, SUBSCRIPTION, Batch, Key, SavedEntry
+from sievemq_broker.domain.journal import DESTINATION, HELD_FLAG, SUBSCRIPTION, Key, SavedEntry
 from sievemq_broker.domain.tap_records import TAP
-from sievemq_broker.store.batches import Batches
-from sievemq_broker.store.blob import Kept, State, pack_batch, pack_value, unpack_batch, unpack_value
+from sievemq_broker.store.blob import Kept, State, pack_value, unpack_batch, unpack_value
 from sievemq_broker.store.database import DATABASE, HEAD, PAGE_BYTES, SCHEMA, connect, create_tables, definition_id
 from sievemq_broker.store.errors import DamagedError, StoreError
 from sievemq_broker.store.files import PRIVATE_DIRECTORY, Lock, Witness, open_private
-from sievemq_broker.store.tail import FORMER, TAIL, read_tail, unpack_record
 from sievemq_core.errors import ProtocolError
 from sievemq_core.message.envelope import BODY, BODY_KIND, DELIVERY_MODE, BodyKind, Envelope
 
@@ -72,15 +70,12 @@ class _Reader:
         self.witness = Witness(directory / "witness")
         self.sequence = self.next_batch = 0
         self.name = ""
-        #: Batches that are not in the database yet, and when they were kept.
-        self.tail: list[tuple[Batch, int]] = []
         #: What could not be read: what it is, why, and its bytes.
         self.damaged: list[tuple[str, str, bytes]] = []
         try:
             self.database = connect(self.path, read_only=True)
             self._structure()
             self._head()
-            self._read_tail(directory)
             self._look_for_losses()
         except BaseException:
             self.lock.release()
@@ -118,22 +113,6 @@ class _Reader:
         except (DamagedError, TypeError, ValueError) as error:
             self.found(str(error), rows[0][0] if rows else b"")
 
-    def _read_tail(self, directory: Path) -> None:
-        """What a start would write into the database. If how far that has come cannot be read, nor can it be said which
-        records follow it: all of them are left out."""
-        path = directory / TAIL
-        try:
-            for record in read_tail(path if path.exists() else directory / FORMER, self.sequence or None):
-                if not self.sequence:
-                    self.found(f"{TAIL}: a record may follow what is in {self.path.name}, or be in it", record)
-                    continue
-                self.tail.append(unpack_record(record))
-                self.sequence += 1
-        except StoreError as error:
-            self.found(str(error))
-        if self.tail:
-            self.next_batch = self.tail[-1][0].id + 1
-
     def _look_for_losses(self) -> None:
         try:
             known = self.witness.read()
@@ -144,18 +123,10 @@ class _Reader:
             self.found("witness: missing")
         elif known is not None and known > self.sequence > 0:
             lost = known - self.sequence
-            self.found(f"{self.path.name}-wal or {TAIL}: the last {lost} of {known} writes that were made are lost")
+            self.found(f"{self.path.name}-wal: the last {lost} of {known} writes that were made are lost")
 
     def definitions(self) -> Iterator[tuple[str, bytes, bytes, Key, Any]]:
-        """Rows that can be read, or would be made of the tail: kind, packed key, data, key, value."""
-        later: dict[tuple[str, Key], tuple[Any, ...] | None] = {}
-        for batch, _ in self.tail:
-            later |= batch.definitions
-        for (kind, name), value in later.items():
-            if value is not None:
-                self.report.definitions += 1
-                key = pack_value(b"", name)[4:]
-                yield kind, key, pack_value(definition_id(kind, key), (name, value)), name, value
+        """Rows that can be read: kind, packed key, data, key, value."""
         for kind, key, data in self._try("SELECT kind, key, data FROM definition"):
             if kind == "" and key == b"":
                 continue
@@ -163,8 +134,6 @@ class _Reader:
                 name, value = unpack_value(f"the definition of {kind} {key!r}", definition_id(kind, key), data)
             except (DamagedError, TypeError, ValueError, AttributeError) as error:
                 self.found(f"the definition of {kind!r} {key!r}: {error}", data)
-                continue
-            if (kind, name) in later:
                 continue
             self.report.definitions += 1
             yield kind, key, data, name, value
@@ -185,28 +154,7 @@ class _Reader:
                 self.found(f"{self.path.name}: the batches cannot all be found: {error}")
 
     def batches(self) -> Iterator[tuple[bytes, Kept, State, bool]]:
-        """Batches that can be read, or would be made of the tail: the row, its content, its state, and whether that had
-        to be guessed."""
-        for row, kept, state, guessed in self._rows():
-            if not self.tail or self._settled(kept, state).live:
-                self.report.batches += 1
-                yield row, kept, state, guessed
-        for batch, now in self.tail:
-            if batch.accepted:
-                row = pack_batch(batch.id, now, batch.accepted, array("H", bytes(2 * len(batch.accepted))))
-                kept = unpack_batch(batch.id, row)
-                if (state := self._settled(kept, kept.state())).live:
-                    self.report.batches += 1
-                    yield row, kept, state, False
-
-    def _settled(self, kept: Kept, state: State) -> State:
-        """The state of a batch, with what the tail says of it."""
-        state.states = state.states[:]  # they are the row's, too
-        for batch, _ in self.tail:
-            Batches.apply(batch, kept.id, state)
-        return state
-
-    def _rows(self) -> Iterator[tuple[bytes, Kept, State, bool]]:
+        """Batches that can be read: the row, its content, its state, and whether that had to be guessed."""
         for batch_id in self.ids():
             rows = self._try("SELECT data FROM batch WHERE id = ?", (batch_id,))
             if not rows:
@@ -228,6 +176,7 @@ class _Reader:
                     count = kept.last_place + 1
                     state = State(len(kept.owners), len(kept.owners), kept.size, array("H", [HELD_FLAG]) * count, {})
                     guessed = True
+            self.report.batches += 1
             yield rows[0][0], kept, state, guessed
 
     def entries(self, kept: Kept, state: State) -> list[SavedEntry]:
@@ -367,7 +316,7 @@ def repair(directory: Path, name: Callable[[], str]) -> Report:
                 file.write(json.dumps({"finding": finding}) + "\n")
         reader.database.close()
         log = (f"{DATABASE}-wal", f"{DATABASE}-wal.damaged", f"{DATABASE}-shm")
-        for name_of_file in (DATABASE, *log, TAIL, FORMER, "witness"):
+        for name_of_file in (DATABASE, *log, "witness"):
             if (directory / name_of_file).exists():
                 (directory / name_of_file).rename(aside / name_of_file)
         witness = Witness(directory / "witness")

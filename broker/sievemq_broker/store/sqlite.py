@@ -1,14 +1,12 @@
-"""The store in a directory: a SQLite database in WAL mode, one row per batch (docs/decisions/0010, 0023).
+"""The store in a directory: a SQLite database in WAL mode, one row per batch (docs/decisions/0010).
 
     store.db       its tables are drawn in database.py; how the rows of batches come and go is in batches.py
     store.db-wal   its log; synced at each transaction, copied into store.db now and then
-    tail           small batches that are not in the database yet
     witness        the number of writes that are known to be on disk
     reserve        room for when the disk is full
     lock           held by the process that owns the directory
 
-A write is one record of the tail, or one transaction: all batches of the tail and this one, the definitions they bring,
-and the head, which says who owns the store.
+A write is one transaction: the batch, the definitions that it brings, and the head, which names the store's owner.
 """
 
 from __future__ import annotations
@@ -50,17 +48,11 @@ from sievemq_broker.store.files import (
     open_private,
     sync_directory,
 )
-from sievemq_broker.store.tail import TAIL, TAIL_BYTES, SupersededError, Tail, unpack_record
 
 __all__ = ["SqliteStore"]
 
 #: Pages of log after which it is copied into the database: 16 MiB, so that most of what passes through is never copied.
 _CHECKPOINT_PAGES: Final = 8_192
-
-#: Of a batch: messages and definitions, or words about earlier messages; and bytes. With more the database's share in
-#: what a write takes is small, and writing it twice would cost more.
-_FEW: Final = 16
-_SMALL_BYTES: Final = 64 * 1024
 
 _RESERVE_BYTES: Final = 16 * 1024 * 1024
 
@@ -79,7 +71,6 @@ class SqliteStore:
         incarnation: the broker's name, if the store is new.
         reserve: bytes kept for when the disk is full.
         opener: makes the connection to the database.
-        tail: bytes of the file for small batches; 0 for none.
 
     Raises:
         LockedError: another process uses the directory.
@@ -98,21 +89,18 @@ class SqliteStore:
         *,
         reserve: int = _RESERVE_BYTES,
         opener: Callable[[Path], Any] = connect,
-        tail: int = TAIL_BYTES,
     ) -> None:
         self.directory = Path(directory)
         self.incarnation = incarnation
         self.epoch = 0
-        #: Of what is in the database.
-        self._sequence = 0
-        self._next_batch = 1
         #: Writes that are on disk.
-        self._kept = 0
+        self._sequence = 0
+        #: Id of the first batch to come.
+        self.next_batch = 1
         self._db: Any = None
         self._opener = opener
         self._witness = Witness(self.directory / "witness")
         self._reserve = Reserve(self.directory / "reserve", reserve)
-        self._tail = Tail(self.directory, tail)
         self._lock: Lock | None = None
         try:
             self.directory.mkdir(PRIVATE_DIRECTORY, parents=True, exist_ok=True)
@@ -154,7 +142,6 @@ class SqliteStore:
                 self._forget(begun=True)
                 self._take_over(path, witnessed)
             self._shrink()
-            self._begin_tail()
         except Exception as error:
             raise self._translated(error, "be opened") from error
         self.has_reserve = self._reserve.take()
@@ -189,16 +176,15 @@ class SqliteStore:
             raise DamagedError(f"{path} is damaged: {found[0]}. {HOW_TO_REPAIR}", found)
 
     def _look_for_losses(self, path: Path, witnessed: int | None) -> None:
-        sequence = self._sequence + len(self._tail.records)
-        if witnessed is None and sequence > 1:
+        if witnessed is None and self._sequence > 1:
             raise DamagedError(f"{self._witness.path} is missing. {HOW_TO_REPAIR}")
-        if witnessed is not None and witnessed > sequence:
+        if witnessed is not None and witnessed > self._sequence:
             log = path.with_name(f"{path.name}-wal")
             if log.exists():  # closing the database removes it
                 shutil.copy(log, log.with_name(f"{log.name}.damaged"))
             raise DamagedError(
-                f"{path} ends with write {sequence}, though {witnessed} are known to have been made: "
-                f"its log {log.name} or {TAIL} has lost the last {witnessed - sequence}. {HOW_TO_REPAIR}"
+                f"{path} ends with write {self._sequence}, though {witnessed} are known to have been made: "
+                f"its log {log.name} has lost the last {witnessed - self._sequence}. {HOW_TO_REPAIR}"
             )
 
     def _load_head(self) -> None:
@@ -206,37 +192,21 @@ class SqliteStore:
         if row is None:
             raise DamagedError("the head of the store is missing")
         head = unpack_value("the head of the store", HEAD, row[0])
-        self.epoch, self._sequence, self._next_batch, self.incarnation = head[:4]
+        self.epoch, self._sequence, self.next_batch, self.incarnation = head[:4]
 
     def _take_over(self, path: Path, witnessed: int | None) -> None:
-        """Begin a new epoch: whoever wrote here before cannot any more. What the tail has becomes rows.
-
-        The tail is moved and read under the lock of the transaction, and made under it (:meth:`_begin_tail`): of two
-        that take over at the same time neither moves, removes or misses what the other one has just begun with.
-        """
+        """Begin a new epoch: a former owner cannot write any more."""
         self._execute("BEGIN IMMEDIATE")
         sequence = self._sequence
         self._load_head()  # under the lock of the transaction
         if self._sequence != sequence:
             raise StoreError(f"{self.directory / DATABASE} was written to by another process while it was opened")
-        self._tail.take_over(self._sequence)
         self._look_for_losses(path, witnessed)
         self.epoch += 1
-        self._take_in_tail()
         self._sequence += 1
         self._execute(_WRITE_HEAD, (self._head(),))
         self._execute("COMMIT")
-        self._kept = self._sequence
         self._witness.open(self._sequence)
-
-    def _begin_tail(self) -> None:
-        """Begin with a tail of this owner's, unless there is another one by now."""
-        self._execute("BEGIN IMMEDIATE")
-        try:
-            self._check_owner()
-            self._tail.begin()
-        finally:
-            self._execute("ROLLBACK")
 
     def _shrink(self) -> None:
         pages = self._execute("PRAGMA page_count").fetchone()[0]
@@ -246,14 +216,9 @@ class SqliteStore:
             self._execute("VACUUM")
 
     def _head(self) -> bytes:
-        return pack_value(HEAD, (self.epoch, self._sequence, self._next_batch, self.incarnation))
+        return pack_value(HEAD, (self.epoch, self._sequence, self.next_batch, self.incarnation))
 
     # -- reading ------------------------------------------------------------------------------------------------
-
-    @property
-    def next_batch(self) -> int:
-        """Id of the first batch to come."""
-        return self._tail.next_batch if self._tail.records else self._next_batch
 
     def definitions(self, kind: str) -> Mapping[Key, tuple[Any, ...]]:
         """All definitions of a kind.
@@ -263,7 +228,6 @@ class SqliteStore:
         """
         found: dict[Key, tuple[Any, ...]] = {}
         try:
-            self._flush()
             # All of them, so that one whose kind is damaged is not passed over.
             for name, key, data in self._execute(
                 "SELECT kind, key, data FROM definition WHERE NOT (kind = '' AND key = x'') ORDER BY kind, key"
@@ -284,124 +248,50 @@ class SqliteStore:
             DamagedError: something is not what was written.
         """
         try:
-            self._flush()
             yield from self._batches.entries()
         except Exception as error:
             raise self._translated(error, "be read") from error
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def is_light(self, batch: Batch) -> bool:
-        """True if keeping this batch now is a write to a file and its sync, and nothing besides.
-
-        Args:
-            batch: the next one.
-        """
-        return (
-            len(batch.accepted) + len(batch.definitions) <= _FEW
-            and len(batch.gone) + len(batch.held) + len(batch.states) <= _FEW
-            and batch.size <= _SMALL_BYTES
-            and not batch.before
-            and self._tail.has_room()
-        )
-
     def write(self, batch: Batch, now: int) -> None:
-        """Keep a batch; see :meth:`Store.write`. One that is kept already, though an error was answered, is passed
-        over."""
-        self._keep(batch, now, light=self.is_light(batch))
-        self.note()
-
-    def keep(self, batch: Batch, now: int) -> None:
-        """Keep a batch that is light as :meth:`write` does, for who says so before :meth:`note`."""
-        self._keep(batch, now, light=True)
-
-    def _keep(self, batch: Batch, now: int, *, light: bool) -> None:
-        if batch.id < self.next_batch:
-            return
-        if not (light and self._append(batch, now)):
+        """Keep a batch; see :meth:`Store.write`. A batch that is kept already, though its write reported an error, is
+        not written again."""
+        if batch.id >= self.next_batch:
             try:
                 self._transact(batch, now)
             except Exception as error:
                 raise self._translated(error, "be written") from error
-        self._kept = self._sequence + len(self._tail.records)
+        self._witness.write(self._sequence)
 
-    def note(self) -> None:
-        """Note how many writes are on disk, for a start that does not find them. Any thread may, at any time: what is
-        noted may be behind, never ahead.
-
-        Raises:
-            OSError: it cannot be noted; the next one may.
-        """
-        self._witness.write(self._kept)
-
-    def _append(self, batch: Batch, now: int) -> bool:
-        """Write a batch into the tail; False if it is too large for it."""
-        tail = self._tail
-        try:
-            return tail.append(batch, now, self._sequence + len(tail.records) + 1)
-        except SupersededError as error:
-            raise self._fenced(self._load_epoch()) from error
-        except OSError as error:
-            raise translated(error, self.directory / TAIL, "be written") from error
-
-    def _transact(self, batch: Batch | None, now: int) -> None:
-        """Write into the database what the tail has, and a batch."""
-        execute = self._execute
-        before = self._sequence, self._next_batch
+    def _transact(self, batch: Batch, now: int) -> None:
+        before = self._sequence, self.next_batch
         begun = False
         try:
-            execute("BEGIN IMMEDIATE")
+            self._execute("BEGIN IMMEDIATE")
             begun = True
             self._check_owner()
-            self._take_in_tail()
-            if batch is not None:
-                for part in batch.parts:
-                    self._take_in(part, now)
-                self._sequence += 1
-                self._next_batch = batch.id + 1
-            execute(_WRITE_HEAD, (self._head(),))
-            execute("COMMIT")
+            for part in batch.parts:
+                self._batches.write(part, now)
+                for (kind, key), value in part.definitions.items():
+                    self._define(kind, key, value)
+            self._sequence += 1
+            self.next_batch = batch.id + 1
+            self._execute(_WRITE_HEAD, (self._head(),))
+            self._execute("COMMIT")
         except BaseException:
-            self._sequence, self._next_batch = before  # unless the database says something else
+            self._sequence, self.next_batch = before  # unless the database says something else
             self._forget(begun)
             raise
-        self._tail.restart()
-
-    def _flush(self) -> None:
-        """Write into the database what the tail has."""
-        if self._tail.records:
-            self._transact(None, 0)
-
-    def _take_in_tail(self) -> None:
-        for record in self._tail.records:
-            batch, now = unpack_record(record)
-            self._take_in(batch, now)
-            self._next_batch = batch.id + 1
-        self._sequence += len(self._tail.records)
-
-    def _take_in(self, batch: Batch, now: int) -> None:
-        self._batches.write(batch, now)
-        for (kind, key), value in batch.definitions.items():
-            self._define(kind, key, value)
 
     def _check_owner(self) -> None:
         row = self._execute(_READ_HEAD).fetchone()
         if row is None or row[0] != self._head():
-            raise self._fenced(None if row is None else unpack_value("the head of the store", HEAD, row[0])[0])
-
-    def _fenced(self, epoch: int | None) -> FencedError:
-        return FencedError(
-            f"the data directory {self.directory} was opened by another broker (epoch {epoch}, this one is "
-            f"{self.epoch}): this one stops and has kept nothing more"
-        )
-
-    def _load_epoch(self) -> int | None:
-        """The present owner's."""
-        try:
-            row = self._execute(_READ_HEAD).fetchone()
-            return int(unpack_value("the head of the store", HEAD, row[0])[0])
-        except Exception:
-            return None
+            epoch = None if row is None else unpack_value("the head of the store", HEAD, row[0])[0]
+            raise FencedError(
+                f"the data directory {self.directory} was opened by another broker (epoch {epoch}, this one is "
+                f"{self.epoch}): this one stops and has kept nothing more"
+            )
 
     def _define(self, kind: str, key: Key, value: tuple[Any, ...] | None) -> None:
         packed = pack_value(b"", key)[4:]  # the plain form of the key
@@ -428,14 +318,8 @@ class SqliteStore:
     def _reload(self) -> None:
         epoch = self.epoch
         row = self._execute(_READ_HEAD).fetchone()
-        _, self._sequence, self._next_batch, _ = unpack_value("the head of the store", HEAD, row[0])[:4]
+        _, self._sequence, self.next_batch, _ = unpack_value("the head of the store", HEAD, row[0])[:4]
         self.epoch = epoch
-        self._compare_tail()
-
-    def _compare_tail(self) -> None:
-        """The database says how far it has come: what the tail had is in it as a whole, or not at all."""
-        if self._next_batch >= self._tail.next_batch:
-            self._tail.restart()
 
     # -- a full or failing disk ---------------------------------------------------------------------------------
 
@@ -447,10 +331,6 @@ class SqliteStore:
     def restock(self) -> bool:
         """True if there is room again: the reserve fits, or half more than it in the disk and in the database, which
         does not get smaller when messages leave it."""
-        try:
-            self._flush()  # what the tail says is gone takes up room as long as the database does not know
-        except Exception:  # noqa: S110  the next write says so
-            pass
         if not self.has_reserve:
             self.has_reserve = self._reserve.take()
         return self.has_reserve or self._room() >= self._reserve.size * 3 // 2
@@ -464,7 +344,7 @@ class SqliteStore:
         try:
             pages = self._execute("PRAGMA freelist_count").fetchone()[0]
             size = self._execute("PRAGMA page_size").fetchone()[0]
-            return int(pages * size) + shutil.disk_usage(self.directory).free - self._tail.used
+            return int(pages * size) + shutil.disk_usage(self.directory).free
         except Exception:
             return 0
 
@@ -474,7 +354,7 @@ class SqliteStore:
         Raises:
             StoreError: they cannot be used.
         """
-        sequence, epoch = self._sequence + len(self._tail.records), self.epoch
+        sequence, epoch = self._sequence, self.epoch
         self._close_database()
         path = self.directory / DATABASE
         try:
@@ -484,32 +364,28 @@ class SqliteStore:
             busy, *_ = self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:
                 raise StoreError(f"{path}: its log cannot be copied, another process uses it")
-            self._compare_tail()
         except Exception as error:
             raise self._translated(error, "be opened again") from error
         if self.epoch != epoch:
             raise FencedError(f"the data directory {self.directory} was opened by another broker meanwhile")
-        lost = sequence - self._sequence - len(self._tail.records)
+        lost = sequence - self._sequence
         if lost > 0:
             raise DamagedError(f"{path} has lost its last {lost} writes. {HOW_TO_REPAIR}")
 
     # -- the end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Write into the database what the tail has, copy its log into it and give the directory up."""
+        """Copy the log into the database and give the directory up."""
         if self._db is not None:
             try:
-                self._flush()
                 self._execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                self._tail.remove()
-            except Exception:  # noqa: S110  everything is in the log and the tail, and synced
+            except Exception:  # noqa: S110  everything is in the log, and synced
                 pass
         self.abandon()
 
     def abandon(self) -> None:
         """Give everything up as it is."""
         self._close_database()
-        self._tail.close()
         self._witness.close()
         if self._lock is not None:
             self._lock.release()

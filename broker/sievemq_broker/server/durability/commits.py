@@ -2,8 +2,7 @@
 
     turn ends ─► links flush ─► hold(link, bytes)          nothing to wait for: written at once
              └─► end_turn ─► cut the batch ─► writer thread: Store.write, one sync
-                          │      turns go on, and gather the next batch
-                          └─► or here, if it is small, the disk quick and nothing else to do (shortcut.py)
+                                 turns go on, and gather the next batch
              release ◄── the batch is on disk: its turns' bytes go out, in order; the next batch follows at once
 
 Everything that a link says in a turn waits, confirms and deliveries alike: a message that was seen before it was kept
@@ -25,7 +24,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sievemq_broker import logs
-from sievemq_broker.server.durability.shortcut import Shortcut
 from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.store.errors import DamagedError, FencedError, StoreError, StoreFullError
 
@@ -58,15 +56,6 @@ class DurableStore(Protocol):
     def write(self, batch: Batch, now: int) -> None:
         """Keep a batch."""
 
-    def keep(self, batch: Batch, now: int) -> None:
-        """Keep a batch that is light, and leave it to `note` to note that."""
-
-    def note(self) -> None:
-        """Note what is kept, so that a start misses what it does not find."""
-
-    def is_light(self, batch: Batch) -> bool:
-        """True if that takes as long as the disk takes to sync, and no longer."""
-
     @property
     def low(self) -> bool:
         """True if there is hardly room for what consumers settle."""
@@ -94,7 +83,7 @@ class Holder(Protocol):
 
 
 class Commits:
-    """Writes batches one after the other, on a thread of its own or on the loop's, and holds back what waits for them.
+    """Writes batches one after the other on a thread of its own, and holds back what waits for them.
 
     Args:
         loop: the running loop.
@@ -104,12 +93,10 @@ class Commits:
         refuse: makes the broker refuse PERSISTENT messages for a reason, or with None take them again.
         failed: the store cannot be used any more: the broker must end.
         stands: tells clients for which reason nothing is answered, past what is held; with None that it goes on.
-        timer: seconds; what writes take is measured with it.
 
     Attributes:
         writes: batches written.
         latency: that writing took.
-        shortcut: whether the loop's thread writes.
     """
 
     def __init__(
@@ -121,7 +108,6 @@ class Commits:
         refuse: Callable[[str | None], None],
         failed: Callable[[Exception], None],
         stands: Callable[[str | None], None] = lambda reason: None,
-        timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._loop = loop
         self._clock = clock
@@ -130,7 +116,6 @@ class Commits:
         self._refuse = refuse
         self._failed = failed
         self._stands = stands
-        self._timer = timer
         self._standing = False
         self._held: dict[Holder, list[bytes]] = {}
         self._flying: dict[Holder, list[bytes]] = {}
@@ -148,7 +133,6 @@ class Commits:
         self._thread = threading.Thread(target=self._work, name="sievemq-store", daemon=True)
         self._thread.start()
         self.writes = 0
-        self.shortcut = Shortcut()
         #: From the cut of a batch to when it was on disk.
         self.latency = Histogram(COMMIT_BOUNDS)
 
@@ -184,7 +168,7 @@ class Commits:
         if self._busy:
             return
         if self._held or self._asked:
-            self._begin(alone=not self._asked)
+            self._begin()
         elif self._lazy is None and self._journal.batch:
             self._lazy = self._loop.call_later(LAZY_SECONDS, self._begin_lazily)
 
@@ -207,12 +191,8 @@ class Commits:
         if not self._busy and self._journal.batch:
             self._begin()
 
-    def _begin(self, *, alone: bool = False) -> None:
-        """Write what was gathered.
-
-        Args:
-            alone: nothing else is to be done, and nothing to be said first: the loop's thread may.
-        """
+    def _begin(self) -> None:
+        """Write what was gathered."""
         if self._dead or self._journal.holds:  # the turn in which the last hold ends comes by here again
             return
         if self._lazy is not None:
@@ -222,7 +202,7 @@ class Commits:
         self._flying, self._held = self._held, {}
         self._owed, self._asked = self._asked, []
         self._since = self._loop.time()
-        self._cut = self._timer()  # the loop's time stands still while its thread writes
+        self._cut = time.perf_counter()
         if self._fed:
             if self.progress is not None and self._journal.batch:
                 self.progress.note([link.connection for link in self._fed])
@@ -230,8 +210,6 @@ class Commits:
         batch = self._journal.cut()
         if not batch:  # the journal was cut by a failed start of this one's like; there is nothing to write
             self._done(batch, 0, None)
-        elif alone and self._may_write_here(batch):
-            self._write_here(batch, self._clock.now())
         else:
             self._submit(batch, self._clock.now())
 
@@ -239,64 +217,20 @@ class Commits:
         loop, done = self._loop, self._done
 
         def write() -> None:
-            loop.call_soon_threadsafe(done, batch, now, *self._write(batch, now))
+            error, low = None, False
+            try:
+                self._store.write(batch, now)
+                low = self._store.low
+            except Exception as raised:
+                error = raised
+            loop.call_soon_threadsafe(done, batch, now, error, low)
 
         self._jobs.put(write)
 
-    def _write(self, batch: Batch, now: int, *, here: bool = False) -> tuple[Exception | None, bool, float]:
-        """Write on this thread, whichever it is: what went wrong, whether the disk is getting full, and the seconds
-        that it took, 0 if that says nothing of syncs.
-
-        Args:
-            batch: the one.
-            now: ms epoch.
-            here: on the loop's thread. The store has said that it is light, and what waits for it goes out before it is
-                noted.
-        """
-        store, timer = self._store, self._timer
-        try:
-            light = here or store.is_light(batch)
-            begin = timer()
-            (store.keep if here else store.write)(batch, now)
-            return None, store.low, timer() - begin if light else 0.0
-        except Exception as error:
-            return error, False, 0.0
-
-    def _may_write_here(self, batch: Batch) -> bool:
-        """May this thread write? The other one has nothing to do then: it writes while `_busy`, and looks for room
-        while messages are refused."""
-        return (
-            self.shortcut.is_open(len(self._flying), self._cut)
-            and self._journal.refusing is None
-            and self._store.is_light(batch)
-        )
-
-    def _write_here(self, batch: Batch, now: int) -> None:
-        """Write on the loop's thread. What fails is tried again on the other, as if it had been written there."""
-        self.shortcut.taken += 1
-        self._done(batch, now, *self._write(batch, now, here=True))
-        self._loop.call_soon(self._loop.call_soon, self._look_around)
-
-    def _look_around(self) -> None:
-        """What waited for this thread's write has gone out: note the write. And had anything come meanwhile? The loop
-        has looked once since then, without waiting; a client that only waited for its confirm has not answered yet."""
-        if self._dead:
-            return
-        try:
-            self._store.note()
-        except OSError as error:
-            log.warning("store.write_failed", reason=str(error), note="noted with the next write")
-        if self._fed:
-            self.shortcut.crowded(self._timer())
-
-    def _done(self, batch: Batch, now: int, error: Exception | None, low: bool = False, seconds: float = 0.0) -> None:
+    def _done(self, batch: Batch, now: int, error: Exception | None, low: bool = False) -> None:
         if error is not None:
-            self.shortcut.failed()
             self._on_error(batch, now, error)
             return
-        ended = self._timer()
-        if seconds:
-            self.shortcut.wrote(seconds, ended)
         if low and self._journal.refusing is None:
             self._full("the disk of the data directory is full")
         if self._standing:
@@ -304,7 +238,7 @@ class Commits:
             log.info("store.works", note="what was held back goes out")
             self._stands(None)
         self._busy = False
-        took = ended - self._cut
+        took = time.perf_counter() - self._cut
         flying, self._flying = self._flying, {}
         owed, self._owed = self._owed, []
         if self._held or self._asked:
