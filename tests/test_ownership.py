@@ -15,7 +15,7 @@ LEFT = {
     "sievemq.aio": 27,
     "sievemq.blocking": 30,
     "sievemq_broker": 1,
-    "sievemq_broker.domain": 184,
+    "sievemq_broker.domain": 182,
     "sievemq_broker.matching": 4,
     "sievemq_broker.server": 81,
     "sievemq_broker.session": 83,

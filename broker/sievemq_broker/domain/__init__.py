@@ -7,7 +7,7 @@
 Where things are:
 
 - what there is: broker, namespace, queue, topic, subscription, subscriptions, client_ids, temporaries
-- a message on a queue: entry, view, rows, journal, deadlines, delays, dead_letters, returns, overrides
+- a message on a queue: entry, view, rows, fan_out, journal, deadlines, delays, dead_letters, returns, overrides
 - who gets it: consumer, choice, groups, recall, scan
 - limits: policy, capacity, room, gate
 - reading without taking: pages, candidates, locate, walk, observers

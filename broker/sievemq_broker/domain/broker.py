@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.deadlines import Deadlines
+from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.policy import FAIL, DomainSettings
@@ -56,6 +57,8 @@ class Broker:
         self._work: deque[Queue] = deque()
         #: Large batches on their way, one of a namespace at most.
         self._publishings: deque[Publishing] = deque()
+        #: The message that is being delivered in slices; one at a time, so that a journal is cut between two.
+        self.fan_out: FanOut | None = None
         #: Connections that are over and have not given back all that they held.
         self._leaving: dict[str, Steps[None]] = {}
 
@@ -165,8 +168,22 @@ class Broker:
 
     def finish_publishings(self, now: int) -> None:
         """Carry to its end what has begun: nothing is done in slices any more."""
+        if self.fan_out is not None:
+            self.fan_out.finish(now)
+            self._end_fan_out()
         while self._publishings:
             self._publishings.popleft().finish(now)
+
+    def begin_fan_out(self, fan_out: FanOut) -> None:
+        """A message is to be delivered in slices; no other one is."""
+        self.fan_out = fan_out
+
+    def _end_fan_out(self) -> None:
+        """A message has been delivered in slices: the next one may begin."""
+        assert self.fan_out is not None
+        error, self.fan_out = self.fan_out.error, None
+        if error is not None:
+            raise error
 
     def begin_leaving(self, connection_id: str, steps: Steps[None]) -> None:
         """A connection, or a session of it, gives back what it has: the first slice at once, the others with
@@ -216,6 +233,11 @@ class Broker:
             else:
                 publishings.append(publishing)
                 budget -= publishing.work(min(budget, SLICE), now)
+        fan_out = self.fan_out
+        if fan_out is not None and budget > 0:
+            if fan_out.work(min(budget, SLICE), now):
+                self._end_fan_out()
+            budget -= SLICE
         work = self._work
         while work and budget > 0:
             queue = work.popleft()
@@ -226,7 +248,7 @@ class Broker:
             self._stamp(now)
         if self._leaving:
             self._go_on_leaving(now)
-        return bool(work or publishings or self._leaving or told)
+        return bool(work or publishings or self._leaving or told or self.fan_out is not None)
 
 
 def _behind(before: Steps[None], steps: Steps[None]) -> Steps[None]:

@@ -171,6 +171,9 @@ def admit_to(destination: Destination, queues: list[Queue], envelope: Envelope, 
     """Add a message that may be sent to each of these queues of a destination."""
     if isinstance(destination, Topic):
         destination.take(envelope, now)
+        if destination.large:
+            destination.spread(queues, envelope, now, admit)
+            return
     for queue in queues:
         admit(queue, envelope, now)
 

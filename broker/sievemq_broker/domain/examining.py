@@ -1,4 +1,5 @@
-"""Messages that costly selectors are asked about before they are sent, a piece at a time.
+"""Messages that cannot be sent at once: costly selectors are asked about them before, a piece at a time; and those for
+very many subscriptions wait until the broker may begin to deliver them in slices (:mod:`.fan_out`).
 
 Nothing has happened to such a message yet: whether it can be sent at all, and to whom, is decided when the answers are
 there, in one go. What its sender says behind it waits.
@@ -13,6 +14,7 @@ from sievemq_broker.matching.asking import Answers
 from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
+    from sievemq_broker.domain.fan_out import Deliverer
     from sievemq_broker.domain.queue import Queue
     from sievemq_broker.domain.topic import Topic
 
@@ -25,16 +27,30 @@ class Examining:
     Args:
         sends: address and message; a message is replaced by what the administrator makes of it (D-21), since selectors
             are asked about that.
-        costly: the destinations whose selectors may take long, by address.
+        costly: the destinations whose selectors may take long, or whose subscriptions are very many, by address.
+        broker: theirs, if they wait until it may deliver them in slices.
     """
 
-    __slots__ = ("_answers", "_costly", "_place", "_sends")
+    __slots__ = ("_answers", "_broker", "_costly", "_place", "_sends")
 
-    def __init__(self, sends: list[tuple[str, Envelope]], costly: dict[str, Queue | Topic]) -> None:
+    def __init__(
+        self, sends: list[tuple[str, Envelope]], costly: dict[str, Queue | Topic], broker: Deliverer | None
+    ) -> None:
         self._sends = sends
         self._costly = costly
+        self._broker = broker if any(destination.large for destination in costly.values()) else None
         self._place = 0
         self._answers: Answers[Any] | None = None
+
+    @property
+    def blocked(self) -> bool:
+        """True if it cannot go on before the broker's pending work has gone on."""
+        broker = self._broker
+        if broker is None or self._answers is not None or self._place < len(self._sends):
+            return False
+        if broker.fan_out is not None:
+            return broker.fan_out.over
+        return broker.journal is not None and broker.journal.holds > 0
 
     def work(self, budget: int, now: int) -> bool:
         """Go on.
@@ -44,7 +60,7 @@ class Examining:
             now: ms epoch.
 
         Returns:
-            True if all have been asked.
+            True if all have been asked, and the messages may be sent now.
         """
         sends, costly = self._sends, self._costly
         while budget > 0:
@@ -57,7 +73,7 @@ class Examining:
                 continue
             place = self._place
             if place == len(sends):
-                return True
+                return self._may_send(budget, now)
             self._place = place + 1
             budget -= 1
             address, envelope = sends[place]
@@ -66,4 +82,13 @@ class Examining:
                 envelope = overridden(destination.policy, envelope, now)
                 sends[place] = address, envelope
                 self._answers = destination.index.asking(envelope)
-        return self._answers is None and self._place == len(sends)
+        return False
+
+    def _may_send(self, budget: int, now: int) -> bool:
+        if self._broker is None:
+            return True
+        fan_out = self._broker.fan_out
+        if fan_out is None:
+            return not self.blocked
+        fan_out.work(budget, now)
+        return False

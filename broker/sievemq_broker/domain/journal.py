@@ -266,6 +266,14 @@ class Journal:
         self.holds = 0
         self.refusing: Overfull | None = None
 
+    def hold(self) -> None:
+        """A verb that takes more than a turn begins."""
+        self.holds += 1
+
+    def let_go(self) -> None:
+        """It has come to its end."""
+        self.holds -= 1
+
     def cut(self) -> Batch:
         """The batch gathered so far; a new one begins. Only between two verbs of the domain, never while it is held."""
         batch = self.batch

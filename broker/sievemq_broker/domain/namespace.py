@@ -312,19 +312,21 @@ class Namespace:
         else:
             destination.publish(envelope, now, None)
 
-    def examining(self, sends: list[tuple[str, Envelope]]) -> Examining | None:
-        """What is to be done before these are sent, a piece at a time; None where selectors do not take long.
+    def examining(self, sends: list[tuple[str, Envelope]], *, together: bool = False) -> Examining | None:
+        """What is to be done before these are sent, a piece at a time; None where selectors do not take
+        long, and subscriptions are not very many.
 
         Args:
             sends: address and message; those that are replaced are to be sent.
+            together: they are committed: a batch finds its turn itself where subscriptions are very many.
         """
         costly: dict[str, Destination] | None = None
         for address in dict.fromkeys([address for address, _ in sends]) if len(sends) > 1 else (sends[0][0],):
             destination = self._known.get(address) or self._find_text(address)
-            if destination is not None and destination.index.costly:
+            if destination is not None and (destination.index.costly or (destination.large and not together)):
                 costly = costly or {}
                 costly[address] = destination
-        return None if costly is None else Examining(sends, costly)
+        return None if costly is None else Examining(sends, costly, None if together else self.broker)
 
     def _find_text(self, address: str) -> Destination | None:
         """The destination with this address, if there is one; what is wrong with it is said when it is used."""

@@ -51,6 +51,8 @@ def is_large(namespace: Namespace, sends: Sends) -> bool:
     for address, _ in sends:
         destination = namespace.destinations.get(address)
         if destination is not None:
+            if destination.large:
+                return True
             places += destination.fan_out
     return places > AT_ONCE
 
@@ -144,11 +146,15 @@ class Publishing:
         "_completed",
         "_connection",
         "_destinations",
+        "_envelope",
         "_held",
         "_left",
+        "_limited",
         "_namespace",
         "_promised",
+        "_queues",
         "_told",
+        "_unheld",
         "error",
     )
 
@@ -175,14 +181,19 @@ class Publishing:
                 self._held[destination] = None
             else:
                 self._held |= dict.fromkeys(subscription.queue for subscription in destination.subscriptions)
-        for queue in self._held:
-            queue.hold()
+        #: Those that are not held yet, the next one last: very many are held in slices, before the first message.
+        self._unheld = list(self._held)
+        self._hold(AT_ONCE)
+        #: The message that is being added, whether there are limits, and where it still goes, the next one last.
+        self._envelope: Envelope | None = None
+        self._limited = False
+        self._queues: list[Queue] = []
         self._promised = promised
         for queue, (messages, size) in promised.items():
             queue.promise(messages, size)
         journal = namespace.broker.journal
         if journal is not None:
-            journal.holds += 1
+            journal.hold()
 
     @property
     def added(self) -> bool:
@@ -203,35 +214,23 @@ class Publishing:
         Returns:
             What was done of the budget.
         """
-        left, destinations, held, done = self._left, self._destinations, self._held, 0
+        left = self._left
+        done = self._hold(budget) if self._unheld else 0
         try:
-            while left and done < budget:
-                address, envelope = left.pop()
-                destination = destinations[address]
-                limited = destination.policy.limited
-                if destination.policy.overrides and not limited:
-                    envelope = overridden(destination.policy, envelope, now)
-                if isinstance(destination, Queue):
-                    queues = [destination]
+            while done < budget:
+                if self._queues:
+                    done += self._add(budget - done, now)
+                elif left:
+                    done += self._take_next(budget - done, now)
                 else:
-                    destination.take(envelope, now)
-                    queues = destination.matching(envelope, self._connection)
-                    done += 1
-                for queue in queues:
-                    if queue in held and not queue.deleted:
-                        if limited:
-                            self._redeem(queue, len(envelope.packed))
-                            capacity.admit(queue, envelope, now)
-                        else:
-                            queue.accept(envelope, now)
-                        done += 1
-                envelope.compact()
+                    break
         except Exception as error:
             self.error = error
             left.clear()  # the queues must be served all the same
+            self._queues = []
             self._complete()
             raise
-        if not left:
+        if not (left or self._queues):
             self._complete()
             while self._held and done < budget:
                 queue = self._held.popitem()[0]
@@ -239,6 +238,56 @@ class Publishing:
                 queue.release(now)
                 done += 1 + max(0, waiting - queue.depth)
         return done
+
+    def _hold(self, budget: int) -> int:
+        """Hold so many queues more; how many that were."""
+        start = max(0, len(self._unheld) - budget)
+        held = self._unheld[start:]
+        del self._unheld[start:]
+        for queue in held:
+            queue.hold()
+        return len(held)
+
+    def _take_next(self, budget: int, now: int) -> int:
+        """Decide where the next message goes, once its topic delivers no other one in slices; what was done."""
+        address, envelope = self._left[-1]
+        destination = self._destinations[address]
+        if destination.large:
+            fan_out = self._namespace.broker.fan_out
+            if fan_out is not None and not fan_out.over:
+                fan_out.work(budget, now)
+                return budget
+        self._left.pop()
+        self._limited = destination.policy.limited
+        if destination.policy.overrides and not self._limited:
+            envelope = overridden(destination.policy, envelope, now)
+        self._envelope = envelope
+        if isinstance(destination, Queue):
+            self._queues = [destination]
+            return 0
+        destination.take(envelope, now)
+        self._queues = destination.matching(envelope, self._connection)[::-1]
+        if not self._queues:
+            envelope.compact()
+        return 1
+
+    def _add(self, budget: int, now: int) -> int:
+        """Add the message to so many of its queues; how many that were."""
+        queues, held, envelope, limited, added = self._queues, self._held, self._envelope, self._limited, 0
+        assert envelope is not None
+        while queues and added < budget:
+            queue = queues.pop()
+            if queue in held and not queue.deleted:
+                if limited:
+                    self._redeem(queue, len(envelope.packed))
+                    capacity.admit(queue, envelope, now)
+                else:
+                    queue.accept(envelope, now)
+            added += 1
+        if not queues:
+            envelope.compact()
+            self._envelope = None
+        return added
 
     def tell(self, now: int) -> None:
         """It is over. In a turn of its own: what comes next may be another batch, and a journal must be written in
@@ -268,7 +317,7 @@ class Publishing:
         self._completed = True
         journal = self._namespace.broker.journal
         if journal is not None:
-            journal.holds -= 1
+            journal.let_go()
         for queue, (messages, size) in self._promised.items():
             queue.promise(-messages, -size)  # what was for a subscription that has ended, or after a fault
         self._held = dict.fromkeys(reversed(self._held))  # the first one is taken from there first

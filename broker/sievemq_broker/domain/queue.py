@@ -107,8 +107,9 @@ class Queue:
         "views",
     )
 
-    #: As of a topic: a message has one place here.
+    #: As of a topic: a message has one place here, and is never delivered in slices.
     fan_out: Final = 1
+    large: Final = False
 
     def __init__(self, place: Place, policy: DestinationPolicy, namespace: Namespace) -> None:
         self.place = place

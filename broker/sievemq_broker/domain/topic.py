@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sievemq_broker.domain.fan_out import LARGE, Admit, FanOut
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.queue import Queue
@@ -38,6 +39,7 @@ class Topic:
         label: how it is named in logs and errors, such as ``topic:prices``.
         policy: for each subscription's queue.
         subscriptions: all of them.
+        large: they are so many that a message may be delivered in slices.
         paused: an administrator stopped deliveries.
         published: messages accepted.
         unreadable: messages whose properties could not be decoded (D-14); only subscriptions without selector got them.
@@ -49,6 +51,7 @@ class Topic:
         "_plain",
         "index",
         "label",
+        "large",
         "namespace",
         "observers",
         "paused",
@@ -66,6 +69,7 @@ class Topic:
         self.policy = policy
         self.namespace = namespace
         self.subscriptions: dict[Subscription, None] = {}
+        self.large = False
         self.index: SelectorIndex[Group] = SelectorIndex()
         self.published = 0
         self.unreadable = 0
@@ -84,6 +88,7 @@ class Topic:
     def add(self, subscription: Subscription) -> None:
         """From now on it gets what is published (SUB-35)."""
         self.subscriptions[subscription] = None
+        self._weigh()
         if self.paused:
             subscription.queue.pause()
         for observer in self.observers:
@@ -103,6 +108,7 @@ class Topic:
     def remove(self, subscription: Subscription) -> None:
         """It gets nothing any more."""
         del self.subscriptions[subscription]
+        self._weigh()
         self._local -= subscription.no_local
         condition = subscription.condition
         if condition is None:
@@ -114,6 +120,10 @@ class Topic:
         if not group.queues:
             del self._groups[key]
             self.index.remove(group)
+
+    def _weigh(self) -> None:
+        if not self.large or self.namespace.broker.fan_out is None:  # else what is sent now might overtake that
+            self.large = len(self.subscriptions) > LARGE
 
     def add_tap(self, tap: CopyTap) -> None:
         """From now on it is told what is published."""
@@ -185,8 +195,33 @@ class Topic:
         if self.taps:
             for tap in self.taps:
                 tap.copy(envelope, now)
-        for queue in self.matching(envelope, connection):
+        queues = self.matching(envelope, connection)
+        if self.large:
+            self.spread(queues, envelope, now, Queue.accept)
+            return
+        for queue in queues:
             queue.accept(envelope, now)
+
+    def spread(self, queues: list[Queue], envelope: Envelope, now: int, admit: Admit) -> None:
+        """Give a message to very many subscriptions: in slices if that is possible, and behind what is delivered in
+        slices already.
+
+        Args:
+            queues: of the subscriptions.
+            envelope: the message.
+            now: ms epoch.
+            admit: adds it to one of the queues.
+        """
+        broker = self.namespace.broker
+        journal = broker.journal
+        before = broker.fan_out
+        if before is not None:
+            before.finish(now)  # whoever sends this cannot wait
+        elif len(queues) > LARGE and (journal is None or not journal.holds):
+            broker.begin_fan_out(FanOut(queues.copy(), envelope, admit, journal))
+            return
+        for queue in queues:
+            admit(queue, envelope, now)
 
     @property
     def fan_out(self) -> int:

@@ -418,6 +418,13 @@ class BrokerConnection:
             self.crash(command, error, now)
         self.acted()
 
+    def go_on_with(self, pending: Pending, now: int) -> None:
+        """Go on with a command, as far as there is time; what follows it waits until it is over."""
+        if pending.go_on(self.services.spent, now):
+            pending.act(now)
+        else:
+            self.pending = pending
+
     def guarded(self, number: int, act: Callable[[int], None], now: int) -> None:
         """Do what belongs to a command that came before. Never raises, as receive_data.
 

@@ -75,7 +75,7 @@ def dispatch(connection: BrokerConnection, commands: list[CommandTuple], now: in
 
 
 def _go_on(connection: BrokerConnection, pending: Pending, now: int) -> bool:
-    """Go on with the command that has begun; True if it is over."""
+    """Go on with the command that has begun; True if it is over, and what follows may be carried out."""
     try:
         if not pending.go_on(connection.services.spent, now):
             return False
@@ -83,7 +83,7 @@ def _go_on(connection: BrokerConnection, pending: Pending, now: int) -> bool:
         pending.act(now)
     except Exception as error:
         connection.crash(pending.command, error, now)
-    return True
+    return connection.pending is None
 
 
 def _put_off(connection: BrokerConnection, commands: list[CommandTuple], count: int) -> None:

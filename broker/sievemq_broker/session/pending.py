@@ -1,19 +1,25 @@
-"""A command whose messages costly selectors are asked about: it is carried out when they all have answered.
+"""A command that takes several turns, or has to wait for some. Until it is over nothing behind it on its connection is
+carried out.
 
-Until then nothing behind it on its connection is. It has not happened: a connection that is lost has not said it.
+Before costly selectors have answered, or while another message is delivered in slices, the command has not happened: a
+connection that is lost has not said it. A message that is being delivered in slices itself has been sent: the broker
+goes on with it whatever becomes of the connection, and confirms it when every subscription has it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from sievemq_broker.domain.examining import Examining
+from sievemq_broker.domain.fan_out import FanOut
 
 __all__ = ["EXAMINED", "Pending"]
 
-#: Units (condition.units) that selectors are asked for before somebody looks at the time: less than a millisecond, if
-#: none of them takes longer.
+Work: TypeAlias = Examining | FanOut
+
+#: Units (condition.units) that selectors are asked for, or deliveries, before somebody looks at the time: less than a
+#: millisecond, if none of them takes longer.
 EXAMINED = 200
 
 
@@ -21,22 +27,22 @@ class Pending:
     """The command that a connection goes on with.
 
     Args:
-        examining: what is to be done before.
+        work: what is to be done before.
         command: the command.
         act: carries it out, with the time.
         size: bytes of the messages that are held by nobody else.
     """
 
-    __slots__ = ("_examining", "act", "command", "size")
+    __slots__ = ("_work", "act", "command", "size")
 
-    def __init__(self, examining: Examining, command: tuple[Any, ...], act: Callable[[int], None], size: int) -> None:
-        self._examining = examining
+    def __init__(self, work: Work, command: tuple[Any, ...], act: Callable[[int], None], size: int) -> None:
+        self._work = work
         self.act = act
         self.command = command
         self.size = size
 
     def go_on(self, spent: Callable[[], bool], now: int) -> bool:
-        """Ask, as long as there is time.
+        """Go on, as long as there is time and the broker's pending work need not go on first.
 
         Args:
             spent: is there no more time?
@@ -45,7 +51,8 @@ class Pending:
         Returns:
             True if the command can be carried out.
         """
-        while not self._examining.work(EXAMINED, now):
-            if spent():
+        work = self._work
+        while not work.work(EXAMINED, now):
+            if work.blocked or spent():
                 return False
         return True

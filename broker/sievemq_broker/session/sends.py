@@ -20,6 +20,7 @@ from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import Command
 
 if TYPE_CHECKING:
+    from sievemq_broker.domain.fan_out import FanOut
     from sievemq_broker.domain.room import Limited
     from sievemq_broker.session.connection import BrokerConnection
     from sievemq_broker.session.session import Session
@@ -65,10 +66,11 @@ def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> No
             if examining is not None:
                 if not examining.work(EXAMINED, now):
                     session.sent = sequence - 1
-                    pending = partial(_send_examined, connection, session, sequence, sends, persistent)
+                    pending = partial(_send_examined, connection, session, command, sends)
                     connection.pending = Pending(examining, command, pending, len(envelope.packed))
-                    return
-                envelope = sends[0][1]
+                else:
+                    _send_examined(connection, session, command, sends, now)
+                return
             full = connection.namespace.send(text, envelope, now, connection.id)
         elif transaction.doom is None:
             connection.namespace.declare(text)
@@ -80,22 +82,41 @@ def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> No
 
 
 def _send_examined(
-    connection: BrokerConnection,
-    session: Session,
-    sequence: int,
-    sends: list[tuple[str, Envelope]],
-    persistent: bool,
-    now: int,
+    connection: BrokerConnection, session: Session, command: CommandTuple, sends: list[tuple[str, Envelope]], now: int
 ) -> None:
-    """Carry out a send that selectors have been asked about."""
+    """Carry out a send that selectors have been asked about, or that may go to very many subscriptions."""
+    sequence: int = command[2]
+    persistent: bool = command[4][DELIVERY_MODE] == PERSISTENT  # as it was sent, whatever is prescribed there
     text, envelope = sends[0]
-    session.sent = sequence
+    connection.flush_confirms()  # of those before it: this one may take some turns
+    session.sent = sequence  # from here on it happens, whatever becomes of the connection
+    before = connection.broker.fan_out
     try:
         full = connection.namespace.send(text, envelope, now, connection.id)
     except SieveError as error:
         connection.refuse_send(session, sequence, error)
-    else:
+        return
+    fan_out = connection.broker.fan_out
+    if fan_out is None or fan_out is before:
         _taken(connection, session, text, envelope, full, persistent)
+        return
+    delivered = partial(_delivered, connection, session, text, envelope, persistent, fan_out)
+    connection.go_on_with(Pending(fan_out, command, delivered, 0), now)
+
+
+def _delivered(
+    connection: BrokerConnection,
+    session: Session,
+    text: str,
+    envelope: Envelope,
+    persistent: bool,
+    fan_out: FanOut,
+    now: int,
+) -> None:
+    """Every subscription has what was sent."""
+    if fan_out.error is not None:
+        raise fan_out.error
+    _taken(connection, session, text, envelope, None, persistent)
 
 
 def _taken(
@@ -134,6 +155,7 @@ def take_row(connection: BrokerConnection, commands: list[CommandTuple], now: in
     if (
         destination is None
         or session is None
+        or destination.large
         or session.transaction is not None
         or session.stall is not None
         or connection.clock_lag

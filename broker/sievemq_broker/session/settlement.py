@@ -99,7 +99,7 @@ def on_commit(connection: BrokerConnection, command: CommandTuple, now: int) -> 
         raise RequestError("this session is not transacted: there is nothing to commit (TXN-08)",
                            ErrorCode.ILLEGAL_STATE)  # fmt: skip
     if transaction.staged and transaction.doom is None and session.stall is None and not session.committing:
-        examining = connection.namespace.examining(transaction.staged)
+        examining = connection.namespace.examining(transaction.staged, together=True)
         if examining is not None and not examining.work(EXAMINED, now):
             publish = partial(connection.carry_out_late, command, handler=_publish)
             connection.pending = Pending(examining, command, publish, 0)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from sievemq_broker.clock import Clock
+from sievemq_broker.domain import Broker
 from sievemq_core.wire.connection import WireConnection
 
 
@@ -16,6 +17,7 @@ class FakeConnection:
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
+        self.broker = Broker()
         self.id = "welcomed"
         self.wire = WireConnection("broker")
         self.received: list[bytes] = []

@@ -121,6 +121,8 @@ class World:
             busy = False
             for client in self.clients:
                 busy |= client.exchange()
+            if self.broker.fan_out is not None:
+                busy |= self.broker.work(self.now)
 
     def later(self, ms: int) -> None:
         """Time passes."""

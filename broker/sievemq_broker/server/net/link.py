@@ -340,6 +340,7 @@ class Link(asyncio.BufferedProtocol):
         """Carry out all that was read, however long it takes: nothing comes after it."""
         while self.behind:
             self._turn.grant()
+            self.connection.broker.finish_publishings(self._clock.now())  # it may wait for one of them
             self._go_on()
 
     def _put_off(self) -> None:

@@ -1,0 +1,116 @@
+"""One message on its way to very many subscriptions: delivered a slice at a time, in the order of its topic.
+
+    publish ─► subscriptions are chosen ─► slice ─► … ─► over: its sender is confirmed ─► released
+
+Nothing stops it once it has begun: whether the message may be sent was decided before. Until it is over the broker
+begins no other one, and nothing else is published to the topic: producers that can wait do so, what cannot wait has it
+finished first. A journal gathers all of it in one batch, so a broker that dies has kept all of it or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.queue import Queue
+    from sievemq_core.message.envelope import Envelope
+
+__all__ = ["LARGE", "Admit", "Deliverer", "FanOut"]
+
+#: Subscriptions of a topic beyond which a message is delivered in slices: two or three milliseconds.
+LARGE: Final = 2_000
+
+Admit: TypeAlias = "Callable[[Queue, Envelope, int], None]"
+"""Adds a message to one queue, with the time (ms epoch). Cannot fail."""
+
+
+class Gatherer(Protocol):
+    """A journal."""
+
+    @property
+    def holds(self) -> int:
+        """Verbs that have not come to their end."""
+
+    def hold(self) -> None:
+        """A verb that takes more than a turn begins."""
+
+    def let_go(self) -> None:
+        """It has come to its end."""
+
+
+class Deliverer(Protocol):
+    """A broker."""
+
+    @property
+    def fan_out(self) -> FanOut | None:
+        """The message that is being delivered in slices."""
+
+    @property
+    def journal(self) -> Gatherer | None:
+        """Gathers what must survive the process."""
+
+
+class FanOut:
+    """Delivers one message.
+
+    Args:
+        queues: of the subscriptions that get it; consumed.
+        envelope: the message.
+        admit: adds it to a queue.
+        journal: gathers it; None if nothing does.
+
+    Attributes:
+        over: every subscription has the message, or there was an error.
+        error: a fault of the broker that ended it early.
+    """
+
+    __slots__ = ("_admit", "_envelope", "_journal", "_left", "error", "over")
+
+    #: As of an Examining: it can always go on.
+    blocked: Final = False
+
+    def __init__(self, queues: list[Queue], envelope: Envelope, admit: Admit, journal: Gatherer | None) -> None:
+        queues.reverse()
+        self._left = queues  # the next one last
+        self._envelope = envelope
+        self._admit = admit
+        self._journal = journal
+        self.over = False
+        self.error: Exception | None = None
+        if journal is not None:
+            journal.hold()
+
+    def work(self, budget: int, now: int) -> bool:
+        """Deliver to so many subscriptions more. Never raises: see :attr:`error`.
+
+        Args:
+            budget: subscriptions.
+            now: ms epoch.
+
+        Returns:
+            True if it is over.
+        """
+        if self.over:
+            return True
+        left, envelope, admit = self._left, self._envelope, self._admit
+        start = max(0, len(left) - budget)
+        try:
+            for queue in reversed(left[start:]):
+                if not queue.deleted:
+                    admit(queue, envelope, now)
+        except Exception as error:
+            self.error = error
+            left.clear()
+        else:
+            del left[start:]
+        if not left:
+            self.over = True
+            if self._journal is not None:
+                self._journal.let_go()
+        return self.over
+
+    def finish(self, now: int) -> None:
+        """Deliver to all that are left."""
+        while not self.work(LARGE, now):
+            pass

@@ -1,0 +1,565 @@
+"""A message for very many subscriptions is delivered in slices, and nobody can tell, but by when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sievemq_broker.domain import DestinationPolicy, Topic, topic
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.fan_out import LARGE
+from sievemq_broker.domain.journal import Journal
+from sievemq_broker.domain.policy import DomainSettings
+from sievemq_broker.session import pending, settlement
+from sievemq_broker.session import sends as sends_module
+from sievemq_core.errors import ErrorCode
+from sievemq_core.message.envelope import Envelope
+from sievemq_core.wire.commands import Command
+
+from .harness import AUTO, TRANSACTED, Client, Consumer, World, envelope, failing
+from .test_pieces import often, played
+from .test_resume import KEEP, reopen
+from .test_rows import SEVERAL, STEPS
+
+MANY = 5_000
+ADDRESS = "topic:t"
+SIZE = len(Envelope(envelope("m0")).packed)
+
+
+def in_slices(world: World) -> World:
+    """A connection has time for one piece of its work in each turn."""
+    world.services.spent = lambda: True
+    return world
+
+
+def topic_of(world: World, address: str = ADDRESS) -> Topic:
+    found = world.broker.namespace("").declare(address)
+    assert isinstance(found, Topic)
+    return found
+
+
+def subscribe(client: Client, count: int = MANY, **more: Any) -> list[Consumer]:
+    """So many subscriptions of one session."""
+    session = more.get("session") or client.session(AUTO)
+    consumers = []
+    for _ in range(count):
+        client._ids += 1
+        consumers.append(Consumer(client, session, client._ids))
+        client.consumers[client._ids] = consumers[-1]
+    connection, space = client.broker, client.world.broker.namespace("")
+    for consumer in consumers:  # without the wire: it is not what is tested, and takes its time
+        found = space.open_consumer(
+            connection.outbox, consumer.id, more.get("to", ADDRESS), connection=connection.id,
+            credit=more.get("credit", 10), no_local=more.get("no_local", False), now=client.world.now,
+        )  # fmt: skip
+        connection.consumers[consumer.id] = found
+        connection.owners[consumer.id] = connection.sessions[session]
+        connection.sessions[session].consumers[consumer.id] = found
+    connection.highest_consumer = client._ids
+    return consumers
+
+
+def texts_of(consumers: list[Consumer]) -> list[list[str]]:
+    return [[each.text for each in consumer.deliveries] for consumer in consumers]
+
+
+def begin(client: Client, session: int, *names: str, to: str = ADDRESS, **more: Any) -> None:
+    """Messages arrive at the broker; the first one is on its way."""
+    for name in names:
+        client.queue_send(session, envelope(name, **more), to)
+    hand_over(client)
+
+
+def hand_over(client: Client) -> None:
+    client.broker.receive_data(client.wire.data_to_send(), client.world.now)
+
+
+def read(client: Client) -> None:
+    """The client reads what there is for it; nothing else happens."""
+    data = client.broker.data_to_send()
+    for command in client.wire.receive_data(data):
+        client._hear(command)
+
+
+def turns(world: World) -> None:
+    while world.broker.work(world.now, 500):
+        world.settle()
+    world.settle()
+
+
+@pytest.fixture
+def large(world: World) -> tuple[World, list[Consumer], Client, Client]:
+    """Subscriptions, and two producers."""
+    consumers = subscribe(world.client())
+    return in_slices(world), consumers, world.client(keep=KEEP), world.client()
+
+
+Large = tuple[World, list[Consumer], Client, Client]
+
+
+def reached(world: World) -> int:
+    """How many subscriptions have been given something so far."""
+    return sum(bool(subscription.queue.sequence) for subscription in topic_of(world).subscriptions)
+
+
+def test_no_turn_delivers_to_more_than_a_slice(large: Large) -> None:
+    world, consumers, sender, _ = large
+    session = sender.session()
+    begin(sender, session, "m1")
+    seen = [reached(world)]
+    while sender.broker.behind:
+        sender.broker.catch_up(world.now)
+        seen.append(reached(world))
+        world.broker.work(world.now, 500)
+        seen.append(reached(world))
+    assert max(after - before for before, after in zip([0, *seen], seen, strict=False)) <= 500
+    turns(world)
+    assert texts_of(consumers) == [["m1"]] * MANY
+    assert sender.take(Command.CONFIRM) == [(Command.CONFIRM, session, 1)]
+
+
+def test_a_send_is_confirmed_when_every_subscription_has_it(large: Large) -> None:
+    world, consumers, sender, _ = large
+    session = sender.session()
+    sender.queue_send(session, envelope("q"), "queue:q")
+    begin(sender, session, "m1")
+    while sender.broker.pending is None:
+        sender.broker.catch_up(world.now)
+    assert 0 < reached(world) < MANY
+    read(sender)
+    assert sender.take(Command.CONFIRM) == [(Command.CONFIRM, session, 1)], "of what was sent before"
+    sender.broker.tick(world.now)
+    read(sender)
+    assert not sender.take(Command.CONFIRM)
+    sender.queue(Command.PING, 77)
+    turns(world)
+    assert sender.take(Command.CONFIRM) == [(Command.CONFIRM, session, 2)]
+    assert sender.answer_to(77) is not None
+    assert texts_of(consumers) == [["m1"]] * MANY
+
+
+def test_messages_of_two_producers_have_one_order_for_all_subscriptions(large: Large) -> None:
+    world, consumers, first, second = large
+    sessions = first.session(), second.session()
+    begin(first, sessions[0], "a1", "a2")
+    begin(second, sessions[1], "b1", "b2")
+    assert 0 < reached(world) < MANY
+    turns(world)
+    orders = {tuple(texts) for texts in texts_of(consumers)}
+    assert len(orders) == 1
+    (order,) = orders
+    assert [text for text in order if text[0] == "a"] == ["a1", "a2"]
+    assert [text for text in order if text[0] == "b"] == ["b1", "b2"]
+    assert order[0] == "a1"
+
+
+def test_others_go_on_meanwhile(large: Large) -> None:
+    world, _, sender, other = large
+    reader = other.consumer(other.session())
+    quick = other.session()
+    begin(sender, sender.session(), "m1")
+    other.queue_send(quick, envelope("q"))
+    other.exchange()
+    other.exchange()
+    assert sender.broker.behind
+    assert reader.all() == ["q"]
+    turns(world)
+
+
+def test_subscriptions_that_come_or_go_meanwhile(large: Large) -> None:
+    world, consumers, sender, other = large
+    session, last = sender.session(), other.session()
+    begin(sender, session, "m1")
+    client = consumers[0].client
+    gone = list(topic_of(world).subscriptions)[-1].queue
+    for consumer in (consumers[0], consumers[-1]):
+        client.wire.send(Command.CLOSE_CONSUMER, 900 + consumer.id, consumer.id, 0)
+    hand_over(client)
+    client.broker.catch_up(world.now)
+    (late,) = subscribe(other, 1, session=last)
+    assert 0 < reached(world) < MANY
+    while sender.broker.behind:
+        sender.broker.catch_up(world.now)
+        world.broker.work(world.now, 500)
+    begin(sender, session, "m2")
+    turns(world)
+    assert texts_of(consumers[1:-1]) == [["m1", "m2"]] * (MANY - 2)
+    assert texts_of([consumers[-1], late]) == [[], ["m2"]]
+    assert len(topic_of(world).subscriptions) == MANY - 1
+    assert (gone.deleted, gone.sequence) == (True, 0)
+
+
+def test_what_is_sent_while_most_subscriptions_go_does_not_overtake(large: Large) -> None:
+    """The topic is small by then; a message that is being delivered in slices goes first all the same."""
+    world, consumers, sender, other = large
+    session = other.session()
+    begin(sender, sender.session(), "m1")
+    space = topic_of(world)
+    for subscription in list(space.subscriptions)[1_000 : 1_000 + LARGE + 1_500]:
+        space.namespace.subscriptions.drop(subscription)
+    assert len(space.subscriptions) < LARGE
+    assert not consumers[-1].deliveries
+    begin(other, session, "m2")
+    turns(world)
+    assert texts_of(consumers[:1_000] + consumers[-500:]) == [["m1", "m2"]] * 1_500
+    (more,) = subscribe(other, 1)
+    assert not space.large
+    other.send(other.session(), "m3", to=ADDRESS)
+    assert texts_of([more]) == [["m3"]]
+
+
+def test_no_local_is_decided_when_it_is_sent(world: World) -> None:
+    sender = world.client()
+    own, others = subscribe(sender, LARGE, no_local=True), subscribe(world.client(), LARGE + 1)
+    in_slices(world)
+    begin(sender, sender.session(), "m1")
+    turns(world)
+    assert texts_of(own) == [[]] * LARGE
+    assert texts_of(others) == [["m1"]] * (LARGE + 1)
+
+
+@pytest.mark.parametrize("by", ["topic", "namespace"])
+def test_a_topic_that_is_deleted_meanwhile(large: Large, by: str) -> None:
+    world, _, sender, other = large
+    session = sender.session()
+    begin(sender, session, "m1")
+    assert 0 < reached(world) < MANY
+    space = world.broker.namespace("")
+    if by == "topic":
+        space.delete(ADDRESS)
+    else:
+        world.broker.delete_namespace("")
+    turns(world)
+    begin(sender, session, "m2")
+    turns(world)
+    assert sender.take(Command.CONFIRM)[-1] == (Command.CONFIRM, session, 2)
+    assert other.ask(Command.PING) is None
+    assert not world.services.reports
+
+
+def test_a_topic_that_is_paused_meanwhile_keeps_it(large: Large) -> None:
+    world, consumers, sender, _ = large
+    begin(sender, sender.session(), "m1")
+    topic_of(world).pause()
+    turns(world)
+    got = sum(bool(texts) for texts in texts_of(consumers))
+    assert 0 < got < MANY
+    topic_of(world).unpause(world.now)
+    turns(world)
+    assert texts_of(consumers) == [["m1"]] * MANY
+
+
+def test_a_message_that_expires_meanwhile_is_counted_once_for_each_subscription(large: Large) -> None:
+    world, consumers, sender, _ = large
+    begin(sender, sender.session(), "m1", expiration=world.now + 10)
+    world.services.real += 20
+    turns(world)
+    got = sum(bool(texts) for texts in texts_of(consumers))
+    assert 0 < got < MANY
+    assert sum(subscription.queue.expired for subscription in topic_of(world).subscriptions) == MANY - got
+
+
+def test_a_tap_has_it_once_and_the_topic_counts_it_once(large: Large) -> None:
+    world, _, sender, other = large
+    tap = other.ask(Command.OPEN_TAP, "t", ADDRESS, "copy", None, None, {})
+    begin(sender, sender.session(), "m1", "m2")
+    turns(world)
+    answer = other.ask(Command.FETCH_TAP, "t", ADDRESS, tap["id"], 0, 1_000, 1_000)
+    assert list(answer[-1]) == [b"m1", b"m2"]
+    assert topic_of(world).published == 2
+
+
+def test_a_sender_that_is_lost_meanwhile_has_sent_it_and_sends_it_once(large: Large) -> None:
+    world, consumers, sender, _ = large
+    session = sender.session()
+    begin(sender, session, "m1", "m2")
+    assert 0 < reached(world) < MANY
+    sender.transport_open = False
+    sender.broker.lost(world.now)
+    assert 0 < reached(world) < MANY
+    new = Client(world)
+    new._ids = sender._ids
+    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", sender.broker.id, {"keep": KEEP})
+    new.exchange()
+    assert new.take(Command.WELCOME)[0][7]["resumed"]["sessions"] == ((session, 1, 0),)
+    reopen(new, session, 1)
+    new.sends, new._sequences[session] = sender.sends, 2
+    new.go_on(session, 2)
+    turns(world)
+    assert texts_of(consumers) == [["m1", "m2"]] * MANY
+
+
+def test_a_sender_that_is_lost_before_its_turn_has_not_sent_it(large: Large) -> None:
+    world, consumers, first, second = large
+    sessions = first.session(), second.session()
+    begin(first, sessions[0], "a")
+    begin(second, sessions[1], "b")
+    assert 0 < reached(world) < MANY
+    second.broker.lost(world.now)
+    turns(world)
+    assert texts_of(consumers) == [["a"]] * MANY
+
+
+def test_an_end_of_the_broker_carries_it_to_its_end(large: Large) -> None:
+    world, consumers, sender, _ = large
+    begin(sender, sender.session(), "m1")
+    world.broker.finish_publishings(world.now)
+    assert world.broker.fan_out is None
+    assert reached(world) == MANY
+    turns(world)
+    assert texts_of(consumers) == [["m1"]] * MANY
+
+
+def test_what_was_sent_before_the_end_of_a_stream_does_not_wait_for_a_turn(large: Large) -> None:
+    """A link carries it out at once: nothing comes after it."""
+    world, consumers, first, second = large
+    world.broker.journal = Journal()
+    sessions = first.session(), second.session()
+    begin(first, sessions[0], "a")
+    begin(second, sessions[1], "b1", "b2")
+    for _ in range(100):
+        if not second.broker.behind:
+            break
+        world.broker.finish_publishings(world.now)
+        second.broker.catch_up(world.now)
+    assert not second.broker.behind
+    turns(world)
+    assert texts_of(consumers) == [["a", "b1", "b2"]] * MANY
+
+
+def test_what_cannot_wait_goes_behind_it(large: Large) -> None:
+    """Such as a message that an administrator sends, or moves."""
+    world, consumers, sender, _ = large
+    begin(sender, sender.session(), "m1")
+    space = world.broker.namespace("")
+    space.transfer(ADDRESS, Envelope(envelope("m2")), world.now)
+    space.transfer(ADDRESS, Envelope(envelope("m3")), world.now)
+    turns(world)
+    assert texts_of(consumers) == [["m1", "m2", "m3"]] * MANY
+
+
+def test_a_transaction_to_two_topics_is_added_in_slices_behind_it(large: Large) -> None:
+    world, consumers, sender, committer = large
+    others = subscribe(consumers[0].client, MANY, to="topic:u")
+    session = committer.session(TRANSACTED)
+    begin(sender, sender.session(), "m1")
+    for to in (ADDRESS, "topic:u"):
+        committer.queue_send(session, envelope("c1"), to)
+        committer.queue_send(session, envelope("c2"), to)
+    committer.wire.send(Command.COMMIT, 99, session, ())
+    hand_over(committer)
+    queues = [each.queue for to in (ADDRESS, "topic:u") for each in topic_of(world, to).subscriptions]
+    before = 0
+    while True:
+        more = world.broker.work(world.now, 500)
+        after = sum(queue.sequence for queue in queues)
+        assert after - before <= 1_000
+        before = after
+        if not more and not sender.broker.behind and not committer.broker.behind:
+            break
+        for client in (sender, committer):
+            if client.broker.behind:
+                client.broker.catch_up(world.now)
+        before = sum(queue.sequence for queue in queues)
+    turns(world)
+    assert committer.answer_to(99) == (Command.OK, 99, None)
+    assert texts_of(consumers) == [["m1", "c1", "c2"]] * MANY
+    assert texts_of(others) == [["c1", "c2"]] * MANY
+
+
+def test_a_large_batch_on_its_way_lets_sends_stand_between_its_messages(large: Large) -> None:
+    world, consumers, sender, committer = large
+    session = committer.session(TRANSACTED)
+    committer.queue_send(session, envelope("c1"), ADDRESS)
+    committer.queue_send(session, envelope("c2"), ADDRESS)
+    committer.wire.send(Command.COMMIT, 99, session, ())
+    hand_over(committer)
+    world.broker.work(world.now, 500)
+    begin(sender, sender.session(), "m1", "m2")
+    turns(world)
+    assert committer.answer_to(99) == (Command.OK, 99, None)
+    for texts in texts_of(consumers):
+        assert sorted(texts) == ["c1", "c2", "m1", "m2"]
+        assert texts.index("c1") < texts.index("c2")
+        assert texts.index("m1") < texts.index("m2")
+
+
+def test_a_commit_that_waits_for_another_is_carried_out_though_a_message_is_on_its_way(large: Large) -> None:
+    """Its client says nothing while it waits for the answer."""
+    world, consumers, sender, first = large
+    second = world.client()
+    sessions = [client.session(TRANSACTED) for client in (first, second)]
+    plain = sender.session()
+    for client, session, name in zip((first, second), sessions, "ab", strict=True):
+        client.queue_send(session, envelope(name), ADDRESS)
+        client.wire.send(Command.COMMIT, 99, session, ())
+        hand_over(client)
+        while client.broker.behind:
+            client.broker.catch_up(world.now)
+    begin(sender, plain, "m1", "m2", "m3")
+    while first.answer_to(99) is None:
+        world.broker.work(world.now, 500)
+        if sender.broker.behind:
+            sender.broker.catch_up(world.now)
+        read(first)
+    assert not second.broker.behind
+    turns(world)
+    assert second.answer_to(99) == (Command.OK, 99, None)
+    for texts in texts_of(consumers):
+        assert sorted(texts) == ["a", "b", "m1", "m2", "m3"]
+        assert [text for text in texts if text[0] == "m"] == ["m1", "m2", "m3"]
+
+
+@pytest.mark.parametrize("rule", ["fail", "block", "drop-oldest", "drop-newest"])
+def test_limits_hold_for_each_subscription(rule: str) -> None:
+    policy = DestinationPolicy(max_messages=2, at_limit=rule)
+    world = World(broker=Broker(DomainSettings(policies=((ADDRESS, policy),))))
+    consumers = subscribe(world.client(), LARGE + 500, credit=0)
+    in_slices(world)
+    first, second = world.client(), world.client()
+    sessions = first.session(), second.session()
+    begin(first, sessions[0], "a1", "a2", "a3")
+    begin(second, sessions[1], "b1")
+    for _ in range(200):
+        world.broker.work(world.now, 500)
+        for client in (first, second):
+            if client.broker.behind:
+                client.broker.catch_up(world.now)
+        assert all(each.queue.depth <= 3 for each in topic_of(world).subscriptions)
+    world.settle()
+    assert {each.queue.depth for each in topic_of(world).subscriptions} == {2}
+    refused = [command for client in (first, second) for command in client.take(Command.SEND_FAILED)]
+    assert len(refused) == (2 if rule == "fail" else 0)
+    assert bool(first.take(Command.FLOW) + second.take(Command.FLOW)) is (rule == "block")
+    if rule == "block":
+        client = consumers[0].client
+        for _ in range(3):
+            for consumer in client.broker.consumers.values():
+                consumer.grant(2, world.now)
+            turns(world)
+        orders = {tuple(texts) for texts in texts_of(consumers)}
+        assert len(orders) == 1
+        assert sorted(orders.pop()) == ["a1", "a2", "a3", "b1"]
+
+
+def test_a_journal_gathers_all_of_it_in_one_batch_and_is_cut_between_two() -> None:
+    world = World()
+    journal = world.broker.journal = Journal()
+    session_client = world.client()
+    space = world.broker.namespace("")
+    for number in range(6):  # those that are kept stand far from each other
+        space.open_consumer(
+            session_client.broker.outbox, 10_000 + number, ADDRESS, connection="x", subscription=f"s{number}",
+            durable=True, shared=True, client_id="id", now=world.now,
+        )  # fmt: skip
+        subscribe(session_client, LARGE // 5)
+    in_slices(world)
+    senders = [world.client() for _ in range(2)]
+    sessions = [sender.session() for sender in senders]
+    for number, sender in enumerate(senders):
+        begin(sender, sessions[number], f"m{number}.1", f"m{number}.2", f"m{number}.3", delivery_mode=2)
+    batches = []
+    for _ in range(300):
+        for sender in senders:
+            if sender.broker.behind:
+                sender.broker.catch_up(world.now)
+        world.broker.work(world.now, 500)
+        if not journal.holds and journal.batch:  # as at the end of each turn
+            batches.append(journal.cut())
+    counts = [len(batch.accepted) for batch in batches if batch.accepted]
+    assert counts == [6] * 6
+    assert not journal.holds
+
+
+def test_a_fault_in_the_middle_ends_the_sender_and_nobody_else(large: Large) -> None:
+    world, _, sender, other = large
+    session = other.session()
+    journal = world.broker.journal = Journal()
+    begin(sender, sender.session(), "m1")
+    queue = list(topic_of(world).subscriptions)[MANY - 1].queue
+    with failing(queue):
+        while sender.broker.behind:
+            sender.broker.catch_up(world.now)
+    with pytest.raises(ZeroDivisionError):
+        world.broker.work(world.now, 500)
+    turns(world)
+    assert sender.fatal is not None
+    assert [type(error) for _, error in world.services.reports] == [ZeroDivisionError]
+    world.services.reports.clear()
+    assert journal.holds == 0
+    begin(other, session, "m2")
+    turns(world)
+    assert other.take(Command.CONFIRM)[-1] == (Command.CONFIRM, session, 1)
+
+
+def test_a_command_with_a_fault_behind_it_ends_the_connection_behind_it(large: Large) -> None:
+    world, consumers, sender, _ = large
+    session = sender.session()
+    sender.queue_send(session, envelope("m1"), ADDRESS)
+    sender.queue(Command.SEND, session, 77, "queue:q", envelope("far ahead"))
+    hand_over(sender)
+    assert sender.fatal is None
+    turns(world)
+    assert sender.fatal is not None
+    assert sender.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
+    assert texts_of(consumers) == [["m1"]] * MANY
+
+
+# -- whatever the order ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def working() -> Iterator[pytest.MonkeyPatch]:
+    """Pending work goes on in each turn."""
+    real = World.settle
+
+    def settle(world: World) -> None:
+        more = True
+        real(world)
+        while more:
+            more = world.broker.work(world.now, 1)
+            real(world)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(World, "settle", settle)
+        yield patch
+
+
+@contextmanager
+def tiny() -> Iterator[None]:
+    """Every topic with a subscription is large, and a slice is one of them."""
+    with working() as patch:
+        patch.setattr(topic, "LARGE", 0)
+        for module in (pending, sends_module, settlement):
+            patch.setattr(module, "EXAMINED", 1)
+        yield
+
+
+def without_turns(seen: list[Any]) -> list[Any]:
+    """A queue counts turns of its consumers otherwise where messages wait for the end of a batch: nobody sees that."""
+
+    def cut(part: Any) -> Any:
+        if type(part) is not list:
+            return part
+        return [each[:8] if type(each) is tuple and len(each) == 10 else each for each in part]
+
+    return [[cut(part) for part in step] for step in seen]
+
+
+@pytest.mark.needs_python("replaces a limit of topics")
+@settings(max_examples=150, deadline=None)
+@given(steps=STEPS, pattern=st.lists(st.booleans(), min_size=1, max_size=6), several=st.booleans())
+def test_at_once_and_in_slices_everybody_sees_the_same(
+    steps: list[tuple[Any, ...]], pattern: list[bool], several: bool
+) -> None:
+    hello = SEVERAL if several else {}
+    with working():
+        expected = without_turns(played(steps, hello, None))
+    with tiny():
+        assert without_turns(played(steps, hello, often(pattern))) == expected
+        assert without_turns(played(steps, hello, lambda: True)) == expected
