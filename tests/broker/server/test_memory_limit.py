@@ -9,7 +9,7 @@ import pytest
 from sievemq_broker.domain import Broker
 from sievemq_broker.domain.gate import MESSAGE_BYTES
 from sievemq_broker.server.net.link import Links
-from sievemq_broker.server.watch.memory import Memory, machine_limit
+from sievemq_broker.server.watch.memory import SLICE, Memory, machine_limit
 from sievemq_core.errors import RequestError
 
 from ..domain.support import NOW, Port, message
@@ -33,7 +33,12 @@ class World:
 
     def send(self, count: int, size: int = 1_000, address: str = "queue:q") -> int:
         """Send; how many were taken."""
-        return sum(self.space.send(address, message(body=b"x" * size), NOW) is None for _ in range(count))
+        taken = 0
+        for _ in range(count):
+            taken += self.space.send(address, message(body=b"x" * size), NOW) is None
+            while self.broker.fan_out is not None:
+                self.broker.work(NOW)
+        return taken
 
     def look(self) -> None:
         self.time += 1
@@ -184,3 +189,33 @@ def test_the_machines_limit_is_the_containers_where_that_is_less(tmp_path: Path)
     assert machine_limit(tmp_path) == 1_048_576
     (tmp_path / "sys/fs/cgroup/memory.max").write_text("max\n")
     assert machine_limit(tmp_path) == whole
+
+
+def test_very_many_queues_are_added_up_in_several_ticks() -> None:
+    world = World(GIB)
+    for number in range(2 * SLICE + 1):
+        world.space.open_consumer(Port(), number, "topic:t", connection="c", credit=0, now=NOW)
+    assert world.send(1, address="topic:t") == 1
+    sums = []
+    for _ in range(3):
+        world.memory.bytes = 0
+        world.look()
+        sums.append(world.memory.bytes)
+    assert sums == [0, 0, (2 * SLICE + 1) * EACH]
+
+
+@pytest.mark.parametrize("last", ["topic:t", "queue:q"])
+def test_the_limit_holds_for_what_comes_while_queues_are_added_up(last: str) -> None:
+    world = World(20 * SLICE * EACH)
+    for number in range(2 * SLICE):
+        world.space.open_consumer(Port(), number, "topic:t", connection="c", credit=0, now=NOW)
+    for _ in range(4):
+        world.look()  # there is so little room that sends are counted
+    for _ in range(4):
+        world.send(2, address="topic:t")
+        world.look()
+        assert world.memory.measure() <= world.memory.limit
+    world.send(100, address=last)
+    world.look()
+    assert world.memory.measure() <= world.memory.limit
+    assert len(world.flow) == (last == "topic:t")

@@ -9,7 +9,7 @@ import pytest
 from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings
-from sievemq_broker.server.watch.slow_consumers import CONNECTIONS, SlowConsumers
+from sievemq_broker.server.watch.slow_consumers import CONNECTIONS, CONSUMERS, SlowConsumers
 from sievemq_core.errors import ErrorCode
 
 from ..domain.support import NOW, Port, message, selector
@@ -123,6 +123,19 @@ def test_very_many_connections_take_turns() -> None:
     assert len(world.after(0)) == 0
     assert len(world.after(11)) == CONNECTIONS
     assert set(world.after(0)) == consumers
+
+
+def test_very_many_consumers_of_one_connection_take_turns() -> None:
+    world = World()
+    consumers = [world.consumer(1) for _ in range(2 * CONSUMERS)]
+    world.connections["c0"].consumers = dict(enumerate(consumers))
+    for number in range(1, 2 * CONSUMERS):
+        del world.connections[f"c{number}"]
+    world.send(3 * CONSUMERS)
+    world.after(0)
+    assert len(world.after(0)) == 0
+    assert len(world.after(11)) == CONSUMERS
+    assert len(world.after(0)) == 2 * CONSUMERS
 
 
 def test_over_the_wire_its_messages_go_to_others() -> None:

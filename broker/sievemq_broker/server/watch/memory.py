@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -49,6 +49,9 @@ STEP: Final = 64
 #: The smallest SEND has 30 bytes, and what it carries takes 24 and MESSAGE_BYTES.
 AMPLIFIED: Final = 10
 
+#: Queues and consumers that are added up in one tick: two or three milliseconds.
+SLICE: Final = 3_000
+
 #: Copies of a message that are allowed for; a topic with more subscriptions may pass the limit by what is read at once.
 _MOST_COPIES: Final = 1_000
 
@@ -79,8 +82,8 @@ class Memory:
     """
 
     __slots__ = (
-        "_broker", "_clock", "_copies", "_flow", "_gate", "_links", "_next", "_soon", "_staged", "blocked",
-        "bytes", "input", "limit",
+        "_broker", "_clock", "_copies", "_flow", "_gate", "_links", "_next", "_round", "_round_began", "_round_took",
+        "_soon", "_staged", "blocked", "bytes", "input", "limit",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +104,11 @@ class Memory:
         self._soon = soon
         self._clock = clock
         self._next = 0.0
+        #: Adds up over several ticks; how many bytes had come when that began, the gate, and what that would let in;
+        #: seconds that it took so far.
+        self._round: Iterator[None] | None = None
+        self._round_began: tuple[int, Gate | None, int] = 0, None, 0
+        self._round_took = 0.0
         self._copies = 1
         self._gate = Gate(self._enter)
         self.input = 0
@@ -113,38 +121,59 @@ class Memory:
 
     def measure(self) -> int:
         """Bytes that all messages take now, and what was received of further ones."""
-        broker = self._broker
-        links = self._links.open
-        self.input = sum([link.input_bytes for link in links])
-        self._staged = sum([link.connection.staged.used for link in links])
-        total = held_bytes(broker) + self.input
-        for queue in queues_of(broker):
+        for _ in self._add_up():
+            pass
+        return self.bytes
+
+    def _add_up(self) -> Iterator[None]:
+        """Add up :attr:`bytes`; yields where a tick has looked at enough."""
+        broker, links = self._broker, self._links.open
+        total, left = 0, SLICE
+        for queue in tuple(queues_of(broker)):  # some may come or go between two ticks
             total += queue.bytes + MESSAGE_BYTES * (queue.depth + len(queue.scheduled))
+            left -= 1
             for consumer in queue.consumers:
                 if consumer.window:
                     total += _held_bytes(consumer)
+                    left -= 1
             for consumer in queue.holders:
                 total += _held_bytes(consumer)
-        self.bytes = total
-        return total
+                left -= 1
+            if left <= 0:
+                yield
+                left = SLICE
+        self.input = sum([link.input_bytes for link in links])
+        self._staged = sum([link.connection.staged.used for link in links])
+        self.bytes = total + held_bytes(broker) + self.input
 
     def look(self) -> None:
-        """Measure, unless that was done lately enough, and hold back or go on."""
+        """Add up what there is, unless that was done lately enough, and hold back or go on. Very many queues take
+        several of these calls."""
         if not self.limit:
             return
         begin = self._clock()
-        if begin < self._next:
+        if self._round is None:
+            if begin < self._next:
+                return
+            self._round, self._round_took = self._add_up(), 0.0
+            self._round_began = self._links.bytes_in, self._broker.gate, self._gate.bytes
+        for _ in self._round:
+            self._round_took += self._clock() - begin
             return
-        self._look()
-        self._next = begin + (self._clock() - begin) / _COST
+        self._round = None
+        bytes_in, gate, left = self._round_began
+        if gate is self._broker.gate:
+            room = self._room_since(bytes_in, 0 if gate is None else left - gate.bytes)
+        else:
+            room = self._measure_room()  # sends are counted since the middle of it
+        self._look(room)
+        self._next = begin + (self._round_took + self._clock() - begin) / _COST
 
-    def _look(self) -> None:
+    def _look(self, room: int) -> None:
         if not self.blocked:
-            room = self._measure_room()
-            if room <= 0:
+            if room <= 0 and self._measure_room() <= 0:
                 self._block()
             return
-        room = self._measure_room()
         over = self._broker.over
         wanted = 0 if over is None else self._broker.rooms.load_of_first(over)[1]
         if self.limit - room < self.limit * RESUME and room >= wanted:
@@ -153,14 +182,27 @@ class Memory:
             self._say(None)
 
     def _measure_room(self) -> int:
-        """How much more there may be, and how that is seen to. What waits for room is not what there is, nor is what
-        transactions hold: their limit is another, and a COMMIT asks for room for it."""
-        room = self.limit - self.measure() + self._broker.rooms.bytes + self._staged
+        """How much more there may be, and how that is seen to."""
+        self.measure()
+        self._round = None
+        return self._room_since(self._links.bytes_in, 0)
+
+    def _room_since(self, began: int, counted: int) -> int:
+        """The same, once it is added up.
+
+        What waits for room is not what there is, nor is what transactions hold: their limit is another, and a COMMIT
+        asks for room for it.
+
+        Args:
+            began: bytes that had been read when adding up began.
+            counted: what the gate has let in since.
+        """
+        room = self.limit - self.bytes + self._broker.rooms.bytes + self._staged - counted
         links = self._links
         self._copies = min(_most_copies(self._broker), _MOST_COPIES)
         may_come = room // (AMPLIFIED * self._copies) - self.input - _READ
         if may_come >= (_NEAR if self._broker.gate is None else 2 * _NEAR):
-            links.look_at = links.bytes_in + may_come
+            links.look_at = began + may_come
             self._broker.set_gate(None)
         else:
             self._count(room)
@@ -180,6 +222,8 @@ class Memory:
             self._count(AMPLIFIED * self._copies * _READ)
         else:
             self.look()
+            if self._round is not None:
+                self._count(AMPLIFIED * self._copies * _READ)  # until it is added up
 
     def _enter(self, messages: int, size: int) -> Overfull | None:
         """See :class:`~sievemq_broker.domain.gate.Gate`."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import islice
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
 from sievemq_broker import logs
 from sievemq_broker.domain.policy import CLOSE
@@ -16,16 +15,17 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.consumer import Consumer
     from sievemq_broker.session.connection import BrokerConnection
 
-__all__ = ["CONNECTIONS", "SlowConsumers"]
+__all__ = ["CONNECTIONS", "CONSUMERS", "SlowConsumers"]
 
-#: Connections looked at in one tick; more of them take turns.
-CONNECTIONS = 250
+#: Consumers looked at in one tick, and connections without any; more of them take turns.
+CONSUMERS: Final = 1_500
+CONNECTIONS: Final = 250
 
 log = logs.get("server")
 
 
 class SlowConsumers:
-    """Looks at some connections each tick.
+    """Looks at some consumers each tick.
 
     A consumer is slow when it can take nothing more (its credit is used up, or its connection does not read), holds
     messages, has neither acknowledged nor been given one for as long as the rule of its destination says, and messages
@@ -39,30 +39,43 @@ class SlowConsumers:
         slow: those that are slow now.
     """
 
-    __slots__ = ("_clock", "_connections", "_queue", "_watched", "slow")
+    __slots__ = ("_clock", "_connections", "_round", "_watched", "slow")
 
     def __init__(self, connections: Mapping[str, BrokerConnection], clock: Clock) -> None:
         self._connections = connections
         self._clock = clock
-        self._queue: list[str] = []
+        self._round: Iterator[None] = iter(())
         #: What it had done when it was seen to stand still first, and when that was.
         self._watched: dict[Consumer, tuple[tuple[int, int], int]] = {}
         self.slow: dict[Consumer, None] = {}
 
     def look(self) -> None:
-        """Look at the next connections."""
-        if not self._queue:
-            self._queue = list(self._connections)
-            for consumer in [consumer for consumer in self._watched if not consumer.open]:
-                self._forget(consumer)
+        """Look at the next consumers."""
+        for _ in self._round:
+            return
+        self._round = self._look_round()
+        next(self._round, None)
+
+    def _look_round(self) -> Iterator[None]:
+        """Look at every consumer once; yields where a tick has looked at enough."""
+        for consumer in [consumer for consumer in self._watched if not consumer.open]:
+            self._forget(consumer)
         now = self._clock.now()
-        batch = list(islice(reversed(self._queue), CONNECTIONS))
-        del self._queue[len(self._queue) - len(batch) :]
-        for connection_id in batch:
+        looks, connections = CONSUMERS, CONNECTIONS
+        for connection_id in tuple(self._connections):
             connection = self._connections.get(connection_id)
-            if connection is not None:
-                for consumer in tuple(connection.consumers.values()):
-                    self._look_at(connection, consumer, now)
+            if connection is None:
+                continue
+            for consumer in tuple(connection.consumers.values()):
+                self._look_at(connection, consumer, now)
+                looks -= 1
+                if not looks:
+                    yield
+                    now, looks, connections = self._clock.now(), CONSUMERS, CONNECTIONS
+            connections -= 1
+            if not connections:
+                yield
+                now, looks, connections = self._clock.now(), CONSUMERS, CONNECTIONS
 
     def _look_at(self, connection: BrokerConnection, consumer: Consumer, now: int) -> None:
         queue = consumer.queue
