@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.queue import Queue
     from sievemq_broker.domain.topic import Topic
 
-__all__ = ["Examining"]
+__all__ = ["EXAMINED", "Examining"]
+
+#: Units (condition.units) that selectors are asked for, or deliveries, before somebody looks at the time: less than a
+#: millisecond, if none of them takes longer.
+EXAMINED = 200
 
 
 class Examining:

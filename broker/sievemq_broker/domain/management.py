@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sievemq_broker.domain import capacity
 from sievemq_broker.domain.candidates import Few, few, view_of
 from sievemq_broker.domain.dead_letters import CLIENT_ID, SUBSCRIPTION, origin_of, risen
-from sievemq_broker.domain.entry import DELAYED, HELD, STRAY, Entry, key_of
+from sievemq_broker.domain.entry import DELAYED, GONE, HELD, STRAY, Entry, key_of
 from sievemq_broker.domain.locate import locate
 from sievemq_broker.domain.pages import matching
 from sievemq_broker.domain.queue import Queue
@@ -22,7 +23,10 @@ from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.walk import Walk
 from sievemq_broker.matching.condition import Condition, units
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
-from sievemq_core.message.envelope import PROPERTIES
+from sievemq_core.message.envelope import PROPERTIES, Envelope
+
+if TYPE_CHECKING:
+    from sievemq_broker.domain.namespace import Namespace
 
 __all__ = ["Choice", "Outcome", "cancel", "copy", "held", "move", "purge", "remove", "retry", "scheduled", "waiting"]
 
@@ -32,7 +36,7 @@ TOUCHED = 100
 #: Bytes of properties after which a page ends.
 PAGE_BYTES = 1024 * 1024
 
-Act = Callable[[Entry, int], bool]
+Act = Callable[[Entry, int], Steps[bool]]
 """Does something to an entry at a time; False if that cannot be done and the entry stays."""
 
 
@@ -95,9 +99,8 @@ def copy(queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
     """
     namespace = queue.namespace
 
-    def act(entry: Entry, now: int) -> bool:
-        namespace.transfer(target, entry.envelope, now)
-        return True
+    def act(entry: Entry, now: int) -> Steps[bool]:
+        return (yield from _transfer(namespace, target, entry, entry.envelope, now))
 
     _check_target(queue, target, choice)
     return _each(queue, choice, act, waits=True)
@@ -116,10 +119,11 @@ def move(queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
             ErrorCode.INVALID_DESTINATION,
         )
 
-    def act(entry: Entry, now: int) -> bool:
-        namespace.transfer(target, entry.envelope, now)
-        queue.remove(entry, "moved")
-        return True
+    def act(entry: Entry, now: int) -> Steps[bool]:
+        moved = yield from _transfer(namespace, target, entry, entry.envelope, now)
+        if moved:
+            queue.remove(entry, "moved")
+        return moved
 
     return _each(queue, choice, act, waits=True)
 
@@ -138,14 +142,15 @@ def retry(queue: Queue, choice: Choice, allow: Callable[[str], None] = lambda or
     """
     namespace = queue.namespace
 
-    def act(entry: Entry, now: int) -> bool:
+    def act(entry: Entry, now: int) -> Steps[bool]:
         origin, envelope = risen(entry.envelope)
         if origin is None:
             return False
         allow(origin)
         name = origin_of(entry.envelope, SUBSCRIPTION)
         if name is None:
-            namespace.transfer(origin, envelope, now)
+            if not (yield from _transfer(namespace, origin, entry, envelope, now)):
+                return False
         else:
             subscription = namespace.subscriptions.durable.get((origin_of(entry.envelope, CLIENT_ID), name))
             if subscription is None or subscription.topic.label != origin:
@@ -159,11 +164,22 @@ def retry(queue: Queue, choice: Choice, allow: Callable[[str], None] = lambda or
 
 
 def _remover(queue: Queue) -> Act:
-    def act(entry: Entry, now: int) -> bool:
+    def act(entry: Entry, now: int) -> Steps[bool]:
+        yield from ()
         queue.remove(entry)
         return True
 
     return act
+
+
+def _transfer(namespace: Namespace, target: str, entry: Entry, envelope: Envelope, now: int) -> Steps[bool]:
+    """Send what an entry holds elsewhere, once costly selectors there have answered; False if it is gone by then."""
+    sends = [(target, envelope)]
+    now = yield from namespace.examine(sends, now)
+    if entry.state in (HELD, GONE):
+        return False
+    namespace.transfer(target, sends[0][1], now)
+    return True
 
 
 def _check_target(queue: Queue, target: str, choice: Choice) -> Queue | Topic | None:
@@ -197,7 +213,7 @@ class _Run:
         self.left = SLICE
         return True
 
-    def handle(self, entry: Entry, now: int) -> bool:
+    def handle(self, entry: Entry, now: int) -> Steps[bool]:
         """Do to an entry what is to be done; False if no other follows."""
         choice, outcome = self.choice, self.outcome
         envelope = entry.envelope
@@ -214,7 +230,7 @@ class _Run:
         if choice.dry_run:
             return True
         try:
-            done = self.act(entry, now)
+            done = yield from self.act(entry, now)
         except SieveError as error:
             if not outcome.touched:
                 raise
@@ -242,7 +258,7 @@ def _chosen(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
     now = yield
     for number, entry in enumerate(entries, 1):
         stands = (waits and entry.state <= STRAY) or (delayed and entry.state == DELAYED)
-        if stands and not run.handle(entry, now):
+        if stands and not (yield from run.handle(entry, now)):
             break
         if number % TOUCHED == 0 or run.ends_slice():
             now = yield
@@ -260,7 +276,7 @@ def _all(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
         while not walk.done:
             before = outcome.touched
             for entry in walk.take(TOUCHED if outcome.touched else SLICE):
-                if entry.state <= STRAY and not run.handle(entry, now):
+                if entry.state <= STRAY and not (yield from run.handle(entry, now)):
                     return outcome
                 if run.ends_slice():
                     now = yield
@@ -271,7 +287,7 @@ def _all(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
         entries = list(queue.scheduled.values())
         for start in range(0, len(entries), SLICE):
             for entry in entries[start : start + SLICE]:
-                if entry.state == DELAYED and not run.handle(entry, now):
+                if entry.state == DELAYED and not (yield from run.handle(entry, now)):
                     return outcome
                 if run.ends_slice():
                     now = yield

@@ -9,7 +9,7 @@ from sievemq_broker.domain import capacity, dead_letters, gate, pages
 from sievemq_broker.domain.client_ids import ClientIds
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import Entry, key_of
-from sievemq_broker.domain.examining import Examining
+from sievemq_broker.domain.examining import EXAMINED, Examining
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.ports import DeliveryPort
@@ -17,6 +17,7 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.room import Limited, NoRoomError, Overfull
 from sievemq_broker.domain.rows import accept_row
 from sievemq_broker.domain.stages import Stages
+from sievemq_broker.domain.steps import Steps
 from sievemq_broker.domain.subscription import Subscription
 from sievemq_broker.domain.subscriptions import Subscriptions
 from sievemq_broker.domain.taps import Taps
@@ -327,6 +328,13 @@ class Namespace:
                 costly = costly or {}
                 costly[address] = destination
         return None if costly is None else Examining(sends, costly, None if together else self.broker)
+
+    def examine(self, sends: list[tuple[str, Envelope]], now: int) -> Steps[int]:
+        """:meth:`examining` to its end, in slices; returns the time."""
+        examining = self.examining(sends)
+        while examining is not None and not examining.work(EXAMINED, now):
+            now = yield
+        return now
 
     def _find_text(self, address: str) -> Destination | None:
         """The destination with this address, if there is one; what is wrong with it is said when it is used."""

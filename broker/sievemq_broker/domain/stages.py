@@ -154,6 +154,7 @@ class Stages:
         now: int,
         connection: str | None = None,
         allow: Callable[[str], None] | None = None,
+        sends: list[tuple[str, Envelope]] | None = None,
     ) -> int | None:
         """Send what is staged, in the order of `ids`; everything else of the same batch is forgotten.
 
@@ -164,6 +165,7 @@ class Stages:
             now: ms epoch.
             connection: id of the publisher's connection, for no_local.
             allow: called with each address that is sent to, and raises if that is not allowed (any more).
+            sends: what :meth:`staged` has answered, examined since; None if it was not.
 
         Returns:
             How many messages were sent; None if this batch, or a later one, was published before: then nothing is sent.
@@ -178,19 +180,9 @@ class Stages:
             self._keys.add(owner, key)
             self.discard(key, batch, owner=owner)
             return None
-        sends: list[tuple[str, Envelope]] = []
-        addresses: dict[str, None] = {}
-        for stage_id in ids:
-            stage = self._stages.get(stage_id)
-            if stage is None or (stage.key, stage.batch, stage.owner) != (key, batch, owner):
-                raise RequestError(
-                    f"batch {batch} of {key!r} cannot be published: what was staged as {stage_id:.300} is not there. "
-                    "Its lease has ended, or the broker was started anew. Nothing was sent; stage it again",
-                    ErrorCode.NOT_FOUND,
-                    {"stage": stage_id},
-                )
-            sends += stage.sends
-            addresses |= stage.addresses
+        stages = self._chosen(key, batch, ids, owner)
+        sends = _sends_of(stages) if sends is None else sends
+        addresses = {address: None for stage in stages for address in stage.addresses}
         if allow is not None:
             for address in addresses:
                 allow(address)
@@ -206,6 +198,30 @@ class Stages:
             self.remember(owner, key, batch)
         self.discard(key, batch, owner=owner)
         return count
+
+    def staged(self, key: str, batch: int, ids: Sequence[str], *, owner: str | None) -> list[tuple[str, Envelope]]:
+        """What :meth:`publish` would send; nothing if that was done before.
+
+        Raises:
+            RequestError: NOT_FOUND, one of the stages is not there (any more).
+        """
+        if batch <= self.published.get((owner, key), -1):
+            return []
+        return _sends_of(self._chosen(key, batch, ids, owner))
+
+    def _chosen(self, key: str, batch: int, ids: Sequence[str], owner: str | None) -> list[_Stage]:
+        chosen = []
+        for stage_id in ids:
+            stage = self._stages.get(stage_id)
+            if stage is None or (stage.key, stage.batch, stage.owner) != (key, batch, owner):
+                raise RequestError(
+                    f"batch {batch} of {key!r} cannot be published: what was staged as {stage_id:.300} is not there. "
+                    "Its lease has ended, or the broker was started anew. Nothing was sent; stage it again",
+                    ErrorCode.NOT_FOUND,
+                    {"stage": stage_id},
+                )
+            chosen.append(stage)
+        return chosen
 
     def remember(self, owner: str | None, key: str, batch: int) -> None:
         """A batch is the last one that a user has published under a key."""
@@ -244,3 +260,7 @@ class Stages:
         del self._stages[stage.id]
         self.bytes -= stage.bytes
         stage.state = GONE
+
+
+def _sends_of(stages: list[_Stage]) -> list[tuple[str, Envelope]]:
+    return [send for stage in stages for send in stage.sends]

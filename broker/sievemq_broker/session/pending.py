@@ -11,16 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from sievemq_broker.domain.examining import Examining
+from sievemq_broker.domain.examining import EXAMINED, Examining
 from sievemq_broker.domain.fan_out import FanOut
 
-__all__ = ["EXAMINED", "Pending"]
+__all__ = ["Pending"]
 
 Work: TypeAlias = Examining | FanOut
-
-#: Units (condition.units) that selectors are asked for, or deliveries, before somebody looks at the time: less than a
-#: millisecond, if none of them takes longer.
-EXAMINED = 200
 
 
 class Pending:

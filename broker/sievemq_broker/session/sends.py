@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sievemq_broker.domain.broker_properties import may_set_broker_properties, without_broker_properties
 from sievemq_broker.matching.index import SelectorIndex
 from sievemq_broker.session.checks import check_message, shift_times, unknown
-from sievemq_broker.session.pending import EXAMINED, Pending
+from sievemq_broker.session.pending import Pending
 from sievemq_broker.session.stall import Stall
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.limits import MAX_HEADER_CHARS
@@ -64,12 +64,9 @@ def on_send(connection: BrokerConnection, command: CommandTuple, now: int) -> No
             sends = [(text, envelope)]
             examining = connection.namespace.examining(sends)
             if examining is not None:
-                if not examining.work(EXAMINED, now):
-                    session.sent = sequence - 1
-                    pending = partial(_send_examined, connection, session, command, sends)
-                    connection.pending = Pending(examining, command, pending, len(envelope.packed))
-                else:
-                    _send_examined(connection, session, command, sends, now)
+                session.sent = sequence - 1
+                act = partial(_send_examined, connection, session, command, sends)
+                connection.go_on_with(Pending(examining, command, act, len(envelope.packed)), now)
                 return
             full = connection.namespace.send(text, envelope, now, connection.id)
         elif transaction.doom is None:

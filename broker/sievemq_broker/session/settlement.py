@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.publishing import Publishing, begin, is_large
 from sievemq_broker.session.checks import handed_to, the_session, too_much_credit
-from sievemq_broker.session.pending import EXAMINED, Pending
+from sievemq_broker.session.pending import Pending
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.stall import Stall
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
@@ -100,9 +100,9 @@ def on_commit(connection: BrokerConnection, command: CommandTuple, now: int) -> 
                            ErrorCode.ILLEGAL_STATE)  # fmt: skip
     if transaction.staged and transaction.doom is None and session.stall is None and not session.committing:
         examining = connection.namespace.examining(transaction.staged, together=True)
-        if examining is not None and not examining.work(EXAMINED, now):
+        if examining is not None:
             publish = partial(connection.carry_out_late, command, handler=_publish)
-            connection.pending = Pending(examining, command, publish, 0)
+            connection.go_on_with(Pending(examining, command, publish, 0), now)
             return
     _publish(connection, command, now)
 

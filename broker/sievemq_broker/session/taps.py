@@ -9,16 +9,19 @@ again when they are published: a lease may be a day, and rights can be taken awa
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.tap import CopyTap, DrainTap
 from sievemq_broker.session.checks import check_unread, the_selector, the_session
 from sievemq_broker.session.guard import require_there
+from sievemq_broker.session.pending import Pending
 from sievemq_broker.session.rights import Identity, Verb
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, shown
 from sievemq_core.limits import MAX_ARRAY
 from sievemq_core.message.destination import parse_address
+from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.codec import unpack_value
 
 if TYPE_CHECKING:
@@ -152,11 +155,28 @@ def on_stage(connection: BrokerConnection, command: tuple[Any, ...], now: int) -
 
 def on_publish(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
     """All that is staged for a batch, once. A large one takes some turns; the answer comes when all can see it."""
-    _, request, key, batch, names = command
+    _, _request, key, batch, names = command
     if connection.wait_for_publishing(command):
         return
     if type(names) is not tuple or len(names) > MAX_ARRAY or not {str}.issuperset(map(type, names)):
         raise ProtocolError(f"PUBLISH.stages must be an array of names, not {shown(names)}")
+    sends = connection.namespace.stages.staged(key, batch, names, owner=connection.identity.user)
+    examining = connection.namespace.examining(sends, together=True) if sends else None
+    publish = partial(_publish, sends=sends)
+    if examining is None:
+        publish(connection, command, now)
+    else:
+        act = partial(connection.carry_out_late, command, handler=publish)
+        connection.go_on_with(Pending(examining, command, act, 0), now)
+
+
+def _publish(
+    connection: BrokerConnection, command: tuple[Any, ...], now: int, sends: list[tuple[str, Envelope]]
+) -> None:
+    """The rest of a PUBLISH: selectors have been asked about its messages."""
+    _, request, key, batch, names = command
+    if connection.wait_for_publishing(command):
+        return
     stages = connection.namespace.stages
     identity, namespace = connection.identity, connection.namespace.name
 
@@ -180,6 +200,7 @@ def on_publish(connection: BrokerConnection, command: tuple[Any, ...], now: int)
         now=now,
         connection=connection.id,
         allow=None if identity.rights.unlimited else allow_to,
+        sends=sends,
     )
     publishing = connection.namespace.publishing
     if publishing is None:

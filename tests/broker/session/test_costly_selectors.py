@@ -10,13 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sievemq_broker.domain import management
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.dead_letters import ORIGIN
+from sievemq_broker.domain.examining import EXAMINED
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
+from sievemq_broker.domain.steps import Steps
 from sievemq_broker.matching.condition import units_of
 from sievemq_broker.session import checks
 from sievemq_broker.session.connection import BrokerConnection
-from sievemq_broker.session.pending import EXAMINED
 from sievemq_core.limits import MAX_LIKE_SEARCHES, MAX_PROPERTY_CHARS
+from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector, compile_selector
 from sievemq_core.wire.commands import Command
 
@@ -227,6 +231,87 @@ def test_a_transaction_of_more_messages_than_one_look_examines_comes_to_its_end(
     world.settle()
     assert sender.answer_to(99) == (Command.OK, 99, None)
     assert consumer.all() == names
+
+
+def test_a_staged_batch_is_examined_before_it_is_published(meter: Meter) -> None:
+    world = world_of()
+    subscriber, sender = world.client(), world.client()
+    consumers = [subscriber.consumer(subscriber.session(), "topic:t", selector=hostile(n)) for n in range(10)]
+    session = sender.session(TRANSACTED)
+    for number in range(4):
+        sender.queue_send(session, heavy(f"m{number}"), "topic:t")
+    stage = sender.ask(Command.STAGE, session, "k", 0, 60_000)
+    published = sender.request(Command.PUBLISH, "k", 0, (stage,))
+    world.settle()
+    assert sender.answer_to(published) == (Command.OK, published, 4)
+    assert meter.evaluations == 40
+    assert [consumer.all() for consumer in consumers] == [["m0", "m1", "m2", "m3"]] * 10
+
+
+def test_a_stage_that_is_gone_when_it_is_examined_is_not_published(meter: Meter) -> None:
+    world = world_of()
+    subscriber, sender, other = world.client(), world.client(), world.client()
+    consumers = [subscriber.consumer(subscriber.session(), "topic:t", selector=hostile(n)) for n in range(30)]
+    session = sender.session(TRANSACTED)
+    sender.queue_send(session, heavy("m"), "topic:t")
+    stage = sender.ask(Command.STAGE, session, "k", 0, 60_000)
+    sender.queue(Command.PUBLISH, 99, "k", 0, (stage,))
+    sender.broker.receive_data(sender.wire.data_to_send(), world.now)
+    assert sender.broker.behind
+    world.broker.namespace("").stages.discard("k", 0, owner=None)
+    world.settle()
+    answer = sender.answer_to(99)
+    assert answer is not None
+    assert answer[0] == Command.ERROR
+    assert [consumer.all() for consumer in consumers] == [[]] * 30
+    assert other.ask(Command.PING) is None
+
+
+def carried_out(steps: Steps[Any], world: World) -> Any:
+    """What a verb answers, each step a piece."""
+    while True:
+        try:
+            METER.during(lambda: steps.send(world.now))
+        except StopIteration as end:
+            return end.value
+
+
+@pytest.mark.parametrize("verb", ["move", "copy", "retry"])
+def test_a_transfer_is_examined_in_pieces(meter: Meter, verb: str) -> None:
+    world = world_of()
+    subscriber = world.client()
+    space = world.broker.namespace("")
+    consumers = [subscriber.consumer(subscriber.session(), "queue:to", selector=hostile(n)) for n in range(30)]
+    source = "queue:DLQ.to" if verb == "retry" else "queue:from"
+    for number in range(3):
+        origin = {ORIGIN: "queue:to"} if verb == "retry" else {}
+        space.transfer(source, Envelope(heavy(f"m{number}", **origin)), world.now)
+    queue = space.queue(source)
+    choice = management.Choice()
+    steps = management.retry(queue, choice) if verb == "retry" else getattr(management, verb)(queue, "queue:to", choice)
+    next(steps)
+    outcome = carried_out(steps, world)
+    assert (outcome.matched, outcome.touched, outcome.skipped) == (3, 3, 0)
+    assert meter.evaluations == 90
+    world.settle()
+    assert sum(len(consumer.all()) for consumer in consumers) == 3
+
+
+def test_a_message_that_is_consumed_while_it_is_examined_is_not_moved(meter: Meter) -> None:
+    world = world_of()
+    subscriber = world.client()
+    space = world.broker.namespace("")
+    consumers = [subscriber.consumer(subscriber.session(), "queue:to", selector=hostile(n)) for n in range(30)]
+    space.transfer("queue:from", Envelope(heavy("m")), world.now)
+    steps = management.move(space.queue("queue:from"), "queue:to", management.Choice())
+    next(steps)
+    while not meter.evaluations:
+        METER.during(lambda: steps.send(world.now))
+    taker = subscriber.consumer(subscriber.session(), "queue:from")
+    assert taker.all() == ["m"]
+    outcome = carried_out(steps, world)
+    assert (outcome.matched, outcome.touched, outcome.skipped) == (1, 0, 1)
+    assert [consumer.all() for consumer in consumers] == [[]] * 30
 
 
 def test_what_waits_for_room_is_not_examined_again(meter: Meter) -> None:

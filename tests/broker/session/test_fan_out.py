@@ -15,8 +15,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.fan_out import LARGE
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.policy import DomainSettings
-from sievemq_broker.session import pending, settlement
-from sievemq_broker.session import sends as sends_module
+from sievemq_broker.session import pending
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
@@ -535,8 +534,7 @@ def tiny() -> Iterator[None]:
     """Every topic with a subscription is large, and a slice is one of them."""
     with working() as patch:
         patch.setattr(topic, "LARGE", 0)
-        for module in (pending, sends_module, settlement):
-            patch.setattr(module, "EXAMINED", 1)
+        patch.setattr(pending, "EXAMINED", 1)
         yield
 
 

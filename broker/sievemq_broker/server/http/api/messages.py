@@ -8,6 +8,8 @@ from typing import Any
 from sievemq_broker.domain import management
 from sievemq_broker.domain.gate import check_room
 from sievemq_broker.domain.locate import locate
+from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.domain.steps import Steps
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.compose import compose
@@ -17,7 +19,7 @@ from sievemq_broker.server.http.api.pages import decode_cursor, encode_cursor
 from sievemq_broker.server.http.api.shown import show_details, show_messages
 from sievemq_broker.server.http.api.slices import run
 from sievemq_broker.session.rights import Verb
-from sievemq_core.message.envelope import BODY, DELIVERY_TIME, EXPIRATION, TIMESTAMP
+from sievemq_core.message.envelope import BODY, DELIVERY_TIME, EXPIRATION, TIMESTAMP, Envelope
 from sievemq_core.selector import CompiledSelector, compile_selector
 
 __all__ = ["MESSAGES", "number_or_name", "refuse_while_blocked", "routes", "selector_of"]
@@ -116,6 +118,12 @@ async def get_message(call: Call[requests.Whole, Any]) -> answers.MessageDetails
     return await show_details(found[0], queue.label, query.body_limit)
 
 
+def _examined(space: Namespace, sends: list[tuple[str, Envelope]]) -> Steps[int]:
+    """Costly selectors have answered when this ends; returns the time."""
+    now = yield
+    return (yield from space.examine(sends, now))
+
+
 @routes.add(
     "POST", MESSAGES, Verb.SEND, answers.Sent, body=requests.Send, status=(201,), body_limit=SEND_BYTES
 )  # fmt: skip
@@ -132,6 +140,9 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     limit = call.server.services.settings.body_bytes
     if len(envelope.fields[BODY] or b"") > limit:
         raise ApiError(413, "MESSAGE_TOO_LARGE", f"a body may have {limit} bytes here", {"limit": limit})
+    sends = [(str(address), envelope)]
+    now = await run(call.server, _examined(space, sends))
+    envelope = sends[0][1]
     check_room(space, address, envelope)
     space.transfer(address, envelope, now)  # nobody could tell this sender to wait
     call.server.turn.worked()
