@@ -20,7 +20,6 @@ LEFT = {
     "sievemq_broker.server": 80,
     "sievemq_broker.session": 81,
     "sievemq_broker.store": 19,
-    "sievemq_core.selector": 38,
     "sievemq_core.wire": 1,
     "sievemq_testing": 27,
 }

@@ -118,7 +118,7 @@ class CompiledSelector:
         if found is None:
             found = self._warnings = advise(self.ast, self.plan, self.facts, self.dialect)
             if shape is not None and not found:
-                shape.unremarkable = True
+                shape.without_warnings()
         return found
 
     @property
@@ -133,14 +133,18 @@ class CompiledSelector:
         """True if the selector says no more than that one name has one of some texts: whoever finds a message's value
         among the keys of :attr:`facts` need not ask the function. Only texts: they are equal as keys exactly if they
         are to a selector."""
-        known = self._lookup if self._shape is None else self._shape.is_lookup
-        if known is None:
-            known = _looks_up(self.plan)
-            if self._shape is None:
-                self._lookup = known
-            else:
-                self._shape.is_lookup = known
-        return known
+        if self._shape is not None:
+            return self._shape.is_lookup
+        if self._lookup is None:
+            self._lookup = _looks_up(self.plan)
+        return self._lookup
+
+    def keep(self, tree: Node, plan: Test) -> None:
+        """Keep what the selector was made from; of a long text only what was read from it."""
+        if len(self.text) <= MAX_CHARS:
+            self._ast, self._plan = tree, plan
+        else:
+            self._lookup = _looks_up(plan)
 
     @property
     def source(self) -> str:
@@ -260,14 +264,11 @@ def _pipeline(text: str, dialect: Dialect, taken: Outline | None) -> CompiledSel
         shape = _Shape(tree, plan, facts, open_to)
         selector = shape.bind(text, taken)
         if selector is not None:
-            selector._ast, selector._plan = tree, plan
+            selector.keep(tree, plan)
             _shapes.learn(taken, open_to, shape)
             return selector
     selector = CompiledSelector(text, dialect, facts, make_function(plan), effort_of(plan))
-    if len(text) <= MAX_CHARS:
-        selector._ast, selector._plan = tree, plan
-    else:
-        selector._lookup = _looks_up(plan)
+    selector.keep(tree, plan)
     return selector
 
 
@@ -292,7 +293,7 @@ class _Shape:
     Attributes:
         unremarkable: one of them was found to have no warnings, so none has.
         has_alternatives: there is an OR that an index could use.
-        is_lookup: all are, or none; None as long as nobody has asked.
+        is_lookup: see :attr:`CompiledSelector.is_lookup`; all are, or none.
     """
 
     __slots__ = (
@@ -310,7 +311,7 @@ class _Shape:
 
     def __init__(self, tree: Node, plan: Test, facts: Facts, open_to: tuple[Parameter, ...]) -> None:
         self.unremarkable = False
-        self.is_lookup: bool | None = None
+        self.is_lookup = _looks_up(plan)
         self.has_alternatives = bool(alternatives(plan))
         self._effort = effort_of(plan)
         self._facts = FactsTemplate(facts, open_to)
@@ -325,6 +326,10 @@ class _Shape:
         #: the canonical text in pieces: what does not change, and in turn with it the constants to put in between
         pieces = _PLACES.split(text)
         self._canonical = pieces[::2], [open_to[int(number)].indexes for number in pieces[1::2]]
+
+    def without_warnings(self) -> None:
+        """One of the selectors has no warnings."""
+        self.unremarkable = True
 
     def bind(self, text: str, taken: Outline) -> CompiledSelector | None:
         """The selector with these constants; None if their values keep it from being like the others."""

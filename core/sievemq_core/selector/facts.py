@@ -89,7 +89,7 @@ class Facts:
 
 @dataclass(slots=True)
 class _Need:
-    """What one name must be like, gathered so far."""
+    """What one name must be like, gathered so far: two demands narrow each other."""
 
     keys: frozenset[Key] | None = None
     range: Range | None = None
@@ -106,11 +106,80 @@ class _Need:
             or (self.range is not None and self.range.low > self.range.high)
         )
 
+    def exist(self) -> _Need:
+        """Must not be NULL; returns the need itself."""
+        self.present = True
+        return self
 
-@dataclass(slots=True)
+    def be_null(self, holds: bool) -> None:
+        """Must be NULL, or must not."""
+        if holds:
+            self.absent = True
+        else:
+            self.present = True
+
+    def be_among(self, keys: frozenset[Key]) -> None:
+        """Must have one of these keys."""
+        self.keys = keys if self.keys is None else self.keys & keys
+
+    def lie_between(self, low: float, high: float) -> None:
+        """Must be a number within these bounds."""
+        known = self.range
+        self.range = Range(low, high) if known is None else Range(max(known.low, low), min(known.high, high))
+
+    def begin_with(self, prefixes: frozenset[str]) -> None:
+        """Must begin with one of these texts; the first such demand is kept, for each of several is necessary."""
+        self.prefixes = self.prefixes or prefixes
+
+    def narrow(self, other: _Need) -> None:
+        """Must satisfy the other need as well."""
+        if other.keys is not None:
+            self.be_among(other.keys)
+        if other.range is not None:
+            self.lie_between(other.range.low, other.range.high)
+        if other.prefixes is not None:
+            self.begin_with(other.prefixes)
+        self.present = self.present or other.present
+        self.absent = self.absent or other.absent
+
+
 class _Needs:
-    by_name: dict[str, _Need]
-    never: bool = False
+    """What tests demand of the names in them. Make it by :meth:`of_test`."""
+
+    __slots__ = ("by_name", "never")
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, _Need] = {}
+        #: No message can satisfy it.
+        self.never = False
+
+    @classmethod
+    def of_test(cls, test: plan.Test) -> _Needs:
+        """What one test demands."""
+        needs = cls()
+        needs.demand(test)
+        if not needs.never:
+            for need in needs.by_name.values():
+                if need.impossible:
+                    needs.rule_out()
+                    break
+        return needs
+
+    @classmethod
+    def of_any(cls, tests: Iterable[plan.Test]) -> _Needs:
+        """What at least one of several tests demands: of a name, the widest of what every possible one does."""
+        merged = cls()
+        possible = [part for part in map(cls.of_test, tests) if not part.never]
+        if not possible:
+            merged.rule_out()
+            return merged
+        for name in set(possible[0].by_name).intersection(*(part.by_name for part in possible[1:])):
+            merged.by_name[name] = _widest([part.by_name[name] for part in possible])
+        return merged
+
+    def rule_out(self) -> None:
+        """No message can satisfy it."""
+        self.never = True
 
     def of(self, name: str) -> _Need:
         """What is needed of a name, to add to it."""
@@ -118,6 +187,129 @@ class _Needs:
         if need is None:
             need = self.by_name[name] = _Need()
         return need
+
+    def demand(self, test: plan.Test) -> None:
+        """Add what a test demands."""
+        kind = type(test)  # a chain of patterns would take twice as long
+        if kind is plan.Relation:
+            self._relation(test)  # type: ignore[arg-type]
+        elif kind is plan.All:
+            for part in test.tests:  # type: ignore[union-attr]
+                self.demand(part)
+        elif kind is plan.Any:
+            self._also(_Needs.of_any(test.tests))  # type: ignore[union-attr]
+        elif kind is plan.OneOf:
+            self._list(test)  # type: ignore[arg-type]
+        elif kind is plan.Matches:
+            self._pattern(test)  # type: ignore[arg-type]
+        else:
+            self._rest(test)
+
+    def _also(self, others: _Needs) -> None:
+        self.never = self.never or others.never
+        for name, need in others.by_name.items():
+            self.of(name).narrow(need)
+
+    def _list(self, test: plan.OneOf) -> None:
+        need = self.of(test.field.name).exist()
+        if test.holds and not test.negated:
+            need.be_among(test.values)
+
+    def _pattern(self, test: plan.Matches) -> None:
+        need = self.of(test.field.name).exist()
+        if test.holds and not test.negated:
+            pattern = test.pattern
+            if pattern.exact is not None:
+                need.be_among(frozenset({pattern.exact}))
+            elif pattern.prefix:
+                need.begin_with(frozenset({pattern.prefix}))
+
+    def _rest(self, test: plan.Test) -> None:
+        match test:
+            case plan.Always():
+                self.never = self.never or not test.value
+            case plan.EqualsOne():
+                need = self.of(test.field.name).exist()
+                if test.holds:
+                    need.be_among(frozenset().union(test.texts, test.exact, test.doubles, test.floats))
+            case plan.Truth(field=subject, holds=holds):
+                self.of(subject.name).exist().be_among(frozenset({bucket_key(holds)}))
+            case plan.Missing(value=plan.Field(name=name), holds=holds):
+                self.of(name).be_null(holds)
+            case plan.IsNumber(value=plan.Field(name=name)):
+                self.of(name).exist()
+            case _:
+                pass
+
+    def _relation(self, test: plan.Relation) -> None:
+        """Both sides must be there, whether TRUE or FALSE is asked; a constant on the right says more."""
+        left, right = test.left, test.right
+        if not isinstance(left, plan.Field) or not isinstance(right, plan.Constant):
+            for part in plan.fields_of(test):
+                self.of(part.name).exist()
+            return
+        need = self.of(left.name).exist()
+        if not test.holds:
+            return
+        constant: Any = right.value
+        op = test.op
+        if op == "=":
+            keys = _keys(constant)
+            if keys is not None:
+                need.be_among(keys)
+        if op != "<>" and isinstance(constant, int | float) and not isinstance(constant, bool):
+            low, high = _outwards(constant)
+            if op in ("<", "<="):
+                low = -inf
+            elif op != "=":
+                high = inf
+            need.lie_between(low, high)
+            self.never = self.never or constant != constant
+
+    def facts(self, names: frozenset[str], *, always: bool = False) -> Facts:
+        """What was gathered, as facts of a selector that names these."""
+        equalities: list[tuple[str, frozenset[Key]]] = []
+        ranges: list[tuple[str, Range]] = []
+        prefixes: list[tuple[str, frozenset[str]]] = []
+        present: list[str] = []
+        absent: list[str] = []
+        for name, need in sorted(self.by_name.items()):
+            if need.keys is not None:
+                equalities.append((name, need.keys))
+            if need.range is not None:
+                ranges.append((name, need.range))
+            if need.prefixes is not None:
+                prefixes.append((name, need.prefixes))
+            if need.present:
+                present.append(name)
+            if need.absent:
+                absent.append(name)
+        return Facts(
+            names=names,
+            uses_properties=not names <= HEADERS.keys(),
+            equalities=tuple(equalities),
+            ranges=tuple(ranges),
+            prefixes=tuple(prefixes),
+            present=frozenset(present),
+            absent=frozenset(absent),
+            never=self.never,
+            always=always,
+        )
+
+
+def _widest(needs: list[_Need]) -> _Need:
+    """What each of several needs allows, and no more."""
+    keys = [need.keys for need in needs if need.keys is not None]
+    ranges = [need.range for need in needs if need.range is not None]
+    prefixes = [need.prefixes for need in needs if need.prefixes is not None]
+    whole = len(needs)
+    return _Need(
+        keys=frozenset[Key]().union(*keys) if len(keys) == whole else None,
+        range=Range(min(r.low for r in ranges), max(r.high for r in ranges)) if len(ranges) == whole else None,
+        prefixes=frozenset[str]().union(*prefixes) if len(prefixes) == whole else None,
+        present=all(need.present for need in needs),
+        absent=all(need.absent for need in needs),
+    )
 
 
 def derive(test: plan.Test, names: Iterable[str]) -> Facts:
@@ -127,7 +319,7 @@ def derive(test: plan.Test, names: Iterable[str]) -> Facts:
         test: the plan.
         names: every name in the selector's text.
     """
-    return _facts(_needs(test), frozenset(names), always=isinstance(test, plan.Always) and test.value)
+    return _Needs.of_test(test).facts(frozenset(names), always=isinstance(test, plan.Always) and test.value)
 
 
 def alternatives(test: plan.Test) -> tuple[tuple[Facts, ...], ...]:
@@ -142,8 +334,8 @@ def alternatives(test: plan.Test) -> tuple[tuple[Facts, ...], ...]:
     found: list[tuple[Facts, ...]] = []
     for part in test.tests if isinstance(test, plan.All) else (test,):
         if isinstance(part, plan.Any):
-            branches = [_needs(branch) for branch in part.tests]
-            found.append(tuple(_facts(needs, frozenset(needs.by_name)) for needs in branches if not needs.never))
+            branches = [_Needs.of_test(branch) for branch in part.tests]
+            found.append(tuple(needs.facts(frozenset(needs.by_name)) for needs in branches if not needs.never))
     return tuple(found)
 
 
@@ -221,137 +413,6 @@ def _moved(bounds: Range, values: Sequence[Any], low: int | None, high: int | No
     )
 
 
-def _facts(needs: _Needs, everything: frozenset[str], *, always: bool = False) -> Facts:
-    equalities: list[tuple[str, frozenset[Key]]] = []
-    ranges: list[tuple[str, Range]] = []
-    prefixes: list[tuple[str, frozenset[str]]] = []
-    present: list[str] = []
-    absent: list[str] = []
-    for name, need in sorted(needs.by_name.items()):
-        if need.keys is not None:
-            equalities.append((name, need.keys))
-        if need.range is not None:
-            ranges.append((name, need.range))
-        if need.prefixes is not None:
-            prefixes.append((name, need.prefixes))
-        if need.present:
-            present.append(name)
-        if need.absent:
-            absent.append(name)
-    return Facts(
-        names=everything,
-        uses_properties=not everything <= HEADERS.keys(),
-        equalities=tuple(equalities),
-        ranges=tuple(ranges),
-        prefixes=tuple(prefixes),
-        present=frozenset(present),
-        absent=frozenset(absent),
-        never=needs.never,
-        always=always,
-    )
-
-
-def _needs(test: plan.Test) -> _Needs:
-    """What a test demands."""
-    needs = _Needs({})
-    _demand(test, needs)
-    if not needs.never:
-        for need in needs.by_name.values():
-            if need.impossible:
-                needs.never = True
-                break
-    return needs
-
-
-def _demand(test: plan.Test, needs: _Needs) -> None:
-    """Add what a test demands to what others do; two demands on one name narrow each other."""
-    kind = type(test)  # a chain of patterns would take twice as long
-    if kind is plan.Relation:
-        _of_relation(test, needs)  # type: ignore[arg-type]
-    elif kind is plan.All:
-        for part in test.tests:  # type: ignore[union-attr]
-            _demand(part, needs)
-    elif kind is plan.Any:
-        _also(needs, _some([_needs(part) for part in test.tests]))  # type: ignore[union-attr]
-    elif kind is plan.OneOf:
-        _of_list(test, needs)  # type: ignore[arg-type]
-    elif kind is plan.Matches:
-        _of_pattern(test, needs)  # type: ignore[arg-type]
-    else:
-        _of_rest(test, needs)
-
-
-def _of_list(test: plan.OneOf, needs: _Needs) -> None:
-    need = needs.of(test.field.name)
-    need.present = True
-    if test.holds and not test.negated:
-        need.keys = test.values if need.keys is None else need.keys & test.values
-        needs.never = needs.never or not test.values
-
-
-def _of_pattern(test: plan.Matches, needs: _Needs) -> None:
-    need = needs.of(test.field.name)
-    need.present = True
-    if test.holds and not test.negated:
-        pattern = test.pattern
-        if pattern.exact is not None:
-            keys = frozenset({pattern.exact})
-            need.keys = keys if need.keys is None else need.keys & keys
-        elif pattern.prefix:
-            need.prefixes = need.prefixes or frozenset({pattern.prefix})  # either is necessary
-
-
-def _of_rest(test: plan.Test, needs: _Needs) -> None:
-    match test:
-        case plan.Always():
-            needs.never = needs.never or not test.value
-        case plan.EqualsOne():
-            need = needs.of(test.field.name)
-            need.present = True
-            if test.holds:
-                keys: frozenset[Key] = frozenset().union(test.texts, test.exact, test.doubles, test.floats)
-                need.keys = keys if need.keys is None else need.keys & keys
-        case plan.Truth(field=subject, holds=holds):
-            need = needs.of(subject.name)
-            keys = frozenset({bucket_key(holds)})
-            need.present, need.keys = True, keys if need.keys is None else need.keys & keys
-        case plan.Missing(value=plan.Field(name=name), holds=holds):
-            need = needs.of(name)
-            need.present, need.absent = need.present or not holds, need.absent or holds
-        case plan.IsNumber(value=plan.Field(name=name)):
-            needs.of(name).present = True
-        case _:
-            pass
-
-
-def _of_relation(test: plan.Relation, needs: _Needs) -> None:
-    """Both sides must be there, whether TRUE or FALSE is asked; a constant on the right says more."""
-    left, right = test.left, test.right
-    if not isinstance(left, plan.Field) or not isinstance(right, plan.Constant):
-        for part in plan.fields_of(test):
-            needs.of(part.name).present = True
-        return
-    need = needs.of(left.name)
-    need.present = True
-    if not test.holds:
-        return
-    constant: Any = right.value
-    op = test.op
-    if op == "=":
-        keys = _keys(constant)
-        if keys is not None:
-            need.keys = keys if need.keys is None else need.keys & keys
-    if op != "<>" and isinstance(constant, int | float) and not isinstance(constant, bool):
-        low, high = _outwards(constant)
-        if op in ("<", "<="):
-            low = -inf
-        elif op != "=":
-            high = inf
-        known = need.range
-        need.range = Range(low, high) if known is None else Range(max(known.low, low), min(known.high, high))
-        needs.never = needs.never or constant != constant
-
-
 def _keys(constant: str | bool | int | float) -> frozenset[Key] | None:
     """Every key of a value that equals the constant (Java promotion); None if they cannot be listed."""
     if isinstance(constant, str | bool):
@@ -374,55 +435,3 @@ def _outwards(constant: int | float) -> tuple[float, float]:
         return middle, middle
     slack = abs(middle) * 2**-22
     return middle - slack, middle + slack
-
-
-def _also(needs: _Needs, others: _Needs) -> None:
-    """All of these as well."""
-    needs.never = needs.never or others.never
-    for name, need in others.by_name.items():
-        known = needs.by_name.get(name)
-        if known is None:
-            needs.by_name[name] = need
-            continue
-        known.keys = _narrowed(known.keys, need.keys)
-        known.range = _overlap(known.range, need.range)
-        known.prefixes = known.prefixes or need.prefixes  # either is necessary
-        known.present = known.present or need.present
-        known.absent = known.absent or need.absent
-
-
-def _narrowed(one: frozenset[Key] | None, other: frozenset[Key] | None) -> frozenset[Key] | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
-
-
-def _overlap(one: Range | None, other: Range | None) -> Range | None:
-    if one is None or other is None:
-        return one or other
-    return Range(max(one.low, other.low), min(one.high, other.high))
-
-
-def _some(parts: list[_Needs]) -> _Needs:
-    """At least one of them: only what every possible branch demands of a name, and the widest of it."""
-    possible = [part for part in parts if not part.never]
-    if not possible:
-        return _Needs({}, never=True)
-    merged = _Needs({})
-    shared = set(possible[0].by_name)
-    for part in possible[1:]:
-        shared &= part.by_name.keys()
-    for name in shared:
-        needs = [part.by_name[name] for part in possible]
-        keys = [need.keys for need in needs if need.keys is not None]
-        ranges = [need.range for need in needs if need.range is not None]
-        prefixes = [need.prefixes for need in needs if need.prefixes is not None]
-        whole = len(needs)
-        merged.by_name[name] = _Need(
-            keys=frozenset[Key]().union(*keys) if len(keys) == whole else None,
-            range=Range(min(r.low for r in ranges), max(r.high for r in ranges)) if len(ranges) == whole else None,
-            prefixes=frozenset[str]().union(*prefixes) if len(prefixes) == whole else None,
-            present=all(need.present for need in needs),
-            absent=all(need.absent for need in needs),
-        )
-    return merged

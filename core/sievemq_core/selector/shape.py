@@ -20,13 +20,11 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from sievemq_core.selector.arithmetic import to_float
 from sievemq_core.selector.ast import Between, Compare, Identifier, In, Literal, Node, walk
+from sievemq_core.selector.cache import MAX_CHARS
 from sievemq_core.selector.names import FieldType, field_type
 from sievemq_core.selector.source import Span
 
 __all__ = ["MAX_SHAPES", "Outline", "Parameter", "Shapes", "outline", "parameters"]
-
-#: A longer text has hardly a shape that comes again.
-MAX_CHARS = 2_048
 
 #: Outlines remembered; the one not used for longest goes first. A shape takes some 10 KB, its code included.
 MAX_SHAPES = 512
@@ -160,28 +158,47 @@ def _is_open(place: Parameter, parts: tuple[str, ...]) -> bool:
 _T = TypeVar("_T")
 
 
-class _Family:
-    """The selectors of one outline.
+class _Variant:
+    """The selectors of one outline with the same fixed constants.
 
     Attributes:
-        fixed: constants that must be the same; None as long as nobody knows.
-        only: what is known, if none must.
-        seen: a selector of it was compiled.
+        known: what was learned of them.
     """
 
-    __slots__ = ("fixed", "only", "seen")
-
-    def __init__(self, _key: tuple[str, ...]) -> None:
-        self.fixed: tuple[int, ...] | None = None
-        self.only: object = None
-        self.seen = False
-
-
-class _Variant:
     __slots__ = ("known",)
 
-    def __init__(self, _key: tuple[str, ...], _fixed: tuple[str | int | float, ...]) -> None:
+    def __init__(self, *_key: object) -> None:
         self.known: object = None
+
+    def learn(self, known: object) -> None:
+        """Remember what holds for all of them."""
+        self.known = known
+
+
+class _Family(_Variant):
+    """The selectors of one outline; its own `known` counts if no constant is fixed.
+
+    Attributes:
+        fixed: constants that must be the same; None as long as nothing was learned.
+    """
+
+    __slots__ = ("_seen", "fixed")
+
+    def __init__(self, *_key: object) -> None:
+        super().__init__()
+        self.fixed: tuple[int, ...] | None = None
+        self._seen = False
+
+    def meet(self) -> bool:
+        """True if a selector of it was compiled before."""
+        seen, self._seen = self._seen, True
+        return seen
+
+    def fix(self, fixed: tuple[int, ...]) -> bool:
+        """False if other constants are fixed already."""
+        if self.fixed is None:
+            self.fixed = fixed
+        return self.fixed == fixed
 
 
 class Shapes(Generic[_T]):
@@ -200,17 +217,12 @@ class Shapes(Generic[_T]):
         fixed = family.fixed
         if fixed is None:
             return None
-        if not fixed:
-            return family.only  # type: ignore[return-value]  # learn() put it there
-        return self._variant(key, tuple([values[index] for index in fixed])).known  # type: ignore[return-value]
+        of = self._variant(key, tuple([values[index] for index in fixed])) if fixed else family
+        return of.known  # type: ignore[return-value]  # learn() put it there
 
     def is_known(self, given: Outline) -> bool:
         """True if selectors of this outline were asked for before: it takes half as long again to learn from one."""
-        family = self._family(given[0])
-        if family.seen:
-            return True
-        family.seen = True
-        return False
+        return self._family(given[0]).meet()
 
     def learn(self, given: Outline, open_to: tuple[Parameter, ...], known: _T) -> None:
         """Remember something for all selectors that differ from this one in the parameters only.
@@ -224,14 +236,8 @@ class Shapes(Generic[_T]):
         changing = {index for parameter in open_to for index in parameter.indexes}
         fixed = tuple(index for index in range(len(raws)) if index not in changing)
         family = self._family(key)
-        if family.fixed is None:
-            family.fixed = fixed
-        elif family.fixed != fixed:
-            return  # a fixed value decided what may change: too special to be shared
-        if not fixed:
-            family.only = known
-        else:
-            self._variant(key, tuple([values[index] for index in fixed])).known = known
+        if family.fix(fixed):  # else a fixed value decided what may change: too special to be shared
+            (self._variant(key, tuple([values[index] for index in fixed])) if fixed else family).learn(known)
 
     def clear(self) -> None:
         """Forget everything."""

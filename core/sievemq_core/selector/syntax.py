@@ -241,6 +241,7 @@ def function(name: str, parameters: list[str], body: list[ast.stmt], result: ast
     """A module with one function that returns `result`."""
     arguments = _parameters(parameters)
     # by keyword, because the positional form of FunctionDef differs between Python versions
+    newer: dict[str, Any] = {"type_params": []} if "type_params" in ast.FunctionDef._fields else {}  # Python 3.12
     definition = ast.FunctionDef(
         name=name,
         args=arguments,
@@ -248,9 +249,8 @@ def function(name: str, parameters: list[str], body: list[ast.stmt], result: ast
         decorator_list=[],
         lineno=1,
         col_offset=0,
+        **newer,
     )
-    if "type_params" in definition._fields:  # Python 3.12
-        definition.type_params = []  # type: ignore[attr-defined,unused-ignore]
     return ast.Module([definition], [])
 
 
