@@ -19,7 +19,6 @@ LEFT = {
     "sievemq_broker.matching": 4,
     "sievemq_broker.server": 80,
     "sievemq_broker.session": 81,
-    "sievemq_broker.store": 19,
     "sievemq_core.wire": 1,
     "sievemq_testing": 27,
 }

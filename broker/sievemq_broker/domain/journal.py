@@ -111,8 +111,21 @@ class Batch:
         """What one write keeps, in order."""
         return (*self.before, self)
 
+    def sort(self) -> None:
+        """Put the numbers of messages in order, each once."""
+        self.held = _ascending(self.held)
+        self.gone = _ascending(self.gone)
+
     def __repr__(self) -> str:
         return f"<Batch {self.id} accepted={len(self.accepted)} gone={len(self.gone)}>"
+
+
+def _ascending(numbers: list[int]) -> list[int]:
+    distinct = set(numbers)
+    if len(distinct) < len(numbers):
+        return sorted(distinct)
+    numbers.sort()
+    return numbers
 
 
 class SavedEntry(NamedTuple):

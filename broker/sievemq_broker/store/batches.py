@@ -5,16 +5,15 @@ A batch whose messages are all gone is deleted; one that has lost half of its by
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, Final
 
-from sievemq_broker.domain.journal import GONE_STATE, HELD_FLAG, PLACE_BITS, Batch, SavedEntry
-from sievemq_broker.store.blob import State, pack_batch, unpack_batch
+from sievemq_broker.domain.journal import PLACE_BITS, Batch, SavedEntry
+from sievemq_broker.store.blob import State, unpack_batch
 from sievemq_broker.store.errors import DamagedError
 
-__all__ = ["Batches", "ascending"]
+__all__ = ["Batches"]
 
 #: Batches whose state is kept at hand. What is acknowledged was mostly kept a moment ago.
 _STATES: Final = 4_096
@@ -24,37 +23,6 @@ _SPARSE_BYTES: Final = 16_384
 
 #: Bytes of rows that one write goes through for that.
 _REWRITE_BYTES: Final = 4 * 1024 * 1024
-
-
-def ascending(numbers: list[int]) -> list[int]:
-    """Each number once, in order; they mostly are."""
-    distinct = set(numbers)
-    if len(distinct) < len(numbers):
-        return sorted(distinct)
-    numbers.sort()
-    return numbers
-
-
-def _set(states: array[int], numbers: list[int], first: int, end: int, value: int) -> None:
-    """Give messages their state.
-
-    Args:
-        states: by place.
-        numbers: ascending; those from `first` to before `end` are meant.
-        first: number of the message at place 0.
-        end: behind the last.
-        value: the state.
-    """
-    low = bisect_left(numbers, first)
-    high = bisect_left(numbers, end, low)
-    if low == high:
-        return
-    start = numbers[low] - first
-    if numbers[high - 1] - numbers[low] == high - low - 1:  # one after the other
-        states[start : start + high - low] = array("H", (value,)) * (high - low)
-        return
-    for number in numbers[low:high]:
-        states[number - first] = value
 
 
 class Batches:
@@ -97,8 +65,7 @@ class Batches:
             batch: see :class:`~sievemq_broker.domain.journal.Batch`.
             now: ms epoch.
         """
-        batch.held = ascending(batch.held)
-        batch.gone = ascending(batch.gone)
+        batch.sort()
         if batch.accepted:
             self._append(batch, now)
         if batch.held or batch.gone or batch.states:
@@ -109,15 +76,11 @@ class Batches:
     def _append(self, batch: Batch, now: int) -> None:
         """The batch's own row, with what became of its messages before it was written."""
         own = batch.id
-        count = len(batch.accepted)
-        states = array("H", bytes(2 * count))
-        state = State(count, count, 0, states, {})
-        self.apply(batch, own, state)
+        state = State.new(len(batch.accepted))
+        state.apply(batch, own)
         if not state.live:
             return  # came and went between two writes
-        data = pack_batch(own, now, batch.accepted, states)
-        state.size = len(data)
-        self._execute("INSERT INTO batch VALUES (?, ?)", (own, data))
+        self._execute("INSERT INTO batch VALUES (?, ?)", (own, state.pack_batch(own, now, batch.accepted)))
         if state.failures:
             self._execute("INSERT INTO state VALUES (?, ?)", (own, state.pack(own)))
         self._remember(own, state)
@@ -136,38 +99,13 @@ class Batches:
             state = self._state_of(batch_id)
             if state is None:
                 continue  # all of it was gone before
-            self.apply(batch, batch_id, state)
+            state.apply(batch, batch_id)
             if not state.live:
                 self._drop(batch_id)
                 continue
             self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (batch_id, state.pack(batch_id)))
             if state.size >= _SPARSE_BYTES and state.live * 2 < state.kept:
                 self._sparse[batch_id] = None
-
-    @staticmethod
-    def apply(batch: Batch, batch_id: int, state: State) -> None:
-        """Note in the state of one batch what another, or itself, says of its messages.
-
-        Args:
-            batch: says it; its numbers ascend.
-            batch_id: of the one whose messages are meant.
-            state: of that one.
-        """
-        states = state.states
-        first = batch_id << PLACE_BITS
-        end = first + len(states)
-        _set(states, batch.held, first, end, HELD_FLAG)
-        if batch.states:
-            failures = batch.failures
-            for number, value in batch.states.items():
-                if first <= number < end and states[number - first] != GONE_STATE:
-                    states[number - first] = value
-                    if number in failures:
-                        state.failures[number - first] = failures[number]
-        _set(states, batch.gone, first, end, GONE_STATE)
-        state.live = len(states) - states.count(GONE_STATE)
-        if state.failures:
-            state.failures = {place: when for place, when in state.failures.items() if states[place] != GONE_STATE}
 
     def _state_of(self, batch_id: int) -> State | None:
         state = self._states.get(batch_id)
@@ -209,6 +147,6 @@ class Batches:
             if row is None or state is None:
                 continue
             budget -= len(row[0])
-            data = unpack_batch(batch_id, row[0]).without_gone(state)
+            data = state.without_gone(unpack_batch(batch_id, row[0]))
             self._execute("UPDATE batch SET data = ? WHERE id = ?", (data, batch_id))
             self._execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (batch_id, state.pack(batch_id)))

@@ -18,12 +18,13 @@ import struct
 import sys
 import zlib
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
 import msgpack
 
-from sievemq_broker.domain.journal import GONE_STATE, PLACE_BITS, SavedEntry
+from sievemq_broker.domain.journal import GONE_STATE, HELD_FLAG, PLACE_BITS, Batch, SavedEntry
 from sievemq_broker.store.errors import DamagedError
 
 __all__ = ["Kept", "State", "pack_batch", "pack_value", "unpack_batch", "unpack_value"]
@@ -114,6 +115,60 @@ class State:
         self.states = states
         self.failures = failures
 
+    @classmethod
+    def new(cls, count: int) -> State:
+        """The state of so many new messages."""
+        return cls(count, count, 0, array("H", bytes(2 * count)), {})
+
+    def pack_batch(self, batch_id: int, time: int, accepted: list[tuple[int, bytes]]) -> bytes:
+        """The row of the new batch that this is the state of; see :func:`pack_batch`."""
+        row = pack_batch(batch_id, time, accepted, self.states)
+        self.size = len(row)
+        return row
+
+    def apply(self, batch: Batch, batch_id: int) -> None:
+        """Note what a batch says of these messages.
+
+        Args:
+            batch: a later one or the same; its numbers ascend.
+            batch_id: of the batch that this is the state of.
+        """
+        states = self.states
+        first = batch_id << PLACE_BITS
+        end = first + len(states)
+        _set(states, batch.held, first, end, HELD_FLAG)
+        if batch.states:
+            failures = batch.failures
+            for number, value in batch.states.items():
+                if first <= number < end and states[number - first] != GONE_STATE:
+                    states[number - first] = value
+                    if number in failures:
+                        self.failures[number - first] = failures[number]
+        _set(states, batch.gone, first, end, GONE_STATE)
+        self.live = len(states) - states.count(GONE_STATE)
+        if self.failures:
+            self.failures = {place: when for place, when in self.failures.items() if states[place] != GONE_STATE}
+
+    def without_gone(self, kept: Kept) -> bytes:
+        """The batch's row with only what is not gone."""
+        states = self.states
+        owners, messages, places = array("I"), array("I"), array("I")
+        envelopes: list[bytes] = []
+        taken = -1
+        for owner, message, place in zip(kept.owners, kept.messages, kept.places, strict=True):
+            if states[place] == GONE_STATE:
+                continue
+            if message != taken:
+                envelopes.append(kept.envelopes[message])
+                taken = message
+            owners.append(owner)
+            messages.append(len(envelopes) - 1)
+            places.append(place)
+        row = _pack(kept.id, kept.time, owners, envelopes, messages, places, None)
+        self.kept = len(owners)
+        self.size = len(row)
+        return row
+
     def pack(self, batch_id: int) -> bytes:
         """The row."""
         body = (self.live, self.kept, self.size, _words(self.states), self.failures)
@@ -135,6 +190,28 @@ class State:
             raise DamagedError(f"{what} has another form than it should: {error}") from error
 
 
+def _set(states: array[int], numbers: list[int], first: int, end: int, value: int) -> None:
+    """Give messages their state.
+
+    Args:
+        states: by place.
+        numbers: ascending; those from `first` to before `end` are meant.
+        first: number of the message at place 0.
+        end: behind the last.
+        value: the state.
+    """
+    low = bisect_left(numbers, first)
+    high = bisect_left(numbers, end, low)
+    if low == high:
+        return
+    start = numbers[low] - first
+    if numbers[high - 1] - numbers[low] == high - low - 1:  # one after the other
+        states[start : start + high - low] = array("H", (value,)) * (high - low)
+        return
+    for number in numbers[low:high]:
+        states[number - first] = value
+
+
 class Kept:
     """A batch as its row has it.
 
@@ -151,15 +228,25 @@ class Kept:
 
     __slots__ = ("envelopes", "id", "messages", "owners", "places", "size", "states", "time")
 
-    def __init__(self, batch_id: int, time: int, owners: array[int]) -> None:
+    def __init__(
+        self,
+        batch_id: int,
+        time: int,
+        owners: array[int],
+        messages: array[int] | None,
+        places: array[int] | None,
+        envelopes: list[bytes],
+        states: array[int] | None,
+        size: int,
+    ) -> None:
         self.id = batch_id
         self.time = time
         self.owners = owners
-        self.messages: array[int] | range = range(len(owners))
-        self.places: array[int] | range = range(len(owners))
-        self.envelopes: list[bytes] = []
-        self.states: array[int] | None = None
-        self.size = 0
+        self.messages: array[int] | range = range(len(owners)) if messages is None else messages
+        self.places: array[int] | range = range(len(owners)) if places is None else places
+        self.envelopes = envelopes
+        self.states = states
+        self.size = size
 
     @property
     def last_place(self) -> int:
@@ -187,26 +274,6 @@ class Kept:
             if now != GONE_STATE:
                 failed = failures.get(place, 0) if failures else 0
                 yield SavedEntry(base | place, owner, envelopes[message], now, failed, time)
-
-    def without_gone(self, state: State) -> bytes:
-        """The row with only what is not gone; the state is told."""
-        states = state.states
-        owners, messages, places = array("I"), array("I"), array("I")
-        envelopes: list[bytes] = []
-        taken = -1
-        for owner, message, place in zip(self.owners, self.messages, self.places, strict=True):
-            if states[place] == GONE_STATE:
-                continue
-            if message != taken:
-                envelopes.append(self.envelopes[message])
-                taken = message
-            owners.append(owner)
-            messages.append(len(envelopes) - 1)
-            places.append(place)
-        data = _pack(self.id, self.time, owners, envelopes, messages, places, None)
-        state.kept = len(owners)
-        state.size = len(data)
-        return data
 
 
 def pack_batch(batch_id: int, time: int, accepted: list[tuple[int, bytes]], states: array[int]) -> bytes:
@@ -275,22 +342,19 @@ def unpack_batch(batch_id: int, data: object) -> Kept:
     fields = _unpack(what, data[_TWO.size : at])
     try:
         time, owners, sizes, messages, places, states = fields[:6]
-        kept = Kept(batch_id, time, _array("I", owners))
-        if messages is not None:
-            kept.messages = _array("I", messages)
-        if places is not None:
-            kept.places = _array("I", places)
-        if states is not None:
-            kept.states = _array("H", states)
-        append = kept.envelopes.append
+        envelopes: list[bytes] = []
         for size in _array("I", sizes):
-            append(data[at : at + size])
+            envelopes.append(data[at : at + size])
             at += size
+        kept = Kept(
+            batch_id, time, _array("I", owners), None if messages is None else _array("I", messages),
+            None if places is None else _array("I", places), envelopes,
+            None if states is None else _array("H", states), len(data),
+        )  # fmt: skip
         if at != len(data) or len(kept.messages) != len(kept.owners) or len(kept.places) != len(kept.owners):
             raise ValueError("its parts do not add up")
     except (TypeError, ValueError) as error:
         raise DamagedError(f"{what} has another form than it should: {error}") from error
-    kept.size = len(data)
     return kept
 
 

@@ -45,6 +45,14 @@ SCHEMA: Final = (
 HEAD: Final = b"head"
 
 
+class _Connection(sqlite3.Connection):
+    """Reads text with lone surrogates, as names from clients may have them."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.text_factory = lambda data: data.decode("utf-8", "surrogatepass")
+
+
 def connect(path: Path, *, read_only: bool = False) -> Any:
     """A connection to the database, which says itself when a transaction begins and ends.
 
@@ -52,12 +60,10 @@ def connect(path: Path, *, read_only: bool = False) -> Any:
         path: of the database.
         read_only: leave all files as they are, the log too.
     """
-    database = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
-        uri=True, isolation_level=None, check_same_thread=False, timeout=1.0, cached_statements=64,
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}", uri=True, factory=_Connection,
+        isolation_level=None, check_same_thread=False, timeout=1.0, cached_statements=64,
     )  # fmt: skip
-    database.text_factory = lambda data: data.decode("utf-8", "surrogatepass")
-    return database
 
 
 def create_tables(database: Any) -> None:

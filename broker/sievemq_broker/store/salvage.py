@@ -33,7 +33,7 @@ _FIELDS = ("id", "timestamp", "priority", "delivery_mode", "expiration", "delive
 _KINDS = {int(kind): kind for kind in BodyKind}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Report:
     """What was found.
 
@@ -65,11 +65,13 @@ class _Reader:
         self.path = directory / DATABASE
         if not self.path.exists() and not (directory / "witness").exists():
             raise StoreError(f"{directory} has no store in it")
-        self.report = Report()
         self.lock = Lock(directory / "lock")
         self.witness = Witness(directory / "witness")
         self.sequence = self.next_batch = 0
         self.name = ""
+        self.messages = self.rows = self.defined = 0
+        self.epoch: int | None = None
+        self.findings: list[str] = []
         #: What could not be read: what it is, why, and its bytes.
         self.damaged: list[tuple[str, str, bytes]] = []
         try:
@@ -81,12 +83,16 @@ class _Reader:
             self.lock.release()
             raise
 
+    def report(self, *, homeless: int = 0, set_aside: Path | None = None) -> Report:
+        """What was found so far, without so many messages."""
+        return Report(self.messages - homeless, self.rows, self.defined, self.epoch, self.findings, set_aside)
+
     def close(self) -> None:
         self.database.close()
         self.lock.release()
 
     def found(self, what: str, data: object = b"") -> None:
-        self.report.findings.append(what)
+        self.findings.append(what)
         if data:
             self.damaged.append((what, type(data).__name__, data if isinstance(data, bytes) else repr(data).encode()))
 
@@ -99,7 +105,7 @@ class _Reader:
 
     def _structure(self) -> None:
         rows = self._try("PRAGMA quick_check(50)")
-        self.report.findings += [f"{self.path.name}: {row[0]}" for row in rows if row[0] != "ok"]
+        self.findings += [f"{self.path.name}: {row[0]}" for row in rows if row[0] != "ok"]
         schema = [row[0] for row in self._try("SELECT sql FROM sqlite_master ORDER BY rowid")]
         if rows and schema != list(SCHEMA):
             self.found(f"{self.path.name}: its tables are not those that were made")
@@ -109,7 +115,7 @@ class _Reader:
         try:
             data = rows[0][0] if rows else b""
             head = unpack_value("the head of the store", HEAD, data)
-            self.report.epoch, self.sequence, self.next_batch, self.name = head[:4]
+            self.epoch, self.sequence, self.next_batch, self.name = head[:4]
         except (DamagedError, TypeError, ValueError) as error:
             self.found(str(error), rows[0][0] if rows else b"")
 
@@ -135,7 +141,7 @@ class _Reader:
             except (DamagedError, TypeError, ValueError, AttributeError) as error:
                 self.found(f"the definition of {kind!r} {key!r}: {error}", data)
                 continue
-            self.report.definitions += 1
+            self.defined += 1
             yield kind, key, data, name, value
 
     def ids(self) -> Iterator[int]:
@@ -176,7 +182,7 @@ class _Reader:
                     count = kept.last_place + 1
                     state = State(len(kept.owners), len(kept.owners), kept.size, array("H", [HELD_FLAG]) * count, {})
                     guessed = True
-            self.report.batches += 1
+            self.rows += 1
             yield rows[0][0], kept, state, guessed
 
     def entries(self, kept: Kept, state: State) -> list[SavedEntry]:
@@ -186,7 +192,7 @@ class _Reader:
         except DamagedError as error:
             self.found(str(error))
             return []
-        self.report.messages += len(entries)
+        self.messages += len(entries)
         return entries
 
 
@@ -207,8 +213,7 @@ def check(directory: Path) -> Report:
                     Envelope.from_packed(entry.packed)
                 except ProtocolError as error:
                     reader.found(f"message {entry.number}: {error}", entry.packed)
-        reader.report.messages -= homeless  # of queues that were deleted while a consumer held them
-        return reader.report
+        return reader.report(homeless=homeless)  # of queues that were deleted while a consumer held them
     finally:
         reader.close()
 
@@ -242,7 +247,7 @@ def export(directory: Path, out: TextIO) -> Report:
                     reader.found(f"message {entry.number}: {error}", entry.packed)
                     continue
                 out.write(json.dumps(line, ensure_ascii=False) + "\n")
-        return reader.report
+        return reader.report()
     finally:
         reader.close()
 
@@ -303,16 +308,15 @@ def repair(directory: Path, name: Callable[[], str]) -> Report:
             if guessed or state.states != kept.state().states or state.failures:
                 target.execute("INSERT INTO state VALUES (?, ?)", (kept.id, state.pack(kept.id)))
         sequence = max(reader.sequence, reader.witness.read() or 0) if _readable(reader.witness) else reader.sequence
-        head = (reader.report.epoch or 0, sequence, max(reader.next_batch, last + 1), reader.name or name())
+        head = (reader.epoch or 0, sequence, max(reader.next_batch, last + 1), reader.name or name())
         target.execute("INSERT INTO definition VALUES ('', x'', ?)", (pack_value(HEAD, head),))
         target.execute("COMMIT")
         target.close()
         aside = _aside(directory)
-        reader.report.set_aside = aside
         with (aside / "left-out.jsonl").open("w", encoding="utf-8") as file:
             for what, kind, data in reader.damaged:
                 file.write(json.dumps({"what": what, kind: base64.b64encode(data).decode()}) + "\n")
-            for finding in reader.report.findings:
+            for finding in reader.findings:
                 file.write(json.dumps({"finding": finding}) + "\n")
         reader.database.close()
         log = (f"{DATABASE}-wal", f"{DATABASE}-wal.damaged", f"{DATABASE}-shm")
@@ -325,7 +329,7 @@ def repair(directory: Path, name: Callable[[], str]) -> Report:
         new.rename(directory / DATABASE)
     finally:
         reader.close()
-    return reader.report
+    return reader.report(set_aside=aside)
 
 
 def _readable(witness: Witness) -> bool:
