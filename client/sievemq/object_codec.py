@@ -31,6 +31,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, cast
 import msgpack
 
 from sievemq_core.errors import FormatError
+from sievemq_core.message.body import check_count
 from sievemq_core.message.values import Byte, Char, Double, Float, Int, Long, Short
 
 __all__ = ["PlainData", "Registered", "decode_object", "encode_object", "register_type"]
@@ -111,12 +112,13 @@ def encode_object(value: object) -> bytes:
     """Plain data as bytes.
 
     Raises:
-        FormatError: something in it is neither plain data nor of a registered type.
+        FormatError: something in it is neither plain data nor of a registered type; or it holds too many values.
     """
     try:
         data: bytes = _packer(0).pack(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise FormatError(f"this object cannot travel in an ObjectMessage: {error}") from error
+    check_count(data, "an ObjectMessage")
     return data
 
 
@@ -178,8 +180,10 @@ def decode_object(body: bytes) -> Any:
     """The data in bytes that :func:`encode_object` made, a fresh copy at every call.
 
     Raises:
-        FormatError: the bytes are nothing of the kind, or name a type that is not registered here.
+        FormatError: the bytes are nothing of the kind, hold too many values, or name a type that is not registered
+            here.
     """
+    check_count(body, "an ObjectMessage")
     return _unpack(body, 0)
 
 

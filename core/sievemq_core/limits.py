@@ -48,6 +48,10 @@ MAX_MAP = 4_096
 #: Bytes of one body. The client checks it before sending; the broker announces its own, lower or equal.
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
+#: Values in the body of a MapMessage, StreamMessage or ObjectMessage, nested ones included. A byte may become an empty
+#: map of 64: the worst body of so many values takes its receiver some 350 MiB.
+MAX_BODY_VALUES = 4_194_304
+
 #: Properties of one message: more than any real message, few enough to decode in well under a millisecond.
 MAX_PROPERTIES = 1_000
 

@@ -272,7 +272,10 @@ class MapMessage(Message):
         body = self._body
         if body is PENDING:
             return self._fields[12]  # type: ignore[no-any-return]
-        return encode_map(body) if body else None
+        try:
+            return encode_map(body) if body else None
+        except FormatError as error:
+            raise MessageFormatException(str(error), error.code.name) from error
 
     def _body_repr(self) -> str:
         body = self._body

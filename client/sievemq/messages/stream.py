@@ -330,7 +330,10 @@ class StreamMessage(Message):
         body = self._body
         if body is PENDING:
             return self._fields[12]  # type: ignore[no-any-return]
-        return encode_stream(body) if body else None
+        try:
+            return encode_stream(body) if body else None
+        except FormatError as error:
+            raise MessageFormatException(str(error), error.code.name) from error
 
     def _completed(self) -> None:
         self.reset()  # CPL-15
