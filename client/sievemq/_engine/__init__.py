@@ -79,7 +79,6 @@ from sievemq._engine.flow import Blocked
 from sievemq._engine.options import EngineOptions, SendConfirm
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
 from sievemq._engine.repair import Repair, for_how_long, is_passing
-from sievemq._engine.selector import refuse_selector
 from sievemq._engine.sends import Sends
 from sievemq._engine.session import (
     AUTO_ACKNOWLEDGE,
@@ -113,5 +112,4 @@ __all__ = [
     "call",
     "for_how_long",
     "is_passing",
-    "refuse_selector",
 ]

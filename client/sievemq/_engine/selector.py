@@ -5,7 +5,6 @@ One that differs from another only in its constants costs a microsecond or two (
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 from sievemq.exceptions import from_core
@@ -13,7 +12,7 @@ from sievemq_core.errors import SieveError
 from sievemq_core.selector import verify_selector
 from sievemq_core.selector.dialect import dialect_named
 
-__all__ = ["refuse_selector", "verified"]
+__all__ = ["verified"]
 
 
 def verified(selector: str | None, dialect: str) -> str | None:
@@ -40,13 +39,3 @@ def verified(selector: str | None, dialect: str) -> str | None:
 @lru_cache(maxsize=256)  # an application uses the same few again and again
 def _is_condition(selector: str, dialect: str) -> bool:
     return verify_selector(selector, dialect_named(dialect))
-
-
-def refuse_selector(method: str, keywords: Mapping[str, object]) -> None:
-    """Name the right keyword where the wrong one is given that everybody tries first.
-
-    Raises:
-        TypeError: it is given.
-    """
-    if "selector" in keywords:
-        raise TypeError(f"{method}() has no argument 'selector': it is called message_selector")

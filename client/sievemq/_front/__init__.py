@@ -11,6 +11,7 @@ from __future__ import annotations
 from sievemq._front.factory import FactorySettings, refuse_lone_name
 from sievemq._front.listeners import completion_callbacks, log_raised, message_callback, refuse_awaitable
 from sievemq._front.metadata import ConnectionMetaData, version
+from sievemq._front.naming import names_selector
 from sievemq._front.producers import Body, ProducerDefaults, ProducerState, destination_and_message, message_for
 from sievemq._front.receiving import Wanted, answers, as_body, as_kind, check_timeout
 from sievemq._front.reports import ExceptionReports
@@ -35,6 +36,7 @@ __all__ = [
     "log_raised",
     "message_callback",
     "message_for",
+    "names_selector",
     "refuse_awaitable",
     "refuse_lone_name",
     "unclosed",

@@ -14,9 +14,8 @@ from sievemq._engine import (
     SESSION_TRANSACTED,
     Blocked,
     EngineProducer,
-    refuse_selector,
 )
-from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for
+from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for, names_selector
 from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.connection import Connection
 from sievemq.aio.consumer import MessageConsumer
@@ -62,8 +61,6 @@ def _runtime(
 
     @wraps(method)
     async def translated(self: JMSContext, *arguments: P.args, **keywords: P.kwargs) -> R:
-        if keywords:
-            refuse_selector(method.__name__, keywords)
         try:
             return await method(self, *arguments, **keywords)
         except JMSException as error:
@@ -72,6 +69,7 @@ def _runtime(
     return cast("Callable[Concatenate[JMSContext, P], Coroutine[Any, Any, R]]", translated)
 
 
+@names_selector
 class JMSContext:
     """Made by :meth:`ConnectionFactory.create_context`; starts its connection with the first consumer (CTX-07).
 

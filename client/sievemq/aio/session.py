@@ -18,7 +18,7 @@ from sievemq._engine import (
     EngineProducer,
     EngineSession,
 )
-from sievemq._front import is_gone, weakly
+from sievemq._front import is_gone, names_selector, weakly
 from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.callbacks import CompletionCalls
 from sievemq.aio.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
@@ -50,6 +50,7 @@ C = TypeVar("C", bound=MessageConsumer)
 M = TypeVar("M", bound=Message)
 
 
+@names_selector
 class Session:
     """Made by :meth:`Connection.create_session`. Belongs to the loop it was made on.
 

@@ -14,9 +14,8 @@ from sievemq._engine import (
     SESSION_TRANSACTED,
     Blocked,
     EngineProducer,
-    refuse_selector,
 )
-from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for
+from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for, names_selector
 from sievemq.blocking.browser import QueueBrowser
 from sievemq.blocking.connection import Connection
 from sievemq.blocking.jms_consumer import JMSConsumer
@@ -44,8 +43,6 @@ def _runtime(
 
     @wraps(method)
     def translated(self: JMSContext, *arguments: P.args, **keywords: P.kwargs) -> R:
-        if keywords:
-            refuse_selector(method.__name__, keywords)
         try:
             return method(self, *arguments, **keywords)
         except JMSException as error:
@@ -54,6 +51,7 @@ def _runtime(
     return cast("Callable[Concatenate[JMSContext, P], R]", translated)
 
 
+@names_selector
 class JMSContext:
     """Made by :meth:`ConnectionFactory.create_context`; starts its connection with the first consumer (CTX-07).
 

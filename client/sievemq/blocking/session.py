@@ -18,7 +18,7 @@ from sievemq._engine import (
     EngineProducer,
     EngineSession,
 )
-from sievemq._front import is_gone, weakly
+from sievemq._front import is_gone, names_selector, weakly
 from sievemq.blocking.browser import QueueBrowser
 from sievemq.blocking.callbacks import CompletionCalls
 from sievemq.blocking.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
@@ -51,6 +51,7 @@ C = TypeVar("C", bound=MessageConsumer)
 _LOOK: Final = 0.002
 
 
+@names_selector
 class Session:
     """Made by :meth:`Connection.create_session`. Use it from one thread at a time (THR-02); `close` from any.
 
