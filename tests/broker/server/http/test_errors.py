@@ -223,3 +223,48 @@ def test_another_method_is_refused_in_that_form(api: Api, path: str) -> None:
     answer = api("PATCH", path)
     assert (answer.status, answer.error) == (405, "METHOD_NOT_ALLOWED")
     assert "GET" in answer.headers["allow"]
+
+
+LONG = "x" * 40_000
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "query"),
+    [
+        ("GET", f"/api/v1/{LONG}", None, {}),
+        ("GET", f"/api/v1/namespaces/{LONG}/destinations", None, {}),
+        ("GET", at(f"queue:{LONG}"), None, {}),
+        ("GET", at(LONG), None, {}),
+        ("GET", f"{at('queue:q')}/messages/{LONG}", None, {}),
+        ("GET", f"{at('queue:q')}/consumers/{LONG}", None, {}),
+        ("DELETE", f"subscriptions/{LONG}/{LONG[:20_000]}", None, {}),
+        ("GET", "destinations", None, {LONG: "1"}),
+        ("GET", "destinations", None, {"sort": LONG}),
+        ("GET", "destinations", None, {"limit": LONG}),
+        ("GET", "destinations", None, {"cursor": LONG}),
+        (LONG, "destinations", None, {}),
+        ("POST", f"{at('queue:q')}/actions/purge", {LONG: 1}, {}),
+        ("POST", f"{at('queue:q')}/actions/purge", {"limit": LONG}, {}),
+        ("POST", f"{at('queue:q')}/actions/move", {"to": LONG}, {}),
+        ("PUT", f"{at('queue:q')}/taps/t", {"mode": LONG}, {}),
+        ("PUT", f"{at('queue:q')}/taps/{LONG}", {"mode": "copy"}, {}),
+    ],
+    ids=lambda value: None if value is None else str(value)[:40],
+)
+def test_an_error_quotes_little_of_a_long_request(
+    api: Api, method: str, path: str, body: dict[str, object] | None, query: dict[str, object]
+) -> None:
+    api.ok("PUT", at("queue:q"), {})
+    answer = api(method, path, body, **query)
+    assert 400 <= answer.status < 500
+    assert len(answer.json["text"]) <= 2_000
+    assert len(answer.content) <= 6_000
+
+
+def test_a_long_selector_is_quoted_around_its_mistake(api: Api) -> None:
+    api.ok("PUT", at("queue:q"), {})
+    answer = api("GET", f"{at('queue:q')}/messages", selector=f"a = '{LONG[:3_000]}' AND b >> 3")
+    assert (answer.status, answer.error) == (422, "INVALID_SELECTOR")
+    assert len(answer.json["text"]) <= 2_000
+    assert "b >> 3" in answer.json["text"]
+    assert answer.json["details"]["position"] == 3_014
