@@ -20,7 +20,7 @@ LEFT = {
     "sievemq_broker.server": 80,
     "sievemq_broker.session": 81,
     "sievemq_core.wire": 1,
-    "sievemq_testing": 27,
+    "sievemq_testing": 8,
 }
 
 #: Attributes of the standard library's objects for which there is no other way to set them.

@@ -16,14 +16,12 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sievemq_testing.broker import TestBroker
-    from sievemq_testing.faults import Faults
+    from sievemq_testing.broker import TestBroker, TestNamespace
+    from sievemq_testing.faults import Faults, Rule
     from sievemq_testing.fixtures import BrokerClock, BrokerFactory, ContextOpener
     from sievemq_testing.journal import Event, Journal
-    from sievemq_testing.namespace import TestNamespace
     from sievemq_testing.recording import Replay
     from sievemq_testing.remote import RemoteBroker
-    from sievemq_testing.rules import Rule
     from sievemq_testing.unittest import BrokerTestCase
     from sievemq_testing.views import ConnectionView, ConsumerView, QueueView, TopicView
 
@@ -59,9 +57,9 @@ _HOMES = {
     "QueueView": "views",
     "RemoteBroker": "remote",
     "Replay": "recording",
-    "Rule": "rules",
+    "Rule": "faults",
     "TestBroker": "broker",
-    "TestNamespace": "namespace",
+    "TestNamespace": "broker",
     "TopicView": "views",
 }
 

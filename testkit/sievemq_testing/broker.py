@@ -1,4 +1,4 @@
-"""The broker of a test: the embedded broker, watched, with faults, assertions and a life of its own."""
+"""The broker of a test: the embedded broker, watched, with faults, assertions and a life of its own; its namespaces."""
 
 from __future__ import annotations
 
@@ -10,35 +10,42 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, Literal, Self, TypeVar, Unpack
+from time import monotonic
+from typing import Any, Final, Literal, Self, TypeVar, Unpack
 
 from sievemq.destinations import Destination
 from sievemq_broker.clock import AdjustableClock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import GONE
+from sievemq_broker.domain.management import Choice, purge
 from sievemq_broker.domain.policy import DestinationPolicy, PolicyRules
-from sievemq_broker.embedded import EmbeddedBroker, EmbeddedOptions
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.steps import Steps
+from sievemq_broker.embedded import EmbeddedBroker, EmbeddedNamespace, EmbeddedOptions
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.session.resume import LostConnections
+from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds
 from sievemq_core.message.envelope import DELIVERY_MODE
-from sievemq_testing.excerpt import LINES
-from sievemq_testing.faults import Faults
-from sievemq_testing.journal import EVENTS, Event, Recorder
+from sievemq_testing.excerpt import LINES, excerpt, show_message
+from sievemq_testing.faults import FaultBox, Faults
+from sievemq_testing.journal import EVENTS, SETTLED, Event, Journal, Recorder
 from sievemq_testing.listeners import ListenerErrors
-from sievemq_testing.namespace import TestNamespace
 from sievemq_testing.recording import Tape
-from sievemq_testing.rules import FaultBox
-from sievemq_testing.views import QueueView, TopicView
+from sievemq_testing.views import ConnectionView, QueueView, TopicView, address_of
 from sievemq_testing.watched import Watch, WatchedServer, entries_of, when_idle
 
-__all__ = ["BrokerOptions", "TestBroker", "refuse_on_a_loop"]
+__all__ = ["BrokerOptions", "TestBroker", "TestNamespace", "left_open", "refuse_on_a_loop"]
 
 R = TypeVar("R")
 
-_NON_PERSISTENT = 1
+_NON_PERSISTENT: Final = 1
+
+#: Messages of a queue that are dropped with it in one go: two or three milliseconds.
+_AT_ONCE: Final = 1_000
 
 
 class BrokerOptions(EmbeddedOptions, total=False):
@@ -84,12 +91,15 @@ class TestBroker(EmbeddedBroker):
         options["clock"] = clock
         super().__init__(**options)
         self.seed = seed
-        self._watch = Watch(Recorder(clock.now, journal_events), FaultBox())
-        self._watch.recorder.changed = self._changed
+        recorder = Recorder(clock.now, journal_events, self._changed)
+        self._fault_box = FaultBox(recorder)
+        self._watch = Watch(recorder, self._fault_box)
         self._domain = self._new_domain()
         self._lost: LostConnections | None = None
+        #: The server that has run last.
+        self._last: Server | None = None
         self._listener_errors = ListenerErrors()
-        self.faults = Faults(self, None, seed)
+        self.faults = Faults(self, self._fault_box, None, seed)
 
     def _new_domain(self) -> Broker:
         return Broker(self._settings.domain(), observer=self._watch.recorder)
@@ -97,10 +107,9 @@ class TestBroker(EmbeddedBroker):
     def _make_server(self) -> Server:
         if self._settings.data_dir is not None:  # what is kept is there
             self._domain, self._lost = self._new_domain(), None
-        server = WatchedServer(self._settings, self._adjustable, self._domain, self._watch)
-        if self._lost is not None:
-            server.lost = self._lost
-        self._watch.faults.server = server
+        server = WatchedServer(self._settings, self._adjustable, self._domain, self._watch, self._lost)
+        self._fault_box.serve(server)
+        self._last = server
         return server
 
     def reset_clock(self) -> None:
@@ -168,13 +177,13 @@ class TestBroker(EmbeddedBroker):
         if self._thread is not None:
             self.kill()
         # A broker that has kept its messages knows its clients again: what they sent is not doubled.
-        last = self._watch.faults.server
+        last = self._last
         self._lost = None if keep == "nothing" or directory or last is None else last.lost
         if keep == "nothing":
             for journal in self._watch.recorder.journals.values():
                 for entry, fate in list(journal.fates.items()):
                     if entry.state != GONE:
-                        self._lose(journal.namespace, fate)
+                        self._watch.recorder.lost(journal.namespace, fate, "the broker was killed")
             self._domain = self._new_domain()
             if directory:
                 shutil.rmtree(directory)
@@ -187,10 +196,6 @@ class TestBroker(EmbeddedBroker):
                         if entry.envelope.fields[DELIVERY_MODE] == _NON_PERSISTENT:
                             queue.remove(entry)
         return self.start()
-
-    def _lose(self, namespace: str, fate: Any) -> None:
-        fate.last = "lost"
-        self._watch.recorder.note(namespace, "lost", fate.where, fate.envelope, detail="the broker was killed")
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
@@ -235,7 +240,7 @@ class TestBroker(EmbeddedBroker):
             path: the file to write, JSON lines.
             namespace: only what is sent there; None for all.
         """
-        return Tape(self, path, namespace)
+        return Tape(self, self._watch, path, namespace)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -311,6 +316,220 @@ class TestBroker(EmbeddedBroker):
         except concurrent.futures.TimeoutError:
             done.cancel()
             raise AssertionError(f"the broker was still busy after {limit:g} s") from None
+
+
+class TestNamespace(EmbeddedNamespace):
+    """One namespace of a test broker: a test's own world, made at first use and dropped in well under a millisecond.
+
+    Args:
+        broker: whose.
+        name: its name; empty for ``default``.
+
+    Attributes:
+        faults: faults of its connections alone.
+    """
+
+    __test__ = False  # not a class of tests, whatever its name says
+    __slots__ = ("_since", "faults")
+    broker: TestBroker
+
+    def __init__(self, broker: TestBroker, name: str) -> None:
+        super().__init__(broker, name or "default")
+        self.faults = Faults(broker, broker._fault_box, self.name, broker.seed)
+        self._since = monotonic()
+
+    def queue(self, name: str | Destination) -> QueueView:
+        """A queue, as ``orders``, ``queue:orders`` or ``Queue("orders")``; it need not exist yet."""
+        return QueueView(self, address_of(name, topic=False), self._journal, self.broker._listener_errors)
+
+    def topic(self, name: str | Destination) -> TopicView:
+        """A topic, as ``prices``, ``topic:prices`` or ``Topic("prices")``; it need not exist yet."""
+        return TopicView(self, address_of(name, topic=True), self._journal, self.broker._listener_errors)
+
+    @property
+    def destinations(self) -> list[str]:
+        """Addresses of what exists here, such as ``queue:orders``."""
+
+        def look(broker: Broker) -> list[str]:
+            namespace = broker.namespaces.get(self.name)
+            return [] if namespace is None else sorted(namespace.destinations)
+
+        return self.broker.call(look)
+
+    @property
+    def connections(self) -> list[ConnectionView]:
+        """The connections that are open."""
+        return self.broker.call(lambda _: self._connections())
+
+    def _connections(self) -> list[ConnectionView]:
+        return [
+            ConnectionView(
+                connection.id,
+                connection.client_id,
+                connection.agent,
+                tuple(
+                    consumer.queue.label if consumer.subscription is None else consumer.subscription.topic.label
+                    for consumer in connection.consumers.values()
+                    if consumer.open
+                ),
+            )
+            for connection in self.broker.server.services.connections.values()
+            if connection.namespace.name == self.name
+        ]
+
+    # -- the journal --------------------------------------------------------------------------------------------------
+
+    @property
+    def journal(self) -> list[Event]:
+        """Everything that has happened here, oldest first."""
+        return self.broker.call(lambda _: list(self._journal()))
+
+    def _journal(self) -> Journal:
+        return self.broker._watch.recorder.of(self.name)
+
+    def excerpt(self, lines: int | None = LINES) -> str:
+        """The journal's end as text, with the reasons why messages were not delivered.
+
+        Args:
+            lines: events to show; None for all.
+        """
+
+        def show(_: Broker) -> str:
+            journals = self.broker._watch.recorder.journals
+            others = [j for j in journals.values() if j.namespace != self.name and j.touched > self._since]
+            return excerpt(self._journal(), self.broker.server.clock.now(), lines, others)
+
+        return self.broker.call(show)
+
+    # -- assertions ---------------------------------------------------------------------------------------------------
+
+    def wait_until_idle(self, within: Seconds = 60.0) -> None:
+        """As :meth:`TestBroker.wait_until_idle`."""
+        self.broker.wait_until_idle(within)
+
+    def assert_nothing_lost(self, *, allow_expired: bool = False, within: Seconds = 0.0) -> None:
+        """Every message that a queue or subscription here has accepted was acknowledged, or is still there: waiting,
+        scheduled, in flight, or as a dead letter.
+
+        Args:
+            allow_expired: messages may have expired.
+            within: seconds, or a timedelta, to wait for messages in flight to be settled.
+
+        Raises:
+            AssertionError: names those that are gone: expired, removed, or lost when the broker was killed; or says
+                that the journal had no room for all of them.
+        """
+        __tracebackhide__ = True
+        if within:
+            self.broker.wait_for(lambda _: all(f.last != "delivered" for f in self._journal().fates.values()), within)
+        fine = SETTLED | ({"expired"} if allow_expired else set())
+
+        def look(_: Broker) -> list[str]:
+            return [
+                f"  {fate.last}: {fate.where} {show_message(fate.envelope)}"
+                for entry, fate in self._journal().fates.items()
+                if (entry.state == GONE or fate.last == "lost") and fate.last not in fine
+            ]
+
+        gone = self.broker.call(look)
+        if gone:
+            lost = f"{counted(len(gone), 'message')} {'is' if len(gone) == 1 else 'are'} lost"
+            raise AssertionError("\n".join([f"{lost} in namespace {self.name!r}:", *gone[:20]]))
+        if forgotten := self.broker.call(lambda _: self._journal().open_dropped):
+            raise AssertionError(
+                f"the journal of namespace {self.name!r} had to forget {counted(forgotten, 'message')} before "
+                "that was settled, so nobody can say what became of it; TestBroker(journal_events=…) makes it longer"
+            )
+
+    # -- its life -----------------------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """As if new: no messages, no subscriptions without consumers, no faults, an empty journal. Connections and
+        consumers stay; what they hold is forgotten, and acknowledging it has no effect."""
+        self.faults.clear()
+
+        def empty(broker: Broker) -> None:
+            namespace = broker.namespaces.get(self.name)
+            if namespace is not None:
+                for queue in queues_in(namespace):
+                    queue.clear()
+                    for consumer in (*queue.consumers, *queue.holders):
+                        _forget(consumer)
+                for subscription in list(namespace.subscriptions.durable.values()):
+                    if not subscription.active:
+                        namespace.subscriptions.drop(subscription)
+            self._journal().clear()
+
+        self.broker.call(empty)
+
+    def drop(self) -> list[ConnectionView]:
+        """Delete it with everything in it, and cut its connections. Their clients cannot come back: the broker refuses
+        them until the test asks for ``broker.namespace(name)`` again. A large queue is emptied in slices, so that the
+        broker goes on serving others meanwhile.
+
+        Returns:
+            The connections that were still open.
+        """
+        self.faults.clear()
+        self.broker._watch.dropped.add(self.name)
+
+        def cut(broker: Broker) -> tuple[list[ConnectionView], list[Queue]]:
+            server = self.broker.server
+            left = self._connections()
+            for connection in tuple(server.services.connections.values()):
+                if connection.namespace.name == self.name and (link := server.links.of(connection)) is not None:
+                    link.abort()
+                    connection.lost(server.clock.now())
+            namespace = broker.namespaces.get(self.name)
+            large = [] if namespace is None else [q for q in queues_in(namespace) if _waiting(q) > _AT_ONCE]
+            return left, large
+
+        def begin(_: Broker, steps: Steps[object]) -> None:
+            next(steps)
+
+        def go_on(_: Broker, steps: Steps[object]) -> bool:
+            try:
+                steps.send(self.broker.server.clock.now())
+            except StopIteration:
+                return False
+            return True
+
+        def delete(broker: Broker) -> None:
+            broker.delete_namespace(self.name)
+            self.broker._watch.recorder.journals.pop(self.name, None)
+
+        left, large = self.broker.call(cut)
+        for queue in large:
+            steps = purge(queue, Choice())
+            self.broker.call(begin, steps)
+            while self.broker.call(go_on, steps):
+                pass
+        self.broker.call(delete)
+        return left
+
+
+def left_open(test: str, connections: list[ConnectionView]) -> str:
+    """The warning for a test that did not close its connections."""
+    listed = "\n".join(f"  {connection}" for connection in connections)
+    return (
+        f"{test} has left {counted(len(connections), 'SieveMQ connection')} open; close each context, by `with` or "
+        f"close():\n{listed}"
+    )
+
+
+def _waiting(queue: Queue) -> int:
+    return queue.depth + len(queue.scheduled)
+
+
+def _forget(consumer: Consumer) -> None:
+    """What a consumer holds is gone; the tags stay, so that it may still acknowledge them."""
+    window = consumer.window
+    for index, entry in enumerate(window):
+        if entry is not None:
+            window[index] = None
+            consumer.holes += 1
+            entry.state = GONE
+            del entry.envelope
 
 
 def refuse_on_a_loop() -> None:

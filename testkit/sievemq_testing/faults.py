@@ -6,24 +6,28 @@ it happens the same way each time. Where chance is wanted (`probability`), it co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from fnmatch import fnmatchcase
+from types import TracebackType
+from typing import Any, Final, Self, cast
 
+from sievemq.destinations import Destination
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.server.net.link import Link
+from sievemq_broker.server.server import Server
+from sievemq_broker.session.connection import BrokerConnection
 from sievemq_core.errors import ErrorCode, RequestError
-from sievemq_core.wire.commands import COMMANDS
-from sievemq_testing.disturbed import Held, Paused, Slow
-from sievemq_testing.rules import Rule
-from sievemq_testing.watched import WatchedConnection, WatchedLink
+from sievemq_core.wire.commands import COMMANDS, Command
+from sievemq_testing.journal import Recorder
+from sievemq_testing.running import Running
+from sievemq_testing.watched import WatchedConnection, WatchedLink, canonical, name_of
 
-if TYPE_CHECKING:
-    from sievemq import Destination
-    from sievemq_testing.broker import TestBroker
-
-__all__ = ["Faults"]
+__all__ = ["FaultBox", "Faults", "Rule"]
 
 #: What :meth:`Faults.refuse` can refuse: whatever the broker could refuse by itself.
 REFUSABLE: Final = frozenset(
@@ -38,6 +42,297 @@ REFUSABLE: Final = frozenset(
 _SAID_BY_CLIENT: Final = frozenset(spec.name.lower() for spec in COMMANDS.values() if spec.sender != "broker")
 
 
+_DESTINATION_AT: Final = {
+    number: 1 + index
+    for number, spec in COMMANDS.items()
+    for index, field in enumerate(spec.fields)
+    if field.name == "destination"
+}
+
+
+class Rule:
+    """One fault that waits for its command. A context manager: it ends with the block.
+
+    Attributes:
+        kind: of the command.
+        left: how often it will still happen.
+        used: how often it has happened.
+    """
+
+    def __init__(
+        self,
+        box: FaultBox,
+        namespace: str | None,
+        kind: str,
+        times: int,
+        error: RequestError | None,
+        *,
+        drop: str = "",
+        destination: str | None = None,
+        client_id: str | None = None,
+        skip: int = 0,
+        probability: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        if times < 1 or skip < 0 or not 0.0 < probability <= 1.0:
+            raise ValueError(
+                f"a fault that never happens: times is at least 1, skip at least 0, probability above 0 and at most 1; "
+                f"not {times}, {skip} and {probability}"
+            )
+        self.kind = kind
+        self.left = times
+        self.used = 0
+        self._box = box
+        self._namespace = namespace
+        self._error = error
+        self._drop = drop
+        self._destination = None if destination is None else canonical(destination)
+        self._client_id = client_id
+        self._skip = skip
+        self._probability = probability
+        self._chance = random.Random(seed)  # noqa: S311  repeatable is the point
+
+    def __repr__(self) -> str:
+        return f"<Rule {self._what()} used={self.used} left={self.left}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        """It will not happen any more."""
+        self.left = 0
+        self._box.forget(self)
+
+    def _what(self) -> str:
+        doing = f"drop the connection {self._drop} it" if self._error is None else f"refuse: {self._error.code.name}"
+        return f"{self.kind}: {doing}"
+
+    # -- on the broker's thread ---------------------------------------------------------------------------------------
+
+    def meets(self, connection: WatchedConnection, command: tuple[Any, ...]) -> bool:
+        """True if it happens to this command."""
+        if self.left <= 0 or name_of(command) != self.kind:
+            return False
+        name = command[2] if command[0] == Command.HELLO else connection.namespace.name
+        if self._namespace is not None and (name or "default") != self._namespace:
+            return False
+        client_id = command[5] if command[0] == Command.HELLO else connection.client_id
+        if self._client_id is not None and client_id != self._client_id:
+            return False
+        if self._destination is not None:
+            position = _DESTINATION_AT.get(command[0])
+            if position is None or not fnmatchcase(canonical(command[position]), self._destination):
+                return False
+        if self._skip > 0:
+            self._skip -= 1
+            return False
+        return self._probability >= 1.0 or self._chance.random() < self._probability
+
+    def act(self, connection: WatchedConnection, command: tuple[Any, ...], now: int) -> bool:
+        """Let it happen; True if the command is done with."""
+        self.left -= 1
+        self.used += 1
+        name = command[2] if command[0] == Command.HELLO else connection.namespace.name
+        text = f"{self._what()} (of {connection.id or connection.peer})"
+        self._box.note(name, "", text)
+        if self._error is None:
+            if self._drop == "before":
+                self._box.cut(connection)
+                return True
+            return False
+        if command[0] == Command.COMMIT:
+            # A commit that fails is a rollback (TXN-09): the broker's own handler sees to that.
+            session = connection.sessions.get(command[2])
+            if session is not None and session.transaction is not None:
+                session.transaction.fail(self._error)
+            return False
+        if command[0] == Command.SEND:
+            session = connection.sessions.get(command[1])
+            if session is None:
+                return False
+            session.sent = command[2]
+            connection.refuse_send(session, command[2], self._error)
+            return True
+        raise self._error
+
+    def after(self, connection: WatchedConnection) -> None:
+        """What comes after the command was carried out."""
+        if self._drop == "after":
+            self._box.cut(connection)
+
+
+class FaultBox:
+    """The rules of one broker. Only the broker's thread touches it, except for :meth:`forget`.
+
+    Args:
+        recorder: writes the journals.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._rules: list[Rule] = []
+        self._link_of: Callable[[BrokerConnection], Link | None] = _no_link
+
+    def serve(self, server: Server) -> None:
+        """The broker's connections are those of this server from now on."""
+        self._link_of = server.links.of
+
+    def note(self, namespace: str, where: str, detail: str) -> None:
+        """Write a fault into the journal of a namespace."""
+        self._recorder.note(namespace, "fault", where, detail=detail)
+
+    def add(self, rule: Rule) -> None:
+        """A rule begins."""
+        self._rules.append(rule)
+
+    def cut(self, connection: WatchedConnection) -> None:
+        """The network fails: what the client is owed is not written any more."""
+        connection.cut()
+        link = self.link_of(connection)
+        if link is not None:
+            link.cut()
+
+    def meet(self, connection: WatchedConnection, command: tuple[Any, ...]) -> Rule | None:
+        """The rule that happens to a command."""
+        for rule in self._rules:
+            if rule.meets(connection, command):
+                return rule
+        return None
+
+    def forget(self, rule: Rule) -> None:
+        """A rule ends."""
+        if rule in self._rules:
+            self._rules.remove(rule)
+
+    def link_of(self, connection: WatchedConnection) -> WatchedLink | None:
+        """The connection's transport; None once it is gone."""
+        link = self._link_of(connection)
+        return link if isinstance(link, WatchedLink) else None
+
+
+def _no_link(_: BrokerConnection) -> None:
+    """No server has begun."""
+
+
+class Held:
+    """Commands that were held back, of several connections; see :meth:`Faults.hold`."""
+
+    def __init__(self, broker: Running, box: FaultBox, connections: list[WatchedConnection]) -> None:
+        self._broker = broker
+        self._box = box
+        self._connections = connections
+
+    def begin(self) -> None:
+        """Hold commands back from now on."""
+
+        def begin(_: Broker) -> None:
+            for connection in self._connections:
+                connection.hold()
+
+        self._broker.call(begin)
+
+    @property
+    def commands(self) -> list[str]:
+        """What waits, connection by connection, such as ``send``."""
+        return self._broker.call(
+            lambda _: [name_of(command) for connection in self._connections for command in connection.held or ()]
+        )
+
+    def release(self, *, reverse: bool = False, seed: int | None = None) -> int:
+        """Let everything on. Each connection's own order stays; it is the order across connections that changes.
+
+        Args:
+            reverse: the connection that came last goes first.
+            seed: interleave the connections at random, the same way for the same seed.
+
+        Returns:
+            How many commands went on.
+        """
+        return self._broker.call(self._release, reverse, seed)
+
+    def _release(self, _: Broker, reverse: bool, seed: int | None) -> int:
+        queues = [(connection, connection.stop_holding()) for connection in self._connections]
+        if reverse:
+            queues.reverse()
+        now = self._broker.server.clock.now()
+        order: list[int] = [index for index, (_, commands) in enumerate(queues) for _ in commands]
+        if seed is not None:
+            random.Random(seed).shuffle(order)  # noqa: S311  repeatable is the point
+        positions = [0] * len(queues)
+        for index in order:
+            connection, commands = queues[index]
+            connection.let_on(commands[positions[index]], now)
+            positions[index] += 1
+        for connection in self._connections:
+            link = self._box.link_of(connection)
+            if link is not None:
+                link.let_on()
+        return len(order)
+
+
+class _UntilResumed(ABC):
+    """A context manager that resumes at the end of the block."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.resume()
+
+    @abstractmethod
+    def resume(self) -> None:
+        """As before the block."""
+
+
+class Paused(_UntilResumed):
+    """Connections that stand still."""
+
+    def __init__(self, broker: Running, links: list[WatchedLink]) -> None:
+        self._broker = broker
+        self._links = links
+
+    def resume(self) -> None:
+        """Let pass what has gathered, then everything."""
+
+        def resume(_: Broker) -> None:
+            for link in self._links:
+                if link.standing:
+                    link.go_on()
+
+        self._broker.call(resume)
+
+
+class Slow(_UntilResumed):
+    """Connections that nothing is delivered to."""
+
+    def __init__(self, broker: Running, connections: list[WatchedConnection]) -> None:
+        self._broker = broker
+        self._connections = connections
+
+    def let(self, deliveries: int) -> None:
+        """Let pass so many deliveries to each connection, now or when there are some."""
+        self._set(deliveries)
+
+    def resume(self) -> None:
+        """Deliver as usual."""
+        self._set(None)
+
+    def _set(self, deliveries: int | None) -> None:
+        def allow(_: Broker) -> None:
+            now = self._broker.server.clock.now()
+            for connection in self._connections:
+                connection.allow(deliveries, now)
+
+        self._broker.call(allow)
+
+
 def _code(error: str | ErrorCode) -> ErrorCode:
     try:
         return ErrorCode[error] if isinstance(error, str) else error
@@ -50,12 +345,14 @@ class Faults:
 
     Args:
         broker: whose.
+        box: the broker's rules.
         namespace: only connections to it; None for all.
         seed: of everything that happens by chance.
     """
 
-    def __init__(self, broker: TestBroker, namespace: str | None = None, seed: int = 0) -> None:
+    def __init__(self, broker: Running, box: FaultBox, namespace: str | None = None, seed: int = 0) -> None:
         self._broker = broker
+        self._box = box
         self._namespace = namespace
         self.seed = seed
         self._rules: list[Rule] = []
@@ -147,10 +444,9 @@ class Faults:
         )
 
     def _add(self, kind: str, times: int, error: RequestError | None, **rest: Any) -> Rule:
-        box = self._broker._watch.faults
-        rule = Rule(box, self._namespace, kind, times, error, **rest)
+        rule = Rule(self._box, self._namespace, kind, times, error, **rest)
         self._rules.append(rule)
-        self._broker.call(lambda _: box.rules.append(rule))
+        self._broker.call(lambda _: self._box.add(rule))
         return rule
 
     @contextmanager
@@ -159,13 +455,8 @@ class Faults:
 
         A client that waits for an answer waits until then.
         """
-        held = Held(self._broker, self._broker.call(lambda _: self._connections(client_id)))
-
-        def begin(_: Broker) -> None:
-            for connection in held._connections:
-                connection.held = []
-
-        self._broker.call(begin)
+        held = Held(self._broker, self._box, self._broker.call(lambda _: self._connections(client_id)))
+        held.begin()
         try:
             yield held
         finally:
@@ -256,10 +547,7 @@ class Faults:
             links = self._links(client_id)
             for link in links:
                 self._note(link, f"cut the next frame {'to' if to_client else 'from'} the client in half")
-                if to_client:
-                    link.cut_out = True
-                else:
-                    link.cut_in = True
+                link.cut_next(to_client=to_client)
             return len(links)
 
         return self._broker.call(cut)
@@ -303,7 +591,7 @@ class Faults:
             queue = broker.namespace(namespace).queue(str(destination))
             self._undo.append((queue, queue.policy))
             queue.policy = replace(queue.policy, max_bytes=max(1, queue.bytes))
-            self._broker._watch.recorder.note(namespace, "fault", queue.label, detail="its limit is reached")
+            self._box.note(namespace, queue.label, "its limit is reached")
 
         self._broker.call(fill)
 
@@ -340,7 +628,7 @@ class Faults:
         return found
 
     def _links(self, client_id: str | None) -> list[WatchedLink]:
-        links = map(self._broker._watch.faults.link_of, self._connections(client_id))
+        links = map(self._box.link_of, self._connections(client_id))
         return [link for link in links if link is not None]
 
     def _note(self, link: WatchedLink, what: str) -> None:

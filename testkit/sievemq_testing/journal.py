@@ -93,6 +93,19 @@ class Fate:
     refused_by: dict[str, CompiledSelector] = field(default_factory=dict)
     passed_by: dict[str, str] = field(default_factory=dict)
 
+    def become(self, kind: str) -> None:
+        """This was the last event."""
+        self.last = kind
+
+    def deliver(self) -> None:
+        """It was delivered once more."""
+        self.deliveries += 1
+
+    def release(self, last: str) -> None:
+        """The last delivery counts for nothing: it came back unseen, as what it was before."""
+        self.deliveries -= 1
+        self.last = last
+
 
 class Journal:
     """The events of a namespace.
@@ -242,14 +255,14 @@ class Recorder:
     Args:
         now: the broker's time.
         limit: events that each journal keeps.
+        changed: called after each event: somebody may wait for it.
     """
 
-    def __init__(self, now: Callable[[], int], limit: int = EVENTS) -> None:
+    def __init__(self, now: Callable[[], int], limit: int, changed: Callable[[], None]) -> None:
         self._now = now
         self._limit = limit
+        self._changed = changed
         self.journals: dict[str, Journal] = {}
-        #: Called after each event: somebody may wait for it.
-        self.changed: Callable[[], None] = _nothing
 
     def of(self, namespace: str) -> Journal:
         """The journal of a namespace; begun if there is none."""
@@ -271,7 +284,12 @@ class Recorder:
     ) -> None:
         """Write down one event; for the arguments see :class:`Event`."""
         self.of(namespace).note(self._now(), kind, where, envelope, by, detail, selectors)
-        self.changed()
+        self._changed()
+
+    def lost(self, namespace: str, fate: Fate, detail: str) -> None:
+        """A message is gone, and nothing has become of it."""
+        fate.become("lost")
+        self.note(namespace, "lost", fate.where, fate.envelope, detail=detail)
 
     # -- what the domain says ---------------------------------------------------------------------------------------
 
@@ -290,8 +308,7 @@ class Recorder:
         """It came back unseen: nothing has become of it."""
         fate = self.of(queue.namespace.name).fates.get(entry)
         if fate is not None:
-            fate.deliveries -= 1
-            fate.last = "redelivered" if entry.count else "accepted"
+            fate.release("redelivered" if entry.count else "accepted")
 
     def acknowledged(self, queue: Queue, entry: Entry, consumer: Consumer | None) -> None:
         """It was acknowledged and is gone."""
@@ -329,7 +346,7 @@ class Recorder:
         """It is on its way to a consumer."""
         fate = self.of(queue.namespace.name).fates.get(entry)
         if fate is not None:
-            fate.deliveries += 1
+            fate.deliver()
         self._tell(queue, entry, "delivered", detail, by=by)
 
     def opened(self, queue: Queue, name: str, selector: CompiledSelector) -> None:
@@ -358,11 +375,11 @@ class Recorder:
         journal = self.of(queue.namespace.name)
         fate = journal.fates.get(entry)
         if fate is not None:
-            fate.last = kind
+            fate.become(kind)
         subscription = queue.subscription
         topic = "" if subscription is None else subscription.topic.label
         journal.note(self._now(), kind, queue.label, entry.envelope, by, detail, selectors, topic)
-        self.changed()
+        self._changed()
 
 
 def _refusing(queue: Queue, envelope: Envelope) -> dict[str, CompiledSelector]:
@@ -386,7 +403,3 @@ def matches(selector: CompiledSelector, envelope: Envelope) -> bool:
 def connection_of(port: object) -> str:
     """Id of the connection behind a consumer's port."""
     return str(getattr(port, "connection_id", "?"))
-
-
-def _nothing() -> None:
-    pass

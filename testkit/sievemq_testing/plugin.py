@@ -17,10 +17,9 @@ import pytest
 if TYPE_CHECKING:
     from sievemq import JMSContext
     from sievemq_broker.embedded import BrokerClock
-    from sievemq_testing.broker import BrokerOptions, TestBroker
+    from sievemq_testing.broker import BrokerOptions, TestBroker, TestNamespace
     from sievemq_testing.faults import Faults
     from sievemq_testing.fixtures import BrokerFactory, ContextOpener
-    from sievemq_testing.namespace import TestNamespace
 
 __all__ = ["drop", "watch"]
 
@@ -204,7 +203,7 @@ def drop(item: pytest.Item, namespace: TestNamespace) -> None:
     """Drop a test's namespace, and warn of the connections that the test has left open."""
     left = namespace.drop()
     if left:
-        from sievemq_testing.namespace import left_open
+        from sievemq_testing.broker import left_open
 
         item.warn(pytest.PytestWarning(left_open(item.nodeid, left)))
 

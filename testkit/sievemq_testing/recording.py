@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TextIO
+from typing import Any, Final, Protocol, Self, TextIO
 
 from sievemq_core.message.envelope import (
     BODY,
@@ -39,10 +39,8 @@ from sievemq_core.message.envelope import (
     pack_properties,
     unpack_properties,
 )
-
-if TYPE_CHECKING:
-    from sievemq_testing.broker import TestBroker
-    from sievemq_testing.namespace import TestNamespace
+from sievemq_testing.running import Running
+from sievemq_testing.watched import Watch
 
 __all__ = ["Recorded", "Replay", "Tape"]
 
@@ -136,17 +134,19 @@ class Tape:
 
     Args:
         broker: whose traffic.
+        watch: lists the recordings.
         path: the file to write.
         namespace: only what is sent there; None for all.
     """
 
-    def __init__(self, broker: TestBroker, path: str | Path, namespace: str | None = None) -> None:
+    def __init__(self, broker: Running, watch: Watch, path: str | Path, namespace: str | None = None) -> None:
         self._broker = broker
+        self._watch = watch
         self._namespace = namespace
         self._file: TextIO | None = Path(path).open("w", encoding="utf-8")  # noqa: SIM115  stop() closes it
         #: Messages recorded so far.
         self.messages = 0
-        broker.call(lambda _: broker._watch.tapes.append(self))
+        broker.call(lambda _: watch.tapes.append(self))
 
     def __enter__(self) -> Self:
         return self
@@ -159,7 +159,7 @@ class Tape:
     def stop(self) -> None:
         """End; everything is in the file when this returns."""
         if self._file is not None:
-            self._broker.call(lambda _: self._broker._watch.tapes.remove(self))
+            self._broker.call(lambda _: self._watch.tapes.remove(self))
             self._file.close()
             self._file = None
 
@@ -168,6 +168,18 @@ class Tape:
         if self._file is not None and self._namespace in (None, namespace):
             self._file.write(f"{Recorded(now, namespace, destination, envelope).to_line()}\n")
             self.messages += 1
+
+
+class Target(Protocol):
+    """Where a recording is sent to; :class:`~sievemq_testing.TestNamespace` is one."""
+
+    @property
+    def name(self) -> str:
+        """The namespace's name."""
+
+    @property
+    def broker(self) -> Running:
+        """Its broker."""
 
 
 class Replay:
@@ -197,7 +209,7 @@ class Replay:
         return iter(self.recorded)
 
     def into(
-        self, namespace: TestNamespace, *, timing: bool = True, after_each: Callable[[Recorded], object] | None = None
+        self, namespace: Target, *, timing: bool = True, after_each: Callable[[Recorded], object] | None = None
     ) -> int:
         """Send everything to a namespace, whichever it was recorded in. The times in the messages move along: what had
         a minute to live has a minute again.

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import unittest
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import Any, ClassVar, Final, overload
 
 from sievemq import ConnectionFactory, JMSContext
 from sievemq.session_mode import SessionModeLike
-from sievemq_testing.broker import BrokerOptions, TestBroker
-from sievemq_testing.namespace import left_open
-
-if TYPE_CHECKING:
-    from sievemq_testing.namespace import TestNamespace
+from sievemq_testing.broker import BrokerOptions, TestBroker, TestNamespace, left_open
 
 __all__ = ["BrokerTestCase"]
+
+_NUMBERS: Final = itertools.count(1)
 
 
 class BrokerTestCase(unittest.TestCase):
@@ -33,7 +32,6 @@ class BrokerTestCase(unittest.TestCase):
     broker: ClassVar[TestBroker]
     namespace: TestNamespace
     url: str
-    _number: ClassVar[int] = 0
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -43,8 +41,7 @@ class BrokerTestCase(unittest.TestCase):
 
     def run(self, result: Any = None) -> unittest.TestResult | None:
         """Run the test in a namespace of its own; unittest's own."""
-        BrokerTestCase._number += 1
-        self.namespace = self.broker.namespace(f"test-{BrokerTestCase._number}")
+        self.namespace = self.broker.namespace(f"test-{next(_NUMBERS)}")
         self.url = self.namespace.url
         if isinstance(result, unittest.TestResult):
             before = len(result.failures) + len(result.errors)

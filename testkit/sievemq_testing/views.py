@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import Any, Final, Protocol, Unpack
 
 from sievemq import Message
 from sievemq.destinations import Destination, parse_destination
@@ -26,11 +26,10 @@ from sievemq_core.message.destination import Address, Kind, parse_address
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector, SelectorError, compile_selector
 from sievemq_testing.excerpt import show_message
-from sievemq_testing.journal import connection_of, matches
+from sievemq_testing.journal import Journal, connection_of, matches
+from sievemq_testing.listeners import ListenerErrors
 from sievemq_testing.reasons import held_by, near_destination, why_not
-
-if TYPE_CHECKING:
-    from sievemq_testing.namespace import TestNamespace
+from sievemq_testing.running import Running
 
 __all__ = [
     "ConnectionView",
@@ -94,28 +93,50 @@ class ConnectionView:
         return f"connection {self.id} of {self.agent or 'an unnamed client'}{named}{consuming}"
 
 
+class Surroundings(Protocol):
+    """What a view needs of its namespace."""
+
+    @property
+    def name(self) -> str:
+        """The namespace's name."""
+
+    @property
+    def broker(self) -> Running:
+        """Its broker."""
+
+    @property
+    def destinations(self) -> list[str]:
+        """Addresses of what exists there."""
+
+
 class _View:
     """What queues and topics have in common.
 
     Args:
         namespace: where.
         address: which.
+        journal: the namespace's journal; called on the broker's thread.
+        errors: what listeners have raised.
     """
 
-    def __init__(self, namespace: TestNamespace, address: Address) -> None:
-        self.namespace = namespace
+    def __init__(
+        self, namespace: Surroundings, address: Address, journal: Callable[[], Journal], errors: ListenerErrors
+    ) -> None:
         self.name = str(address)
+        self._namespace = namespace
         self._address = address
+        self._journal = journal
+        self._errors = errors
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name} in {self.namespace.name!r}>"
+        return f"<{type(self).__name__} {self.name} in {self._namespace.name!r}>"
 
     def _ask(self, look: Callable[[Broker], Any]) -> Any:
-        return self.namespace.broker.call(look)
+        return self._namespace.broker.call(look)
 
     def _destination(self, broker: Broker) -> Any:
         """The broker's own object; None while there is none."""
-        namespace = broker.namespaces.get(self.namespace.name)
+        namespace = broker.namespaces.get(self._namespace.name)
         return None if namespace is None else namespace.destinations.get(self.name)
 
     def _queues(self, broker: Broker) -> list[Queue]:
@@ -126,7 +147,7 @@ class _View:
         return [] if destination is None else [destination]
 
     def _now(self) -> int:
-        return self.namespace.broker.server.clock.now()
+        return self._namespace.broker.server.clock.now()
 
     # -- policy -----------------------------------------------------------------------------------------------------
 
@@ -144,7 +165,7 @@ class _View:
         changes = policy_rules(rules)
 
         def change(broker: Broker) -> DestinationPolicy:
-            destination = broker.namespace(self.namespace.name).declare(self._address)
+            destination = broker.namespace(self._namespace.name).declare(self._address)
             changed = replace(destination.policy, **changes)
             destination.policy = changed
             if isinstance(destination, Topic):
@@ -162,7 +183,7 @@ class _View:
     ) -> list[Message]:
         __tracebackhide__ = True
         condition = compiled(selector)
-        journal = self.namespace._journal()
+        journal = self._journal()
         needed = at_least(count)
 
         def happened() -> list[Envelope]:
@@ -171,7 +192,7 @@ class _View:
         def chosen() -> list[Envelope]:
             return [envelope for envelope in happened() if condition is None or matches(condition, envelope)]
 
-        self.namespace.broker.wait_for(lambda _: len(chosen()) >= needed, within)
+        self._namespace.broker.wait_for(lambda _: len(chosen()) >= needed, within)
         all_of_them, found, forgotten = self._ask(lambda _: (happened(), chosen(), journal.forgotten(kind, self.name)))
         if len(found) >= 1 if count is None else len(found) == count and not forgotten:
             return [self._message(envelope) for envelope in found]
@@ -188,30 +209,29 @@ class _View:
                 f"  {forgotten} more {'was' if forgotten == 1 else 'were'} {word} before, which the journal has "
                 "forgotten; TestBroker(journal_events=…) makes it longer"
             )
-        raise self._failure(text)
+        failure, cause = self._failure(text)
+        raise failure from cause
 
     def _existed(self) -> bool:
         kinds = ("accepted", "published", "consumer opened")
-        return bool(self._ask(lambda _: self.namespace._journal().of(*kinds, where=self.name)))
+        return bool(self._ask(lambda _: self._journal().of(*kinds, where=self.name)))
 
     def _if_missing(self) -> list[str]:
         """The line about a destination that has never existed; none if it has."""
         if self._ask(self._destination) is not None or self._existed():
             return []
-        return [f"  {missing(self.name, self.namespace.destinations)}"]
+        return [f"  {missing(self.name, self._namespace.destinations)}"]
 
-    def _failure(self, text: list[str]) -> AssertionError:
-        """An error whose cause is the last exception of a listener that got a message from here."""
+    def _failure(self, text: list[str]) -> tuple[AssertionError, BaseException | None]:
+        """An error, and its cause: the last exception of a listener that got a message from here."""
 
         def sent(_: Broker) -> set[object]:
-            return {event.message_id for event in self.namespace._journal().of("accepted", where=self.name)}
+            return {event.message_id for event in self._journal().of("accepted", where=self.name)}
 
-        raised = self.namespace.broker._listener_errors.of(self._ask(sent))
+        raised = self._errors.of(self._ask(sent))
         times = Counter(f"  a listener raised {error!r:.200} at {name}" for name, error in raised)
         shown = [f"{line}{f', {number} times' if number > 1 else ''}" for line, number in list(times.items())[-_SHOWN:]]
-        failure = AssertionError("\n".join([*text, *shown]))
-        failure.__cause__ = raised[-1][1] if raised else None
-        return failure
+        return AssertionError("\n".join([*text, *shown])), raised[-1][1] if raised else None
 
     def _message(self, envelope: Envelope, count: int = 1) -> Message:
         return received(envelope.fields, parse_destination(self.name), count, None)
@@ -238,7 +258,7 @@ class QueueView(_View):
     def _browse(self, broker: Broker, address: str, condition: CompiledSelector | None) -> list[tuple[int, Envelope]]:
         """What waits in a queue of the namespace. Runs on the broker's thread."""
         found: list[tuple[int, Envelope]] = []
-        namespace = broker.namespaces.get(self.namespace.name)
+        namespace = broker.namespaces.get(self._namespace.name)
         if namespace is None or address not in namespace.destinations:
             return found
         cursor: int | None = None
@@ -328,7 +348,7 @@ class QueueView(_View):
     def _consumer(self, consumer: Consumer) -> ConsumerView:
         connection = connection_of(consumer.port)
         condition = consumer.view.condition
-        known = self.namespace.broker.server.services.connections.get(connection)
+        known = self._namespace.broker.server.services.connections.get(connection)
         return ConsumerView(
             consumer.id,
             connection,
@@ -347,7 +367,7 @@ class QueueView(_View):
         """Stop deliveries; sending goes on."""
 
         def pause(broker: Broker) -> None:
-            namespace = broker.namespace(self.namespace.name)
+            namespace = broker.namespace(self._namespace.name)
             namespace.pause(namespace.queue(self._address))
 
         self._ask(pause)
@@ -356,7 +376,7 @@ class QueueView(_View):
         """Deliver again."""
 
         def resume(broker: Broker) -> None:
-            namespace = broker.namespace(self.namespace.name)
+            namespace = broker.namespace(self._namespace.name)
             namespace.unpause(namespace.queue(self._address), self._now())
 
         self._ask(resume)
@@ -414,7 +434,7 @@ class QueueView(_View):
         if reason not in (None, FAILED, EXPIRED):
             raise ValueError(f"the reason of a dead letter is {FAILED!r} or {EXPIRED!r}, not {reason!r}")
         condition, needed = compiled(selector), at_least(count)
-        self.namespace.broker.wait_for(lambda broker: len(self._letters(broker, condition, reason)) >= needed, within)
+        self._namespace.broker.wait_for(lambda broker: len(self._letters(broker, condition, reason)) >= needed, within)
         letters = self._ask(lambda broker: self._letters(broker, condition, reason))
         where = parse_destination(dead_letter_address(self.name) or self.name)
         found = [received(envelope.fields, where, times, None) for times, envelope in letters]
@@ -445,7 +465,7 @@ class QueueView(_View):
             queue = self._destination(broker)
             return queue is not None and sum(consumer.waiting for consumer in queue.consumers) >= count
 
-        if not self.namespace.broker.wait_for(look, within):
+        if not self._namespace.broker.wait_for(look, within):
             waiting = sum(consumer.waiting for consumer in self.consumers)
             raise AssertionError(
                 f"{self.name}: {counted(count, 'consumer')} should be waiting for a message; "
@@ -468,19 +488,20 @@ class QueueView(_View):
             queue: Queue | None = self._destination(broker)
             return None if queue is None else (queue.depth, len(queue.scheduled), queue.in_flight)
 
-        if self.namespace.broker.wait_for(lambda broker: left(broker) == (0, 0, 0), within):
+        if self._namespace.broker.wait_for(lambda broker: left(broker) == (0, 0, 0), within):
             return
         found = self._ask(left)
         if found is None:
             if self._existed():
                 return  # it was deleted
-            raise AssertionError(missing(self.name, self.namespace.destinations))
+            raise AssertionError(missing(self.name, self._namespace.destinations))
         depth, later, in_flight = found
         if depth or later or in_flight:
             text = [f"{self.name} is not empty: {depth} wait, {later} are scheduled, {in_flight} are in flight"]
             text += [f"  waits: {message!r}" for message in self.messages()[:_SHOWN]]
             text += self._ask(lambda broker: _held(self._queues(broker)))
-            raise self._failure(text)
+            failure, cause = self._failure(text)
+            raise failure from cause
 
 
 class TopicView(_View):
@@ -537,7 +558,7 @@ class TopicView(_View):
             topic = self._destination(broker)
             return 0 if topic is None else sum(subscription.active for subscription in topic.subscriptions)
 
-        if not self.namespace.broker.wait_for(lambda broker: active(broker) >= count, within):
+        if not self._namespace.broker.wait_for(lambda broker: active(broker) >= count, within):
             raise AssertionError(unsubscribed(self.name, count, self._ask(active)))
 
     def assert_consumed(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 
 import msgpack
 
@@ -26,6 +26,7 @@ from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.session.commands import HANDLERS, Handler
 from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.outbox import Outbox
+from sievemq_broker.session.resume import LostConnections
 from sievemq_broker.session.services import Services
 from sievemq_broker.session.session import Session
 from sievemq_core.counted import counted
@@ -35,11 +36,8 @@ from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_testing.journal import Recorder, matches
 
-if TYPE_CHECKING:
-    from sievemq_testing.recording import Tape
-    from sievemq_testing.rules import FaultBox
-
 __all__ = [
+    "Tape",
     "Watch",
     "WatchedConnection",
     "WatchedLink",
@@ -49,6 +47,30 @@ __all__ = [
     "name_of",
     "when_idle",
 ]
+
+
+class Tape(Protocol):
+    """Records what is sent."""
+
+    def sent(self, namespace: str, destination: str, envelope: Envelope, now: int) -> None:
+        """A message was sent."""
+
+
+class Rule(Protocol):
+    """A fault that meets a command."""
+
+    def act(self, connection: WatchedConnection, command: tuple[Any, ...], now: int) -> bool:
+        """Let it happen; True if the command is done with."""
+
+    def after(self, connection: WatchedConnection) -> None:
+        """What comes after the command was carried out."""
+
+
+class Rules(Protocol):
+    """The faults that wait for commands."""
+
+    def meet(self, connection: WatchedConnection, command: tuple[Any, ...]) -> Rule | None:
+        """The one that happens to a command."""
 
 
 class Watch:
@@ -61,7 +83,7 @@ class Watch:
 
     __slots__ = ("dropped", "faults", "recorder", "tapes")
 
-    def __init__(self, recorder: Recorder, faults: FaultBox) -> None:
+    def __init__(self, recorder: Recorder, faults: Rules) -> None:
         self.recorder = recorder
         self.faults = faults
         #: Open recordings.
@@ -76,11 +98,16 @@ class WatchedServer(Server):
     Args:
         settings, clock, broker: as of Server.
         watch: who watches.
+        lost: connections of an earlier server that may come back.
     """
 
-    def __init__(self, settings: Settings, clock: Clock, broker: Broker, watch: Watch) -> None:
+    def __init__(
+        self, settings: Settings, clock: Clock, broker: Broker, watch: Watch, lost: LostConnections | None = None
+    ) -> None:
         super().__init__(settings, clock, broker)
         self._watch = watch
+        if lost is not None:
+            self.lost = lost
 
     def _open_store(self, directory: str, incarnation: str) -> str:
         kept = super()._open_store(directory, incarnation)
@@ -92,8 +119,7 @@ class WatchedServer(Server):
             ]
         for known, there in found.items():
             for fate in recorder.of(known).go_on_with(there):
-                fate.last = "lost"
-                recorder.note(known, "lost", fate.where, fate.envelope, detail="it was not on disk")
+                recorder.lost(known, fate, "it was not on disk")
         return kept
 
     def clock_moved(self) -> None:
@@ -130,6 +156,10 @@ class WatchedOutbox(Outbox):
         """Id of the connection, for the journal."""
         return self._connection.id
 
+    def allow(self, deliveries: int | None) -> None:
+        """Pass so many deliveries from now on; None for any number."""
+        self.allowance = deliveries
+
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """A delivery; see Outbox."""
         if not self._in_row:
@@ -165,6 +195,11 @@ class WatchedOutbox(Outbox):
             )
 
 
+def _pass_on(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+    assert isinstance(connection, WatchedConnection)
+    connection.pass_on(command, now)
+
+
 class WatchedConnection(BrokerConnection):
     """A connection whose commands pass the faults and the journal first.
 
@@ -173,7 +208,7 @@ class WatchedConnection(BrokerConnection):
         watch: who watches.
     """
 
-    handlers: ClassVar[Mapping[int, Handler]]
+    handlers: ClassVar[Mapping[int, Handler]] = dict.fromkeys(HANDLERS, _pass_on)
 
     def __init__(self, broker: Broker, services: Services, peer: str, watch: Watch) -> None:
         super().__init__(broker, services, peer=peer)
@@ -216,12 +251,33 @@ class WatchedConnection(BrokerConnection):
         else:
             note(self, command, now)
 
+    def hold(self) -> None:
+        """Hold commands back from now on."""
+        if self.held is None:
+            self.held = []
+
+    def stop_holding(self) -> list[tuple[Any, ...]]:
+        """Hold nothing back any more.
+
+        Returns:
+            What was held, and what came behind it and there was no time for: all for :meth:`let_on`, in this order.
+        """
+        held, self.held = self.held or [], None
+        late, self.late = self.late, []
+        return held + late
+
     def let_on(self, command: tuple[Any, ...], now: int) -> None:
-        """Carry out one command that was held; what is wrong with it is answered as if it had just come."""
+        """Carry out one command that was held, unless the one before it takes time: then it waits behind that one.
+
+        What is wrong with it is answered as if it had just come.
+        """
         if self.closing:
             return
+        if self.pending is not None:
+            self.late.append(command)
+            return
         try:
-            self.carry_out(command, now)
+            self.pass_on(command, now)
         except ProtocolError as error:
             self.fail(error, now)
         except SieveError as error:
@@ -229,6 +285,19 @@ class WatchedConnection(BrokerConnection):
         if self.unconfirmed:
             self.flush_confirms()
         self.nudge()
+
+    def allow(self, deliveries: int | None, now: int) -> None:
+        """Pass so many deliveries from now on; None for any number."""
+        if not self.closing:
+            outbox = self.outbox
+            assert isinstance(outbox, WatchedOutbox)
+            outbox.allow(deliveries)
+            self.resume(now)
+            self.nudge()
+
+    def cut(self) -> None:
+        """The network has failed: nothing is written or carried out any more."""
+        self.closing = True
 
     def refuse_send(self, session: Session, sequence: int, error: SieveError) -> None:
         """See BrokerConnection; the journal hears of it."""
@@ -259,14 +328,6 @@ class WatchedConnection(BrokerConnection):
 
 # Without these a connection could not begin, stay or end.
 _NEVER_HELD = frozenset({Command.HELLO, Command.GOODBYE, Command.HEARTBEAT, Command.CLOCK_SEEN})
-
-
-def _pass_on(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
-    assert isinstance(connection, WatchedConnection)
-    connection.pass_on(command, now)
-
-
-WatchedConnection.handlers = dict.fromkeys(HANDLERS, _pass_on)
 
 
 # -- what the journal says of commands --------------------------------------------------------------------------------
@@ -442,9 +503,9 @@ class WatchedLink(Link):
         self.standing = False
         self._silence = 0
         #: The next bytes for the client end in the middle of a frame, and so does the connection.
-        self.cut_out = False
+        self._cut_out = False
         #: The next bytes from the client likewise.
-        self.cut_in = False
+        self._cut_in = False
 
     def data_received(self, data: bytes) -> None:
         """Bytes came; see Link."""
@@ -458,8 +519,8 @@ class WatchedLink(Link):
                 )
                 self.go_on()
             return
-        if self.cut_in:
-            self.cut_in = False
+        if self._cut_in:
+            self._cut_in = False
             super().data_received(data[: _middle(data)])
             self.hear_out()  # what came before the cut came, on a busy machine too
             self.abort()
@@ -471,16 +532,33 @@ class WatchedLink(Link):
         if self.standing:
             self.dirty = False
             return
-        if self.cut_out and self.connection.has_data and not self._closing:
+        if self._cut_out and self.connection.has_data and not self._closing:
             data = self.connection.data_to_send()
             if data:
-                self.cut_out = False
+                self._cut_out = False
                 self.dirty = False
                 self._closing = True
                 self.transport.write(data[: _middle(data)])
                 self.transport.close()  # what was written goes out, and nothing behind it
                 return
         super().flush()
+
+    def cut(self) -> None:
+        """Close at once: what the client is owed is not written any more."""
+        self._closing = True
+        self.abort()
+
+    def cut_next(self, *, to_client: bool) -> None:
+        """The next bytes, to the client or from it, end in the middle of a frame, and so does the connection."""
+        if to_client:
+            self._cut_out = True
+        else:
+            self._cut_in = True
+
+    def let_on(self) -> None:
+        """Commands that were held went on: go on with what they have left."""
+        if self.behind:
+            self._put_off()
 
     def stand(self) -> None:
         """Let nothing pass until :meth:`go_on`."""

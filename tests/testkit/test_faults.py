@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import Any, Literal
@@ -322,6 +323,53 @@ def test_held_commands_go_on_in_another_order(
             assert namespace.queue("orders").depth == 0
             assert held.release(reverse=True) == 4
         assert [m.get_body(str) for m in namespace.queue("orders").messages()] == ["c", "d", "a", "b"]
+
+
+def test_held_sends_that_selectors_examine_slowly_all_arrive(
+    faults: Faults, namespace: TestNamespace, factory: ConnectionFactory
+) -> None:
+    selectors = [" AND ".join(f"text NOT LIKE '%{n}b{m}%'" for m in range(20)) for n in range(8)]
+    with (
+        contextlib.ExitStack() as consumers,
+        factory.create_context() as context,
+        context.create_context(JMSContext.AUTO_ACKNOWLEDGE) as other,
+    ):
+        for selector in selectors:
+            browsing = consumers.enter_context(factory.create_context())
+            browsing.create_consumer(ORDERS, f"{selector} AND never IS NOT NULL")
+        with faults.hold() as held:
+            for number, sender in enumerate((context, other, context, other)):
+                producer = sender.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+                producer.set_property("text", "a" * 32_000).send(ORDERS, str(number))
+            faults._broker.wait_for(lambda _: sum(len(c.held or ()) for c in held._connections) == 4, SOON)
+        namespace.queue("orders").assert_received(count=4, within=SOON)
+        assert [m.get_body(str) for m in namespace.queue("orders").messages()] == list("0123")
+        context.create_producer().send(ORDERS, "4")
+        other.create_producer().send(ORDERS, "5")
+    assert namespace.queue("orders").depth == 6
+
+
+def test_a_refusal_meets_a_command_that_was_held(faults: Faults, namespace: TestNamespace, context: JMSContext) -> None:
+    producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+    with faults.hold() as held:
+        producer.send(ORDERS, "x")
+        faults._broker.wait_for(lambda _: sum(len(c.held or ()) for c in held._connections) == 1, SOON)
+        rule = faults.refuse("send")
+    producer.send(ORDERS, "y")
+    namespace.queue("orders").assert_received(count=1, within=SOON)
+    assert rule.used == 1
+    assert [m.get_body(str) for m in namespace.queue("orders").messages()] == ["y"]
+
+
+def test_holding_twice_loses_nothing(faults: Faults, namespace: TestNamespace, context: JMSContext) -> None:
+    producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+    with faults.hold() as held:
+        producer.send(ORDERS, "x")
+        faults._broker.wait_for(lambda _: sum(len(c.held or ()) for c in held._connections) == 1, SOON)
+        with faults.hold():
+            producer.send(ORDERS, "y")
+    namespace.queue("orders").assert_received(count=2, within=SOON)
+    assert [m.get_body(str) for m in namespace.queue("orders").messages()] == ["x", "y"]
 
 
 def test_a_seed_interleaves_the_same_way_each_time(
