@@ -1,8 +1,8 @@
 """``python -m benchmarks.pipeline``: the pipeline on Spark beside what Spark does with the same rows by itself.
 
 Rows a second of reading a queue and a tap, beside a source of rows that are there already; of sending, beside Spark's
-Parquet sink; how long 500 selectors take as Columns of one select, and over a million messages, by the number of
-partitions and by how many are asked at a time. Needs the extra ``spark`` and Java 17.
+Parquet sink; the time that 500 selectors take as Columns of one select, and over a million messages, by the number
+of partitions and of selectors in one select. Needs the extra ``spark`` and Java 17.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=1_000_000, help="messages of the backtest")
     parser.add_argument("--selectors", type=int, default=500)
     parser.add_argument("--partitions", type=numbers, default=[1, 4, 2], help="of the backtest, in turn")
-    parser.add_argument("--groups", type=numbers, default=[10, 100, 500], help="selectors asked at a time, in turn")
+    parser.add_argument("--groups", type=numbers, default=[10, 100, 500], help="selectors in one select, in turn")
     parser.add_argument("--only-backtest", action="store_true", help="no broker, no source and no sink")
     parser.add_argument("--no-backtest", action="store_true", help="all but the second table")
     parser.add_argument("--master", default="local[2]")

@@ -1,8 +1,8 @@
-"""Messages that cannot be sent at once: costly selectors are asked about them before, a piece at a time; and those for
-very many subscriptions wait until the broker may begin to deliver them in slices (:mod:`.fan_out`).
+"""Messages that cannot be sent at once. Costly selectors are evaluated for them in slices before, and messages for very
+many subscriptions wait until the broker delivers them in slices (:mod:`.fan_out`).
 
-Nothing has happened to such a message yet: whether it can be sent at all, and to whom, is decided when the answers are
-there, in one go. What its sender says behind it waits.
+A message has no effect until all selectors are evaluated: then the broker accepts or refuses it and chooses its
+receivers, in one step. Later commands of its sender wait.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMINED", "Examining"]
 
-#: Units (condition.units) that selectors are asked for, or deliveries, before somebody looks at the time: less than a
-#: millisecond, if none of them takes longer.
+#: Units (condition.units) of selectors, or deliveries, between two checks of the time: less than a millisecond, if none
+#: of them takes longer.
 EXAMINED = 200
 
 
