@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
 from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.exits import FAILED
@@ -106,7 +108,10 @@ def act(
         confirm(question.format(_messages(matched)), care.yes)
     touched = skipped = 0
     answer: dict[str, Any] = dict(count, dry_run=False, touched=0)
-    with _Bar(past, matched) as bar:
+    # Only of several pieces is there progress to see.
+    watched = matched > PIECE and sys.stderr.isatty()
+    with Progress(console=Console(stderr=True), transient=True, disable=not watched) as progress:
+        task = progress.add_task(past, total=matched)
         while touched + skipped < matched:
             left = matched - touched - skipped
             # Those that were skipped before are still there, and chosen again.
@@ -117,7 +122,7 @@ def act(
             touched += int(answer["touched"])
             stuck = not answer["touched"] and int(answer["skipped"]) <= skipped
             skipped = int(answer["skipped"])
-            bar.advance(touched)
+            progress.update(task, completed=touched)
             if whole or stuck or not answer["more"] or answer["stopped"]:
                 break
     stopped = answer.get("stopped")
@@ -153,29 +158,3 @@ def _messages(number: int) -> str:
 
 def _say(answer: dict[str, Any], as_json: bool, text: str) -> None:
     typer.echo(json.dumps(answer) if as_json else text)
-
-
-class _Bar:
-    """A progress bar on standard error, for work of several pieces that a person watches."""
-
-    def __init__(self, title: str, total: int) -> None:
-        self._progress: Any = None
-        if total > PIECE and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._progress = Progress(console=Console(stderr=True), transient=True)
-            self._task = self._progress.add_task(title, total=total)
-
-    def __enter__(self) -> _Bar:
-        if self._progress is not None:
-            self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-    def advance(self, done: int) -> None:
-        if self._progress is not None:
-            self._progress.update(self._task, completed=done)

@@ -8,6 +8,9 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from sievemq.cli.show import harmless, json_line
 
@@ -43,10 +46,6 @@ def print_rows(
     if not made:
         typer.echo(nothing, err=True)
         return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=None, pad_edge=False, header_style="bold")
     names = [name for name in columns if name not in seldom or any(cells[name] for cells in made)]
     for name in names:

@@ -6,18 +6,19 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place
 from sievemq.cli.manage.actions import JsonOption
 from sievemq.cli.manage.output import span
 from sievemq.cli.show import harmless, json_line
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 __all__ = ["top"]
 
@@ -44,8 +45,6 @@ def top(
     screen = ExitStack()
     api = place.api(before_failing=screen.close)
     if as_json or not sys.stdout.isatty():
-        from rich.console import Console
-
         for number in range(rounds or 1):
             if number:
                 time.sleep(interval)
@@ -55,8 +54,6 @@ def top(
             else:
                 Console(width=120).print(_screen(seen))
         return
-    from rich.live import Live
-
     first = _look(api, most, sort)
     with screen:
         live = screen.enter_context(Live(_screen(first), screen=not rounds, auto_refresh=False))
@@ -73,10 +70,6 @@ def _look(api: Api, most: int, sort: str) -> dict[str, Any]:
 
 
 def _screen(seen: dict[str, Any]) -> RenderableType:
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
     broker = seen["broker"]
     memory, held, rates = broker["memory"], broker["messages"], broker["rates"]
     used = ""
