@@ -14,10 +14,9 @@ LEFT = {
     "sievemq._engine": 58,
     "sievemq.aio": 27,
     "sievemq.blocking": 30,
-    "sievemq_broker": 1,
-    "sievemq_broker.domain": 182,
+    "sievemq_broker.domain": 181,
     "sievemq_broker.matching": 4,
-    "sievemq_broker.server": 80,
+    "sievemq_broker.server": 44,
     "sievemq_broker.session": 81,
     "sievemq_core.wire": 1,
     "sievemq_testing": 8,
@@ -26,6 +25,7 @@ LEFT = {
 #: Attributes of the standard library's objects for which there is no other way to set them.
 STANDARD = {
     "check_hostname": "ssl.SSLContext",
+    "minimum_version": "ssl.SSLContext",
     "verify_mode": "ssl.SSLContext",
     "__signature__": "a function",
     "__annotations__": "a function",

@@ -36,6 +36,15 @@ class Clock:
         self._apart = time_ns() - monotonic_ns()
         self.on_jump: Callable[[int], None] | None = None
 
+    def follow(self, jumped: Callable[[int], None], drifted: Callable[[int], None]) -> None:
+        """Call back, from now on.
+
+        Args:
+            jumped: by how many ms the clock was set.
+            drifted: by how many ms clients' clocks ran on while this one stands still.
+        """
+        self.on_jump = jumped
+
     def now(self) -> int:
         """Milliseconds since 1970-01-01 UTC."""
         wall = time_ns()
@@ -72,6 +81,11 @@ class AdjustableClock(Clock):
         self._frozen_at: int | None = None
         #: While frozen, told at each reading by how many ms the offset changed since the last: clients' clocks run on.
         self.drifted: Callable[[int], None] | None = None
+
+    def follow(self, jumped: Callable[[int], None], drifted: Callable[[int], None]) -> None:
+        """See :meth:`Clock.follow`."""
+        super().follow(jumped, drifted)
+        self.drifted = drifted
 
     def now(self) -> int:
         """Milliseconds since 1970-01-01 UTC, as adjusted."""

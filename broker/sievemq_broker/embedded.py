@@ -180,7 +180,6 @@ class EmbeddedBroker:
         server.bind()
         try:
             await server.start()
-            self._adjustable.drifted = server.services.drifted
             self._http = await start_http(server)
             self._server = server
             self._loop = asyncio.get_running_loop()

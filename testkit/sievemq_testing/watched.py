@@ -19,6 +19,7 @@ from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.server.durability.commits import Commits
 from sievemq_broker.server.net.link import Link, Links
 from sievemq_broker.server.net.turn import Turn
 from sievemq_broker.server.server import Server
@@ -109,7 +110,7 @@ class WatchedServer(Server):
         if lost is not None:
             self.lost = lost
 
-    def _open_store(self, directory: str, incarnation: str) -> str:
+    def _open_store(self, directory: str, incarnation: str) -> Commits:
         kept = super()._open_store(directory, incarnation)
         recorder = self._watch.recorder
         found: dict[str, list[tuple[Queue, Entry]]] = {name: [] for name in recorder.journals}
@@ -530,13 +531,11 @@ class WatchedLink(Link):
     def flush(self) -> None:
         """Write; see Link."""
         if self.standing:
-            self.dirty = False
             return
         if self._cut_out and self.connection.has_data and not self._closing:
             data = self.connection.data_to_send()
             if data:
                 self._cut_out = False
-                self.dirty = False
                 self._closing = True
                 self.transport.write(data[: _middle(data)])
                 self.transport.close()  # what was written goes out, and nothing behind it
@@ -631,7 +630,7 @@ def is_idle(server: Server) -> bool:
         return False
     for link in server.links.open:
         connection = getattr(link, "connection", None)
-        if connection is None or link.late or link.dirty or connection.has_data:
+        if connection is None or link.late or server.turn.has(link) or connection.has_data:
             return False
         if link.transport.get_write_buffer_size():
             return False

@@ -89,7 +89,9 @@ class Rig(Generic[StoreT]):
 
     def say(self, link: int, data: bytes) -> None:
         """What Link.flush does."""
-        if not self.commits.hold(self.links[link], data):
+        if self.commits.hold(self.links[link], data):
+            self.links[link].held += len(data)
+        else:
             self.links[link].left.append(data)
 
     @property

@@ -80,10 +80,24 @@ class Broker:
                 )
             found = self.namespaces[name] = Namespace(name, self)
             if self.gate_of is not None:
-                found.gate = self.gate_of(found)
+                found.set_gate(self.gate_of(found))
             if self.journal is not None:
                 self.journal.namespace_made(name)
         return found
+
+    def limit_namespaces(self, gate_of: Callable[[Namespace], Gate | None]) -> None:
+        """Count what comes into namespaces with limits from now on.
+
+        Args:
+            gate_of: makes the gate of a namespace; None for one without limits.
+        """
+        self.gate_of = gate_of
+        for space in self.namespaces.values():
+            space.set_gate(gate_of(space))
+
+    def tell_deleted(self, on_deleted: Callable[[Queue | Topic], None]) -> None:
+        """Call back with each queue and topic before it is deleted, so that what it counted is not lost."""
+        self.on_deleted = on_deleted
 
     def delete_namespace(self, name: str) -> bool:
         """Delete a namespace with everything in it; consumers are told. False if there was none."""

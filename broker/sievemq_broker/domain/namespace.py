@@ -427,6 +427,11 @@ class Namespace:
             journal.check(mode, destination.label)
         return destination
 
+    def set_gate(self, gate: gate.Gate | None) -> None:
+        """Count what comes in; None if there are no limits."""
+        self.gate = gate
+        self.forget_routes()
+
     def forget_routes(self) -> None:
         """Look every destination up again: what is done on the way has changed."""
         self._routes.clear()

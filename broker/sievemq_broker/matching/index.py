@@ -61,6 +61,10 @@ class SelectorIndex(Generic[T]):
         self.costly = False
         self.watch: Callable[[Callable[[Envelope], list[T]], Envelope], list[T]] | None = None
 
+    def watch_next(self, watch: Callable[[Callable[[Envelope], list[T]], Envelope], list[T]]) -> None:
+        """Have `watch` called in place of the next :meth:`match`."""
+        self.watch = watch
+
     def __len__(self) -> int:
         return len(self._filed)
 

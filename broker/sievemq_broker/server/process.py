@@ -69,13 +69,14 @@ def run(settings: Settings) -> int:
     Returns:
         the process's exit code: 0 after an ordered end, 1 if it could not start.
     """
+    stopping = asyncio.Event()
     try:
-        server = Server(settings)
+        server = Server(settings, on_failure=stopping.set)
         server.bind()
     except ListenError as error:
         return _not_started(settings, str(error))
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_serve(server))
+        return runner.run(_serve(server, stopping))
 
 
 def _not_started(settings: Settings, reason: str) -> int:
@@ -84,11 +85,9 @@ def _not_started(settings: Settings, reason: str) -> int:
     return 1
 
 
-async def _serve(server: Server) -> int:
+async def _serve(server: Server, stopping: asyncio.Event) -> int:
     settings = server.settings
-    stopping = asyncio.Event()
     _on_signals(stopping, server)
-    server.on_failure = stopping.set
     try:
         await server.start()
     except Exception as error:

@@ -34,6 +34,7 @@ from sievemq_broker.version import broker_name
 from sievemq_core.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from sievemq_broker.server.durability.commits import Commits
     from sievemq_broker.server.durability.durable import Opened
     from sievemq_broker.users.account import Users
 
@@ -65,6 +66,7 @@ class Server:
         settings: checked settings.
         clock: the broker's time.
         broker: the domain to serve; an empty one if not given.
+        on_failure: called when there is a :attr:`failure`.
 
     Attributes:
         broker: the domain. Only the loop's thread may touch it.
@@ -76,7 +78,13 @@ class Server:
         http_tls: TLS of the management port; None for clear text.
     """
 
-    def __init__(self, settings: Settings, clock: Clock | None = None, broker: Broker | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock | None = None,
+        broker: Broker | None = None,
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
         self.settings = settings
         self.clock = clock or Clock()
         self.broker = broker or Broker(settings.domain())
@@ -102,9 +110,9 @@ class Server:
         #: Awaited when the clients are gone and before the sockets close, in this order.
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
         self.opened: Opened | None = None
+        self._commits: Commits | None = None
         self.failure: Exception | None = None
-        #: Called when there is a failure.
-        self.on_failure: Callable[[], None] = lambda: None
+        self.on_failure = on_failure
 
     # -- addresses ------------------------------------------------------------------------------------------------
 
@@ -157,10 +165,14 @@ class Server:
         """
         loop = asyncio.get_running_loop()
         settings = self.settings
-        self.turn = Turn(loop, settings.busy_poll)
-        incarnation = new_incarnation()
+        incarnation, run = new_incarnation(), ""
         if settings.data_dir is not None:
-            incarnation = self._open_store(settings.data_dir, incarnation)
+            self._commits = self._open_store(settings.data_dir, incarnation)
+        if self.opened is not None:
+            incarnation = self.opened.store.incarnation
+            run = f"-{self.opened.store.epoch}"  # no id is given twice, though the broker's name stays
+        self.timers = Timers(loop, self.clock, self.broker, self.links, self._look)
+        self.turn = Turn(loop, settings.busy_poll, self.timers, self._commits)
         session_settings = SessionSettings(
             broker=broker_name(),
             incarnation=incarnation,
@@ -172,14 +184,13 @@ class Server:
             handshake_ms=int(settings.handshake_seconds * 1000),
             frame_ms=int(settings.frame_seconds * 1000),
         )
-        self.services = ServerServices(session_settings, self.clock, self.authenticator, self.links, self.turn)
-        self.services.lost = self.lost
-        self.services.broker = self.broker
+        self.services = ServerServices(
+            session_settings, self.clock, self.authenticator, self.links, self.turn, self.broker, self.lost, run
+        )
         if self.opened is not None:
             self._remember_connections(self.opened)
-        # A clock that was moved before: the first client must learn it, too.
-        self._announced = self.services.clock_offset = self.clock.offset
-        self.broker.on_deleted = self.ended.add
+        self._announced = self.clock.offset
+        self.broker.tell_deleted(self.ended.add)
         limit = settings.max_memory_bytes
         self.memory = Memory(
             int(machine_limit() * SHARE) if limit is None else limit,
@@ -191,10 +202,9 @@ class Server:
         self.namespace_limits = NamespaceLimits(self.broker)
         self.selector_times = SelectorTimes(self.broker)
         self.slow_consumers = SlowConsumers(self.services.connections, self.clock)
-        self.timers = self.turn.timers = Timers(loop, self.clock, self.broker, self.links, self.turn.mark, self._look)
         self._acceptor = await listen(self._sockets["wire"], self._link, self._tls, settings.handshake_seconds)
-        self.timers.start()
-        self.clock.on_jump = self._clock_jumped
+        self.timers.start(self.turn.mark)
+        self.clock.follow(self._clock_jumped, self.services.drifted)
         self.user_store.watch(loop, self.use_users)
         self.phase = Phase.READY
         self.started_at = time.time()
@@ -206,17 +216,17 @@ class Server:
         self.slow_consumers.look()
         self.selector_times.look()
         self.services.lost.expire(self.broker, self.clock.now() - self.services.clock_offset)
-        if self.turn.commits is not None:
-            self.turn.commits.sweep()
+        if self._commits is not None:
+            self._commits.sweep()
 
-    def _open_store(self, directory: str, incarnation: str) -> str:
-        """Open the store and fill the broker from it; returns the broker's name, which the store keeps."""
+    def _open_store(self, directory: str, incarnation: str) -> Commits:
+        """Open the store and fill the broker from it."""
         from sievemq_broker.server.durability.commits import Commits  # in memory nobody needs a database
         from sievemq_broker.server.durability.durable import open_store
 
         opened = self.opened = open_store(directory, self.broker, incarnation, self.clock.now())
         assert self.broker.journal is not None
-        self.turn.commits = Commits(
+        commits = Commits(
             asyncio.get_running_loop(),
             self.clock,
             self.broker.journal,
@@ -226,20 +236,19 @@ class Server:
             self._store_stands,
         )
         if not opened.store.has_reserve:
-            self.turn.commits.start_refusing(f"the disk of {directory} is full")
-        return opened.store.incarnation
+            commits.start_refusing(f"the disk of {directory} is full")
+        return commits
 
     def _remember_connections(self, opened: Opened) -> None:
         """Connections of the last run may come back, and what they say twice is carried out once."""
         from sievemq_broker.server.durability.progress import Progress
 
         assert self.broker.journal is not None
-        assert self.turn.commits is not None
+        assert self._commits is not None
         services = self.services
-        services.run = f"-{opened.store.epoch}"  # no id is given twice, though the broker's name stays
         progress = Progress(self.broker.journal, services)
         progress.restore(opened.store, self.clock.now() - self.clock.offset + services.settings.keep_ms, self.broker)
-        self.turn.commits.progress = progress
+        self._commits.start(progress)
 
     def _store_failed(self, error: Exception) -> None:
         self.failure = error
@@ -257,8 +266,8 @@ class Server:
 
     async def synced(self) -> None:
         """Returns when all that has happened so far is on disk; at once in memory."""
-        if self.turn.commits is not None:
-            await self.turn.commits.synced()
+        if self._commits is not None:
+            await self._commits.synced()
 
     def _link(self) -> Link:
         return Link(self.links, self.turn, self.clock, self._connect, self._refuse)
@@ -282,7 +291,7 @@ class Server:
     def use_users(self, users: Users) -> None:
         """The users have changed: those who are gone or have another password lose their connections, and the rights of
         the others hold from now on."""
-        before, self.authenticator.users = self.authenticator.users, users
+        before = self.authenticator.use(users)
         now = self.clock.now()
         for connection in tuple(self.services.connections.values()):
             name = connection.identity.user or ""
@@ -360,10 +369,10 @@ class Server:
         for stop in self.on_stop:
             await stop()
         self._close_sockets()
-        if self.opened is not None and self.turn.commits is not None:
+        if self.opened is not None and self._commits is not None:
             await asyncio.sleep(0)  # connections that were cut give back what they held in the next turn
-            await self.turn.commits.close()
-            self.opened = self.turn.commits = None
+            await self._commits.close()
+            self.opened = None
         self.user_store.close()
         self.authenticator.close()
         self.phase = Phase.STOPPED

@@ -373,6 +373,10 @@ class BrokerConnection:
         """
         return not timestamp or timestamp - self.clock_seen > self.services.moved_at
 
+    def clock_drifted(self, milliseconds: int) -> None:
+        """The broker's clock stands, and the client's runs on: its times are shifted by so much more."""
+        self.clock_lag += milliseconds
+
     def flow_changed(self) -> None:
         """The broker is at its limit from now on, or not any more."""
         blocked = self.services.blocked

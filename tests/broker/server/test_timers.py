@@ -75,7 +75,7 @@ def make(domain: Domain, clock: Any, loop: FakeLoop | None = None) -> tuple[Time
     loop = loop or FakeLoop()
     links = Links(10)
     marked: list[Any] = []
-    return Timers(loop, clock, domain, links, marked.append), loop, links, marked  # type: ignore[arg-type]
+    return Timers(loop, clock, domain, links), loop, links, marked  # type: ignore[arg-type]
 
 
 def test_without_a_deadline_nothing_is_armed(clock: StandingClock) -> None:
@@ -161,7 +161,7 @@ def test_tick_visits_every_connection_and_marks_who_has_output(clock: StandingCl
     quiet, loud = _link(), _link()
     loud.connection.output = b"heartbeat"
     links.open.update((quiet, loud))
-    timers.start()
+    timers.start(marked.append)
     assert loop.armed() == [TICK_SECONDS]
     loop.fire()
     assert (quiet.connection.ticks, loud.connection.ticks) == (1, 1)
@@ -171,20 +171,20 @@ def test_tick_visits_every_connection_and_marks_who_has_output(clock: StandingCl
 
 @pytest.mark.parametrize(("wish", "wait"), [(1_100, 0.1), (1_001, 0.02), (900, 0.02), (9_999, TICK_SECONDS)])
 def test_next_tick_comes_when_a_connection_asks_for_it(clock: StandingClock, wish: int, wait: float) -> None:
-    timers, loop, links, _ = make(Domain(), clock)
+    timers, loop, links, marked = make(Domain(), clock)
     link = _link()
     link.connection.deadline = wish
     links.open.add(link)
-    timers.start()
+    timers.start(marked.append)
     loop.fire()
     assert loop.armed() == [wait]
 
 
 def test_fault_in_the_domain_is_logged_and_tried_again(clock: StandingClock, caplog: pytest.LogCaptureFixture) -> None:
     domain = Domain(1_250)
-    timers, loop, _, _ = make(domain, clock)
+    timers, loop, _, marked = make(domain, clock)
     timers._due = lambda now: 1 // 0  # type: ignore[method-assign]
-    timers.start()
+    timers.start(marked.append)
     loop.fire()
     assert "timers.failed" in caplog.text
     timers._due = domain.due  # type: ignore[method-assign]
@@ -193,13 +193,13 @@ def test_fault_in_the_domain_is_logged_and_tried_again(clock: StandingClock, cap
 
 
 def test_fault_in_one_connections_tick_ends_only_that_one(clock: StandingClock) -> None:
-    timers, loop, links, _ = make(Domain(), clock)
+    timers, loop, links, marked = make(Domain(), clock)
     bad, good = _link(), _link()
     failed: list[Exception] = []
     bad.fail = failed.append
     bad.connection.tick = lambda now: 1 // 0
     links.open.update((bad, good))
-    timers.start()
+    timers.start(marked.append)
     loop.fire()
     assert [type(error) for error in failed] == [ZeroDivisionError]
     assert good.connection.ticks == 1
@@ -207,8 +207,8 @@ def test_fault_in_one_connections_tick_ends_only_that_one(clock: StandingClock) 
 
 
 def test_late_tick_is_counted_as_lag(clock: StandingClock) -> None:
-    timers, loop, _, _ = make(Domain(), clock)
-    timers.start()
+    timers, loop, _, marked = make(Domain(), clock)
+    timers.start(marked.append)
     loop.handles[0].when += 0.03  # something kept the loop for 30 ms
     loop.fire()
     assert timers.lag.last == pytest.approx(0.03)
@@ -222,8 +222,8 @@ def test_lag_beyond_the_last_bound_has_its_own_bucket() -> None:
 
 
 def test_stop_cancels_everything(clock: StandingClock) -> None:
-    timers, loop, _, _ = make(Domain(1_250), clock)
-    timers.start()
+    timers, loop, _, marked = make(Domain(1_250), clock)
+    timers.start(marked.append)
     timers.rearm()
     timers.stop()
     assert loop.armed() == []

@@ -50,7 +50,7 @@ class Authenticator:
     """
 
     def __init__(self, users: Users, clock: Callable[[], float] = time.monotonic) -> None:
-        #: Who may come in; replaced when they change.
+        #: Who may come in. Change them with :meth:`use`.
         self.users = users
         self.throttle = Throttle()
         self._clock = clock
@@ -63,6 +63,11 @@ class Authenticator:
     def required(self) -> bool:
         """True if a name and a password are asked for."""
         return self.users.required
+
+    def use(self, users: Users) -> Users:
+        """Let others in from now on; returns whom it let in before."""
+        before, self.users = self.users, users
+        return before
 
     def begin(self, user: str | None, password: str | None, address: str) -> Identity | asyncio.Future[Identity]:
         """Check credentials.

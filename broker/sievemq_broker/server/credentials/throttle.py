@@ -40,6 +40,21 @@ class _Tally:
         self.failures = 0
         self.last = self.until = 0.0
 
+    def charge(self, now: float, free: int) -> None:
+        if now - self.last > FORGET:
+            self.failures = 0
+        self.last = now
+        self.failures += 1
+        beyond = self.failures - free
+        if beyond > 0:
+            self.until = now + min(FIRST_DELAY * 2 ** min(beyond - 1, 16), MAX_DELAY)
+
+    def refund(self) -> bool:
+        """True if nothing is left to forget."""
+        self.failures = max(self.failures - 1, 0)
+        self.until = 0.0
+        return not self.failures
+
 
 class _Tallies:
     """Wrong passwords by key.
@@ -70,21 +85,12 @@ class _Tallies:
                 self._tallies.popitem(last=False)
             tally = self._tallies[key] = _Tally()
         self._tallies.move_to_end(key)
-        if now - tally.last > FORGET:
-            tally.failures = 0
-        tally.last = now
-        tally.failures += 1
-        beyond = tally.failures - self._free
-        if beyond > 0:
-            tally.until = now + min(FIRST_DELAY * 2 ** min(beyond - 1, 16), MAX_DELAY)
+        tally.charge(now, self._free)
 
     def refund(self, key: str) -> None:
         tally = self._tallies.get(key)
-        if tally is not None:
-            tally.failures = max(tally.failures - 1, 0)
-            tally.until = 0.0
-            if not tally.failures:
-                del self._tallies[key]
+        if tally is not None and tally.refund():
+            del self._tallies[key]
 
 
 class Throttle:

@@ -76,8 +76,6 @@ class DurableStore(Protocol):
 class Holder(Protocol):
     """A link."""
 
-    held: int
-
     def release(self, data: bytes) -> None:
         """Bytes that were held may go out."""
 
@@ -124,8 +122,7 @@ class Commits:
         self._busy = False
         self._dead = False
         self._since = self._cut = 0.0
-        #: Notes how far connections have come, before each cut.
-        self.progress: Progress | None = None
+        self._progress: Progress | None = None
         self._fed: dict[Any, None] = {}
         self._lazy: asyncio.TimerHandle | None = None
         self._later: asyncio.TimerHandle | None = None
@@ -135,6 +132,10 @@ class Commits:
         self.writes = 0
         #: From the cut of a batch to when it was on disk.
         self.latency = Histogram(COMMIT_BOUNDS)
+
+    def start(self, progress: Progress) -> None:
+        """Note how far connections have come, before each cut from now on."""
+        self._progress = progress
 
     # -- what a turn does -----------------------------------------------------------------------------------------
 
@@ -151,7 +152,6 @@ class Commits:
             waiting[link] = [data]
         else:
             parts.append(data)
-        link.held += len(data)
         return True
 
     def fed(self, link: Any) -> None:
@@ -160,12 +160,12 @@ class Commits:
 
     def sweep(self) -> None:
         """Forget connections that nobody will ask for any more."""
-        if self.progress is not None:
-            self.progress.sweep()
+        if self._progress is not None:
+            self._progress.sweep()
 
     def end_turn(self) -> None:
         """All links have said what they had to say: write, unless a write is under way."""
-        if self._busy:
+        if self._busy or self._dead:
             return
         if self._held or self._asked:
             self._begin()
@@ -204,8 +204,8 @@ class Commits:
         self._since = self._loop.time()
         self._cut = time.perf_counter()
         if self._fed:
-            if self.progress is not None and self._journal.batch:
-                self.progress.note([link.connection for link in self._fed])
+            if self._progress is not None and self._journal.batch:
+                self._progress.note([link.connection for link in self._fed])
             self._fed.clear()
         batch = self._journal.cut()
         if not batch:  # the journal was cut by a failed start of this one's like; there is nothing to write

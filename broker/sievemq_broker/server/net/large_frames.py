@@ -23,7 +23,7 @@ class LargeFrames:
     """The large frames that are not complete.
 
     Attributes:
-        limit: bytes that they may have together; 0 for no limit. Set by whoever knows what memory there is.
+        limit: bytes that they may have together; 0 for no limit.
     """
 
     __slots__ = ("_admitted", "_bytes", "_waiting", "limit")
@@ -33,6 +33,10 @@ class LargeFrames:
         self._bytes = 0
         self._admitted: dict[_Reader, int] = {}
         self._waiting: dict[_Reader, int] = {}
+
+    def set_limit(self, limit: int) -> None:
+        """They may have so many bytes together from now on."""
+        self.limit = limit
 
     def admit(self, link: _Reader, size: int) -> bool:
         """True if `link` may receive a frame that has begun. Otherwise :meth:`_Reader.read_on` comes later.

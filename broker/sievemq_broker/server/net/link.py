@@ -71,12 +71,12 @@ class Links:
 
     __slots__ = (
         "_by_connection",
+        "_bytes_out",
         "_empty",
         "_unwelcomed",
         "accepted",
         "buffer",
         "bytes_in",
-        "bytes_out",
         "large_frames",
         "limit",
         "look_at",
@@ -94,10 +94,35 @@ class Links:
         self._unwelcomed: dict[Link, None] = {}
         self._empty: asyncio.Future[None] | None = None
         self.large_frames = LargeFrames()
-        self.accepted = self.refused = self.bytes_in = self.bytes_out = 0
-        #: Called before bytes are handled with which `bytes_in` passes this.
+        self.accepted = self.refused = self.bytes_in = self._bytes_out = 0
+        #: Where :attr:`bytes_in` may come to before it is measured what there is.
         self.look_at = sys.maxsize
         self.on_look_at: Callable[[], None] = lambda: None
+
+    def limit_memory(self, large_frames: int, on_look_at: Callable[[], None]) -> None:
+        """Mind what is read from now on.
+
+        Args:
+            large_frames: bytes that large frames may have together.
+            on_look_at: called before bytes are handled with which :attr:`bytes_in` passes :attr:`look_at`.
+        """
+        self.large_frames.set_limit(large_frames)
+        self.on_look_at = on_look_at
+
+    def allow(self, bytes_in: int = sys.maxsize) -> None:
+        """Read until :attr:`bytes_in` passes this."""
+        self.look_at = bytes_in
+
+    def came(self, size: int) -> None:
+        """So many bytes came, and are not handled yet."""
+        self.bytes_in += size
+        if self.bytes_in > self.look_at:
+            self.on_look_at()
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes that all links have written."""
+        return self._bytes_out + sum([link.bytes_out for link in self.open])
 
     def add(self, link: Link) -> bool:
         """Take in a link. At the limit the oldest one that is not welcomed makes room for it.
@@ -128,7 +153,9 @@ class Links:
 
     def discard(self, link: Link) -> None:
         """A link is gone."""
-        self.open.discard(link)
+        if link in self.open:
+            self.open.discard(link)
+            self._bytes_out += link.bytes_out
         self._unwelcomed.pop(link, None)
         self._by_connection.pop(link.connection, None)
         if not self.open and self._empty is not None and not self._empty.done():
@@ -181,7 +208,6 @@ class Link(asyncio.BufferedProtocol):
         "bytes_in",
         "bytes_out",
         "connection",
-        "dirty",
         "held",
         "late",
         "peer",
@@ -213,7 +239,6 @@ class Link(asyncio.BufferedProtocol):
         self._large = 0
         self._waits = False
         self._stalled = False
-        self.dirty = False
         #: What was read while the turn had no time left for it.
         self.unheard = b""
         #: Not all that was read has been carried out: it is its turn again later.
@@ -254,12 +279,9 @@ class Link(asyncio.BufferedProtocol):
         """Bytes came."""
         size = len(data)
         self.bytes_in += size
-        links = self._links
-        links.bytes_in += size
+        self._links.came(size)
         if self._closing:
             return
-        if links.bytes_in > links.look_at:
-            links.on_look_at()
         if self.late or not self._turn.grant():
             self.unheard += data
             self._put_off()
@@ -406,7 +428,6 @@ class Link(asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Write all output in one call; close if nothing comes after it."""
-        self.dirty = False
         transport = self.transport
         if self._rests and not self.late:
             self._rests = False
@@ -424,13 +445,14 @@ class Link(asyncio.BufferedProtocol):
             if data:
                 size = len(data)
                 self.bytes_out += size
-                self._links.bytes_out += size
                 commits = self._turn.commits
                 if commits is None or not commits.hold(self, data):
                     transport.write(data)
-                elif self.held > HELD_HIGH and not self._stalled:
-                    self._stalled = True
-                    connection.pause()
+                else:
+                    self.held += size
+                    if self.held > HELD_HIGH and not self._stalled:
+                        self._stalled = True
+                        connection.pause()
             if self._reading and transport.get_write_buffer_size() + self.held > READ_PAUSE:
                 self._reading = False
                 transport.pause_reading()
@@ -447,7 +469,6 @@ class Link(asyncio.BufferedProtocol):
             return  # WELCOME is the first that a client hears
         data = b"".join(pack_frames([pack((int(Command.FLOW), True, text))]))
         self.bytes_out += len(data)
-        self._links.bytes_out += len(data)
         self.transport.write(data)
 
     def release(self, data: bytes) -> None:

@@ -13,10 +13,12 @@ from sievemq_core.selector.cache import MAX_CHARS
 
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
+    from sievemq_broker.domain.broker import Broker
     from sievemq_broker.server.credentials.authenticator import Authenticator
     from sievemq_broker.server.net.link import Links
     from sievemq_broker.server.net.turn import Turn
     from sievemq_broker.session.connection import BrokerConnection
+    from sievemq_broker.session.resume import LostConnections
 
 __all__ = ["ServerServices", "new_incarnation"]
 
@@ -42,26 +44,39 @@ class ServerServices(Services):
         authenticator: knows who may come in.
         links: the open links.
         turn: ends the loop's turn.
+        broker: the domain.
+        lost: connections that may come back.
+        run: which run of a broker that keeps its name this is.
     """
 
     def __init__(
-        self, settings: SessionSettings, clock: Clock, authenticator: Authenticator, links: Links, turn: Turn
+        self,
+        settings: SessionSettings,
+        clock: Clock,
+        authenticator: Authenticator,
+        links: Links,
+        turn: Turn,
+        broker: Broker,
+        lost: LostConnections,
+        run: str = "",
     ) -> None:
         super().__init__(settings)
+        self.broker = broker
+        self.lost = lost
+        self.clock_offset = clock.offset  # a clock that was moved before: the first client must learn it, too
         self._clock = clock
         self._authenticator = authenticator
         self._links = links
         self._turn = turn
         self.spent = turn.spent
         self._last_id = 0
-        #: Which run of a broker that keeps its name this is.
-        self.run = ""
+        self._run = run
         self._advised: set[str] = set()  # canonical selectors whose warnings were logged
 
     def connection_id(self) -> str:
         """Incarnation, run and a counter: short, since every message id carries it."""
         self._last_id += 1
-        return f"{self.settings.incarnation}{self.run}-{self._last_id}"
+        return f"{self.settings.incarnation}{self._run}-{self._last_id}"
 
     def authenticate(self, connection: BrokerConnection, user: str | None, password: str | None) -> Identity | None:
         """Who this is; see :class:`~sievemq_broker.server.credentials.authenticator.Authenticator`."""
@@ -130,4 +145,4 @@ class ServerServices(Services):
         """
         self.clock_offset += milliseconds
         for connection in self.connections.values():
-            connection.clock_lag += milliseconds
+            connection.clock_drifted(milliseconds)

@@ -18,7 +18,7 @@ from sievemq_broker.server.histogram import Histogram
 
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
-    from sievemq_broker.server.net.link import Links
+    from sievemq_broker.server.net.link import Link, Links
 
 __all__ = ["LAG_BOUNDS", "SLICE", "TICK_SECONDS", "Domain", "Timers"]
 
@@ -57,7 +57,6 @@ class Timers:
         clock: the broker's time.
         domain: what has deadlines and pending work.
         links: the open connections.
-        mark: ends the turn for a link that may have output.
         on_tick: what else is to be done at each tick.
     """
 
@@ -82,7 +81,6 @@ class Timers:
         clock: Clock,
         domain: Domain,
         links: Links,
-        mark: Callable[..., None],
         on_tick: Callable[[], None] = lambda: None,
     ) -> None:
         self._loop = loop
@@ -90,7 +88,7 @@ class Timers:
         self._due = domain.due
         self._work = domain.work
         self._links = links
-        self._mark = mark
+        self._mark: Callable[[Link], None] = lambda link: None
         self._on_tick = on_tick
         self._armed: asyncio.TimerHandle | None = None
         self._armed_for = 0
@@ -99,8 +97,13 @@ class Timers:
         #: How late ticks were.
         self.lag = Histogram(LAG_BOUNDS)
 
-    def start(self) -> None:
-        """Begin to tick."""
+    def start(self, mark: Callable[[Link], None]) -> None:
+        """Begin to tick.
+
+        Args:
+            mark: ends the turn for a link that may have output.
+        """
+        self._mark = mark
         self._next_tick = self._loop.time() + TICK_SECONDS
         self._ticker = self._loop.call_at(self._next_tick, self._tick)
 

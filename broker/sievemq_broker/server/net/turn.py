@@ -43,8 +43,6 @@ _give_way = getattr(os, "sched_yield", None)
 
 
 class _Writer(Protocol):
-    dirty: bool
-
     def flush(self) -> None: ...
 
 
@@ -62,6 +60,8 @@ class Turn:
     Args:
         loop: the loop whose turns are meant.
         busy_poll: microseconds for which it looks for input before it sleeps; 0 for never.
+        timers: armed anew at the end of each turn.
+        commits: of a durable broker: holds output back until what it tells of is on disk.
     """
 
     __slots__ = (
@@ -72,6 +72,7 @@ class Turn:
         "_dirty",
         "_ended",
         "_fed",
+        "_gathered",
         "_late",
         "_looks",
         "_loop",
@@ -83,7 +84,13 @@ class Turn:
         "watchers",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, busy_poll: int = 0) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        busy_poll: int = 0,
+        timers: _Timers | None = None,
+        commits: Commits | None = None,
+    ) -> None:
         self._loop = loop
         self._busy_poll = BusyPoll(busy_poll) if busy_poll and _give_way is not None else None
         self._ended = 0.0
@@ -91,6 +98,8 @@ class Turn:
         #: Who was heard in this turn; and who else has output, the next one first.
         self._fed: list[_Writer] = []
         self._dirty: deque[_Writer] = deque()
+        #: All of these.
+        self._gathered: set[_Writer] = set()
         self._scheduled = False
         self._began = self._until = 0.0
         #: Who has said something that could not be carried out yet, the next one first: little, and much.
@@ -99,9 +108,8 @@ class Turn:
         self._catching_up = False
         #: From the first read of a turn to its last write: what a message takes through the broker if a consumer waits.
         self.latency = Histogram(TURN_BOUNDS)
-        self.timers: _Timers | None = None
-        #: Of a durable broker: holds output back until what it tells of is on disk.
-        self.commits: Commits | None = None
+        self.timers = timers
+        self.commits = commits
         #: Called at the end of each turn; for who waits for a state that any command may bring about.
         self.watchers: list[Callable[[], None]] = []
 
@@ -109,6 +117,10 @@ class Turn:
     def late(self) -> bool:
         """True if something that was read is not carried out yet."""
         return bool(self._late or self._brief)
+
+    def has(self, link: object) -> bool:
+        """True if `link` is to be flushed."""
+        return link in self._gathered
 
     def grant(self) -> bool:
         """Something was read. May it be carried out now, until :meth:`spent` says that it is enough? Otherwise its
@@ -157,8 +169,9 @@ class Turn:
         self._gather(link, self._dirty)
 
     def _gather(self, link: _Writer, where: list[_Writer] | deque[_Writer]) -> None:
-        if not link.dirty:
-            link.dirty = True
+        gathered = self._gathered
+        if link not in gathered:
+            gathered.add(link)
             where.append(link)
         if self.commits is not None:
             self.commits.fed(link)
@@ -207,15 +220,19 @@ class Turn:
         to delivering what waited for room."""
         fed, self._fed = self._fed, []
         dirty = self._dirty
+        discard = self._gathered.discard
         left = len(dirty)  # what is marked while others write is for the next turn
         end = max(until, time.monotonic()) + WRITE_SECONDS
         for place, link in enumerate(fed, 1):
+            discard(link)
             link.flush()
             if time.monotonic() > end:
                 dirty.extend(fed[place:])
                 break
         while left:
-            dirty.popleft().flush()
+            link = dirty.popleft()
+            discard(link)
+            link.flush()
             left -= 1
             if time.monotonic() > end:
                 break

@@ -10,7 +10,6 @@ the limit producers go on.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -115,8 +114,7 @@ class Memory:
         #: Of that what is in open transactions.
         self._staged = 0
         if limit:
-            links.large_frames.limit = max(MAX_FRAME_BYTES, limit // FRAMES_SHARE)
-            links.on_look_at = self._used_up
+            links.limit_memory(max(MAX_FRAME_BYTES, limit // FRAMES_SHARE), self._used_up)
             self._measure_room()
 
     def measure(self) -> int:
@@ -202,7 +200,7 @@ class Memory:
         self._copies = min(_most_copies(self._broker), _MOST_COPIES)
         may_come = room // (AMPLIFIED * self._copies) - self.input - _READ
         if may_come >= (_NEAR if self._broker.gate is None else 2 * _NEAR):
-            links.look_at = began + may_come
+            links.allow(began + may_come)
             self._broker.set_gate(None)
         else:
             self._count(room)
@@ -210,11 +208,10 @@ class Memory:
 
     def _count(self, room: int) -> None:
         """From now on each send is."""
-        gate = self._gate
-        gate.messages, gate.bytes = UNLIMITED, room
-        self._links.look_at = sys.maxsize
+        self._gate.allow(UNLIMITED, room)
+        self._links.allow()
         if self._broker.gate is None:
-            self._broker.set_gate(gate)
+            self._broker.set_gate(self._gate)
 
     def _used_up(self) -> None:
         """What may be read before it is added up anew has been."""

@@ -47,10 +47,7 @@ class NamespaceLimits:
         self._clock = clock
         self._full: dict[Namespace, _Keeper] = {}
         self._next = 0.0
-        broker.gate_of = self._gate_of
-        for space in broker.namespaces.values():
-            space.gate = self._gate_of(space)
-            space.forget_routes()
+        broker.limit_namespaces(self._gate_of)
 
     def look(self) -> None:
         """Have those that are full room again? Not if that was looked at lately enough."""
@@ -109,7 +106,7 @@ class _Keeper:
                 self._full[space] = self
                 space.set_over(over)
                 return over
-        gate.messages, gate.bytes = rooms
+        gate.allow(*rooms)
         gate.count(messages, size)
         return None
 

@@ -52,7 +52,7 @@ class SelectorTimes:
         del self._left[len(self._left) - len(batch) :]
         for destination in batch:
             if len(destination.index):
-                destination.index.watch = self._time
+                destination.index.watch_next(self._time)
 
     def _time(self, match: Callable[[Envelope], list[Any]], envelope: Envelope) -> list[Any]:
         begin = self._clock()
