@@ -17,6 +17,7 @@ from sievemq_spark.errors import NoArchiveError, NoDestinationError
 from sievemq_spark.files import Files
 from sievemq_spark.footers import require_files
 from sievemq_spark.misfits import require_columns
+from sievemq_spark.replacement import finish
 from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS, PARTITIONS, ddl
 from sievemq_spark.times import day_of
 
@@ -122,8 +123,6 @@ def _add(
     spark: SparkSession, messages: DataFrame, path: str, columns: Mapping[str, str], keys: Sequence[str]
 ) -> Archived:
     from pyspark.sql import functions as f
-
-    from sievemq_spark.compaction import finish
 
     exact = (f.col(name).cast(kind) if "map<" not in kind else f.col(name) for name, kind in columns.items())
     rows = messages.select(*(each.alias(name) for each, name in zip(exact, columns, strict=True)))
@@ -269,8 +268,6 @@ def read_outcomes(spark: SparkSession, path: str) -> DataFrame:
 
 def _read(spark: SparkSession, path: str, columns: Mapping[str, str]) -> DataFrame:
     from pyspark.sql import functions as f
-
-    from sievemq_spark.compaction import finish
 
     finish(spark, path)
     if not _require_files(spark, path, columns):

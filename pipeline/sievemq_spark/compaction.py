@@ -1,34 +1,29 @@
 """Many small files of an archive become few. Never lost, never doubled, also when the job is killed in the middle.
 
-    _compaction/<id>/…        the new files; Spark reads nothing in folders that begin with _
-    _compaction/<id>.json     which new files take the place of which old ones. From here on it counts
-
-Then the old files go and the new ones move in, and last the description goes. Whoever opens the archive next carries
-out what is described, so a job that was killed at any point leaves one of the two states. What is not described may be
-the work of a job that runs: only the next compaction drops it.
+The new files take the place of the old ones as replacement.py says. What is not described there may be the work of a
+job that runs: only the next compaction drops it.
 """
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sievemq_spark.archive import outcomes_of, require_archive
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.files import Files
 from sievemq_spark.footers import require_files
+from sievemq_spark.replacement import WORK, Replacement, decide, finish
 from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS, PARTITIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Compacted", "compact", "finish"]
+__all__ = ["Compacted", "compact"]
 
-WORK: Final = "_compaction"
 TARGET_BYTES: Final = 128 * 1024 * 1024
 """Size that a file is filled up to: what Spark reads as one split."""
 
@@ -88,7 +83,7 @@ def _compact(spark: SparkSession, path: str, files: int, columns: Mapping[str, s
     crowded = {folder: found for folder, found in folders.items() if len(found) >= files}
     require_files(place, [each for found in crowded.values() for each in found], columns)
     job = uuid.uuid4().hex
-    moves: list[dict[str, Any]] = []
+    moves: list[Replacement] = []
     messages = 0
     for folder, found in sorted(crowded.items()):
         staged = f"{WORK}/{job}/{folder}"
@@ -96,7 +91,7 @@ def _compact(spark: SparkSession, path: str, files: int, columns: Mapping[str, s
         new = [name for name in place.names(staged) if name.endswith(".parquet")]
         moves.append({"folder": folder, "staged": staged, "new": new, "old": [name for name, _ in found]})
     if moves:
-        place.write(f"{WORK}/{job}.json", json.dumps(moves))
+        decide(place, job, moves)
         finish(spark, path)
         place.delete(WORK)
     return Compacted(
@@ -116,31 +111,3 @@ def _rewrite(
     if before != after:
         raise PipelineError(f"{before} messages became {after} while they were written anew; nothing was changed")
     return after
-
-
-def finish(spark: SparkSession, path: str) -> None:
-    """Carry out what a compaction that was killed had decided. Without effect otherwise.
-
-    Raises:
-        PipelineError: the new files are neither where they were written nor where they belong; nothing is changed.
-    """
-    place = Files(spark, path)
-    for description in place.names(WORK):
-        if not description.endswith(".json"):
-            continue
-        moves = json.loads(place.read(f"{WORK}/{description}"))
-        for move in moves:
-            for name in move["new"]:  # before the first old file goes: it would be the last copy
-                if not (place.exists(f"{move['staged']}/{name}") or place.exists(f"{move['folder']}/{name}")):
-                    raise PipelineError(
-                        f"{place.at(WORK)}/{description} says that {move['staged']}/{name} takes the place of "
-                        f"{len(move['old'])} files, but it is not there; delete the description to keep those files"
-                    )
-        for move in moves:
-            for name in move["old"]:
-                place.delete(name)
-            for name in move["new"]:
-                if place.exists(f"{move['staged']}/{name}"):  # else it has been moved before
-                    place.rename(f"{move['staged']}/{name}", f"{move['folder']}/{name}")
-        place.delete(f"{WORK}/{description}")
-        place.delete(f"{WORK}/{description.removesuffix('.json')}")

@@ -8,8 +8,8 @@ from datetime import date
 from typing import TYPE_CHECKING, Final
 
 from sievemq_spark.archive import OUTCOMES, outcomes_of, require_archive
-from sievemq_spark.compaction import finish
 from sievemq_spark.files import Files
+from sievemq_spark.replacement import finish
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

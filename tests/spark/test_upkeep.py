@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from sievemq_spark import compaction
 from sievemq_spark.archive import archive, read_archive
 from sievemq_spark.compaction import compact
 from sievemq_spark.errors import NoArchiveError, PipelineError
 from sievemq_spark.files import Files
+from sievemq_spark.replacement import WORK
 from sievemq_spark.retention import expire
 from sievemq_spark.schema import COLUMNS, ddl
 from sievemq_spark.times import day_of, time_of
@@ -71,7 +71,7 @@ def test_few_files_with_the_same_messages(spark: Any, crowded: str) -> None:
     assert (done.folders, done.before, done.after, done.messages) == (1, 5, 1, 50)
     assert files(crowded) == 2
     assert read_archive(spark, crowded).orderBy("seq").collect() == before
-    assert not (Path(crowded) / compaction.WORK).exists()
+    assert not (Path(crowded) / WORK).exists()
     assert compact(spark, crowded).folders == 0
 
 
@@ -127,14 +127,14 @@ class Deadline:
 
 
 def test_what_was_not_decided_is_dropped_by_the_next_compaction(spark: Any, crowded: str) -> None:
-    left = Path(crowded) / compaction.WORK / "dead" / "namespace=x"
+    left = Path(crowded) / WORK / "dead" / "namespace=x"
     left.mkdir(parents=True)
     (left / "part-0.parquet").write_bytes(b"half a file")
-    (Path(crowded) / compaction.WORK / "dead.json.part").write_text(json.dumps([])[:1])
+    (Path(crowded) / WORK / "dead.json.part").write_text(json.dumps([])[:1])
     assert contents(spark, crowded) == list(range(53))
     assert left.exists()  # it may belong to a job that runs
     compact(spark, crowded)
-    assert not (Path(crowded) / compaction.WORK).exists()
+    assert not (Path(crowded) / WORK).exists()
     assert contents(spark, crowded) == list(range(53))
 
 
@@ -156,10 +156,10 @@ def test_a_reader_takes_nothing_from_a_compaction_that_runs(
 
 
 def test_old_files_stay_when_the_new_ones_are_missing(spark: Any, crowded: str) -> None:
-    work = Path(crowded) / compaction.WORK
+    work = Path(crowded) / WORK
     work.mkdir()
     old = [str(file.relative_to(crowded)) for file in Path(crowded).rglob("*.parquet")]
-    move = {"folder": "namespace=x", "staged": f"{compaction.WORK}/gone", "new": ["part-0.parquet"], "old": old}
+    move = {"folder": "namespace=x", "staged": f"{WORK}/gone", "new": ["part-0.parquet"], "old": old}
     (work / "gone.json").write_text(json.dumps([move]))
     with pytest.raises(PipelineError, match=r"gone/part-0\.parquet takes the place of 6 files, but it is not there"):
         read_archive(spark, crowded)
