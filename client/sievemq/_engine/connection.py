@@ -54,7 +54,6 @@ class ClientConnection:
     Attributes:
         outbox: packed commands in the order of their calls, not yet in frames. A sender appends here without the lock.
         outbox_bytes: about how many bytes of sends it holds; for deciding when to write, not exact with many senders.
-        sent_at: time of the last send, in ms.
         hurried: somebody waits for the confirm of a NON_PERSISTENT message; a sender sets it without the lock.
         unsettled: consumers with something to acknowledge at the next write.
         failure: why the connection is lost for good; None as long as it is not.
@@ -109,7 +108,7 @@ class ClientConnection:
         self.max_body = MAX_BODY_BYTES
         self.limits: dict[str, Any] = {}
         self.outbox: deque[bytes] = deque()
-        self.outbox_bytes = self.sent_at = 0
+        self.outbox_bytes = 0
         self.hurried = False
         self.unsettled: deque[EngineConsumer] = deque()
         self.sessions: dict[int, EngineSession] = {}
@@ -268,7 +267,7 @@ class ClientConnection:
         """
         if not self.closing and not self.repairing:  # after GOODBYE, and before WELCOME, nothing else may be said
             if self.hurried:
-                self.hurry()
+                self._confirm_soon()
             if self.unsettled:
                 pack_acknowledgements(self)
             if self.outbox:
@@ -486,6 +485,15 @@ class ClientConnection:
 
     # -- what sessions and consumers use -----------------------------------------------------------------------------
 
+    def put(self, packed: bytes) -> None:
+        """Queue a send. Needs no lock."""
+        self.outbox.append(packed)
+        self.outbox_bytes += len(packed)
+
+    def hurry(self) -> None:
+        """Something waits for the confirm of a NON_PERSISTENT message. Needs no lock."""
+        self.hurried = True
+
     def append(self, command: CommandTuple) -> None:
         """Queue a command that is not answered."""
         if self.failure is None and not self.closing and not self.repairing:
@@ -518,7 +526,7 @@ class ClientConnection:
         self.wire.send_packed(packed)
         return completion
 
-    def hurry(self) -> None:
+    def _confirm_soon(self) -> None:
         """Have the broker confirm what it has: confirms of NON_PERSISTENT messages wait for company otherwise."""
         self.hurried = False
         self.request(Command.PING)

@@ -21,9 +21,8 @@ from sievemq_core.message.headers import (
     DEFAULT_DELIVERY_MODE,
     DEFAULT_PRIORITY,
     DEFAULT_TIME_TO_LIVE,
-    NON_PERSISTENT,
 )
-from sievemq_core.wire.codec import NIL, pack
+from sievemq_core.wire.codec import pack_fields, send_start
 
 if TYPE_CHECKING:
     from sievemq._engine.session import EngineSession
@@ -64,14 +63,13 @@ class EngineProducer:
     """
 
     __slots__ = (
-        "_addressed",
-        "_command",
         "_decided",
         "_decided_at",
         "_decided_mode",
         "_decided_packed",
         "_id_prefix",
         "_longer_from",
+        "_start",
         "_text",
         "closed",
         "delivery_delay",
@@ -100,7 +98,8 @@ class EngineProducer:
         self._decided_at = _NEVER
         self._decided: tuple[Any, ...] = ()
         self._decided_mode = 0
-        self._decided_packed = self._command = self._addressed = b""
+        self._decided_packed = b""
+        self._start: tuple[bytes, bytes] = (b"", b"")
         self._text = self._id_prefix = ""
         self._longer_from = 0
 
@@ -217,15 +216,16 @@ class EngineProducer:
                 self._address(text, number)
             digits = str(number)
             message_id = self._id_prefix + digits
-        sequence = sends.sequence + 1
         try:
             packed = message._to_send(
-                self._command,
-                sequence.to_bytes(8),
-                self._addressed,
-                digits.encode(),
+                self._start,
+                sends.sequence + 1,
+                digits,
                 self._decided_packed,
                 connection.max_body,
+                message_id,
+                decided,
+                destination,
             )
         except AttributeError:
             if isinstance(message, Message):
@@ -236,45 +236,10 @@ class EngineProducer:
             completion = self.send(ours, destination, callbacks, delivery_mode, priority, time_to_live)
             write_back(message, ours)
             return completion
-        completion = Completion() if callbacks is None and sends.waits[mode] else None
-        settled = callbacks or completion
-        size = len(packed)
-        outbox, step = connection.outbox, 0
-        try:
-            sends.sequence = sequence
-            sends.sent_bytes += size
-            step = 1
-            sends.unconfirmed.append(packed)
-            if settled is not None:
-                step = 2
-                sends.waiting.append((sequence, settled, message))
-            step = 3
-            outbox.append(packed)
-        except BaseException:
-            # KeyboardInterrupt, or what another signal handler raised. It comes right after one of the calls has been
-            # carried out; what is missing follows, for a number that is counted must be sent.
-            if step < 2 and settled is not None:
-                sends.waiting.append((sequence, settled, message))
-            if step < 3:
-                outbox.append(packed)
-            raise
-        connection.outbox_bytes += size
-        if settled is not None:
-            if mode == NON_PERSISTENT:
-                connection.hurried = True
-            if connection.failure is not None:  # lost between the check above and here
-                sends.fail(connection.failure)
-        connection.sent_at = now
-        if message._fields is NEW_FIELDS:  # as _sent does it
-            message._fields = (message_id,) + decided  # noqa: RUF005 - unpacking takes twice as long
-            message._destination = destination
-        else:
-            message._sent(message_id, *decided[:5], destination)
-        return completion
+        return sends.add(packed, message, mode, callbacks, now)
 
     # What most sends have in common is made once: as long as the millisecond and the producer's defaults are the same,
-    # and as long as the destination is, and the ids are as long. What says so is written last, and taken back first: a
-    # signal handler may raise in between.
+    # and as long as the destination is, and the ids are as long.
 
     def _decide(self, now: int, delivery_mode: object, priority: object, time_to_live: object) -> None:
         """What a send at this time decides (HDR-14)."""
@@ -289,7 +254,7 @@ class EngineProducer:
         decided = (timestamp, urgency, mode, expiration, now + self.delivery_delay)  # HDR-04
         self._decided = decided + _REST
         self._decided_mode = mode
-        self._decided_packed = b"".join(map(pack, decided))
+        self._decided_packed = pack_fields(decided)
         if usual:
             self._decided_at = now
 
@@ -300,15 +265,12 @@ class EngineProducer:
             text: address of the destination.
             number: of the message; None where ids are disabled.
         """
-        self._longer_from = 0
         self._text = text
-        self._id_prefix = prefix = self.session.connection.id_prefix
+        self._id_prefix = self.session.connection.id_prefix
         digits = "" if number is None else str(number)
-        message_id = NIL if number is None else pack(prefix + digits)[: -len(digits)]
-        self._command = b"\x95\x18" + pack(self.session.id) + b"\xcf"  # SEND; the first byte of the sequence
-        self._addressed = pack(text) + b"\x9d" + message_id  # the envelope begins
-        if number is not None:
-            self._longer_from = 10 ** len(digits)
+        self._longer_from = 0 if number is None else 10 ** len(digits)
+        message_id = None if number is None else self._id_prefix + digits
+        self._start = send_start(self.session.id, text, message_id, len(digits))
 
 
 def _mode(delivery_mode: Any) -> int:

@@ -91,7 +91,7 @@ def restore(connection: ClientConnection, resumed: object, renewed: bool) -> lis
     for session, count in arrived.items():
         for packed in islice(_snapshot(session.sends.unconfirmed), count, None):
             connection.wire.send_packed(packed)
-            connection.hurried = True  # somebody may have waited for its confirm
+            connection.hurry()  # something may have waited for its confirm
     answers += [_open_consumer(connection, consumer, opening) for consumer in tuple(connection.consumers.values())]
     for number, (_, command) in pending.items():
         if command[0] not in _OPENING and command[0] not in _RECOVERING:

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from sievemq._engine.async_send import Fate, failing
+from sievemq._engine.async_send import Callbacks, Fate, failing
 from sievemq._engine.completion import Completion
 from sievemq._engine.flow import Blocked
 from sievemq._engine.hold import Hold
 from sievemq.exceptions import ResourceAllocationException, TransactionRolledBackException, exception_for
 from sievemq_core.counted import counted
+from sievemq_core.message.headers import NON_PERSISTENT
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
 
@@ -40,6 +41,7 @@ class Sends:
     Attributes:
         waits: by delivery mode, whether a synchronous send waits for the broker's confirm (D-24).
         sequence, sent_bytes: how many were made, and their bytes in all.
+        sent_at: time of the last one, in ms.
         sequence_limit, byte_limit: where either comes to its limit the window is full.
         confirmed, confirmed_bytes: how much of that is settled.
         unconfirmed: packed SENDs that are not settled, in order; said again if the connection is lost, or where the
@@ -50,6 +52,7 @@ class Sends:
         window_waiters: who waits for the window.
         hold: there while the broker does not take them, and until they have been said again.
         blocked: for what they, or the session's commit, wait now; `last_blocked` for what they did last.
+        torn: an exception from outside, such as KeyboardInterrupt, broke into :meth:`add`; or it is running.
         withdrawn: what whoever waits for a send is told that was withdrawn, by sequence.
     """
 
@@ -66,9 +69,11 @@ class Sends:
         "hold",
         "last_blocked",
         "ring",
+        "sent_at",
         "sent_bytes",
         "sequence",
         "sequence_limit",
+        "torn",
         "unconfirmed",
         "waiting",
         "waits",
@@ -84,7 +89,7 @@ class Sends:
         always = policy == "always"
         self.waits: tuple[bool, ...] = (False, always, always or (policy == "auto" and not transacted))
         # `sequence` and `sent_bytes` are written by the sender alone, the rest by whoever holds the lock.
-        self.sequence = self.sent_bytes = 0
+        self.sequence = self.sent_bytes = self.sent_at = 0
         self.confirmed = self.confirmed_bytes = 0
         self.sequence_limit = connection.window_messages
         self.byte_limit = connection.window_bytes
@@ -98,6 +103,7 @@ class Sends:
         self.blocked: Blocked | None = None
         self.last_blocked: Blocked | None = None
         self.withdrawn: dict[int, Exception] = {}
+        self.torn = False
 
     # -- the window --------------------------------------------------------------------------------------------------
 
@@ -115,7 +121,7 @@ class Sends:
             completion.succeed(None)
         else:
             self.window_waiters.append(completion)
-            self.connection.hurried = True
+            self.connection.hurry()
         return completion
 
     def open_window(self) -> None:
@@ -131,6 +137,49 @@ class Sends:
 
     # -- their fate --------------------------------------------------------------------------------------------------
 
+    def add(
+        self, packed: bytes, message: object, mode: int, callbacks: Callbacks | None, now: int
+    ) -> Completion[None] | None:
+        """Count a send and queue it. Belongs to the session's thread of control, and needs no lock.
+
+        Args:
+            packed: the SEND, with the sequence behind the last one.
+            message: for the callbacks.
+            mode: its delivery mode.
+            callbacks: of an asynchronous send.
+            now: its time, in ms.
+
+        Returns:
+            What a synchronous send waits for; None if it need not wait (D-24).
+        """
+        completion: Completion[None] | None = Completion() if callbacks is None and self.waits[mode] else None
+        settled = callbacks or completion
+        self.torn = True
+        self.sequence = sequence = self.sequence + 1
+        self.sent_bytes += len(packed)
+        self.unconfirmed.append(packed)
+        self.sent_at = now
+        connection = self.connection
+        if settled is None:
+            connection.put(packed)
+        else:
+            self.waiting.append((sequence, settled, message))
+            connection.put(packed)
+            if mode == NON_PERSISTENT:
+                connection.hurry()
+            if connection.failure is not None:  # lost since the caller looked
+                self.fail(connection.failure)
+        self.torn = False
+        return completion
+
+    def mend(self) -> None:
+        """Count again what was sent, where :attr:`torn`. The connection has to be lost with that."""
+        self.torn = False
+        self.sequence = self.confirmed + len(self.unconfirmed)
+        self.sent_bytes = self.confirmed_bytes + sum(map(len, self.unconfirmed))
+        while self.waiting and self.waiting[-1][0] > self.sequence:
+            self.waiting.pop()
+
     @property
     def linger(self) -> bool:
         """Some for which nobody waits may not be taken yet; what a transaction has sent ends with it (TXN-05)."""
@@ -143,7 +192,7 @@ class Sends:
             completion.succeed(None)
         else:
             self._barriers.append((self.sequence, completion))
-            self.connection.hurried = True
+            self.connection.hurry()
         return completion
 
     def confirm(self, sequence: int) -> None:
@@ -165,15 +214,14 @@ class Sends:
         self._wake_waiters()
 
     def _settle(self, last: int, error: Exception | None = None) -> bool:
-        """Those up to this one have succeeded, or failed; False if nobody waits for one of them. Each is taken out when
-        it is its turn: where a signal handler's exception ends this, whoever ends the connection finds the others."""
+        """Those up to this one have succeeded, or failed; False if nothing waits for one of them."""
         waiting, known = self.waiting, False
         while True:
             try:
                 if waiting[0][0] > last:
                     break
                 fate = waiting.popleft()
-            except IndexError:  # that is all
+            except IndexError:  # that is all; :meth:`add` may call this beside the thread that holds the lock
                 break
             known = True
             self._tell(fate, error)

@@ -9,7 +9,7 @@ from typing import Final
 
 from sievemq._engine import Sends, call
 from sievemq.aio.listeners import ends_its_task
-from sievemq.aio.transport import GATHER, Transport, release, turn
+from sievemq.aio.transport import Transport, release, turn
 
 __all__ = ["CompletionCalls"]
 
@@ -17,7 +17,7 @@ _log = logging.getLogger("sievemq")
 
 #: Calls after which others have a turn: no fewer than the sends that a turn may add, of which the smallest takes more
 #: than 32 bytes, or what is confirmed would gather without a limit.
-_TURN: Final = GATHER // 32
+_TURN: Final = 2_048
 
 
 class CompletionCalls:

@@ -8,7 +8,6 @@ from sievemq._engine import EngineProducer
 from sievemq._front import Body, ProducerState, completion_callbacks
 from sievemq.aio.producer import Listener, make_room
 from sievemq.aio.session import Session
-from sievemq.aio.transport import GATHER
 from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.messages import Message
@@ -52,15 +51,8 @@ class JMSProducer(ProducerState):
                 destination = self._target(destination)
             if self._dresses or not isinstance(message, Message):
                 message = self._dress(message)
-            if (
-                sends.sequence >= sends.sequence_limit
-                or sends.sent_bytes >= sends.byte_limit
-                or sends.connection.outbox_bytes >= GATHER
-            ):
+            if not transport.admits(sends):
                 await make_room(engine, self._session)
-            if not transport.armed:
-                transport.check_loop()
-                transport.flush_soon()
             callbacks = self._callbacks
             completion = engine.send(message, destination, callbacks)
             if callbacks is not None:

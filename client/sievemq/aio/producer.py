@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, overload
 from sievemq._engine import ABSENT, Absent, EngineProducer
 from sievemq._front import ProducerDefaults, completion_callbacks, destination_and_message
 from sievemq.aio.listeners import CompletionListener
-from sievemq.aio.transport import GATHER, turn
+from sievemq.aio.transport import turn
 from sievemq.delivery_mode import DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException
@@ -137,15 +137,8 @@ class MessageProducer(ProducerDefaults):
         callbacks = None if completion_listener is ABSENT else completion_callbacks(completion_listener, awaits=True)
         sends, transport = engine.sends, self._transport
         # What has to be waited for comes first: once the message is handed over nothing may come in between (CPL-05).
-        if (
-            sends.sequence >= sends.sequence_limit
-            or sends.sent_bytes >= sends.byte_limit
-            or sends.connection.outbox_bytes >= GATHER
-        ):
+        if not transport.admits(sends):
             await make_room(engine, self._session)
-        if not transport.armed:
-            transport.check_loop()
-            transport.flush_soon()
         completion = engine.send(message, to, callbacks, delivery_mode, priority, time_to_live)
         if callbacks is not None:
             self._session._calls.open += 1
@@ -178,17 +171,15 @@ async def make_room(engine: EngineProducer, session: Session) -> None:
     """Before a send: let the loop turn if much is to be written, wait if the socket or the broker is slow."""
     transport, sends = session._transport, engine.sends
     transport.check_loop()
-    while True:
+    while not transport.admits(sends):
         engine.check_open()
         if sends.window_is_full:
             opened = sends.window_opens()
             if engine.send_timeout:
                 transport.expect(sends, opened, engine.send_timeout)
             await transport.wait(opened)
-        elif transport.paused or sends.connection.repairing:
+        elif transport.paused or transport.engine.repairing:
             await transport.drained()
-        elif sends.connection.outbox_bytes >= GATHER:
+        else:
             transport.flush_soon()
             await turn()
-        else:
-            return

@@ -26,14 +26,14 @@ from sievemq._engine import ClientConnection, Completion, Repair, Sends
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq_core.wire.busy_poll import BusyPoll
 
-__all__ = ["GATHER", "Reach", "Transport", "release", "turn", "wake", "wall_clock"]
+__all__ = ["Reach", "Transport", "release", "turn", "wake", "wall_clock"]
 
 T = TypeVar("T")
 Reach: TypeAlias = Callable[["Transport", Sequence[tuple[int, tuple[str, int]]], float], Awaitable[int]]
 """Connects a transport to the first host that answers: numbered hosts and seconds for each; its number."""
 
 #: Bytes of sends after which a producer lets the loop turn: so that they are written, answers are read, others run.
-GATHER: Final = 64 * 1024
+_GATHER: Final = 64 * 1024
 #: Seconds that acknowledgements alone may wait for company.
 _ACKNOWLEDGE_DELAY: Final = 0.005
 #: Bytes that the loop's transport may hold before it says that the peer is slow.
@@ -231,6 +231,19 @@ class Transport(asyncio.Protocol):
             release(self._drained)
 
     # -- writing ------------------------------------------------------------------------------------------------------
+
+    def admits(self, sends: Sends) -> bool:
+        """A send may be made now; what it queues is written in this turn of the loop."""
+        if (
+            sends.sequence >= sends.sequence_limit
+            or sends.sent_bytes >= sends.byte_limit
+            or self.engine.outbox_bytes >= _GATHER
+        ):
+            return False
+        if not self.armed:
+            self.check_loop()
+            self.flush_soon()
+        return True
 
     def flush_soon(self) -> None:
         """Write in this turn of the loop, after what is ready to run."""

@@ -8,7 +8,6 @@ from sievemq._engine import EngineProducer
 from sievemq._front import Body, ProducerState, completion_callbacks
 from sievemq.blocking.producer import Listener, send_message, wait_for_window
 from sievemq.blocking.session import Session
-from sievemq.blocking.transport import GATHER
 from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.messages import Message
@@ -57,17 +56,18 @@ class JMSProducer(ProducerState):
             with self._sending:
                 if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
                     wait_for_window(self._session, engine)
-                completion = engine.send(message, destination)
+                try:
+                    completion = engine.send(message, destination)
+                except BaseException as error:
+                    if sends.torn:
+                        transport.broken(error, sends)
+                    raise
                 if completion is not None and engine.send_timeout:
                     transport.expect(sends, completion, engine.send_timeout, sends.sequence)
             if completion is not None:
                 transport.wait_without_limit(completion)
                 return self
-            connection = sends.connection
-            if connection.sent_at != transport.written_at or connection.outbox_bytes >= GATHER:
-                transport.flush()
-            elif transport.asleep:
-                transport.wake()
+            transport.queued(sends)
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
         return self

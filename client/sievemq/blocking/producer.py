@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, overload
 from sievemq._engine import ABSENT, Absent, EngineProducer
 from sievemq._front import ProducerDefaults, completion_callbacks, destination_and_message
 from sievemq.blocking.listeners import CompletionListener
-from sievemq.blocking.transport import GATHER
 from sievemq.delivery_mode import DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException
@@ -138,18 +137,19 @@ class MessageProducer(ProducerDefaults):
         with session._sending:
             if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
                 wait_for_window(session, engine)
-            completion = engine.send(message, to, None, delivery_mode, priority, time_to_live)
+            try:
+                completion = engine.send(message, to, None, delivery_mode, priority, time_to_live)
+            except BaseException as error:
+                if sends.torn:
+                    session._transport.broken(error, sends)
+                raise
             if completion is not None and engine.send_timeout:
                 session._transport.expect(sends, completion, engine.send_timeout, sends.sequence)
         transport = session._transport
         if completion is not None:
             transport.wait_without_limit(completion)
             return
-        connection = sends.connection
-        if connection.sent_at != transport.written_at or connection.outbox_bytes >= GATHER:
-            transport.flush()
-        elif transport.asleep:
-            transport.wake()
+        transport.queued(sends)
 
     # -- closing ------------------------------------------------------------------------------------------------------
 
@@ -209,13 +209,11 @@ def send_message(
             engine.send(message, destination, callbacks, delivery_mode, priority, time_to_live)
             if engine.send_timeout:
                 session._transport.expect(sends, None, engine.send_timeout, sends.sequence)
-        except BaseException:
+        except BaseException as error:
             calls.cancel()  # CPL-03
+            if sends.torn:
+                session._transport.broken(error, sends)
             raise
     transport = session._transport
     transport.lead.heeded = True
-    connection = sends.connection
-    if connection.sent_at != transport.written_at or connection.outbox_bytes >= GATHER:
-        transport.flush()
-    elif transport.asleep:
-        transport.wake()
+    transport.queued(sends)

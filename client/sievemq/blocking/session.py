@@ -148,8 +148,7 @@ class Session:
 
     def _commit(self) -> None:
         transport, engine = self._transport, self._engine
-        with transport.lock:
-            completion = engine.commit()
+        completion = transport.request(engine.commit)
         timeout = engine.connection.options.send_timeout
         if timeout:
             transport.expect(engine.sends, completion, timeout)

@@ -34,12 +34,12 @@ from sievemq.blocking.lead import CAN_LEAD, Lead
 from sievemq.blocking.repair import Attempt, Reach
 from sievemq.exceptions import JMSException
 
-__all__ = ["GATHER", "Transport", "wall_clock"]
+__all__ = ["Transport", "wall_clock"]
 
 T = TypeVar("T")
 
 #: Bytes of sends after which the sender writes, whatever the time.
-GATHER: Final = 64 * 1024
+_GATHER: Final = 64 * 1024
 _READ: Final = 128 * 1024
 #: Seconds that sends, and that acknowledgements alone, may wait for company.
 _SEND_DELAY: Final = 0.001
@@ -92,7 +92,6 @@ class Transport:
         "_selector",
         "_socket",
         "_stopping",
-        "_taken",
         "_thread",
         "_tls",
         "_wake_in",
@@ -135,7 +134,6 @@ class Transport:
         self.written_at = 0
         self._wrote = 0.0
         self._backlog: deque[memoryview] = deque()  # written by the engine, not yet taken by the socket
-        self._taken: list[int] = []  # bytes of the backlog's first piece that the socket has and that are still there
         self._more = False  # TLS has decrypted more than was read; the selector does not see that
         self._stopping = self._abandoned = False
         self._wake_in, self._wake_out = socket.socketpair()
@@ -212,9 +210,18 @@ class Transport:
 
     def ask(self, request: Callable[[], Completion[T]]) -> T:
         """Make a request under the lock and wait for its answer."""
+        return self.wait(self.request(request))
+
+    def request(self, request: Callable[[], Completion[T]]) -> Completion[T]:
+        """Make a request under the lock."""
         with self.lock:
-            completion = request()
-        return self.wait(completion)
+            try:
+                return request()
+            except Exception:
+                raise
+            except BaseException as error:  # KeyboardInterrupt, most likely
+                self._broken(error)
+                raise
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -227,16 +234,31 @@ class Transport:
             if data:
                 # The window of unconfirmed sends bounds what can gather here.
                 self._backlog.append(memoryview(data))
+            self.written_at = wall_clock()
+            self._wrote = time.monotonic()
+            if data and len(self._backlog) == 1:
+                self._push()
         except BaseException as error:
-            # KeyboardInterrupt, most likely: nobody knows what has left the engine. Better lost than half a command.
-            self._backlog.clear()
-            self._engine.lost(InterruptedError(f"{type(error).__name__} came while its output was put together"))
-            self.wake()
+            self._broken(error)
             raise
-        self.written_at = wall_clock()
-        self._wrote = time.monotonic()
-        if data and len(self._backlog) == 1:
-            self._push()
+
+    def broken(self, error: BaseException, sends: Sends | None = None) -> None:
+        """An exception from outside, of a signal handler most likely, broke into the engine. What was being done is
+        done in part: so the connection is lost, and repaired as its options say. Nothing that was confirmed is lost.
+
+        Args:
+            error: the exception.
+            sends: it broke into a send of these.
+        """
+        with self.lock:
+            if sends is not None:
+                sends.mend()
+            self._broken(error)
+
+    def _broken(self, error: BaseException) -> None:
+        self._backlog.clear()
+        self._engine.lost(InterruptedError(f"{type(error).__name__} broke into it"))
+        self.wake()
 
     def write_urgent(self) -> None:
         """Write unless there are only acknowledgements, which the I/O thread sees to. The lock is held."""
@@ -247,6 +269,13 @@ class Transport:
         """Take the lock and write."""
         with self.lock:
             self.write()
+
+    def queued(self, sends: Sends) -> None:
+        """One of these was queued that is not waited for: write it now, or see that it is written with others soon."""
+        if sends.sent_at != self.written_at or self._engine.outbox_bytes >= _GATHER:
+            self.flush()
+        elif self.asleep:
+            self.wake()
 
     def nudge(self) -> None:
         """Something was queued while the I/O thread is asleep: see that it is written within a few milliseconds."""
@@ -264,24 +293,16 @@ class Transport:
             pass
 
     def _push(self) -> None:
-        """Hand the backlog to the socket, as far as it takes it. The lock is held.
-
-        A signal handler may raise after any call. So what the socket took is noted by the call that hands it over, and
-        between the note and its effect nothing is called: whoever comes next goes on where this ended.
-        """
-        backlog, taken = self._backlog, self._taken
+        """Hand the backlog to the socket, as far as it takes it. The lock is held."""
+        backlog = self._backlog
         try:
             while backlog:
                 data = backlog[0]
-                if not taken:
-                    taken.extend(map(self._socket.send, (data,)))
-                size = len(data)
-                sent = taken[0]
-                if sent < size:
+                sent = self._socket.send(data)
+                if sent < len(data):
                     backlog[0] = data[sent:]
                 else:
                     del backlog[0]
-                del taken[0]
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             if threading.current_thread() is not self._thread:
                 self.wake()  # to watch for room
@@ -289,9 +310,6 @@ class Transport:
             self._engine.lost(error)
             backlog.clear()
             self.wake()
-        except BaseException:  # KeyboardInterrupt, most likely
-            self.wake()  # to write the rest
-            raise
 
     # -- the I/O thread -----------------------------------------------------------------------------------------------
 
@@ -434,8 +452,7 @@ class Transport:
                 engine.leave()
                 engine.lost(error)
                 return
-            # KeyboardInterrupt, most likely: nobody knows what has been carried out. As when it comes while writing.
-            engine.lost(InterruptedError(f"{type(error).__name__} came while its input was carried out"))
+            self._broken(error)
             raise
         if engine.down or engine.closed:
             self.lead.evict()
@@ -481,7 +498,6 @@ class Transport:
             self._selector.unregister(self._socket)
             self._socket.close()
             self._backlog.clear()
-            self._taken.clear()
             self._more = False
 
     def _take_socket(self, sock: socket.socket) -> None:

@@ -14,12 +14,9 @@ from sievemq_core.wire.form import CommandTuple, check_headers, examine
 from sievemq_core.wire.framing import Payload
 
 __all__ = [
-    "BIN_HEADS",
     "DELIVERIES_HEAD",
-    "NIL",
     "CommandTuple",
     "Decoder",
-    "bin_head",
     "check_headers",
     "check_values",
     "delivery_head",
@@ -27,6 +24,9 @@ __all__ = [
     "pack",
     "pack_deliveries",
     "pack_delivery",
+    "pack_fields",
+    "pack_send",
+    "send_start",
     "unpack_value",
 ]
 
@@ -39,18 +39,94 @@ delivery_head: Final = struct.Struct(">HBIBQBI").pack
 """See :func:`pack_delivery`, which is this call; for the one place where a function call more is felt."""
 
 
-def bin_head(size: int) -> bytes:
-    """What msgpack writes before so many bytes; :data:`BIN_HEADS` has it where they are few."""
+def _bin_head(size: int) -> bytes:
+    """What msgpack writes before so many bytes."""
     if size < 256:
         return b"\xc4%c" % size
     return b"\xc5" + size.to_bytes(2) if size < 65_536 else b"\xc6" + size.to_bytes(4)
 
 
-NIL: Final = b"\xc0"
-"""None, packed."""
+_NIL: Final = b"\xc0"
+#: By size, where that is small.
+_BIN_HEADS: Final = tuple(_bin_head(size) for size in range(1_024))
+#: Three headers that are not set; and no letters, then a body's kind.
+_NO_HEADERS: Final = 3 * _NIL
+_KINDS: Final = tuple(_NIL + pack(kind) for kind in range(128))
 
-BIN_HEADS: Final = tuple(bin_head(size) for size in range(1_024))
-"""By size."""
+
+def pack_fields(fields: tuple[object, ...]) -> bytes:
+    """Some fields of a command or envelope, one behind the other."""
+    return b"".join([pack(field) for field in fields])
+
+
+def send_start(session: int, address: str, message_id: str | None, digits: int) -> tuple[bytes, bytes]:
+    """What is alike in many SENDs, for :func:`pack_send`.
+
+    0x95 begins an array of five, 0x18 is SEND; 0xCF begins a sequence of 64 bits, 0x9D an envelope of 13 fields.
+
+    Args:
+        session: id.
+        address: of the destination.
+        message_id: of one of them; the others have as many digits at its end. None: no message ids.
+        digits: how many.
+
+    Returns:
+        What stands before the sequence, and between the sequence and the digits.
+    """
+    id_start = _NIL if message_id is None else pack(message_id)[:-digits]
+    return b"\x95\x18" + pack(session) + b"\xcf", pack(address) + b"\x9d" + id_start
+
+
+def pack_send(
+    start: tuple[bytes, bytes],
+    sequence: int,
+    digits: str,
+    decided: bytes,
+    headers: tuple[object, object, object] | None,
+    properties: bytes | None,
+    letters: str | None,
+    kind: int,
+    body: bytes | None,
+) -> bytes:
+    """A SEND, put together from pieces; what many have in common is packed once.
+
+    Args:
+        start: of :func:`send_start`.
+        sequence: of the send, 64 bits.
+        digits: the last ones of its message id; empty where ids are disabled.
+        decided: timestamp to delivery time, of :func:`pack_fields`.
+        headers: correlation id, reply-to and type; None for none of them.
+        properties: packed; None for none.
+        letters: types of properties that msgpack does not tell apart; None for none.
+        kind: of the body.
+        body: encoded; None for none.
+    """
+    command, address = start
+    if properties is None:
+        properties_head, properties = _NIL, b""
+    else:
+        size = len(properties)
+        properties_head = _BIN_HEADS[size] if size < 1_024 else _bin_head(size)
+    if body is None:
+        body_head, body = _NIL, b""
+    else:
+        size = len(body)
+        body_head = _BIN_HEADS[size] if size < 1_024 else _bin_head(size)
+    return b"".join(
+        (
+            command,
+            sequence.to_bytes(8, "big"),
+            address,
+            digits.encode(),
+            decided,
+            _NO_HEADERS if headers is None else pack_fields(headers),
+            properties_head,
+            properties,
+            _KINDS[kind] if letters is None else pack(letters) + _KINDS[kind][1:],
+            body_head,
+            body,
+        )
+    )
 
 
 def pack_delivery(consumer: int, tag: int, count: int, envelope: bytes) -> bytes:

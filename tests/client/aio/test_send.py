@@ -10,12 +10,12 @@ import pytest
 
 from sievemq import BytesMessage, DeliveryMode, IllegalStateException, JMSException, Message, Queue, TextMessage
 from sievemq.aio import Connection, MessageConsumer, MessageProducer
-from sievemq.aio.transport import GATHER
 from sievemq_core.wire.commands import Command
 
 from ..both import SOON, text
 from .scripted import ScriptedBroker, connected, scripted, until
 
+GATHER = 64 * 1024
 QUICK = {"delivery_mode": DeliveryMode.NON_PERSISTENT}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sievemq import ConnectionFactory, DeliveryMode, JMSContext, JMSRuntimeException
+from sievemq import ConnectionFactory, DeliveryMode, JMSContext, JMSRuntimeException, TextMessage
 
 from .helpers import SOON
 
@@ -39,12 +39,6 @@ class InterruptedPop(Once, deque[Any]):
         return item
 
 
-class InterruptedExtend(Once, list[int]):
-    def extend(self, items: Any) -> None:
-        super().extend(items)
-        self._interrupt()
-
-
 def bodies(context: JMSContext, count: int) -> list[str | None]:
     consumer = context.create_consumer(context.create_queue("q"))
     return [consumer.receive_body(str, SOON) for _ in range(count)]
@@ -52,31 +46,53 @@ def bodies(context: JMSContext, count: int) -> list[str | None]:
 
 @pytest.mark.parametrize("place", ["unconfirmed", "waiting", "outbox"])
 @pytest.mark.parametrize("mode", [DeliveryMode.PERSISTENT, DeliveryMode.NON_PERSISTENT])
-def test_an_interrupted_send_is_sent_and_the_next_one_too(url: str, place: str, mode: int) -> None:
+def test_a_send_that_is_interrupted_loses_the_connection_and_nothing_confirmed(url: str, place: str, mode: int) -> None:
     with ConnectionFactory(url).create_context() as context:
         producer, queue = context.create_producer().set_delivery_mode(mode), context.create_queue("q")
         session = context._session._engine
         owner = session.connection if place == "outbox" else session.sends
-        interrupting = InterruptedAppend()
-        setattr(owner, place, interrupting)
+        producer.send(queue, "before")
+        setattr(owner, place, interrupting := InterruptedAppend(getattr(owner, place)))
         if place == "waiting" and mode == DeliveryMode.NON_PERSISTENT:
-            producer.send(queue, "first")  # nobody waits for it
+            producer.send(queue, "first")  # nothing waits for it
         else:
             with pytest.raises(KeyboardInterrupt):
                 producer.send(queue, "first")
             assert interrupting.interrupted
+            assert session.connection.outages == 1
         producer.send(queue, "second")
-        assert bodies(context, 2) == ["first", "second"]
+        producer.send(queue, "third")
+        # Whether the one that was interrupted was sent is open. It was counted wholly or not at all: so it comes once.
+        assert bodies(context, 4) == ["before", "first", "second", "third"]
 
 
-def test_a_write_that_was_interrupted_goes_on_where_it_ended(url: str) -> None:
+def test_an_interrupt_before_a_send_counts_leaves_the_connection_alone(url: str) -> None:
+    class Interrupting(TextMessage):
+        def _encode_body(self) -> bytes | None:
+            raise KeyboardInterrupt
+
     with ConnectionFactory(url).create_context() as context:
         producer, queue = context.create_producer(), context.create_queue("q")
-        context._session._transport._taken = InterruptedExtend()
         with pytest.raises(KeyboardInterrupt):
-            producer.send(queue, "first")
+            producer.send(queue, Interrupting("first"))
         producer.send(queue, "second")
-        assert bodies(context, 2) == ["first", "second"]
+        assert bodies(context, 1) == ["second"]
+        assert context._session._engine.connection.outages == 0
+
+
+def test_an_interrupted_request_loses_the_connection(url: str) -> None:
+    with ConnectionFactory(url).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        producer, queue = context.create_producer(), context.create_queue("q")
+        producer.send(queue, "first")
+        connection = context._session._engine.connection
+        connection.outbox = InterruptedAppend(connection.outbox)
+        with pytest.raises(KeyboardInterrupt):
+            context.rollback()
+        assert connection.outages == 1
+        context.rollback()
+        producer.send(queue, "second")
+        context.commit()
+        assert bodies(context, 1) == ["second"]
 
 
 def test_output_that_was_interrupted_half_way_is_said_again_on_another_connection(url: str) -> None:
@@ -96,7 +112,7 @@ def test_output_that_was_interrupted_half_way_loses_a_connection_that_is_not_rep
         context._session._engine.connection.outbox = InterruptedPop()
         with pytest.raises(KeyboardInterrupt):
             producer.send(queue, "first")
-        with pytest.raises(JMSRuntimeException, match="KeyboardInterrupt came while its output was put together"):
+        with pytest.raises(JMSRuntimeException, match="KeyboardInterrupt broke into it"):
             producer.send(queue, "second")
 
 

@@ -14,7 +14,7 @@ from sievemq.exceptions import MessageFormatException, ResourceAllocationExcepti
 from sievemq.messages import received
 from sievemq_core.limits import MAX_PROPERTY_CHARS
 from sievemq_core.message.values import Byte, Float
-from sievemq_core.wire.codec import BIN_HEADS, bin_head, pack, unpack_value
+from sievemq_core.wire.codec import pack, unpack_value
 from sievemq_core.wire.commands import Command
 
 from .harness import NOW, FakeBroker
@@ -35,12 +35,6 @@ def session_of(options: EngineOptions | None = None) -> tuple[FakeBroker, Any]:
     broker = FakeBroker(options)
     broker.welcome()
     return broker, broker.session()
-
-
-@pytest.mark.parametrize("size", [*SIZES, 2**24])
-def test_what_stands_before_bytes_is_what_msgpack_writes(size: int) -> None:
-    assert bin_head(size) == pack(b"\0" * size)[: len(bin_head(size))]
-    assert size >= len(BIN_HEADS) or BIN_HEADS[size] == bin_head(size)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -181,44 +175,6 @@ def test_a_sequence_may_be_as_long_as_it_likes() -> None:
     assert sequence == 2**40 + 1
     broker.say(Command.CONFIRM, session.id, sequence)
     assert not sends.unconfirmed
-
-
-class Interrupted(BaseException):
-    """Raised by a signal handler."""
-
-
-@pytest.mark.parametrize("after", range(9))
-def test_an_interrupt_while_pieces_are_made_does_not_mix_them_up(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever call it comes behind: the next send goes where it is told, with the time and the id that it has."""
-    broker, session = session_of()
-    producer = broker.producer(session)
-    producer.send(Message(), QUEUE, delivery_mode=1)
-    broker.heard()
-    broker.engine.clock_offset = 50
-    left = after
-
-    def interrupted(value: object) -> bytes:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise Interrupted
-        return pack(value)
-
-    with monkeypatch.context() as patched:
-        patched.setattr("sievemq._engine.producer.pack", interrupted)
-        try:
-            producer.send(Message(), OTHER)
-        except Interrupted:
-            assert after < 8  # five fields, an id, a session, an address
-        else:
-            assert after == 8
-    broker.heard()
-    for destination in (OTHER, QUEUE, OTHER):
-        message = Message()
-        producer.send(message, destination)
-        ((*_, address, fields),) = broker.heard()
-        assert address == str(destination)
-        assert fields[:6] == message._fields[:6] == (message.get_jms_message_id(), NOW + 50, 4, 2, 0, NOW + 50)
 
 
 @pytest.mark.parametrize("bad", [Message(properties={f"p{n}": 1 for n in range(1_001)}), TextMessage("x" * 100)])

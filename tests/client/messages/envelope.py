@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
-from sievemq import Message
+from sievemq import Destination, Message, Queue
+from sievemq.messages.base import NEW_FIELDS
 from sievemq_core.limits import MAX_BODY_BYTES
-from sievemq_core.wire.codec import NIL, pack, unpack_value
+from sievemq_core.wire.codec import pack_fields, send_start, unpack_value
 
-__all__ = ["fields_of"]
+__all__ = ["fields_of", "send"]
 
 
 def fields_of(
@@ -21,9 +23,31 @@ def fields_of(
     delivery_time: int = 1,
 ) -> tuple[Any, ...]:
     """The fields of the envelope, as whoever receives the message has them."""
-    decided = b"".join(map(pack, (timestamp, priority, delivery_mode, expiration, delivery_time)))
-    head = b"\x95\x18\x01\xcf", (1).to_bytes(8), pack("queue:q") + b"\x9d"
-    packed = message._to_send(*head, NIL if message_id is None else pack(message_id), decided, MAX_BODY_BYTES)
-    number, session, sequence, address, fields = unpack_value(packed)
+    headers = (message_id, timestamp, priority, delivery_mode, expiration, delivery_time)
+    number, session, sequence, address, fields = unpack_value(send(copy.copy(message), *headers, Queue("q")))
     assert (number, session, sequence, address) == (24, 1, 1, "queue:q")
     return fields  # type: ignore[no-any-return]
+
+
+def send(
+    message: Message,
+    message_id: str | None,
+    timestamp: int,
+    priority: int,
+    delivery_mode: int,
+    expiration: int,
+    delivery_time: int,
+    destination: Destination,
+) -> bytes:
+    """The SEND of a message, which then shows what was decided."""
+    decided = (timestamp, priority, delivery_mode, expiration, delivery_time)
+    return message._to_send(
+        send_start(1, str(destination), message_id, 1),
+        1,
+        "" if message_id is None else message_id[-1],
+        pack_fields(decided),
+        MAX_BODY_BYTES,
+        message_id,
+        (*decided, *NEW_FIELDS[6:]),
+        destination,
+    )

@@ -7,6 +7,7 @@ import pickle
 from typing import Any
 
 import pytest
+from tests.client.messages.envelope import send
 
 from sievemq import BytesMessage, Queue, TextMessage
 from sievemq.exceptions import (
@@ -142,10 +143,10 @@ def test_a_new_message_is_the_same_however_it_was_made(kind: type[Message]) -> N
 @pytest.mark.parametrize("kind", KINDS)
 def test_hdr_17_a_send_keeps_what_the_client_set(kind: type[Message]) -> None:
     message = kind()
-    message._sent("ID:c:1", 2, 3, 1, 4, 5, Queue("q"))
+    send(message, "ID:c:1", 2, 3, 1, 4, 5, Queue("q"))
     assert message._fields == ("ID:c:1", 2, 3, 1, 4, 5, None, None, None, None, None, 0, None)
     message.set_jms_type("t")
     message.set_jms_correlation_id("c")
-    message._sent("ID:c:2", 6, 7, 2, 8, 9, Queue("p"))
+    send(message, "ID:c:2", 6, 7, 2, 8, 9, Queue("p"))
     assert message._fields == ("ID:c:2", 6, 7, 2, 8, 9, "c", None, "t", None, None, 0, None)
     assert message.get_jms_destination() == Queue("p")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.client.messages.envelope import send
 
 import sievemq
 from sievemq import (
@@ -71,7 +72,7 @@ def test_msg_21_a_foreign_message_is_read_through_its_methods(inner, deliver):
 def test_msg_21_provider_headers_are_written_back(inner):
     foreign = Foreign(inner)
     ours = adopt(foreign)
-    ours._sent("ID:c:9", 5, 6, 1, 7, 8, Queue("q"))
+    send(ours, "ID:c:9", 5, 6, 1, 7, 8, Queue("q"))
     write_back(foreign, ours)
     assert foreign.get_jms_message_id() == "ID:c:9"
     assert inner._fields[:6] == ("ID:c:9", 5, 6, 1, 7, 8)

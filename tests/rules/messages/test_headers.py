@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.client.messages.envelope import fields_of
+from tests.client.messages.envelope import fields_of, send
 
 from sievemq import (
     InvalidDestinationException,
@@ -116,7 +116,7 @@ def test_hdr_14_what_the_send_decided_shows_on_the_senders_object():
     message.set_jms_correlation_id("c")
     fields_of(message, *SENT)
     assert message.get_jms_message_id() is None
-    message._sent(*SENT, Queue("q"))
+    send(message, *SENT, Queue("q"))
     assert message.get_jms_message_id() == "ID:c:1"
     assert message.get_jms_timestamp() == 1_700_000_000_000
     assert message.get_jms_priority() == 7
@@ -166,9 +166,9 @@ def test_hdr_17_a_second_send_replaces_provider_fields_and_keeps_client_fields(d
     message = TextMessage("x", properties={"a": 1})
     message.set_jms_type("t")
     message.set_jms_reply_to(Queue("r"))
-    message._sent(*SENT, Queue("q"))
+    send(message, *SENT, Queue("q"))
     message.set_int_property("b", 2)
-    message._sent("ID:c:2", 9, 4, 2, 0, 9, Queue("other"))
+    send(message, "ID:c:2", 9, 4, 2, 0, 9, Queue("other"))
     assert (message.get_jms_message_id(), message.get_jms_timestamp()) == ("ID:c:2", 9)
     here = deliver(message)
     assert (here.get_jms_type(), here.get_jms_reply_to(), here.get_text()) == ("t", Queue("r"), "x")

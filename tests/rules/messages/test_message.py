@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.client.messages.envelope import fields_of
+from tests.client.messages.envelope import fields_of, send
 
 import sievemq
 from sievemq import (
@@ -268,7 +268,7 @@ def test_msg_16_a_send_leaves_the_senders_object_as_it_was(kind, deliver):
     message = FILLED[kind]()
     message.set_int_property("a", 1)
     deliver(message)
-    message._sent("ID:c:1", 1, 4, 2, 0, 1, Queue("q"))
+    send(message, "ID:c:1", 1, 4, 2, 0, 1, Queue("q"))
     message.set_int_property("b", 2)
     if kind is not Message:
         write(message)
