@@ -14,12 +14,12 @@ LEFT = {
     "sievemq._engine": 48,
     "sievemq.aio": 27,
     "sievemq.blocking": 30,
-    "sievemq_broker.domain": 181,
+    "sievemq_broker.domain": 67,
     "sievemq_broker.matching": 4,
     "sievemq_broker.server": 44,
     "sievemq_broker.session": 81,
     "sievemq_core.wire": 1,
-    "sievemq_testing": 8,
+    "sievemq_testing": 5,
 }
 
 #: Attributes of the standard library's objects for which there is no other way to set them.

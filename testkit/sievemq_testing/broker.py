@@ -17,7 +17,6 @@ from sievemq.destinations import Destination
 from sievemq_broker.clock import AdjustableClock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import GONE
 from sievemq_broker.domain.management import Choice, purge
 from sievemq_broker.domain.policy import DestinationPolicy, PolicyRules
@@ -367,11 +366,7 @@ class TestNamespace(EmbeddedNamespace):
                 connection.id,
                 connection.client_id,
                 connection.agent,
-                tuple(
-                    consumer.queue.label if consumer.subscription is None else consumer.subscription.topic.label
-                    for consumer in connection.consumers.values()
-                    if consumer.open
-                ),
+                tuple(consumer.source.place.destination for consumer in connection.consumers.values() if consumer.open),
             )
             for connection in self.broker.server.services.connections.values()
             if connection.namespace.name == self.name
@@ -454,7 +449,7 @@ class TestNamespace(EmbeddedNamespace):
                 for queue in queues_in(namespace):
                     queue.clear()
                     for consumer in (*queue.consumers, *queue.holders):
-                        _forget(consumer)
+                        consumer.forget()
                 for subscription in list(namespace.subscriptions.durable.values()):
                     if not subscription.active:
                         namespace.subscriptions.drop(subscription)
@@ -519,17 +514,6 @@ def left_open(test: str, connections: list[ConnectionView]) -> str:
 
 def _waiting(queue: Queue) -> int:
     return queue.depth + len(queue.scheduled)
-
-
-def _forget(consumer: Consumer) -> None:
-    """What a consumer holds is gone; the tags stay, so that it may still acknowledge them."""
-    window = consumer.window
-    for index, entry in enumerate(window):
-        if entry is not None:
-            window[index] = None
-            consumer.holes += 1
-            entry.state = GONE
-            del entry.envelope
 
 
 def refuse_on_a_loop() -> None:

@@ -144,7 +144,7 @@ def _undelivered(fate: Fate) -> list[str]:
     if queue.paused:
         reasons.append("the queue is paused")
     if not reasons:
-        where = "on this subscription" if queue.subscription is not None else f"on {queue.label}"
+        where = "on this subscription" if queue.place.topic is not None else f"on {queue.label}"
         there = near_destination(queue.label, queue.namespace.destinations)
         reasons.append(f"no consumer is open {where}{f'; there is {there}' if there is not None else ''}")
     return reasons

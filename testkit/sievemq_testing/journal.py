@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sievemq_broker.domain.consumer import Consumer
+    from sievemq_broker.domain.place import Place
     from sievemq_broker.domain.queue import Queue
 
 __all__ = ["EVENTS", "SETTLED", "Event", "Fate", "Journal", "Recorder", "connection_of", "matches"]
@@ -199,9 +200,7 @@ class Journal:
         """A message is on a queue from now on."""
         if len(self._fates) >= self._limit:
             self._forget()
-        subscription = queue.subscription
-        destination = queue.label if subscription is None else subscription.topic.label
-        fate = self._fates[entry] = Fate(queue, queue.label, destination, entry.envelope)
+        fate = self._fates[entry] = Fate(queue, queue.label, queue.place.destination, entry.envelope)
         return fate
 
     def _forget(self) -> None:
@@ -295,90 +294,88 @@ class Recorder:
 
     def accepted(self, queue: Queue, entry: Entry) -> None:
         """A message entered a queue."""
-        fate = self.of(queue.namespace.name).begin(queue, entry)
+        fate = self.of(queue.place.namespace).begin(queue, entry)
         refusing = _refusing(queue, entry.envelope)
         fate.refused_by.update(refusing)
         detail = due_in(entry.envelope.delivery_time - self._now()) if entry.state == DELAYED else ""
-        self._tell(queue, entry, "accepted", detail, tuple(refusing.values()))
+        self._tell(queue.place, entry, "accepted", detail, tuple(refusing.values()))
 
     def handed(self, queue: Queue, entry: Entry) -> None:
         """Watched connections say it, with the consumer's name."""
 
     def released(self, queue: Queue, entry: Entry) -> None:
         """It came back unseen: nothing has become of it."""
-        fate = self.of(queue.namespace.name).fates.get(entry)
+        fate = self.of(queue.place.namespace).fates.get(entry)
         if fate is not None:
             fate.release("redelivered" if entry.count else "accepted")
 
     def acknowledged(self, queue: Queue, entry: Entry, consumer: Consumer | None) -> None:
         """It was acknowledged and is gone."""
-        self._tell(queue, entry, "acknowledged")
+        self._tell(queue.place, entry, "acknowledged")
 
     def returned(self, queue: Queue, entry: Entry) -> None:
         """It came back, marked."""
-        self._tell(queue, entry, "redelivered", f"attempt {entry.count} failed")
+        self._tell(queue.place, entry, "redelivered", f"attempt {entry.count} failed")
 
     def expired(self, queue: Queue, entry: Entry) -> None:
         """It outlived its time."""
-        if entry not in self.of(queue.namespace.name).fates:
-            self.of(queue.namespace.name).begin(queue, entry)  # it was too late when it came
-        self._tell(queue, entry, "expired")
+        if entry not in self.of(queue.place.namespace).fates:
+            self.of(queue.place.namespace).begin(queue, entry)  # it was too late when it came
+        self._tell(queue.place, entry, "expired")
 
     def dead_lettered(self, queue: Queue, entry: Entry, reason: str) -> None:
         """It was moved to the dead-letter queue."""
-        self._tell(queue, entry, "dead-lettered", f"reason: {reason}, after {entry.count} failed attempts")
+        self._tell(queue.place, entry, "dead-lettered", f"reason: {reason}, after {entry.count} failed attempts")
 
     def removed(self, queue: Queue, entry: Entry, reason: str) -> None:
         """It is gone without having been consumed: an administrator removed it, or its queue was deleted."""
-        self._tell(queue, entry, "removed", f"reason: {reason}")
+        self._tell(queue.place, entry, "removed", f"reason: {reason}")
 
     def refused(self, queue: Queue, envelope: Envelope) -> None:
         """It was dropped at the queue's limit: no fate begins."""
-        self.note(queue.namespace.name, "refused", queue.label, envelope, detail="dropped: the queue is at its limit")
+        self.note(queue.place.namespace, "refused", queue.label, envelope, detail="dropped: the queue is at its limit")
 
     def unreadable(self, queue: Queue, entry: Entry, error: Exception) -> None:
         """Its properties cannot be decoded."""
-        self._tell(queue, entry, "unreadable", str(error))
+        self._tell(queue.place, entry, "unreadable", str(error))
 
     # -- what watched connections say ---------------------------------------------------------------------------------
 
-    def delivered(self, queue: Queue, entry: Entry, by: str, detail: str) -> None:
+    def delivered(self, place: Place, entry: Entry, by: str, detail: str) -> None:
         """It is on its way to a consumer."""
-        fate = self.of(queue.namespace.name).fates.get(entry)
+        fate = self.of(place.namespace).fates.get(entry)
         if fate is not None:
             fate.deliver()
-        self._tell(queue, entry, "delivered", detail, by=by)
+        self._tell(place, entry, "delivered", detail, by=by)
 
-    def opened(self, queue: Queue, name: str, selector: CompiledSelector) -> None:
+    def opened(self, place: Place, name: str, selector: CompiledSelector) -> None:
         """A consumer with a selector came: what waits there and does not match is told so."""
-        for entry, fate in self.of(queue.namespace.name).fates.items():
-            if fate.where == queue.label and entry.state != GONE and not matches(selector, fate.envelope):
+        for entry, fate in self.of(place.namespace).fates.items():
+            if fate.where == place.label and entry.state != GONE and not matches(selector, fate.envelope):
                 fate.refused_by[name] = selector
 
     def closing(self, consumer: Consumer) -> None:
         """A consumer goes. If it could take nothing, what waits remembers that."""
         reason = idle(consumer)
         if reason:
-            for entry, fate in self.of(consumer.queue.namespace.name).fates.items():
-                if fate.queue is consumer.queue and entry.state != GONE and not fate.deliveries:
+            for entry, fate in self.of(consumer.source.place.namespace).fates.items():
+                if fate.queue is consumer.source and entry.state != GONE and not fate.deliveries:
                     fate.passed_by.setdefault(name_of(consumer), reason)
 
     def _tell(
         self,
-        queue: Queue,
+        place: Place,
         entry: Entry,
         kind: str,
         detail: str = "",
         selectors: tuple[CompiledSelector, ...] = (),
         by: str = "",
     ) -> None:
-        journal = self.of(queue.namespace.name)
+        journal = self.of(place.namespace)
         fate = journal.fates.get(entry)
         if fate is not None:
             fate.become(kind)
-        subscription = queue.subscription
-        topic = "" if subscription is None else subscription.topic.label
-        journal.note(self._now(), kind, queue.label, entry.envelope, by, detail, selectors, topic)
+        journal.note(self._now(), kind, place.label, entry.envelope, by, detail, selectors, place.topic or "")
         self._changed()
 
 

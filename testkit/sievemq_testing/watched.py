@@ -192,7 +192,7 @@ class WatchedOutbox(Outbox):
         if consumer is not None and (entry := consumer.window[tag - consumer.base - 1]) is not None:
             again = f", attempt {count}" if count > 1 else ""
             connection.watch.recorder.delivered(
-                consumer.queue, entry, connection.id, f"to consumer {consumer_id} of {connection.id}{again}"
+                consumer.source.place, entry, connection.id, f"to consumer {consumer_id} of {connection.id}{again}"
             )
 
 
@@ -402,12 +402,12 @@ def _open_consumer(connection: WatchedConnection, command: tuple[Any, ...], now:
     consumer = connection.consumers.get(command[3])
     if consumer is not None and consumer.view.condition is not None:
         name = f"consumer {consumer.id} of {connection.id}"
-        connection.watch.recorder.opened(consumer.queue, name, consumer.view.condition)
+        connection.watch.recorder.opened(consumer.source.place, name, consumer.view.condition)
 
 
 def _close_consumer(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
     consumer = connection.consumers.get(command[2])
-    where = consumer.queue.label if consumer is not None else ""
+    where = consumer.source.place.label if consumer is not None else ""
     if consumer is not None and consumer.open:
         connection.watch.recorder.closing(consumer)
     connection.note("consumer closed", where, detail=f"consumer {command[2]} of {connection.id}")
@@ -425,7 +425,7 @@ def _release(connection: WatchedConnection, command: tuple[Any, ...], now: int) 
     consumer = connection.consumers.get(command[1])
     if consumer is not None and command[2]:
         detail = f"{len(command[2])} only buffered by consumer {consumer.id} of {connection.id}"
-        connection.note("returned", consumer.queue.label, detail=detail)
+        connection.note("returned", consumer.source.place.label, detail=detail)
     HANDLERS[Command.RELEASE](connection, command, now)
 
 

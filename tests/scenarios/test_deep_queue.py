@@ -47,6 +47,6 @@ def evaluations(broker: EmbeddedBroker) -> int:
     def count(domain: Broker) -> int:
         queue = domain.namespace("").find("queue:deep")
         assert isinstance(queue, Queue)
-        return sum(view.evaluations for view in queue.views.values()) + queue.index.evaluations
+        return sum(view.evaluations for view in queue.backlog.views.values()) + queue.index.evaluations
 
     return broker.call(count)

@@ -1,19 +1,20 @@
 """The broker's body: destinations, subscriptions, consumers, time. Synchronous; no I/O, no clock, no randomness.
 
-    Broker ── Namespace ─┬─ Queue ─┬─ View      who sees what waits, in order; one per distinct selector
+    Broker ── Namespace ─┬─ Queue ─┬─ Backlog   what waits, in order, with a view per distinct selector
+                         │         ├─ Turns     whose turn it is among the consumers of a view
                          │         └─ Consumer  credit, and the window of what it was delivered
                          └─ Topic ─── Subscription ── Queue
 
 Where things are:
 
 - what there is: broker, namespace, queue, topic, subscription, subscriptions, client_ids, temporaries
-- a message on a queue: entry, view, rows, fan_out, journal, deadlines, delays, dead_letters, returns, overrides
-- who gets it: consumer, choice, groups, recall, scan
+- a message on a queue: entry, place, fan_out, journal, deadlines, dead_letters, overrides
+- what waits, and looking at it: backlog, view, scan
+- who gets it: consumer, turns, recall
 - limits: policy, capacity, room, gate
-- reading without taking: pages, candidates, locate, walk, observers
 - taps, and sends in two steps: tap, taps, tap_log, tap_records, outcome_tap, stages, publishing
-- an administrator's verbs, and what takes long: management, steps, upkeep, examining
-- the edges: ports, restore
+- an administrator's verbs, and what takes long: management, steps, examining
+- the edges: ports, observers, restore
 
 Deliveries leave through :class:`DeliveryPort`; `now` is milliseconds since 1970 throughout.
 """

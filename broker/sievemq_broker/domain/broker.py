@@ -255,8 +255,8 @@ class Broker:
         work = self._work
         while work and budget > 0:
             queue = work.popleft()
-            budget -= queue.upkeep.work(queue, min(budget, 1_000), now)
-            if queue.upkeep:
+            budget -= queue.work(min(budget, 1_000), now)
+            if queue.backlog.pending:
                 work.append(queue)
         if self.stamping:
             self._stamp(now)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sievemq_broker.domain.entry import GONE
 from sievemq_broker.domain.policy import BLOCK, DROP_NEWEST, DROP_OLDEST, FAIL
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.counted import counted
@@ -137,8 +136,7 @@ def must_wait(queue: Queue, messages: int, size: int, waited: bool) -> bool:
         messages, size: that are to be added together.
         waited: their sender waits for this already; otherwise it stands behind those that do.
     """
-    waiting = queue.namespace.broker.rooms.waiting
-    if waiting and not waited and queue in waiting:
+    if not waited and queue.blocked_senders:
         return True
     promised = queue.promised_messages
     return not fits(queue, messages + promised, size + queue.promised_bytes) and bool(
@@ -182,14 +180,12 @@ def admit(queue: Queue, envelope: Envelope, now: int) -> None:
     """Add a message to a queue with limits, once one of the checks has passed, and do what the rule says."""
     at_limit = queue.policy.at_limit
     if at_limit == DROP_NEWEST and not fits(queue, 1, len(envelope.packed)):
-        queue.dropped_newest += 1
-        if queue.observer is not None:
-            queue.observer.refused(queue, envelope)
+        queue.drop_new(envelope)
         return
-    queue.accept(envelope, now)
+    queue.accept([envelope], now)
     if at_limit == DROP_OLDEST:
         while not fits(queue, 0, 0):
-            _drop_oldest(queue)
+            queue.drop_oldest()
 
 
 def fits(queue: Queue, messages: int, size: int) -> bool:
@@ -199,17 +195,3 @@ def fits(queue: Queue, messages: int, size: int) -> bool:
         (policy.max_messages and queue.depth + len(queue.scheduled) + messages > policy.max_messages)
         or (policy.max_bytes and queue.bytes + size > policy.max_bytes)
     )
-
-
-def _drop_oldest(queue: Queue) -> None:
-    entry = queue.main.oldest()
-    if entry is not None and entry not in queue.main.strays:
-        queue.main.take(entry)
-    elif entry is None:  # all that waits has been delivered before, or is scheduled
-        entry = next(iter(queue.main.waits(-1, 1)), None) or next(iter(queue.scheduled.values()))
-    queue.take_out(entry)
-    queue.dropped_oldest += 1
-    if queue.observer is not None:
-        queue.observer.removed(queue, entry, "oldest")
-    entry.state = GONE
-    del entry.envelope

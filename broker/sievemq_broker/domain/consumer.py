@@ -3,121 +3,143 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Protocol
 
-from sievemq_broker.domain import recall
-from sievemq_broker.domain.entry import GONE, Entry
+from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.place import Place
+from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort
-from sievemq_broker.domain.returns import give_back
+from sievemq_broker.domain.view import View
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_CREDIT
 
-if TYPE_CHECKING:
-    from sievemq_broker.domain.queue import Queue
-    from sievemq_broker.domain.subscription import Subscription
-    from sievemq_broker.domain.view import View
+__all__ = ["Consumer", "Source"]
 
-__all__ = ["Consumer"]
 
-#: A range of one, for many a consumer of a topic acknowledges one message at a time: making one takes 60 ns.
-_ONCE: Final = (0,)
+class Source(Protocol):
+    """Where the messages of a consumer come from and go back to: a queue."""
+
+    place: Place
+    policy: DestinationPolicy
+    paused: bool
+
+    @property
+    def depth(self) -> int:
+        """Messages that wait."""
+
+    def matched(self, view: View) -> tuple[int, int]:
+        """How many messages the selector of a view has matched since it came into use, and of how many."""
+
+    @property
+    def enqueued(self) -> int:
+        """Messages accepted so far."""
+
+    def serve(self, consumer: Consumer, now: int) -> None:
+        """Deliver what waits: the consumer may have credit."""
+
+    def resume(self, consumer: Consumer, now: int) -> None:
+        """The same where its port was not writable."""
+
+    def want(self, consumer: Consumer, now: int, patient: bool, brief: bool) -> bool:
+        """See :meth:`Consumer.want`."""
+
+    def count_from(self, tag: int) -> None:
+        """The deliveries up to this tag were not made here."""
+
+    def settle(self, consumer: Consumer, entries: list[Entry], now: int) -> None:
+        """The consumer has acknowledged these."""
+
+    def take_released(
+        self, consumer: Consumer, entries: list[Entry], tags: list[int] | tuple[int, ...], now: int
+    ) -> None:
+        """The consumer gives these back unseen."""
+
+    def take_all(
+        self, consumer: Consumer, unmarked: list[Entry], marked: list[Entry], now: int, suspects: int | None
+    ) -> None:
+        """The consumer gives back everything: unseen, and perhaps seen."""
+
+    def take_back(self, unmarked: list[Entry], now: int, marked: list[Entry], suspects: int | None) -> None:
+        """Messages come back: unseen, and perhaps seen."""
+
+    def unmark(self, entries: list[tuple[Entry, int]], now: int) -> None:
+        """Messages came back marked, and it turns out that no application has seen them (D-32)."""
+
+    def settle_returned(self, entries: list[tuple[Entry, int]]) -> None:
+        """Messages came back, and it turns out that they had been acknowledged."""
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """The consumer is served no more; what it holds stays with it."""
+
+    def part_with(self, consumer: Consumer, now: int) -> None:
+        """A removed consumer has given back what it had to."""
 
 
 class Consumer:
     """Gets messages of one queue or subscription, through the view that its selector shares.
 
+    Args:
+        consumer_id: chosen by the client; the port is told it.
+        port: where deliveries go.
+        source: where messages come from.
+        view: what it sees of them.
+
     Attributes:
-        id: chosen by the client; the port is told it.
+        id, port, source, view: as above.
         credit: messages that may still be delivered to it.
         tag: tag of the last delivery; so also how many there were.
         base: everything up to this tag is settled; the window begins with the next.
         window: what is delivered and not acknowledged, by tag; None where a message was given back.
         handed: up to this tag the application is known to have the messages; not worth recalling.
         waiting: it asked for a message (WANT) and has got none since: it goes before those that only prefetch.
-        asked: the WANT is not answered yet.
         open: False once closed; it may still hold messages for its session (MCO-09).
-        brief: who sent its WANT waits for the answer only.
-        lent: the WANT was worth a credit that was not granted.
-        patient: its WANT leaves older messages to consumers that work on them, see :mod:`recall`.
         newest: highest sequence of a message delivered to it.
+        turn: deliveries of its queue up to its last one: the consumer served longest ago has the lowest.
         acknowledged: messages it acknowledged.
     """
 
     __slots__ = (
+        "_holes",
         "acknowledged",
-        "asked",
         "base",
-        "brief",
         "credit",
-        "glanced",
         "handed",
-        "holes",
         "id",
-        "lent",
-        "listed",
-        "looked",
-        "looking",
         "newest",
         "open",
-        "patient",
-        "pending",
         "port",
-        "queue",
-        "recalled",
-        "subscription",
+        "source",
         "tag",
         "turn",
         "view",
         "waiting",
-        "watched",
-        "watchers",
         "window",
     )
 
-    def __init__(
-        self, consumer_id: int, port: DeliveryPort, queue: Queue, view: View, subscription: Subscription | None = None
-    ) -> None:
+    def __init__(self, consumer_id: int, port: DeliveryPort, source: Source, view: View) -> None:
         self.id = consumer_id
         self.port = port
-        self.queue = queue
+        self.source = source
         self.view = view
-        self.subscription = subscription
         self.credit = 0
         self.tag = 0
         self.base = 0
         self.window: deque[Entry | None] = deque()
-        self.holes = 0
+        self._holes = 0
         self.handed = 0
         self.waiting = False
-        self.asked = False
         self.open = True
-        self.listed = False
+        self.newest = 0
         self.turn = 0
         self.acknowledged = 0
-        #: recalls on their way: tags, and who waits for them; answered in this order.
-        self.recalled: deque[tuple[list[int], Consumer]] = deque()
-        #: recalls sent to others on its behalf and not answered yet.
-        self.pending = 0
-        #: per other view, up to which tag the window was searched in vain.
-        self.looked: dict[View, int] = {}
-        #: the same from the young end, as far as messages were younger than what the other had got.
-        self.glanced: dict[View, int] = {}
-        self.brief = self.lent = self.patient = False
-        self.newest = 0
-        #: a deadline to look again at what others hold is on its way.
-        self.looking = False
-        #: per other consumer: since when (ms epoch) it has been seen at this point of its work.
-        self.watched: dict[Consumer, tuple[int, tuple[int, int]]] = {}
-        #: the other way round; None while nobody has.
-        self.watchers: set[Consumer] | None = None
 
     def __repr__(self) -> str:
-        return f"<Consumer {self.id} of {self.queue.label} credit={self.credit} holds={self.unacknowledged}>"
+        return f"<Consumer {self.id} of {self.source.place.label} credit={self.credit} holds={self.unacknowledged}>"
 
     @property
     def unacknowledged(self) -> int:
         """Messages delivered and neither acknowledged nor given back."""
-        return len(self.window) - self.holes
+        return len(self.window) - self._holes
 
     def can_take(self) -> bool:
         """True if a message could be delivered now."""
@@ -127,28 +149,65 @@ class Consumer:
         """Number deliveries from `tag` + 1 on: the client has a past with this consumer, on a connection that is gone,
         and what it says of older tags means nothing any more. Before the first delivery."""
         self.tag = self.base = self.handed = tag
-        self.queue.count_from(tag)
+        self.source.count_from(tag)
 
-    # -- credit -------------------------------------------------------------------------------------------------
+    def note_handed(self, tag: int) -> None:
+        """The application has what was delivered up to this tag."""
+        if tag > self.handed:
+            self.handed = tag
+
+    # -- delivering -----------------------------------------------------------------------------------------------
+
+    def deliver(self, entries: list[Entry], turn: int) -> int:
+        """Deliver messages, as far as the port takes them. This is the only place where a delivery is written.
+
+        Args:
+            entries: one at least, as many as there is credit at most; several only if none was delivered before.
+            turn: deliveries of the queue so far.
+
+        Returns:
+            How many that were: one at least.
+        """
+        tag, window = self.tag + 1, self.window
+        if len(entries) == 1:
+            taken = 1
+            entry = entries[0]
+            window.append(entry)
+            self.tag = tag
+            self.credit -= 1
+            self.waiting = False
+            self.turn = turn + 1
+            if entry.sequence > self.newest:
+                self.newest = entry.sequence
+            self.port.deliver(self.id, tag, entry.count + 1, entry.envelope.packed)
+            return taken
+        taken = 0
+        window += entries
+        try:
+            taken = self.port.deliver_row(self.id, tag, [entry.envelope.packed for entry in entries])
+        finally:
+            for _ in range(taken, len(entries)):
+                window.pop()
+        self.tag += taken
+        self.credit -= taken
+        self.waiting = False
+        self.turn = turn + taken
+        self.newest = max(self.newest, entries[taken - 1].sequence)
+        return taken
+
+    # -- credit ---------------------------------------------------------------------------------------------------
 
     def grant(self, n: int, now: int) -> None:
         """Allow `n` further deliveries; what waits is delivered at once."""
-        if not self.open:
-            return
-        credit = self.credit + n
-        self.credit = credit if credit < MAX_CREDIT else MAX_CREDIT
-        if not self.listed:
-            self.listed = True
-            self.view.ready.append(self)
-        if self.queue.depth:
-            self.queue.serve(self.view, now)
+        if self.open:
+            credit = self.credit + n
+            self.credit = credit if credit < MAX_CREDIT else MAX_CREDIT
+            self.source.serve(self, now)
 
     def resume(self, now: int) -> None:
         """The port is writable again (back-pressure has ended)."""
         if self.open:
-            if self.waiting and self not in self.view.waiting:
-                self.view.waiting.append(self)
-            self.grant(0, now)
+            self.source.resume(self, now)
 
     def halt(self) -> None:
         """Take all credit away, without effect on what is delivered. To recover a session, halt all its consumers
@@ -157,21 +216,35 @@ class Consumer:
         self.waiting = False
 
     def want(self, now: int, patient: bool = False, brief: bool = False) -> bool:
-        """Somebody waits here with an empty buffer (MCO-14, D-23).
+        """The application waits here with an empty buffer (MCO-14, D-23).
 
         Args:
             now: ms epoch.
             patient: leave messages older than what it has got to consumers that are working on them (ORD-01).
-            brief: if there is nothing, nobody goes on waiting (MCO-05): it goes before nobody later, and gets nothing
-                that it has no credit for.
+            brief: if there is nothing, it does not go on waiting (MCO-05): it goes before no later one, and gets
+                nothing that it has no credit for.
 
         Returns:
             True if everything that can be done is done. False if the answer follows through ``port.settled``: a scan
             of the backlog is not finished, or other consumers were asked for what they have buffered.
         """
-        return recall.want(self, now, patient, brief)
+        return not self.open or self.source.want(self, now, patient, brief)
 
-    # -- settling -----------------------------------------------------------------------------------------------
+    def begin_waiting(self) -> bool:
+        """A WANT means one message at least. True if a credit had to be lent for it."""
+        self.waiting = True
+        if self.credit > 0:
+            return False
+        self.credit = 1
+        return True
+
+    def stop_waiting(self, lent: bool) -> None:
+        """There is nothing; with the credit that was lent, if it was."""
+        self.waiting = False
+        if lent and self.credit:
+            self.credit -= 1
+
+    # -- settling -------------------------------------------------------------------------------------------------
 
     def acknowledge(self, tag: int, now: int) -> int:
         """Acknowledge everything delivered up to `tag`; never delivered again (ACK-06).
@@ -184,31 +257,14 @@ class Consumer:
         """
         if tag > self.tag:
             raise self._unknown(tag)
-        base = self.base
-        if tag <= base:
+        count = tag - self.base
+        if count <= 0:
             return 0
         self.base = tag
-        popleft = self.window.popleft
-        queue = self.queue
-        acknowledged = tag - base
-        observer = queue.observer
-        for _ in _ONCE if acknowledged == 1 else range(acknowledged):
-            entry = popleft()
-            if entry is None:
-                acknowledged -= 1
-                self.holes -= 1
-            else:
-                if observer is not None:
-                    observer.acknowledged(queue, entry, self)
-                entry.state = GONE
-                del entry.envelope
-        self.acknowledged += acknowledged
-        queue.acknowledged += acknowledged
-        if not self.open:
-            queue.forget_if_done(self)
-        elif self.view.groups is not None and queue.depth:
-            queue.serve(self.view, now)  # it may have done with a message group that others can go on with
-        return acknowledged
+        entries = self._pop(count)
+        self.acknowledged += len(entries)
+        self.source.settle(self, entries, now)
+        return len(entries)
 
     def release(self, tags: list[int] | tuple[int, ...], now: int) -> None:
         """Give back messages that the application has not seen: unmarked, to their old place. Credit is not changed.
@@ -217,57 +273,61 @@ class Consumer:
             RequestError: ILLEGAL_STATE, nothing with such a tag was delivered.
         """
         entries: list[Entry] = []
+        window = self.window
         for tag in tags:
             if tag > self.tag or tag < 1:
                 raise self._unknown(tag)
         for tag in tags:
             index = tag - self.base - 1
-            entry = self.window[index] if index >= 0 else None
+            entry = window[index] if index >= 0 else None
             if entry is not None:
-                self.window[index] = None
-                self.holes += 1
+                window[index] = None
+                self._holes += 1
                 entries.append(entry)
-        window = self.window
         while window and window[0] is None:
             window.popleft()
-            self.holes -= 1
+            self._holes -= 1
             self.base += 1
-        if not self.open:
-            self.queue.forget_if_done(self)
         credit, self.credit = self.credit, 0  # others first: it is their asking that brought these back
-        give_back(self.queue, entries, now)
-        recall.answered(self, tags, now)
+        self.source.take_released(self, entries, tags, now)
         self.grant(credit, now)
+
+    def give_back_oldest(self, count: int, now: int, suspects: int) -> None:
+        """Give back, marked, what it has held longest, and go on with the rest; it has no credit.
+
+        Args:
+            count: of tags.
+            now: ms epoch.
+            suspects: how many of them may be dead-lettered now.
+        """
+        count = min(count, len(self.window))
+        self.base += count
+        self.source.take_back([], now, self._pop(count), suspects)
 
     def recover(self, handed: int, now: int) -> None:
         """Give back everything unacknowledged: up to tag `handed` marked as redelivered (ACK-08), behind it unmarked
         (ACK-14). The credit falls to zero. Right for a lone consumer and for closed ones; see :meth:`halt`."""
         self.halt()
         self._give_back_all(handed, now, suspects=None)
-        if self.open and self.view.groups is not None:
-            self.queue.serve(self.view, now)
+        if self.open:
+            self.source.serve(self, now)
 
     def close(self, handed: int, now: int) -> None:
         """Close: what was only buffered (behind tag `handed`) goes back unmarked (MCO-10); what the application was
         handed stays held until :meth:`acknowledge` or :meth:`recover` (MCO-09, ACK-19)."""
         if not self.open:
             return
-        self.queue.remove_consumer(self)
+        self._end()
         buffered: list[Entry] = []
         while self.window and self.base + len(self.window) > handed:
             entry = self.window.pop()
             if entry is None:
-                self.holes -= 1
+                self._holes -= 1
             else:
                 buffered.append(entry)
         self.handed = self.tag = self.base + len(self.window)
-        self.queue.forget_if_done(self)
-        if buffered:
-            give_back(self.queue, buffered, now)
-        if self.view.groups is not None:
-            self.view.groups.leave(self.queue, self, now)
-        recall.left(self, now)
-        self._left()
+        self.source.take_back(buffered, now, [], None)
+        self.source.part_with(self, now)
 
     def abandon(self, now: int, handed: int | None = None) -> None:
         """The connection is lost: everything goes back, marked, since it may have been handed out (ACK-18); unmarked
@@ -275,18 +335,15 @@ class Consumer:
         attempts by this: the others are hardly what made the client fail."""
         was_open = self.open
         if was_open:
-            self.queue.remove_consumer(self)
+            self._end()
         self._give_back_all(self.tag if handed is None else handed, now, suspects=1)
         if was_open:
-            if self.view.groups is not None:
-                self.view.groups.leave(self.queue, self, now)
-            recall.left(self, now)
-            self._left()
+            self.source.part_with(self, now)
 
     def stop(self, code: ErrorCode, text: str) -> None:
         """Closed from the broker's side: its destination is gone, or an administrator said so. The port is told."""
         if self.open:
-            self.queue.remove_consumer(self)
+            self._end()
             self.port.closed(self.id, code, text)
 
     def expel(self, code: ErrorCode, text: str, now: int) -> None:
@@ -294,34 +351,47 @@ class Consumer:
         on it, until :meth:`acknowledge`, :meth:`recover` or the end of the session."""
         if self.open:
             self.stop(code, text)
-            if self.view.groups is not None:
-                self.view.groups.leave(self.queue, self, now)
-            recall.left(self, now)
-            self._left()
+            self.source.part_with(self, now)
 
-    # -- inside -------------------------------------------------------------------------------------------------
+    def forget(self) -> None:
+        """What it holds is gone; the tags stay, so that they may still be acknowledged."""
+        for index, entry in enumerate(self.window):
+            if entry is not None:
+                self.window[index] = None
+                self._holes += 1
+                entry.end()
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        self.open = False
+        self.credit = 0
+        self.source.remove_consumer(self)
+
+    def _pop(self, count: int) -> list[Entry]:
+        """Take what was delivered first out of the window."""
+        popleft = self.window.popleft
+        if count == 1:
+            entry = popleft()
+            if entry is not None:
+                return [entry]
+            self._holes -= 1
+            return []
+        entries = [entry for _ in range(count) if (entry := popleft()) is not None]
+        self._holes -= count - len(entries)
+        return entries
 
     def _give_back_all(self, handed: int, now: int, suspects: int | None) -> None:
         window, base = self.window, self.base
         self.window = deque()
-        self.holes = 0
+        self._holes = 0
         self.base = self.handed = self.tag
-        self.looked.clear()
-        self.glanced.clear()
         marked: list[Entry] = []
         unmarked: list[Entry] = []
         for tag, entry in enumerate(window, base + 1):
             if entry is not None:
                 (marked if tag <= handed else unmarked).append(entry)
-        if not self.open:
-            self.queue.forget_if_done(self)
-        give_back(self.queue, unmarked, now, marked, suspects)
-        if self.open:
-            recall.answered(self, None, now)
-
-    def _left(self) -> None:
-        if self.subscription is not None:
-            self.subscription.consumer_left()
+        self.source.take_all(self, unmarked, marked, now, suspects)
 
     def _unknown(self, tag: int) -> RequestError:
         return RequestError(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.place import Place
 from sievemq_core.errors import FormatError, ProtocolError, SieveError
 from sievemq_core.limits import MAX_DESTINATION_CHARS, MAX_PROPERTIES, MAX_PROPERTIES_BYTES
 from sievemq_core.message.destination import Address, Kind, parse_address
@@ -20,11 +20,6 @@ from sievemq_core.message.envelope import (
     pack_properties,
 )
 from sievemq_core.message.values import Long, PropertyValue
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.namespace import Namespace
-    from sievemq_broker.domain.queue import Queue
-    from sievemq_broker.domain.subscription import Subscription
 
 __all__ = [
     "ATTEMPTS",
@@ -101,35 +96,34 @@ def origins_of(address: Address) -> tuple[Address, ...]:
     return Address(Kind.QUEUE, name), Address(Kind.TOPIC, name)
 
 
-def bury(namespace: Namespace, queue: Queue, entry: Entry, reason: str, now: int) -> Burial:
-    """See Namespace.bury."""
-    subscription = queue.subscription
-    origin = queue.label if subscription is None else subscription.topic.label
-    target = dead_letter_address(origin)
+def bury(transfer: Callable[[str, Envelope, int], None], place: Place, entry: Entry, reason: str, now: int) -> Burial:
+    """Move a message to its dead-letter queue (D-22), if that is possible.
+
+    Args:
+        transfer: sends a message, which has been in the broker before, to an address, at a time (ms epoch).
+        place: where the message was.
+        entry: the message.
+        reason: FAILED or EXPIRED.
+        now: ms epoch.
+    """
+    target = dead_letter_address(place.destination)
     if target is None:
         return Burial.NOWHERE
-    envelope = _marked(entry, origin, subscription, reason, now)
     try:
-        namespace.transfer(target, envelope, now)
+        transfer(target, _marked(entry, place, reason, now), now)
     except SieveError:
-        queue.dead_refused += 1
         return Burial.REFUSED  # better delivered once more than lost
-    if queue.observer is not None:
-        queue.observer.dead_lettered(queue, entry, reason)
-    queue.dead_lettered += 1
-    if reason == EXPIRED:
-        queue.dead_expired += 1
     return Burial.DONE
 
 
-def _marked(entry: Entry, origin: str, subscription: Subscription | None, reason: str, now: int) -> Envelope:
+def _marked(entry: Entry, place: Place, reason: str, now: int) -> Envelope:
     fields = list(entry.envelope.fields)
     fields[EXPIRATION] = fields[DELIVERY_TIME] = 0  # it stays until somebody has looked at it
-    notes: dict[str, PropertyValue] = {REASON: reason, ORIGIN: origin}
-    if subscription is not None and subscription.name is not None:
-        notes[SUBSCRIPTION] = subscription.name
-        if subscription.client_id is not None:
-            notes[CLIENT_ID] = subscription.client_id
+    notes: dict[str, PropertyValue] = {REASON: reason, ORIGIN: place.destination}
+    if place.subscription is not None:
+        notes[SUBSCRIPTION] = place.subscription
+        if place.client_id is not None:
+            notes[CLIENT_ID] = place.client_id
     notes[ATTEMPTS] = entry.count
     if entry.count:
         notes[FIRST_FAILURE] = Long(entry.failed)

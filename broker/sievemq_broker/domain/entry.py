@@ -49,6 +49,11 @@ class Entry:
         self.count = 0
         self.places = 0
 
+    def end(self) -> None:
+        """It is gone: whatever still refers to it is a tombstone."""
+        self.state = GONE
+        del self.envelope
+
     def __repr__(self) -> str:
         state = ("READY", "STRAY", "HELD", "DELAYED", "GONE")[self.state]
         return f"<Entry {self.sequence} {state} count={self.count}>"

@@ -12,15 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain import capacity
-from sievemq_broker.domain.candidates import Few, few, view_of
 from sievemq_broker.domain.dead_letters import CLIENT_ID, SUBSCRIPTION, origin_of, risen
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, STRAY, Entry, key_of
-from sievemq_broker.domain.locate import locate
-from sievemq_broker.domain.pages import matching
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.domain.walk import Walk
 from sievemq_broker.matching.condition import Condition, units
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.message.envelope import PROPERTIES, Envelope
@@ -185,7 +181,7 @@ def _transfer(namespace: Namespace, target: str, entry: Entry, envelope: Envelop
 def _check_target(queue: Queue, target: str, choice: Choice) -> Queue | Topic | None:
     """The target, if it exists; made if it does not, unless it is a dry run."""
     namespace = queue.namespace
-    found = namespace.find(target) if choice.dry_run else namespace.declare(target)
+    found: Queue | Topic | None = namespace.find(target) if choice.dry_run else namespace.declare(target)
     if found is queue:
         raise RequestError(f"{target} is where the messages are", ErrorCode.INVALID_DESTINATION)
     return found
@@ -221,7 +217,7 @@ class _Run:
             return True
         if choice.condition is not None:
             self.left -= units(choice.condition, envelope)
-            if not matching(self.queue, choice.condition, entry):
+            if not self.queue.backlog.matching(choice.condition, entry):
                 return True
         if choice.limit is not None and outcome.matched >= choice.limit:
             outcome.more = True
@@ -254,7 +250,7 @@ def _chosen(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
     """Those whose ids were given."""
     queue = run.queue
     assert run.choice.ids is not None
-    entries = yield from locate(queue, run.choice.ids, held=False)
+    entries = yield from queue.locate(run.choice.ids, held=False)
     now = yield
     for number, entry in enumerate(entries, 1):
         stands = (waits and entry.state <= STRAY) or (delayed and entry.state == DELAYED)
@@ -270,7 +266,7 @@ def _all(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
     queue, outcome = run.queue, run.outcome
     now = yield
     if waits:
-        walk = _walk(queue, run.choice.condition)
+        walk = queue.backlog.walk(run.choice.condition)
         for _ in walk.gather():
             now = yield
         while not walk.done:
@@ -295,12 +291,6 @@ def _all(run: _Run, waits: bool, delayed: bool) -> Steps[Outcome]:
     return outcome
 
 
-def _walk(queue: Queue, condition: Condition | None, after: int = -1) -> Walk | Few:
-    """Where to look: at the few that a lookup or a consumer's view leads to, otherwise at all (candidates.py)."""
-    entries = few(queue, condition, after)
-    return Walk(view_of(queue, condition), after) if entries is None else Few(entries)
-
-
 # -- looking ----------------------------------------------------------------------------------------------------------
 
 
@@ -319,7 +309,7 @@ def waiting(queue: Queue, condition: Condition | None, after: int, limit: int) -
     latest = queue.complete
     left = SLICE
     now = yield
-    walk = _walk(queue, condition, after)
+    walk = queue.backlog.walk(condition, after)
     for _ in walk.gather():
         now = yield
     while not walk.done:
@@ -331,7 +321,7 @@ def waiting(queue: Queue, condition: Condition | None, after: int, limit: int) -
                 continue
             if condition is not None:
                 left -= units(condition, envelope)
-                matches = matching(queue, condition, entry)
+                matches = queue.backlog.matching(condition, entry)
                 if left <= 0:
                     now = yield
                     left = SLICE
@@ -402,7 +392,7 @@ def _smallest(
             continue
         if condition is not None:
             looked += units(condition, entry.envelope)
-            if not matching(queue, condition, entry):
+            if not queue.backlog.matching(condition, entry):
                 continue
         chunk.append((place, entry))
         if len(chunk) > SLICE:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sievemq_broker.domain import capacity, dead_letters, gate, pages
+from sievemq_broker.domain import capacity, dead_letters, gate
+from sievemq_broker.domain.backlog import check_cursor, check_part
 from sievemq_broker.domain.client_ids import ClientIds
 from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import Entry, key_of
 from sievemq_broker.domain.examining import EXAMINED, Examining
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.place import Place
-from sievemq_broker.domain.ports import DeliveryPort
+from sievemq_broker.domain.ports import DeliveryPort, Observer
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.room import Limited, NoRoomError, Overfull
-from sievemq_broker.domain.rows import accept_row
 from sievemq_broker.domain.stages import Stages
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.domain.subscription import Subscription
@@ -244,7 +245,7 @@ class Namespace:
                 envelope.compact()
                 return full
         if isinstance(destination, Queue):
-            destination.accept(envelope, now)
+            destination.accept([envelope], now)
         else:
             destination.publish(envelope, now, connection)
         envelope.compact()  # where it goes is known: while it is in flight it is its packed bytes and little else
@@ -272,18 +273,17 @@ class Namespace:
             envelopes = list(row)
             if not envelopes:
                 return 0
-            packed = [envelope.packed for envelope in envelopes]
             if isinstance(destination, Queue):
-                accept_row(destination, envelopes, packed, now)
+                destination.accept(envelopes, now)
             else:
-                destination.publish_row(envelopes, packed, now)
+                destination.publish_row(envelopes, now)
             for envelope in envelopes:
                 envelope.compact()
             return len(envelopes)
         sent = 0
         if isinstance(destination, Queue):
             for envelope in row:
-                destination.accept(envelope, now)
+                destination.accept([envelope], now)
                 envelope.compact()
                 sent += 1
         else:
@@ -309,7 +309,7 @@ class Namespace:
             return
         envelope = overridden(destination.policy, envelope, now)
         if isinstance(destination, Queue):
-            destination.accept(envelope, now)
+            destination.accept([envelope], now)
         else:
             destination.publish(envelope, now, None)
 
@@ -412,7 +412,7 @@ class Namespace:
                 queues = destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
                 capacity.admit_to(destination, queues, envelope, now)
             elif isinstance(destination, Queue):
-                destination.accept(envelope, now)
+                destination.accept([envelope], now)
             else:
                 destination.publish(envelope, now, connection)
             envelope.compact()
@@ -515,7 +515,7 @@ class Namespace:
                 connection=connection,
             )
             destination.add(found)
-        return found.queue.open_consumer(port, consumer_id, None, credit, now, found)
+        return found.queue.open_consumer(port, consumer_id, None, credit, now)
 
     def unsubscribe(self, client_id: str | None, name: str) -> None:
         """Delete a durable subscription and what it has collected.
@@ -572,15 +572,15 @@ class Namespace:
         Raises:
             AddressError, RequestError: as :meth:`declare`; INVALID_DESTINATION for a topic (BRW-12).
         """
-        after = pages.check_cursor(cursor)
-        pages.check_part(part, parts)
+        after = check_cursor(cursor)
+        check_part(part, parts)
         if isinstance(address, str):
             address = parse_address(address)
         if self.find(address) is None and not address.kind.is_topic:
             self._check_missing(address)
             return None, []
         queue = self.queue(address)
-        following, entries = pages.page(queue, selector, after, limit, now, part=part, parts=parts)
+        following, entries = queue.backlog.page(selector, after, limit, now, part=part, parts=parts)
         if parts:
             return following, [(entry.count + 1, entry.envelope, key_of(entry)) for entry in entries]
         return following, [(entry.count + 1, entry.envelope) for entry in entries]
@@ -602,9 +602,34 @@ class Namespace:
 
     # -- dead letters -------------------------------------------------------------------------------------------
 
-    def bury(self, queue: Queue, entry: Entry, reason: str, now: int) -> dead_letters.Burial:
-        """Move a message to its dead-letter queue (D-22), if that is possible, and count it."""
-        return dead_letters.bury(self, queue, entry, reason, now)
+    def bury(self, place: Place, entry: Entry, reason: str, now: int) -> dead_letters.Burial:
+        """Move a message to its dead-letter queue (D-22), if that is possible."""
+        return dead_letters.bury(self.transfer, place, entry, reason, now)
+
+    # -- for its queues -----------------------------------------------------------------------------------------
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """Of the broker."""
+        return self.broker.deadlines
+
+    @property
+    def observer(self) -> Observer | None:
+        """Of the broker."""
+        return self.broker.observer
+
+    def add_work(self, queue: Queue) -> None:
+        """A queue has something to do that may take longer than a turn should."""
+        self.broker.add_work(queue)
+
+    def blocked_senders(self, queue: Queue) -> int:
+        """How many senders wait for room in a queue."""
+        return self.broker.rooms.waiters_at(queue)
+
+    def queue_deleted(self, queue: Queue) -> None:
+        """A queue is about to be deleted."""
+        if self.broker.on_deleted is not None:
+            self.broker.on_deleted(queue)
 
 
 def _keeps(destination: Destination) -> bool:

@@ -73,7 +73,7 @@ class OutcomeTap(CopyTap):
             return
         if not self._noted:
             self.destination.namespace.broker.stamping.append(self)
-        subscription = None if queue.subscription is None else queue.subscription.name
+        subscription = queue.place.subscription
         if outcome == outcomes.DEAD_LETTERED and self._noted and self._noted[-1][0] is envelope:
             self._noted.pop()  # that it has expired is not the last word
         self._noted.append((envelope, (outcome, reason, selector, subscription, attempts)))

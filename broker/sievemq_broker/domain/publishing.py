@@ -282,7 +282,7 @@ class Publishing:
                     self._redeem(queue, len(envelope.packed))
                     capacity.admit(queue, envelope, now)
                 else:
-                    queue.accept(envelope, now)
+                    queue.accept([envelope], now)
             added += 1
         if not queues:
             envelope.compact()

@@ -1,90 +1,133 @@
 """A queue: messages come in, wait in order, go to consumers, and are acknowledged or come back.
 
-    send ─► accept ─┬─ a consumer can take it ──────────► window of the consumer ─► acknowledge
-                    ├─ nobody can: place ─► views ─ serve ─┘        │
-                    └─ not yet: scheduled ─ on_deadline ─► arrive   └─► give_back ─► arrive | scheduled | dead letter
+    accept ─┬─ a consumer can take it ──► deliver ──► window of the consumer ─► settle
+            ├─ none can: place ─► backlog ─ serve ─┘        │
+            └─ not yet: scheduled ─ on_deadline ─► arrive   └─► take_back ─► arrive | scheduled | dead letter
 
-A subscription owns one of these as well; only what happens before :meth:`Queue.accept` differs. Limits are the matter
-of :mod:`capacity`, whose turn it is of :mod:`choice`, what comes back of :mod:`returns`, what waits for a moment of
-:mod:`delays`.
+What waits is the matter of :mod:`backlog`, whose turn it is of :mod:`turns`, what a consumer holds of :mod:`consumer`,
+what one that waits asks of others of :mod:`recall`. A subscription owns a queue as well; only what happens before
+:meth:`Queue.accept` differs.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
 
-from sievemq_broker.domain import delays, recall
-from sievemq_broker.domain.choice import choose
+from sievemq_broker.domain.backlog import Backlog
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.dead_letters import EXPIRED
-from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry
-from sievemq_broker.domain.groups import Groups, group_of
+from sievemq_broker.domain.dead_letters import EXPIRED, FAILED, REFUSED_DELAY_MS, Burial
+from sievemq_broker.domain.deadlines import Deadlines
+from sievemq_broker.domain.entry import DELAYED, HELD, READY, STRAY, Entry, key_of
 from sievemq_broker.domain.observers import joined, without
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort, Observer
-from sievemq_broker.domain.rows import serve_row
-from sievemq_broker.domain.upkeep import Upkeep
+from sievemq_broker.domain.recall import Recall
+from sievemq_broker.domain.steps import Steps
+from sievemq_broker.domain.turns import Turns
 from sievemq_broker.domain.view import View
-from sievemq_broker.matching.condition import Condition, group_key
-from sievemq_broker.matching.index import SelectorIndex
-from sievemq_broker.matching.lookup import ValueIndex
+from sievemq_broker.matching.condition import Condition
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope
 
-if TYPE_CHECKING:
-    from sievemq_broker.domain.namespace import Namespace
-    from sievemq_broker.domain.subscription import Subscription
-    from sievemq_broker.domain.tap import CopyTap
+__all__ = ["Copier", "Host", "Queue"]
 
-__all__ = ["Queue"]
+#: Waiting messages looked at in one go: the list of them is made before it is known how many the consumer's port takes.
+ROW: Final = 512
+
+
+class Host(Protocol):
+    """What a queue needs from its broker."""
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """Where what waits for a moment is known."""
+
+    @property
+    def observer(self) -> Observer | None:
+        """Told what becomes of messages, from the beginning."""
+
+    def blocked_senders(self, queue: Queue) -> int:
+        """How many senders wait for room in the queue."""
+
+    def bury(self, place: Place, entry: Entry, reason: str, now: int) -> Burial:
+        """Move a message to its dead-letter queue, if that is possible."""
+
+    def add_work(self, queue: Queue) -> None:
+        """The queue has something to do that may take longer than a turn should: :meth:`Queue.work`."""
+
+    def queue_deleted(self, queue: Queue) -> None:
+        """The queue is about to be deleted."""
+
+
+class Copier(Protocol):
+    """Keeps a copy of what arrives."""
+
+    def copy(self, envelope: Envelope, now: int) -> None:
+        """A message has arrived."""
 
 
 class Queue:
-    """Messages in order, and who gets them.
+    """Messages in order, and the consumers that get them.
+
+    Args:
+        place: what it is called.
+        policy: limits, redelivery, overrides.
+        host: its broker.
+        on_left: called when a consumer has closed; None for nothing.
 
     Attributes:
-        place: what it is called.
+        place, policy: as above.
         label: how it is named in logs and errors, such as ``queue:orders``.
-        policy: limits, redelivery, overrides.
-        depth: messages waiting (not those in flight, not scheduled ones).
-        bytes: their packed size.
+        backlog: what waits.
+        main, index: its view of everything, and its selectors.
+        consumers: those that are open.
+        holders: closed consumers whose session still holds messages (MCO-09).
         scheduled: messages that wait for a moment, by sequence.
         paused: an administrator stopped deliveries; sending goes on.
         held: batches that are being published here; until they are complete nothing is delivered.
-        shut: one of the two: nothing is delivered.
+        deleted: it is gone.
+        direct: several messages may be accepted together: no selector or observer looks at each of them.
         acknowledged, redelivered, expired, dead_lettered, removed, unreadable: what became of messages, as counts;
             dead_expired: dead letters that were too old, not tried too often; dead_refused: what should have become
             one, and its dead-letter queue did not take it.
         dropped_oldest, dropped_newest: dropped at a limit, by rule; the latter never entered the queue.
+        promised_messages, promised_bytes: kept free below the limits for batches that are being published.
         sequence: of the latest arrival.
-        again: sequences given a second time, to messages that were scheduled.
-        turn: deliveries that were somebody's turn: who was served longest ago has the lowest.
+        turn: deliveries made so far.
+        observer: told what becomes of messages; None for none.
+        taps: each keeps a copy of what arrives.
     """
 
     __slots__ = (
-        "_delivered_before",
+        "_before",
+        "_closed_deliveries",
+        "_deadlines",
+        "_host",
+        "_on_left",
+        "_recall",
+        "_resequenced",
+        "_scheduled_bytes",
+        "_shut",
+        "_sole",
+        "_turns",
         "acknowledged",
-        "again",
-        "before",
-        "bytes",
+        "backlog",
         "consumers",
         "dead_expired",
         "dead_lettered",
         "dead_refused",
         "deleted",
-        "depth",
         "direct",
         "dropped_newest",
         "dropped_oldest",
-        "examined",
         "expired",
         "held",
         "holders",
         "index",
         "label",
-        "lookups",
         "main",
         "namespace",
         "observer",
@@ -97,47 +140,46 @@ class Queue:
         "removed",
         "scheduled",
         "sequence",
-        "shut",
-        "sole",
-        "subscription",
         "taps",
         "turn",
         "unreadable",
-        "upkeep",
-        "views",
     )
 
     #: As of a topic: a message has one place here, and is never delivered in slices.
     fan_out: Final = 1
     large: Final = False
 
-    def __init__(self, place: Place, policy: DestinationPolicy, namespace: Namespace) -> None:
+    def __init__(
+        self, place: Place, policy: DestinationPolicy, host: Host, on_left: Callable[[], None] | None = None
+    ) -> None:
         self.place = place
         self.label = place.label
         self.policy = policy
-        self.namespace = namespace
-        self.observer: Observer | None = namespace.broker.observer
-        self.subscription: Subscription | None = None
-        self.main = View(None)
-        self.views: dict[object, View] = {}
-        self.index: SelectorIndex[View] = SelectorIndex()
-        self.lookups: dict[str, ValueIndex[Entry]] = {}
-        self.upkeep = Upkeep()
+        self._host = host
+        self._deadlines = host.deadlines
+        self.namespace: Any = host
+        self._on_left = on_left
+        self.observer: Observer | None = host.observer
+        self.taps: tuple[Copier, ...] = ()
+        self.backlog = Backlog(self._add_work)
+        self.main = self.backlog.main
+        self.index = self.backlog.index
         self.consumers: list[Consumer] = []
-        #: closed consumers whose session still holds messages (MCO-09).
         self.holders: set[Consumer] = set()
+        self._turns: dict[View, Turns] = {self.main: Turns(self.main)}
+        self._recall = Recall(self.consumers, self._turns, self._deadlines)
         self.scheduled: dict[int, Entry] = {}
+        self._scheduled_bytes = 0
         self.paused = False
-        self.held = self.before = 0
-        self.promised_messages = self.promised_bytes = 0
-        self.shut = False
+        self.held = 0
+        self._before = 0  # the sequence before the first batch that is being published
+        self._shut = False  # paused or held: nothing is delivered
         self.deleted = False
-        #: Those that keep a copy of what arrives.
-        self.taps: tuple[CopyTap, ...] = ()
-        self.depth = 0
-        self.bytes = 0
+        self.promised_messages = self.promised_bytes = 0
         self.sequence = 0
-        self.again = 0
+        self._resequenced = 0  # sequences given a second time, to messages that were scheduled
+        self.turn = 0
+        self._closed_deliveries = 0  # made by consumers that have closed
         self.acknowledged = 0
         self.redelivered = 0
         self.expired = 0
@@ -148,14 +190,9 @@ class Queue:
         self.dropped_oldest = 0
         self.dropped_newest = 0
         self.unreadable = 0
-        #: Messages that selectors were asked about on arrival; only counted while there are some.
-        self.examined = 0
-        self._delivered_before = 0
-        self.turn = 0
-        #: Nobody has a selector, nobody is told what arrives: it may go to the next consumer with credit as it is.
         self.direct = self.observer is None
         #: The only consumer, where that gets everything in order of arrival: most subscriptions have one.
-        self.sole: Consumer | None = None
+        self._sole: Consumer | None = None
 
     def __lt__(self, other: Queue) -> bool:
         return self.label < other.label  # two deadlines in the same millisecond: any order will do
@@ -166,20 +203,41 @@ class Queue:
     def __repr__(self) -> str:
         return f"<Queue {self.label} depth={self.depth} in_flight={self.in_flight} consumers={len(self.consumers)}>"
 
+    # -- figures --------------------------------------------------------------------------------------------------
+
+    @property
+    def depth(self) -> int:
+        """Messages that wait; not those in flight, not scheduled ones."""
+        return self.backlog.depth
+
+    @property
+    def bytes(self) -> int:
+        """Packed size of what waits or is scheduled."""
+        return self.backlog.bytes + self._scheduled_bytes
+
+    @property
+    def examined(self) -> int:
+        """Messages that selectors were asked about on arrival; only counted while there are some."""
+        return self.backlog.arrivals
+
+    def matched(self, view: View) -> tuple[int, int]:
+        """How many messages the selector of a view has matched since it came into use, and of how many."""
+        return self.backlog.matched(view)
+
     @property
     def takes_rows(self) -> bool:
-        """What arrives together may be delivered together: nobody looks at one message before the next one comes."""
+        """What arrives together may be delivered together: no selector looks at one message before the next comes."""
         return self.direct
 
     @property
     def enqueued(self) -> int:
         """Messages accepted so far."""
-        return self.sequence - self.again
+        return self.sequence - self._resequenced
 
     @property
     def delivered(self) -> int:
         """Deliveries made so far, repeated ones included."""
-        return self._delivered_before + sum(consumer.tag for consumer in self.consumers)
+        return self._closed_deliveries + sum(consumer.tag for consumer in self.consumers)
 
     @property
     def in_flight(self) -> int:
@@ -187,7 +245,12 @@ class Queue:
         held = sum(consumer.unacknowledged for consumer in self.consumers)
         return held + sum(consumer.unacknowledged for consumer in self.holders)
 
-    # -- in -----------------------------------------------------------------------------------------------------
+    @property
+    def complete(self) -> int:
+        """Sequence of the last message that may be looked at: of all, or before a batch that is being published."""
+        return self._before if self.held else self.sequence
+
+    # -- limits ---------------------------------------------------------------------------------------------------
 
     @property
     def has_room(self) -> bool:
@@ -216,84 +279,210 @@ class Queue:
         limits = [counted(n, what) for n, what in ((policy.max_messages, "message"), (policy.max_bytes, "byte")) if n]
         return f"{self.label} is full; it may hold {' and '.join(limits)}"
 
-    def accept(self, envelope: Envelope, now: int) -> None:
-        """Add a message, and deliver it if somebody can take it. Cannot fail: limits were checked before."""
-        if envelope.delivery_time > now and envelope.delayed:
-            delays.delay_new(self, envelope, now)
-            return
-        sequence = self.sequence = self.sequence + 1
-        expiration = envelope.expiration
-        if expiration and expiration <= now:
-            self._expire_new(Entry(sequence, envelope), now)
-            return
-        entry = Entry(sequence, envelope, HELD)
-        if self.direct:
-            # Nobody has a selector: the next consumer with credit takes it, and no structure needs to know.
-            consumer = self.sole
-            if (
-                consumer is not None
-                and consumer.credit > 0
-                and not self.depth  # else what waits goes first
-                and consumer.port.writable
-                and not consumer.waiting
-            ):
-                tag = consumer.tag = consumer.tag + 1
-                consumer.credit -= 1
-                consumer.newest = sequence
-                consumer.window.append(entry)
-                consumer.port.deliver(consumer.id, tag, 1, envelope.packed)
-                return
-            main = self.main
-            if not main.waiting and (main.groups is None or group_of(envelope) is None):
-                ready = main.ready
-                while ready:
-                    consumer = ready[0]
-                    if consumer.credit > 0 and consumer.port.writable:
-                        tag = consumer.tag = consumer.tag + 1
-                        consumer.credit -= 1
-                        consumer.newest = sequence
-                        consumer.window.append(entry)
-                        consumer.port.deliver(consumer.id, tag, 1, envelope.packed)
-                        if len(ready) > 1:
-                            ready.rotate(-1)
-                        return
-                    ready.popleft()
-                    consumer.listed = False
-                entry.state = READY
-                self._place(entry, ())
-                return
-        else:
-            observer = self.observer
+    @property
+    def blocked_senders(self) -> int:
+        """Senders that wait for room here."""
+        return self._host.blocked_senders(self)
+
+    def promise(self, messages: int, size: int) -> None:
+        """Keep so much free below the limits for a batch that is being published; less where negative."""
+        self.promised_messages += messages
+        self.promised_bytes += size
+
+    def drop_new(self, envelope: Envelope) -> None:
+        """Drop a message at a limit, before it enters."""
+        self.dropped_newest += 1
+        if self.observer is not None:
+            self.observer.refused(self, envelope)
+
+    def drop_oldest(self) -> None:
+        """Drop at a limit what has waited longest among the lowest priority, or else what is scheduled."""
+        entry = self.backlog.oldest() or next(iter(self.scheduled.values()))
+        self.take_out(entry)
+        self.dropped_oldest += 1
+        if self.observer is not None:
+            self.observer.removed(self, entry, "oldest")
+        entry.end()
+
+    # -- in -------------------------------------------------------------------------------------------------------
+
+    def accept(self, envelopes: list[Envelope], now: int) -> None:
+        """Add messages in order, and deliver what consumers can take. Cannot fail: limits were checked before."""
+        entries: list[Entry] = []
+        observer = self.observer
+        for envelope in envelopes:
+            sequence = self.sequence = self.sequence + 1
+            entry = Entry(sequence, envelope, HELD)
+            delayed = envelope.delivery_time > now and envelope.delayed
+            if delayed:
+                entry.state = DELAYED
             if observer is not None:
                 observer.accepted(self, entry)
             if self.taps:
                 for tap in self.taps:
                     tap.copy(envelope, now)
-            consumer = self.sole
-            if (
-                observer is not None
-                and consumer is not None
-                and consumer.credit > 0
-                and not self.depth
-                and consumer.port.writable
-                and not consumer.waiting
-            ):  # as above: a durable queue is mostly such a one
-                tag = consumer.tag = consumer.tag + 1
-                consumer.credit -= 1
-                consumer.newest = sequence
-                consumer.window.append(entry)
-                observer.handed(self, entry)
-                consumer.port.deliver(consumer.id, tag, 1, envelope.packed)
+            if delayed:
+                self._schedule(entry, envelope.delivery_time)
+            elif 0 < envelope.expiration <= now:
+                self.expire(entry, now)
+            else:
+                entries.append(entry)
+        sole = self._sole
+        if (
+            sole is not None
+            and entries
+            and not self.backlog.depth  # else what waits goes first
+            and sole.credit > 0
+            and sole.port.writable
+        ):
+            credit = sole.credit
+            taken = self._deliver(sole, entries if len(entries) <= credit else entries[:credit])
+            if taken == len(entries):
                 return
-        entry.state = READY
-        self.arrive(entry)
+            del entries[:taken]
+        for entry in entries:
+            entry.state = READY
+            self._arrive(entry)
 
-    def _expire_new(self, entry: Entry, now: int) -> None:
-        if self.observer is not None:
-            self.observer.accepted(self, entry)
-        for tap in self.taps:
-            tap.copy(entry.envelope, now)
-        self.expire(entry, now)
+    def restore(self, entry: Entry, now: int) -> None:
+        """A message is there again after a restart, behind those before; no consumer is."""
+        envelope = entry.envelope
+        entry.sequence = self.sequence = self.sequence + 1
+        if envelope.delivery_time > now and not entry.count and envelope.delayed:
+            self._schedule(entry, envelope.delivery_time)
+        else:
+            entry.state = STRAY if entry.count else READY
+            self._place(entry, ())
+
+    def _arrive(self, entry: Entry) -> None:
+        """Deliver an entry to a consumer that can take it, or let it wait (READY or STRAY)."""
+        matched = self._match(entry) if self.backlog.views else ()
+        if not self._shut:
+            turns = self._turns
+            best = turns[self.main].next_for(entry)
+            for view in matched:
+                # First those that wait, longest waiting first, then the one served longest ago.
+                other = turns[view].next_for(entry)
+                if other is not None and (best is None or (other.waiting, -other.turn) > (best.waiting, -best.turn)):
+                    best = other
+            if best is not None:
+                self._hand(best, entry)
+                return
+        self._place(entry, matched)
+
+    def _match(self, entry: Entry) -> list[View]:
+        matched = self.backlog.match(entry)
+        if self.index.error is not None:
+            error = self.index.take_error()
+            self.unreadable += 1
+            if self.observer is not None:
+                self.observer.unreadable(self, entry, error)
+        return matched
+
+    def _place(self, entry: Entry, matched: list[View] | tuple[()]) -> None:
+        """Let an entry wait in all views that show it."""
+        self.backlog.place(entry, matched)
+        expiration = entry.envelope.expiration
+        if expiration:
+            self._deadlines.push(expiration, self, entry)
+
+    def _unplace(self, entry: Entry, state: int = HELD) -> None:
+        """An entry stops waiting."""
+        self.backlog.unplace(entry, state)
+        if entry.envelope.expiration:
+            self._deadlines.void()
+
+    # -- out ------------------------------------------------------------------------------------------------------
+
+    def _deliver(self, consumer: Consumer, entries: list[Entry]) -> int:
+        """Deliver to a consumer that can take so much, as far as its port takes it; how many that were."""
+        waits = consumer.waiting
+        taken = consumer.deliver(entries, self.turn)
+        self.turn += taken
+        observer = self.observer
+        if observer is not None:
+            for entry in entries if taken == len(entries) else entries[:taken]:
+                observer.handed(self, entry)
+        if waits:
+            self._turns[consumer.view].stop_waiting(consumer)
+            if consumer in self._recall.awaiting:
+                self._recall.answer_with_message(consumer)
+        return taken
+
+    def _hand(self, consumer: Consumer, entry: Entry) -> None:
+        """Deliver an entry that is in no view any more to a consumer whose turn it is."""
+        entry.state = HELD
+        self._deliver(consumer, [entry])
+        self._turns[consumer.view].served(consumer, entry)
+
+    def _hand_waiting(self, consumer: Consumer, entry: Entry, now: int) -> None:
+        """Deliver what waited, unless it has expired unnoticed (EXP-05: the timer may not have reached it yet)."""
+        self._unplace(entry)
+        if 0 < entry.envelope.expiration <= now:
+            self.expire(entry, now)
+        else:
+            self._hand(consumer, entry)
+
+    def _serve(self, turns: Turns, now: int) -> None:
+        """Deliver what waits in a view, as far as its consumers can take it."""
+        if self._shut:
+            return
+        groups, view = turns.groups, turns.view
+        if groups is not None:
+            self._arrive_again(groups.free_idle())
+        while (consumer := turns.next()) is not None:
+            if turns.has_single_turn and not consumer.waiting:
+                row = view.row(min(consumer.credit, ROW), now)
+                if row:
+                    del row[self._deliver(consumer, row) :]
+                    self._unplace_row(view, row)
+                    continue
+            entry = turns.take(consumer)
+            if entry is None:
+                break
+            self._hand_waiting(consumer, entry, now)
+        if groups is not None:
+            for consumer, entry in groups.take_aside():
+                self._hand_waiting(consumer, entry, now)
+
+    def _unplace_row(self, view: View, row: list[Entry]) -> None:
+        for entry in row:
+            if entry.envelope.expiration:
+                self._deadlines.void()
+        self.backlog.unplace_row(view, row, HELD)
+
+    def _arrive_again(self, entries: list[Entry]) -> None:
+        """Waiting entries that were put aside for a consumer may now go to any. Their view is to be served, so that
+        they do not overtake what waits there."""
+        for entry in entries:
+            self._unplace(entry, STRAY)
+            self._place(entry, self._match(entry) if self.backlog.views else ())
+
+    # -- moments --------------------------------------------------------------------------------------------------
+
+    def _schedule(self, entry: Entry, when: int, *, span: bool = False) -> None:
+        """Let an entry wait for a moment: its delivery time (EXP-07), or the end of its redelivery delay (D-22). It
+        expires before if it must (EXP-10).
+
+        Args:
+            entry: in no view.
+            when: ms epoch.
+            span: it is to wait so long, whatever the machine's clock is set to meanwhile.
+        """
+        entry.state = DELAYED
+        entry.due = when
+        envelope = entry.envelope
+        envelope.compact()
+        self.scheduled[entry.sequence] = entry
+        self._scheduled_bytes += len(envelope.packed)
+        deadlines = self._deadlines
+        expiration = envelope.expiration
+        if span:
+            deadlines.push_span(when, self, entry)
+            if expiration:
+                deadlines.push(expiration, self, entry)
+        else:
+            deadlines.push(min(when, expiration) if expiration else when, self, entry)
 
     def on_jump(self, entry: Entry, by: int) -> None:
         """The clock was set while an entry waits for the end of its redelivery delay."""
@@ -301,139 +490,25 @@ class Queue:
 
     def on_deadline(self, entry: Entry, when: int, now: int) -> None:
         """The moment of an entry has come: it expires, or stops being delayed."""
-        if entry.state == DELAYED:
-            delays.end(self, entry, now)
-        elif 0 < entry.envelope.expiration <= now:
-            self._unplace(entry)
-            self.expire(entry, now)
-
-    # -- who gets it --------------------------------------------------------------------------------------------
-
-    def arrive(self, entry: Entry) -> None:
-        """Deliver an entry to a consumer that can take it, or let it wait (READY or STRAY)."""
-        matched = self._match(entry) if self.views else ()
-        if not self.shut:
-            consumer = choose(self.main, entry, matched)
-            if consumer is not None:
-                self._hand(consumer, entry)
-                return
-        self._place(entry, matched)
-
-    def _match(self, entry: Entry) -> list[View]:
-        index = self.index
-        matched = index.match(entry.envelope)
-        self.examined += 1
-        for view in matched:
-            view.matched += 1
-        if index.error is not None:
-            error, index.error = index.error, None
-            self.unreadable += 1
-            if self.observer is not None:
-                self.observer.unreadable(self, entry, error)
-        return matched
-
-    def _hand(self, consumer: Consumer, entry: Entry) -> None:
-        """Deliver. The consumer is the next one of its view, unless it owns the message's group."""
-        entry.state = HELD
-        tag = consumer.tag = consumer.tag + 1
-        consumer.credit -= 1
-        if entry.sequence > consumer.newest:
-            consumer.newest = entry.sequence
-        consumer.window.append(entry)
-        self.turn = consumer.turn = self.turn + 1
-        if self.observer is not None:
-            self.observer.handed(self, entry)
-        consumer.port.deliver(consumer.id, tag, entry.count + 1, entry.envelope.packed)
-        view = consumer.view
-        if view.groups is not None and (group := group_of(entry.envelope)) is not None:
-            view.groups.delivered(group, consumer)
-        if consumer.waiting:
-            consumer.waiting = False
-            if view.waiting and view.waiting[0] is consumer:
-                view.waiting.popleft()
-            if consumer.asked:
-                consumer.asked = False
-                consumer.port.settled(consumer.id)
-        ready = view.ready
-        if len(ready) > 1 and ready[0] is consumer:
-            ready.rotate(-1)
-
-    def serve(self, view: View, now: int) -> None:
-        """Deliver what waits in a view, as far as its consumers can take it."""
-        if self.shut:
-            return
-        if view.groups is not None:
-            view.groups.serve(self, now)
-            return
-        while (consumer := view.next_consumer()) is not None:
-            if (
-                len(view.ready) == 1
-                and not view.waiting
-                and not consumer.waiting
-                and view.mask
-                and not view.heap
-                and serve_row(self, view, consumer, now)
-            ):
-                continue
-            entry = view.first()
-            if entry is None:
-                return
-            view.take(entry)
-            self.hand_waiting(consumer, entry, now)
-
-    def hand_waiting(self, consumer: Consumer, entry: Entry, now: int) -> None:
-        """Deliver what waited, unless it has expired unnoticed (EXP-05: the timer may not have reached it yet)."""
-        self._unplace(entry)
         expiration = entry.envelope.expiration
-        if expiration and expiration <= now:
-            self.expire(entry, now)
-        else:
-            self._hand(consumer, entry)
-
-    def arrive_again(self, entries: list[Entry]) -> None:
-        """Waiting entries that were put aside for a consumer may now go to anybody: their view is to be served, so that
-        they do not overtake what waits there."""
-        for entry in entries:
+        if entry.state == DELAYED:
+            if self.scheduled.pop(entry.sequence, None) is None:
+                return
+            self._scheduled_bytes -= len(entry.envelope.packed)
+            if 0 < expiration <= now:
+                self.expire(entry, now)
+                return
+            if entry.count:
+                entry.state = STRAY  # end of a redelivery delay: to the front (ORD-07)
+            else:
+                # It arrives now: behind what came in the meantime (ORD-05).
+                self._resequenced += 1
+                entry.sequence = self.sequence = self.sequence + 1
+                entry.state = READY
+            self._arrive(entry)
+        elif 0 < expiration <= now:
             self._unplace(entry)
-            entry.state = STRAY
-            self._place(entry, self._match(entry) if self.views else ())
-
-    # -- waiting ------------------------------------------------------------------------------------------------
-
-    def _place(self, entry: Entry, matched: list[View] | tuple[()]) -> None:
-        """Let an entry wait in all views that show it."""
-        envelope = entry.envelope
-        if entry.state == READY:
-            priority = envelope.priority
-            self.main.push(entry, priority)
-            for view in matched:
-                if view.scanning < priority:
-                    view.push(entry, priority)
-        else:
-            priority = 10  # known to every scan: it goes to the heaps
-            self.main.push_back(entry)
-            for view in matched:
-                view.push_back(entry)
-        for lookup in self.lookups.values():
-            if lookup.scanning < priority and lookup.add(entry):
-                entry.places += 1
-        self.depth += 1
-        self.bytes += len(envelope.packed)
-        if envelope.expiration:
-            self.namespace.broker.deadlines.push(envelope.expiration, self, entry)
-        envelope.compact()
-
-    def _unplace(self, entry: Entry) -> None:
-        """An entry stops waiting. Its places in other views become tombstones."""
-        self.depth -= 1
-        envelope = entry.envelope
-        self.bytes -= len(envelope.packed)
-        entry.state = HELD
-        if envelope.expiration:
-            self.namespace.broker.deadlines.void()
-        if entry.places:
-            self.upkeep.note_dead(self, entry.places)
-            entry.places = 0
+            self.expire(entry, now)
 
     def expire(self, entry: Entry, now: int) -> None:
         """EXP-05. The entry is in no view any more, or a tombstone there."""
@@ -441,152 +516,331 @@ class Queue:
         if self.observer is not None:
             self.observer.expired(self, entry)
         if self.policy.dead_letter_expired:
-            self.namespace.bury(self, entry, EXPIRED, now)
-        entry.state = GONE
-        del entry.envelope
+            self._bury(entry, EXPIRED, now)
+        entry.end()
+
+    # -- settlement -----------------------------------------------------------------------------------------------
+
+    def settle(self, consumer: Consumer, entries: list[Entry], now: int) -> None:
+        """A consumer has acknowledged these: they are gone."""
+        observer = self.observer
+        for entry in entries:
+            if observer is not None:
+                observer.acknowledged(self, entry, consumer)
+            entry.end()
+        self.acknowledged += len(entries)
+        if not consumer.open:
+            self._forget_if_done(consumer)
+        elif self.backlog.depth:
+            turns = self._turns[consumer.view]
+            if turns.groups is not None:
+                self._serve(turns, now)  # it may have done with a message group that others can go on with
+
+    def take_released(
+        self, consumer: Consumer, entries: list[Entry], tags: list[int] | tuple[int, ...], now: int
+    ) -> None:
+        """A consumer gives these back unseen, perhaps since they were recalled."""
+        if not consumer.open:
+            self._forget_if_done(consumer)
+        self.take_back(entries, now)
+        self._recall.answer(consumer, tags, now)
+
+    def take_all(
+        self, consumer: Consumer, unmarked: list[Entry], marked: list[Entry], now: int, suspects: int | None
+    ) -> None:
+        """A consumer gives back everything, as :meth:`take_back`."""
+        if not consumer.open:
+            self._forget_if_done(consumer)
+        self.take_back(unmarked, now, marked, suspects)
+        if consumer.open:
+            self._recall.answer(consumer, None, now)
+
+    def take_back(
+        self, unmarked: list[Entry], now: int, marked: Iterable[Entry] = (), suspects: int | None = None
+    ) -> None:
+        """Take back what a consumer held, in the original order.
+
+        Args:
+            unmarked: no application has seen these; count and place are as before (MCO-10).
+            now: ms epoch.
+            marked: these may have been seen: count + 1, redelivered (ACK-08), dead-lettered after too many attempts.
+            suspects: how many of `marked` may be dead-lettered now; None for all.
+        """
+        back: list[tuple[int, Entry]] = []
+        for entry in unmarked:
+            entry.state = STRAY
+            back.append((key_of(entry), entry))
+            if self.observer is not None:
+                self.observer.released(self, entry)
+        for number, entry in enumerate(marked):
+            if self._mark(entry, now, suspects is None or number < suspects):
+                back.append((key_of(entry), entry))
+        back.sort()
+        for _, entry in back:
+            if self.deleted:
+                if self.observer is not None:
+                    self.observer.removed(self, entry, "deleted")
+                entry.end()
+            elif 0 < entry.envelope.expiration <= now:
+                self.expire(entry, now)
+            else:
+                self._arrive(entry)
+
+    def _mark(self, entry: Entry, now: int, suspect: bool) -> bool:
+        """Count a failed delivery; False if the entry does not come back now."""
+        entry.state = STRAY
+        entry.count += 1
+        if entry.count == 1:
+            entry.failed = now
+        self.redelivered += 1
+        if self.deleted:
+            return True
+        if self.observer is not None:
+            self.observer.returned(self, entry)
+        policy = self.policy
+        delay = policy.redelivery_delay_after(entry.count)
+        if suspect and 0 < policy.max_attempts <= entry.count:
+            burial = self._bury(entry, FAILED, now)
+            if burial is Burial.DONE:
+                entry.end()
+                return False
+            if burial is Burial.REFUSED:
+                delay = max(delay, REFUSED_DELAY_MS)
+        if delay:
+            self._schedule(entry, now + delay, span=True)
+            return False
+        return True
+
+    def _bury(self, entry: Entry, reason: str, now: int) -> Burial:
+        """Move a message to its dead-letter queue (D-22), if that is possible, and count it."""
+        burial = self._host.bury(self.place, entry, reason, now)
+        if burial is Burial.REFUSED:
+            self.dead_refused += 1
+        elif burial is Burial.DONE:
+            if self.observer is not None:
+                self.observer.dead_lettered(self, entry, reason)
+            self.dead_lettered += 1
+            self.dead_expired += reason == EXPIRED
+        return burial
+
+    def unmark(self, entries: list[tuple[Entry, int]], now: int) -> None:
+        """Messages came back marked, and it turns out that no application has seen them: those that still wait are as
+        before (D-32).
+
+        Args:
+            entries: each with its count as it came back; one that was delivered since then stays marked.
+            now: ms epoch.
+        """
+        back: list[Entry] = []
+        for entry, count in entries:
+            if entry.count == count and self.take_out(entry):
+                entry.count -= 1
+                self.redelivered -= 1
+                back.append(entry)
+        self.take_back(back, now)
+
+    def settle_returned(self, entries: list[tuple[Entry, int]]) -> None:
+        """Messages came back, and it turns out that they had been acknowledged: those that still wait are gone.
+
+        Args:
+            entries: each with its count as it came back.
+        """
+        for entry, count in entries:
+            if entry.count == count and self.take_out(entry):
+                self.acknowledged += 1
+                if self.observer is not None:
+                    self.observer.acknowledged(self, entry, None)
+                entry.end()
+
+    # -- consumers ------------------------------------------------------------------------------------------------
+
+    def open_consumer(
+        self, port: DeliveryPort, consumer_id: int, condition: Condition | None, credit: int, now: int
+    ) -> Consumer:
+        """Add a consumer; what waits for it is delivered at once, up to `credit` messages."""
+        view = self.main if condition is None else self.backlog.open_view(condition)
+        consumer = Consumer(consumer_id, port, self, view)
+        turns = self._turns.get(view)
+        if turns is None:
+            turns = self._turns[view] = Turns(view)
+        turns.add(consumer)
+        self.consumers.append(consumer)
+        self._set_paths()
+        if credit:
+            consumer.grant(credit, now)
+        return consumer
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """A closed consumer stops being served. What it holds stays with it."""
+        self._closed_deliveries += consumer.tag
+        self.consumers.remove(consumer)
+        self.holders.add(consumer)
+        view = consumer.view
+        turns = self._turns[view]
+        turns.remove(consumer)
+        if view is not self.main and not turns.consumers:
+            self.backlog.close_view(view)
+            del self._turns[view]
+        self._set_paths()
+
+    def part_with(self, consumer: Consumer, now: int) -> None:
+        """A removed consumer has given back what it had to: its groups are free, and no answer of it is awaited."""
+        self._forget_if_done(consumer)
+        turns = self._turns.get(consumer.view)
+        if turns is not None and turns.groups is not None:
+            self._arrive_again(turns.leave(consumer))
+            self._serve(turns, now)
+        self._recall.leave(consumer, now)
+        if self._on_left is not None:
+            self._on_left()
+
+    def _forget_if_done(self, consumer: Consumer) -> None:
+        """Forget a closed consumer that holds nothing any more."""
+        if not consumer.window:
+            self.holders.discard(consumer)
+
+    def count_from(self, tag: int) -> None:
+        """A consumer of this queue begins to count behind `tag`: those were not delivered by it."""
+        self._closed_deliveries -= tag
+
+    def serve(self, consumer: Consumer, now: int) -> None:
+        """A consumer may have credit: deliver what waits for it."""
+        turns = self._turns[consumer.view]
+        turns.list_ready(consumer)
+        if self.backlog.depth:
+            self._serve(turns, now)
+
+    def resume(self, consumer: Consumer, now: int) -> None:
+        """The same where its port was not writable."""
+        turns = self._turns[consumer.view]
+        if consumer.waiting and consumer not in turns.waiting:
+            turns.wait(consumer)
+        self.serve(consumer, now)
+
+    def want(self, consumer: Consumer, now: int, patient: bool, brief: bool) -> bool:
+        """See :meth:`Consumer.want`."""
+        recall = self._recall
+        if not recall.begin(consumer, patient, brief):
+            return False
+        if self.backlog.depth:
+            self._serve(self._turns[consumer.view], now)
+            if not consumer.waiting:
+                return True
+        return recall.want(consumer, now)
+
+    def add_tap(self, tap: Copier) -> None:
+        """From now on it gets a copy of what arrives."""
+        self.taps = (*self.taps, tap)
+        self._set_paths()
+
+    def remove_tap(self, tap: Copier) -> None:
+        """It gets nothing any more."""
+        self.taps = tuple(each for each in self.taps if each is not tap)
+        self._set_paths()
+
+    def observe(self, observer: Observer) -> None:
+        """From now on it is told what becomes of messages, behind those that are told already."""
+        self.observer = joined(self.observer, observer)
+        self._set_paths()
+
+    def unobserve(self, observer: Observer) -> None:
+        """It is told nothing any more."""
+        self.observer = without(self.observer, observer)
+        self._set_paths()
+
+    def _set_paths(self) -> None:
+        self._shut = self.paused or self.held > 0
+        plain = not self.backlog.views and not self._shut
+        self.direct = plain and self.observer is None and not self.taps
+        self._sole = self.consumers[0] if plain and len(self.consumers) == 1 else None
+
+    # -- looking --------------------------------------------------------------------------------------------------
+
+    def locate(self, ids: Iterable[int | str], *, held: bool) -> Steps[list[Entry]]:
+        """The entries with these sequences and JMSMessageIDs, in order of delivery; what is not there is left out.
+
+        Args:
+            ids: see :meth:`Backlog.locate`.
+            held: look among those in flight, too.
+        """
+        in_flight = (
+            entry
+            for consumer in ((*self.consumers, *self.holders) if held else ())
+            for entry in list(consumer.window)
+            if entry is not None
+        )
+        return self.backlog.locate(ids, self.scheduled, in_flight, self.complete)
+
+    # -- administration -------------------------------------------------------------------------------------------
+
+    def work(self, budget: int, now: int) -> int:
+        """Carry on with what may take longer than a turn should: looking through the backlog, dropping tombstones.
+
+        Returns:
+            What it cost, about `budget` at most, in entries examined.
+        """
+        done = 0
+        while done < budget and (scanned := self.backlog.scan(budget - done)) is not None:
+            view, finished, cost = scanned
+            done += cost
+            turns = self._turns.get(view)
+            if turns is not None:
+                self._serve(turns, now)
+                if finished:
+                    self._recall.scanned(turns, now)
+        if done < budget:
+            done += self.backlog.drop_tombstones(budget - done)
+        return done
+
+    def pause(self) -> None:
+        """Stop deliveries; what is delivered stays delivered, sending goes on."""
+        self.paused = True
+        self._set_paths()
+
+    def unpause(self, now: int) -> None:
+        """Deliver again."""
+        self.paused = False
+        self._set_paths()
+        for turns in list(self._turns.values()):
+            self._serve(turns, now)
+
+    def hold(self) -> None:
+        """Deliver nothing while a batch is being published, and let a WANT wait for the answer."""
+        if not self.held:
+            self._before = self.sequence
+        self.held += 1
+        self._recall.hold()
+        self._set_paths()
+
+    def release(self, now: int) -> None:
+        """The batch is complete: all of it can be delivered."""
+        self.held -= 1
+        self._set_paths()
+        if not self.held:
+            self._recall.release()
+            for turns in list(self._turns.values()):
+                self._serve(turns, now)
+                self._recall.scanned(turns, now)
 
     def take_out(self, entry: Entry) -> bool:
         """Take a waiting or scheduled entry out of its place; False if it is in none."""
         if entry.state == DELAYED:
             del self.scheduled[entry.sequence]
-            self.bytes -= len(entry.envelope.packed)
-            self.namespace.broker.deadlines.void()
+            self._scheduled_bytes -= len(entry.envelope.packed)
+            self._deadlines.void()
         elif entry.state in (READY, STRAY):
             self._unplace(entry)
         else:
             return False
         return True
 
-    def count_from(self, tag: int) -> None:
-        """A consumer of this queue begins to count behind `tag`: those were not delivered by it."""
-        self._delivered_before -= tag
-
-    # -- consumers ----------------------------------------------------------------------------------------------
-
-    def open_consumer(
-        self,
-        port: DeliveryPort,
-        consumer_id: int,
-        condition: Condition | None,
-        credit: int,
-        now: int,
-        subscription: Subscription | None = None,
-    ) -> Consumer:
-        """Add a consumer; what waits for it is delivered at once, up to `credit` messages."""
-        view = self.main if condition is None else self._view(condition)
-        consumer = Consumer(consumer_id, port, self, view, subscription)
-        view.consumers.append(consumer)
-        self.consumers.append(consumer)
-        if len(view.consumers) == 2:
-            view.groups = Groups(view)
-        self._set_direct()
-        if credit:
-            consumer.grant(credit, now)
-        return consumer
-
-    def remove_consumer(self, consumer: Consumer) -> None:
-        """A consumer stops being served. What it holds stays with it."""
-        consumer.open = False
-        consumer.credit = 0
-        self._delivered_before += consumer.tag
-        view = consumer.view
-        view.consumers.remove(consumer)
-        if consumer.listed:
-            consumer.listed = False
-            view.ready.remove(consumer)
-        if consumer.waiting and consumer in view.waiting:
-            view.waiting.remove(consumer)
-        self.consumers.remove(consumer)
-        self.holders.add(consumer)
-        if view.condition is not None and not view.consumers:
-            del self.views[group_key(view.condition)]
-            self.index.remove(view)
-            self.upkeep.forget(view)
-        self._set_direct()
-
-    def forget_if_done(self, consumer: Consumer) -> None:
-        """Forget a closed consumer that holds nothing any more."""
-        if not consumer.window:
-            self.holders.discard(consumer)
-
-    def add_tap(self, tap: CopyTap) -> None:
-        """From now on it is told what arrives."""
-        self.taps = (*self.taps, tap)
-        self._set_direct()
-
-    def remove_tap(self, tap: CopyTap) -> None:
-        """It is told nothing any more."""
-        self.taps = tuple(each for each in self.taps if each is not tap)
-        self._set_direct()
-
-    def observe(self, observer: Observer) -> None:
-        """From now on it is told what becomes of messages, behind those that are told already."""
-        self.observer = joined(self.observer, observer)
-        self._set_direct()
-
-    def unobserve(self, observer: Observer) -> None:
-        """It is told nothing any more."""
-        self.observer = without(self.observer, observer)
-        self._set_direct()
-
-    def _set_direct(self) -> None:
-        self.shut = self.paused or self.held > 0
-        plain = not self.views and not self.shut
-        self.direct = plain and self.observer is None and not self.taps
-        alone = plain and len(self.consumers) == 1 and self.main.groups is None
-        self.sole = self.consumers[0] if alone else None
-
-    def _view(self, condition: Condition) -> View:
-        """The view of a selector; made, and filled from the backlog, if nobody used it before."""
-        key = group_key(condition)
-        view = self.views.get(key)
-        if view is not None:
-            return view
-        view = self.views[key] = View(condition)
-        view.since = self.examined - self.depth
-        self.index.add(condition, view)
-        self.upkeep.fill(self, view)
-        return view
-
-    # -- administration -----------------------------------------------------------------------------------------
-
-    def pause(self) -> None:
-        """Stop deliveries; what is delivered stays delivered, sending goes on."""
-        self.paused = True
-        self._set_direct()
-
-    def unpause(self, now: int) -> None:
-        """Deliver again."""
-        self.paused = False
-        self._set_direct()
-        for view in (self.main, *self.views.values()):
-            self.serve(view, now)
-
-    def hold(self) -> None:
-        """Deliver nothing while a batch is being published, and let who asks for a message wait for the answer."""
-        if not self.held:
-            self.before = self.sequence
-        self.held += 1
-        self._set_direct()
-
-    def release(self, now: int) -> None:
-        """The batch is complete: it is there for all at once."""
-        self.held -= 1
-        self._set_direct()
-        if not self.held:
-            for view in (self.main, *self.views.values()):
-                self.serve(view, now)
-                recall.scanned(view, now)
-
-    @property
-    def complete(self) -> int:
-        """Sequence of the last message that may be looked at: of all, or before a batch that is being published."""
-        return self.before if self.held else self.sequence
-
-    def promise(self, messages: int, size: int) -> None:
-        """Keep so much free below the limits for a batch that is being published; less where negative."""
-        self.promised_messages += messages
-        self.promised_bytes += size
+    def remove(self, entry: Entry, reason: str = "purged") -> None:
+        """Take one waiting or scheduled entry out for good; the reason is for observers."""
+        self.take_out(entry)
+        self.removed += 1
+        if self.observer is not None:
+            self.observer.removed(self, entry, reason)
+        entry.end()
 
     def clear(self, reason: str = "purged") -> int:
         """Drop everything that waits or is scheduled; what is in flight stays.
@@ -597,39 +851,30 @@ class Queue:
         Returns:
             How many messages that were.
         """
-        entries = self.main.waits(-1, self.depth) + list(self.scheduled.values())
-        deadlines = self.namespace.broker.deadlines
+        entries = self.backlog.clear() + list(self.scheduled.values())
+        self.scheduled.clear()
+        self._scheduled_bytes = 0
         for entry in entries:
             if self.observer is not None:
                 self.observer.removed(self, entry, reason)
             if entry.state == DELAYED or entry.envelope.expiration:
-                deadlines.void()
-            entry.state = GONE
-            del entry.envelope
-        for view in (self.main, *self.views.values()):
-            view.clear()
-        for lookup in self.lookups.values():
-            lookup.clear()
-        self.scheduled.clear()
-        self.depth = self.bytes = 0
+                self._deadlines.void()
+            entry.end()
         self.removed += len(entries)
         return len(entries)
 
-    def remove(self, entry: Entry, reason: str = "purged") -> None:
-        """Take one waiting or scheduled entry out for good; the reason is for observers."""
-        self.take_out(entry)
-        self.removed += 1
-        if self.observer is not None:
-            self.observer.removed(self, entry, reason)
-        entry.state = GONE
-        del entry.envelope
-
     def delete(self, code: ErrorCode, text: str) -> None:
         """Drop all messages and close all consumers, telling their ports."""
-        on_deleted = self.namespace.broker.on_deleted
-        if on_deleted is not None and not self.deleted:
-            on_deleted(self)
+        if not self.deleted:
+            self._host.queue_deleted(self)
         for consumer in list(self.consumers):
             consumer.stop(code, text)
         self.clear("deleted")
         self.deleted = True
+        # Without a cycle it goes at once, and waits for no garbage collector.
+        self.backlog.detach()
+        self._recall.clear()
+        self._on_left = None
+
+    def _add_work(self) -> None:
+        self._host.add_work(self)

@@ -1,4 +1,4 @@
-"""Nobody starves (MCO-14, D-23): messages that idle consumers have buffered are asked back for one that waits.
+"""No consumer starves (MCO-14, D-23): messages that idle consumers have buffered are recalled for one that waits.
 
 consumer.want ── served from the queue ───────────────────────────────► answered at once
       └── others hold matching messages that they may not have handed to their application
@@ -14,231 +14,350 @@ once; what is older only from a consumer that makes no progress for IDLE_MS. A W
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED
-from sievemq_broker.domain.groups import group_of
-from sievemq_broker.domain.view import ALL_SCANNED
+from sievemq_broker.domain.turns import Turns, group_of
+from sievemq_broker.domain.view import ALL_SCANNED, View
 
-if TYPE_CHECKING:
-    from sievemq_broker.domain.consumer import Consumer
-    from sievemq_broker.domain.view import View
-
-__all__ = ["IDLE_MS", "Look", "answered", "left", "scanned", "want"]
+__all__ = ["IDLE_MS", "Recall"]
 
 #: A consumer that has neither acknowledged anything nor been granted credit for so long makes no progress: long for a
 #: handler of messages that come by the thousand, short for a person who waits for one.
 IDLE_MS: Final = 50
 
 
-class Look:
-    """A deadline: has what others hold back from a consumer that waits been worked on? One per consumer at most."""
+class _Claim:
+    """What a consumer asks of others, and others of it.
 
-    __slots__ = ("_waiter",)
+    Attributes:
+        brief: it does not go on waiting when its WANT is answered.
+        lent: the WANT was worth a credit that was not granted.
+        patient: older messages are left to consumers that work on them.
+        pending: recalls sent to others on its behalf and not answered yet.
+        recalled: recalls on their way to it: tags, and the consumer that waits for them; answered in this order.
+    """
+
+    __slots__ = (
+        "_glanced",
+        "_looked",
+        "_looking",
+        "_recall",
+        "brief",
+        "consumer",
+        "lent",
+        "patient",
+        "pending",
+        "recalled",
+        "turns",
+        "watched",
+        "watchers",
+    )
 
     #: As the heap of deadlines wants its items: never void, before the messages of the same millisecond.
     state: Final = DELAYED
     sequence: Final = 0
 
-    def __init__(self, waiter: Consumer) -> None:
-        self._waiter = waiter
+    def __init__(self, recall: Recall, consumer: Consumer, turns: Turns) -> None:
+        self._recall = recall
+        self.consumer = consumer
+        self.turns = turns
+        self.brief = self.lent = self.patient = False
+        self.pending = 0
+        self.recalled: deque[tuple[list[int], _Claim]] = deque()
+        #: Per other view, up to which tag the window was searched in vain.
+        self._looked: dict[View, int] = {}
+        #: The same from the young end, as far as messages were younger than what the other had got.
+        self._glanced: dict[View, int] = {}
+        #: A deadline to look again at what others hold is on its way; one at most.
+        self._looking = False
+        #: Per other consumer: since when (ms epoch) it has been seen at this point of its work.
+        self.watched: dict[_Claim, tuple[int, tuple[int, int]]] = {}
+        #: The other way round.
+        self.watchers: set[_Claim] = set()
 
     def __lt__(self, other: object) -> bool:
         return False
 
+    def __hash__(self) -> int:
+        return id(self) >> 4  # as without __lt__; compiled, what can be compared is not hashed otherwise
+
+    # -- one that waits -------------------------------------------------------------------------------------------
+
+    def begin(self, patient: bool, brief: bool) -> bool:
+        """Its consumer wants a message; False if an answer is on its way already."""
+        self.brief = brief
+        # Its buffer was empty when it said so; what was delivered since may be on its way and is not handed out yet.
+        if self.consumer in self._recall.awaiting:
+            self.patient = self.patient and patient
+            return False
+        self.patient = patient
+        waits = self.consumer.waiting
+        self.lent = self.consumer.begin_waiting()
+        if waits:
+            self.turns.list_ready(self.consumer)
+        else:
+            self.turns.wait(self.consumer)
+        return True
+
+    def give_up(self) -> None:
+        """The answer is nothing, and the application does not go on waiting: nothing shall come later, unasked."""
+        if self.brief and self.consumer.waiting:
+            self.consumer.stop_waiting(self.lent)
+            self.turns.stop_waiting(self.consumer)
+
+    def has_answer(self) -> bool:
+        """One of those that were asked has answered. True if the others have, too."""
+        self.pending -= 1
+        return not self.pending
+
+    def leave(self) -> None:
+        """The consumer was closed."""
+        for holder in self.watched:
+            holder.watchers.discard(self)
+        self.watched.clear()
+        for waiter in self.watchers:
+            waiter.stop_watching(self)
+        self.watchers.clear()
+
+    def stop_watching(self, holder: _Claim) -> None:
+        """The other one was closed."""
+        self.watched.pop(holder, None)
+
     def on_jump(self, entry: object, by: int) -> None:
-        """Nobody knows when that is."""
+        """It does not know when that is."""
 
     def on_deadline(self, entry: object, when: int, now: int) -> None:
-        """Look again, if it still waits."""
-        waiter = self._waiter
-        waiter.looking = False
-        if waiter.open and waiter.waiting and not waiter.asked and _ask_others(waiter, now):
-            waiter.asked = True
+        """Has what others hold back been worked on? Look again, if the consumer still waits."""
+        self._looking = False
+        if self.consumer.open and self.consumer.waiting and self.consumer not in self._recall.awaiting:
+            self._recall.ask(self, now)
+
+    def ask(self, others: Sequence[Consumer], now: int) -> bool:
+        """Recall up to as many messages as there is credit, oldest first, at most half of what each other consumer may
+        have buffered: so one that works shares with the one that waits, and one that sleeps is emptied in a few
+        rounds. True if answers follow."""
+        waiter = self.consumer
+        wanted = waiter.credit
+        look = False
+        for holder in others:
+            if wanted <= 0:
+                break
+            if holder is waiter or holder.tag <= holder.handed:
+                continue
+            half = (holder.tag - max(holder.handed, holder.base) + 1) >> 1
+            limit = min(wanted, half)
+            claim = self._recall.claim_of(holder)
+            if self.patient and not self._is_idle(claim, now):
+                tags, older = claim.younger(waiter, limit)
+                look = look or older
+            else:
+                tags = claim.matching(waiter, limit)
+            if tags:
+                wanted -= len(tags)
+                self.pending += 1
+                claim.recalled.append((tags, self))
+                holder.port.recall(holder.id, tags)
+        if look and not self._looking:
+            self._looking = True
+            self._recall.look_again(self, now)
+        return self.pending > 0
+
+    def _is_idle(self, claim: _Claim, now: int) -> bool:
+        """True if the holder made no progress since this began to watch it, IDLE_MS ago or more."""
+        holder = claim.consumer
+        progress = (holder.acknowledged, holder.credit + holder.tag)  # the latter: all credit it was ever granted
+        watched = self.watched.get(claim)
+        if watched is None or watched[1] != progress or now < watched[0]:  # the latter: the clock was set back
+            self.watched[claim] = (now, progress)
+            claim.watchers.add(self)
+            return False
+        return now - watched[0] >= IDLE_MS
+
+    # -- one that holds messages ----------------------------------------------------------------------------------
+
+    def younger(self, waiter: Consumer, limit: int) -> tuple[list[int], bool]:
+        """As :meth:`matching`, of messages younger than all that the waiter got; and whether there may be older ones.
+
+        Looks from the young end and stops at the first older message: a window has them mostly in the order of
+        arrival."""
+        holder, view = self.consumer, waiter.view
+        own = view is holder.view or view.condition is None
+        end = holder.base + len(holder.window)
+        start = max(holder.handed, holder.base, 0 if own else self._looked.get(view, 0))
+        # What a selector was tested on is not tested again; what lies before that may be older.
+        tested = 0 if own else self._glanced.get(view, 0)
+        older = tested > start
+        newest = waiter.newest
+        out = {tag for tags, _ in self.recalled for tag in tags}
+        found: list[int] = []
+        for tag, entry in zip(range(end, max(start, tested), -1), reversed(holder.window), strict=False):
+            if entry is None or tag in out:
+                continue
+            if entry.sequence <= newest:
+                older = True
+                break
+            if (self.turns.groups is None or group_of(entry.envelope) is None) and (own or view.matches(entry)):
+                found.append(tag)
+        if not own and len(found) <= limit:
+            (self._glanced if older else self._looked)[view] = end
+        return found[::-1][:limit], older
+
+    def matching(self, waiter: Consumer, limit: int) -> list[int]:
+        """Tags of up to `limit` messages in the buffer that the waiter may have, oldest first. A message is tested once
+        per distinct selector, however often a consumer waits: where the search ended is remembered."""
+        holder, view = self.consumer, waiter.view
+        own = view is holder.view or view.condition is None
+        start = max(holder.handed, holder.base, 0 if own else self._looked.get(view, 0))
+        out = {tag for tags, _ in self.recalled for tag in tags}
+        found: list[int] = []
+        tag = start
+        for tag, entry in enumerate(islice(holder.window, start - holder.base, None), start + 1):
+            if entry is None or tag in out or (self.turns.groups is not None and group_of(entry.envelope) is not None):
+                continue  # a group stays with its owner
+            if own or view.matches(entry):
+                found.append(tag)
+                if len(found) == limit:
+                    break
+        if not own:
+            self._looked[view] = tag
+        return found
+
+    def emptied(self) -> None:
+        """The window is empty."""
+        self._looked.clear()
+        self._glanced.clear()
 
 
-def want(consumer: Consumer, now: int, patient: bool, brief: bool) -> bool:
-    """See Consumer.want."""
-    if not consumer.open:
-        return True
-    view = consumer.view
-    consumer.brief = brief
-    # Its buffer was empty when it said so; what was delivered since may be on its way and is not handed out yet.
-    if consumer.asked:
-        consumer.patient = consumer.patient and patient
-        return False
-    consumer.patient = patient
-    consumer.lent = consumer.credit < 1
-    if consumer.lent:
-        consumer.credit = 1  # a WANT means: one message at least
-    if not consumer.waiting:
-        consumer.waiting = True
-        view.waiting.append(consumer)
-    if not consumer.listed:
-        consumer.listed = True
-        view.ready.append(consumer)
-    if consumer.queue.depth:
-        consumer.queue.serve(view, now)
-        if not consumer.waiting:
-            return True
-    if view.scanning != ALL_SCANNED or consumer.queue.held or _ask_others(consumer, now):
-        consumer.asked = True
-        return False
-    if brief:
-        _give_up(consumer)
-    return True
-
-
-def _give_up(consumer: Consumer) -> None:
-    """The answer is nothing, and whoever asked does not go on waiting: nothing shall come later, unasked."""
-    if consumer.waiting:
-        consumer.waiting = False
-        if consumer in consumer.view.waiting:
-            consumer.view.waiting.remove(consumer)
-        if consumer.lent and consumer.credit:
-            consumer.credit -= 1
-
-
-def answered(holder: Consumer, tags: Sequence[int] | None, now: int) -> None:
-    """A consumer gave messages back, which may be its answer to a recall.
+class Recall:
+    """What the consumers of one queue that wait ask of the others.
 
     Args:
-        holder: the consumer.
-        tags: what it gave back; None if everything, so that no recall to it is open any more.
-        now: ms epoch.
+        consumers: all of them.
+        turns: theirs, by view.
+        deadlines: where to be called again.
+
+    Attributes:
+        awaiting: consumers whose WANT is not answered yet, though it will be.
     """
-    while holder.recalled:
-        asked, waiter = holder.recalled[0]
-        if tags is not None:
-            if tags and not set(asked).intersection(tags):
-                return  # given back for another reason; the answer is still to come
-            kept = set(asked).difference(tags)
-            if kept:  # not in its buffer any more: handed to the application, and so is all before
-                holder.handed = max(holder.handed, *kept)
-        holder.recalled.popleft()
-        waiter.pending -= 1
-        if waiter.asked and not waiter.pending and waiter.open:
-            _ask_on(waiter, now)
-        if tags is not None:
-            return
 
+    __slots__ = ("_claims", "_consumers", "_deadlines", "_held", "_turns", "awaiting")
 
-def left(consumer: Consumer, now: int) -> None:
-    """A consumer was closed: who waits for its answer waits no longer."""
-    consumer.asked = consumer.waiting = False
-    for holder in consumer.watched:
-        if holder.watchers is not None:
-            holder.watchers.discard(consumer)
-    consumer.watched.clear()
-    if consumer.watchers:
-        for waiter in consumer.watchers:
-            waiter.watched.pop(consumer, None)
-        consumer.watchers = None
-    answered(consumer, None, now)
+    def __init__(self, consumers: Sequence[Consumer], turns: Mapping[View, Turns], deadlines: Deadlines) -> None:
+        self._consumers = consumers
+        self._turns = turns
+        self._deadlines = deadlines
+        self._claims: dict[Consumer, _Claim] = {}
+        self._held = False
+        self.awaiting: set[Consumer] = set()
 
+    def claim_of(self, consumer: Consumer) -> _Claim:
+        """What a consumer asks, and is asked."""
+        claim = self._claims.get(consumer)
+        if claim is None:
+            claim = self._claims[consumer] = _Claim(self, consumer, self._turns[consumer.view])
+        return claim
 
-def scanned(view: View, now: int) -> None:
-    """A view knows the whole backlog, or its queue a whole batch: those who still wait there can be answered."""
-    for consumer in view.consumers:
-        if consumer.asked and not consumer.pending:
-            _ask_on(consumer, now)
+    def begin(self, consumer: Consumer, patient: bool, brief: bool) -> bool:
+        """A consumer wants a message, and goes before others from now on; False if an answer is on its way already."""
+        return self.claim_of(consumer).begin(patient, brief)
 
+    def want(self, consumer: Consumer, now: int) -> bool:
+        """Nothing waits for a consumer that wants a message.
 
-def _ask_on(waiter: Consumer, now: int) -> None:
-    if waiter.view.scanning == ALL_SCANNED and not waiter.queue.held and not _ask_others(waiter, now):
-        waiter.asked = False
-        if waiter.brief:
-            _give_up(waiter)
-        waiter.port.settled(waiter.id)
+        Returns:
+            False if the answer follows; True if there is none.
+        """
+        claim = self.claim_of(consumer)
+        if claim.turns.view.scanning != ALL_SCANNED or self._held:
+            self.awaiting.add(consumer)
+            return False
+        if self.ask(claim, now):
+            return False
+        claim.give_up()
+        return True
 
-
-def _ask_others(waiter: Consumer, now: int) -> bool:
-    """Recall up to `waiter.credit` messages, oldest first, at most half of what each other consumer may have
-    buffered: so one that works shares with the one that waits, and one that sleeps is emptied in a few rounds."""
-    wanted = waiter.credit
-    look = False
-    for holder in waiter.queue.consumers:
-        if wanted <= 0:
-            break
-        if holder is waiter or holder.tag <= holder.handed:
-            continue
-        half = (holder.tag - max(holder.handed, holder.base) + 1) >> 1
-        limit = min(wanted, half)
-        if waiter.patient and not _is_idle(holder, waiter, now):
-            tags, older = _younger(holder, waiter, limit)
-            look = look or older
-        else:
-            tags = _matching(holder, waiter, limit)
-        if tags:
-            wanted -= len(tags)
-            waiter.pending += 1
-            holder.recalled.append((tags, waiter))
-            holder.port.recall(holder.id, tags)
-    if look and not waiter.looking:
-        waiter.looking = True
-        deadline = Look(waiter)
-        waiter.queue.namespace.broker.deadlines.push_span(now + IDLE_MS, deadline, deadline)
-    return waiter.pending > 0
-
-
-def _is_idle(holder: Consumer, waiter: Consumer, now: int) -> bool:
-    """True if the holder made no progress since the waiter began to watch it, IDLE_MS ago or more."""
-    progress = (holder.acknowledged, holder.credit + holder.tag)  # the latter: all credit it was ever granted
-    watched = waiter.watched.get(holder)
-    if watched is None or watched[1] != progress or now < watched[0]:  # the latter: the clock was set back
-        waiter.watched[holder] = (now, progress)
-        if holder.watchers is None:
-            holder.watchers = set()
-        holder.watchers.add(waiter)
+    def ask(self, claim: _Claim, now: int) -> bool:
+        """Ask others for what one waits for. True if answers follow."""
+        if claim.ask(self._consumers, now):
+            self.awaiting.add(claim.consumer)
+            return True
         return False
-    return now - watched[0] >= IDLE_MS
 
+    def look_again(self, claim: _Claim, now: int) -> None:
+        """Ask once more when others have had time to make progress."""
+        self._deadlines.push_span(now + IDLE_MS, claim, claim)
 
-def _younger(holder: Consumer, waiter: Consumer, limit: int) -> tuple[list[int], bool]:
-    """As :func:`_matching`, of messages younger than all that the waiter got; and whether there may be older ones.
+    def answer_with_message(self, consumer: Consumer) -> None:
+        """A consumer whose WANT is not answered yet was delivered a message."""
+        self.awaiting.remove(consumer)
+        consumer.port.settled(consumer.id)
 
-    Looks from the young end and stops at the first older message: a window has them mostly in the order of arrival."""
-    view = waiter.view
-    own = view is holder.view or view.condition is None
-    end = holder.base + len(holder.window)
-    start = max(holder.handed, holder.base, 0 if own else holder.looked.get(view, 0))
-    # What a selector was tested on is not tested again; what lies before that may be older.
-    tested = 0 if own else holder.glanced.get(view, 0)
-    older = tested > start
-    newest = waiter.newest
-    out = {tag for tags, _ in holder.recalled for tag in tags}
-    found: list[int] = []
-    for tag, entry in zip(range(end, max(start, tested), -1), reversed(holder.window), strict=False):
-        if entry is None or tag in out:
-            continue
-        if entry.sequence <= newest:
-            older = True
-            break
-        if (holder.view.groups is None or group_of(entry.envelope) is None) and (own or view.matches(entry)):
-            found.append(tag)
-    if not own and len(found) <= limit:
-        (holder.glanced if older else holder.looked)[view] = end
-    return found[::-1][:limit], older
+    def answer(self, holder: Consumer, tags: Sequence[int] | None, now: int) -> None:
+        """A consumer gave messages back, which may be its answer to a recall.
 
+        Args:
+            holder: the consumer.
+            tags: what it gave back; None if everything, so that no recall to it is open any more.
+            now: ms epoch.
+        """
+        claim = self._claims.get(holder)
+        if claim is None:
+            return
+        if tags is None:
+            claim.emptied()
+        recalled = claim.recalled
+        while recalled:
+            asked, waiter = recalled[0]
+            if tags is not None:
+                if tags and not set(asked).intersection(tags):
+                    return  # given back for another reason; the answer is still to come
+                kept = set(asked).difference(tags)
+                if kept:  # not in its buffer any more: handed to the application, and so is all before
+                    holder.note_handed(max(kept))
+            recalled.popleft()
+            if waiter.has_answer() and waiter.consumer in self.awaiting and waiter.consumer.open:
+                self._ask_on(waiter, now)
+            if tags is not None:
+                return
 
-def _matching(holder: Consumer, waiter: Consumer, limit: int) -> list[int]:
-    """Tags of up to `limit` messages in the holder's buffer that the waiter may have, oldest first. A message is tested
-    once per distinct selector, however often somebody waits: where the search ended is remembered."""
-    view = waiter.view
-    own = view is holder.view or view.condition is None
-    start = max(holder.handed, holder.base, 0 if own else holder.looked.get(view, 0))
-    out = {tag for tags, _ in holder.recalled for tag in tags}
-    found: list[int] = []
-    tag = start
-    for tag, entry in enumerate(islice(holder.window, start - holder.base, None), start + 1):
-        if entry is None or tag in out or (holder.view.groups is not None and group_of(entry.envelope) is not None):
-            continue  # a group stays with its owner
-        if own or view.matches(entry):
-            found.append(tag)
-            if len(found) == limit:
-                break
-    if not own:
-        holder.looked[view] = tag
-    return found
+    def leave(self, consumer: Consumer, now: int) -> None:
+        """A consumer was closed: what waits for its answer waits no longer."""
+        consumer.halt()
+        self.awaiting.discard(consumer)
+        claim = self._claims.get(consumer)
+        if claim is not None:
+            claim.leave()
+            self.answer(consumer, None, now)
+            del self._claims[consumer]
+
+    def scanned(self, turns: Turns, now: int) -> None:
+        """A view knows the whole backlog: consumers that still wait there can be answered."""
+        for consumer in [one for one in turns.consumers if one in self.awaiting] if self.awaiting else ():
+            claim = self._claims.get(consumer)
+            if claim is not None and not claim.pending:
+                self._ask_on(claim, now)
+
+    def clear(self) -> None:
+        """The queue is deleted: nothing is asked or answered any more."""
+        self._claims.clear()
+        self.awaiting.clear()
+
+    def hold(self) -> None:
+        """A batch is being published: a WANT is answered when it is complete."""
+        self._held = True
+
+    def release(self) -> None:
+        """The batch is complete."""
+        self._held = False
+
+    def _ask_on(self, claim: _Claim, now: int) -> None:
+        if claim.turns.view.scanning == ALL_SCANNED and not self._held and not self.ask(claim, now):
+            self.awaiting.remove(claim.consumer)
+            claim.give_up()
+            claim.consumer.port.settled(claim.consumer.id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sievemq_broker.domain import tap_records
-from sievemq_broker.domain.entry import DELAYED, READY, STRAY, Entry
+from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.journal import (
     DESTINATION,
     HELD_FLAG,
@@ -127,13 +127,8 @@ def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> N
         arrivals.append((arrival, each.number, each, envelope))
     if late:
         arrivals.sort(key=lambda item: item[:2])
-    main = queue.main
-    deadlines = queue.namespace.broker.deadlines
-    depth = size = 0
-    sequence = queue.sequence
     for _, number, each, envelope in arrivals:
-        sequence += 1
-        entry = Entry(sequence, envelope)
+        entry = Entry(0, envelope)
         entry.stored = number
         state = each.state
         if state:
@@ -143,23 +138,4 @@ def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> N
                 journal.batch.states[number] = entry.count
                 journal.batch.failures[number] = each.failed or now
             entry.failed = each.failed or now
-        expiration = envelope.expiration
-        size += len(envelope.packed)
-        if envelope.delivery_time > now and not entry.count and envelope.delayed:
-            entry.state = DELAYED
-            queue.scheduled[sequence] = entry
-            entry.due = due = envelope.delivery_time
-            deadlines.push(min(due, expiration) if expiration else due, queue, entry)
-            continue
-        depth += 1
-        if entry.count:
-            entry.state = STRAY
-            main.push_back(entry)
-        else:
-            entry.state = READY
-            main.push(entry, envelope.priority)
-        if expiration:
-            deadlines.push(expiration, queue, entry)
-    queue.sequence = sequence
-    queue.depth += depth
-    queue.bytes += size
+        queue.restore(entry, now)

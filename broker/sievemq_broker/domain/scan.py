@@ -7,19 +7,16 @@ the highest priority down, each to its end; an arrival whose lane has not been f
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sievemq_broker.domain.entry import READY, STRAY, Entry, key_of
+from sievemq_broker.domain.entry import STRAY, Entry
 from sievemq_broker.domain.view import ALL_SCANNED, View
-from sievemq_broker.matching.condition import HEADERS, indexable, units
+from sievemq_broker.matching.condition import HEADERS, Condition, indexable, units
 from sievemq_broker.matching.lookup import ValueIndex
 from sievemq_core.errors import SieveError
 from sievemq_core.selector import bucket_key
 
-if TYPE_CHECKING:
-    from sievemq_broker.domain.queue import Queue
-
-__all__ = ["INDEX_FROM", "Scan", "fill_from_index", "lookups_for"]
+__all__ = ["FEW", "INDEX_FROM", "Scan", "fill_from_index", "lookups_for"]
 
 #: Header fields of so few values that an index over them would find a large part of the backlog.
 COARSE = frozenset({"JMSDeliveryMode", "JMSPriority"})
@@ -41,7 +38,13 @@ INDEX_FROM = 1_000
 
 
 class Scan:
-    """Fills a new view, and on the way a new index, from what waits.
+    """Fills a new view, and on the way new lookups, from what waits.
+
+    Args:
+        main: the view of everything.
+        lookups: all of the backlog.
+        view: to be filled.
+        made: those of them that are to be filled as well.
 
     Attributes:
         view: the view.
@@ -51,9 +54,9 @@ class Scan:
     __slots__ = (
         "_cheap",
         "_lookups",
+        "_made",
         "_main",
         "_priority",
-        "_queue",
         "_sequence",
         "_strays",
         "_view_gone",
@@ -62,29 +65,30 @@ class Scan:
         "view",
     )
 
-    def __init__(self, queue: Queue, view: View, lookups: dict[str, ValueIndex[Entry]]) -> None:
+    def __init__(
+        self, main: View, lookups: dict[str, ValueIndex[Entry]], view: View, made: dict[str, ValueIndex[Entry]]
+    ) -> None:
         self.view = view
         self.examined = 0
-        self._queue = queue
-        self._main = queue.main
+        self._main = main
         self._lookups = lookups
-        self._strays = [entry for _, entry in queue.main.heap] + list(queue.main.passed)
+        self._made = made
+        self._strays = [entry for _, entry in main.heap] + list(main.passed)
         self._priority = 9
         self._view_gone = False
         assert view.condition is not None
         #: Correlation ids one of which a message must have; None if any may do.
         self._wanted = dict(indexable(view.condition)).get(_CORRELATION_ID)
-        self._cheap = self._wanted is not None and lookups.keys() <= {_CORRELATION_ID}
+        self._cheap = self._wanted is not None and made.keys() <= {_CORRELATION_ID}
         self._sequence = -1
-        view.scanning = 9
-        view.scanned = 0
+        view.begin_scan()
 
     def forget(self, view: View) -> bool:
         """The view is not in use any more. True if the scan is not needed either (it may still build an index)."""
         if view is not self.view:
             return False
         self._view_gone = True
-        return not self._lookups
+        return not self._made
 
     def step(self, limit: int) -> bool:
         """Look at entries, at most as many as `limit` says that it may cost.
@@ -93,7 +97,7 @@ class Scan:
             True if the backlog has been looked through.
         """
         view = self.view
-        if self.examined == 0 and not self._lookups and fill_from_index(self._queue, view):
+        if self.examined == 0 and not self._made and fill_from_index(self._lookups, view):
             return True  # an index came to be while this scan waited for its turn
         each = CHEAPER if self._cheap else 1
         left = limit * each
@@ -119,19 +123,19 @@ class Scan:
                 if stop > start:
                     self._sequence = items[stop - 1].sequence
                 if stop < len(items):
-                    view.scanned = ((9 - priority) << 1 | 1) << 48 | self._sequence
+                    view.scanned_to(((9 - priority) << 1 | 1) << 48 | self._sequence, priority)
                     break
-            view.scanned = (((9 - priority) << 1 | 1) << 48) + (1 << 48) - 1
             self._sequence = -1
-            self._priority = view.scanning = priority - 1
-            for lookup in self._lookups.values():
-                lookup.scanning = self._priority
+            self._priority = priority - 1
+            view.scanned_to((((9 - priority) << 1 | 1) << 48) + (1 << 48) - 1, self._priority)
+            for lookup in self._made.values():
+                lookup.scanned_to(self._priority)
         self.examined += limit - left // each
         if self._priority >= 0:
             return False
-        for name, lookup in self._lookups.items():
-            if len(lookup) > FEW * lookup.distinct and self._queue.lookups.get(name) is lookup:
-                del self._queue.lookups[name]
+        for name, lookup in self._made.items():
+            if len(lookup) > FEW * lookup.distinct and self._lookups.get(name) is lookup:
+                del self._lookups[name]
         return True
 
     def _examine_ids(self, entries: list[Entry]) -> None:
@@ -141,7 +145,7 @@ class Scan:
         assert wanted is not None
         if self._view_gone:
             wanted = frozenset()
-        lookup = self._lookups.get(_CORRELATION_ID)
+        lookup = self._made.get(_CORRELATION_ID)
         first = None if lookup is None else lookup.first
         for entry in entries:
             if entry.state:  # not READY
@@ -170,61 +174,45 @@ class Scan:
         condition = self.view.condition
         assert condition is not None
         cost = 1 if self._view_gone else units(condition, entry.envelope)
-        for lookup in self._lookups.values():
+        for lookup in self._made.values():
             if lookup.add(entry):
                 entry.places += 1
         if not self._view_gone and self.view.matches(entry):
-            if state == READY and not stray:
-                self.view.push(entry, entry.envelope.priority)
-            else:
-                self.view.push_back(entry)
+            self.view.show(entry, stray)
         entry.envelope.compact()
         return cost
 
 
-def lookups_for(queue: Queue, view: View, names: frozenset[str] | None = None) -> dict[str, ValueIndex[Entry]]:
-    """New indexes to be built by the scan that fills `view`: by the header fields and properties that its selector
-    compares with single values, where there is none yet. So the next consumer that asks for another value of one finds
-    it at once, however deep the queue is (D-17).
+def lookups_for(
+    lookups: dict[str, ValueIndex[Entry]], condition: Condition, names: frozenset[str] | None = None
+) -> dict[str, ValueIndex[Entry]]:
+    """New lookups to be built by the scan that fills the view of a condition: by the header fields and properties that
+    it compares with single values, where there is none yet. So the next consumer with another value of one finds it at
+    once, however deep the queue is (D-17).
 
     Args:
-        queue: whose.
-        view: with the selector.
-        names: what an index may be built for; None for anything.
+        lookups: all of the backlog; the new ones are added.
+        condition: the selector.
+        names: what a lookup may be built for; None for anything.
     """
-    assert view.condition is not None
     made: dict[str, ValueIndex[Entry]] = {}
-    if queue.depth >= INDEX_FROM:
-        for name, _ in indexable(view.condition):
-            if names is not None and name not in names:
-                continue
-            if name not in queue.lookups and name not in COARSE and len(queue.lookups) < MAX_LOOKUPS:
-                made[name] = queue.lookups[name] = ValueIndex(_reader(name), _waits)
+    for name, _ in indexable(condition):
+        if names is not None and name not in names:
+            continue
+        if name not in lookups and name not in COARSE and len(lookups) < MAX_LOOKUPS:
+            made[name] = lookups[name] = ValueIndex(_reader(name), _waits)
     return made
 
 
-def fill_from_index(queue: Queue, view: View) -> bool:
-    """Fill a new view from an index that is complete; False if there is none."""
+def fill_from_index(lookups: dict[str, ValueIndex[Entry]], view: View) -> bool:
+    """Fill a new view from a lookup that is complete; False if there is none."""
     assert view.condition is not None
     for name, values in indexable(view.condition):
-        lookup = queue.lookups.get(name)
+        lookup = lookups.get(name)
         if lookup is None or lookup.scanning != ALL_SCANNED or (filed := lookup.find(values, FEW)) is None:
             continue
-        view.scanning = ALL_SCANNED
-        found = [entry for entry in filed if entry.state <= STRAY]
-        if view.condition.is_lookup:  # what it says of a message has been answered: nothing need be decoded
-            view.evaluations += len(found)
-            view.matched += len(found)
-        else:
-            found = [entry for entry in found if view.matches(entry)]
-        if len(found) > 1:
-            found.sort(key=key_of)
-        for entry in found:
-            if entry.state == READY:
-                view.push(entry, entry.envelope.priority)
-            else:
-                view.push_back(entry)
-            entry.envelope.compact()
+        # Where the selector is a lookup, what it says of a message has been answered: nothing need be decoded.
+        view.fill([entry for entry in filed if entry.state <= STRAY], view.condition.is_lookup)
         return True
     return False
 

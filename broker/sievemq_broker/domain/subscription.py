@@ -70,8 +70,7 @@ class Subscription:
         self.since = topic.published
         label = topic.label if name is None else f"{topic.label}/{name}"
         place = Place(topic.place.namespace, label, topic.label, name, client_id)
-        self.queue = Queue(place, topic.policy, topic.namespace)
-        self.queue.subscription = self
+        self.queue = Queue(place, topic.policy, topic.namespace, self.consumer_left)
 
     @property
     def active(self) -> bool:

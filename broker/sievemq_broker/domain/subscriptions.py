@@ -132,8 +132,6 @@ class Subscriptions:
         """A subscription ends, with what it has collected. Not for callers that must follow section 29."""
         subscription.topic.remove(subscription)
         subscription.queue.delete(ErrorCode.INVALID_DESTINATION, f"{subscription.queue.label} has ended")
-        if not subscription.queue.in_flight:
-            subscription.queue.subscription = None  # no cycle: both go at once, without the garbage collector
         if subscription.name is not None:
             known = self.durable if subscription.durable else self.shared
             del known[(subscription.client_id, subscription.name)]

@@ -23,7 +23,6 @@ from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import DELAYED
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.returns import give_back_oldest
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.tap_log import OVERHEAD_BYTES, TapLog, Tapped
 from sievemq_broker.domain.view import ALL_SCANNED
@@ -515,7 +514,7 @@ class DrainTap(Tap):
         """A slice, the oldest first."""
         consumer = self._consumer
         # Only the oldest of all can be what made the reader fail: see Consumer.abandon.
-        give_back_oldest(consumer, SLICE, now, 0 if self._giving else 1)
+        consumer.give_back_oldest(SLICE, now, 0 if self._giving else 1)
         self._giving = True
         self._lose(self._behind + consumer.base)
 
@@ -523,7 +522,7 @@ class DrainTap(Tap):
         """All the rest goes back."""
         if self._giving:
             self._giving = False
-            give_back_oldest(self._consumer, len(self._consumer.window), now, 0)
+            self._consumer.give_back_oldest(len(self._consumer.window), now, 0)
         self._consumer.abandon(now)
 
     # -- what the queue says ------------------------------------------------------------------------------------
@@ -536,7 +535,7 @@ class DrainTap(Tap):
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """A message; for good, so nobody need ask for it back."""
         self.log.append(packed, count, self._now)
-        self._consumer.handed = tag
+        self._consumer.note_handed(tag)
 
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
         """Several of them."""

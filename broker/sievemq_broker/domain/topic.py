@@ -8,7 +8,6 @@ from sievemq_broker.domain.fan_out import LARGE, Admit, FanOut
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.rows import accept_row
 from sievemq_broker.domain.subscription import Subscription
 from sievemq_broker.matching.condition import group_key
 from sievemq_broker.matching.index import SelectorIndex
@@ -49,6 +48,7 @@ class Topic:
         "_groups",
         "_local",
         "_plain",
+        "_subscription_of",
         "index",
         "label",
         "large",
@@ -74,6 +74,7 @@ class Topic:
         self.published = 0
         self.unreadable = 0
         self._plain: list[Queue] = []
+        self._subscription_of: dict[object, Subscription] = {}
         self._groups: dict[object, Group] = {}
         self.paused = False
         #: Those that keep a copy of what is published.
@@ -89,6 +90,7 @@ class Topic:
         """From now on it gets what is published (SUB-35)."""
         self.subscriptions[subscription] = None
         self._weigh()
+        self._subscription_of[subscription.queue] = subscription
         if self.paused:
             subscription.queue.pause()
         for observer in self.observers:
@@ -109,6 +111,7 @@ class Topic:
         """It gets nothing any more."""
         del self.subscriptions[subscription]
         self._weigh()
+        del self._subscription_of[subscription.queue]
         self._local -= subscription.no_local
         condition = subscription.condition
         if condition is None:
@@ -124,6 +127,10 @@ class Topic:
     def _weigh(self) -> None:
         if not self.large or self.namespace.broker.fan_out is None:  # else what is sent now might overtake that
             self.large = len(self.subscriptions) > LARGE
+
+    def subscription_of(self, queue: object) -> Subscription | None:
+        """The subscription that a queue belongs to, None for one of another topic."""
+        return self._subscription_of.get(queue)
 
     def add_tap(self, tap: CopyTap) -> None:
         """From now on it is told what is published."""
@@ -169,17 +176,13 @@ class Topic:
                 for group in groups:
                     queues += group.queues
             if index.error is not None:
-                index.error = None
+                index.take_error()
                 self.unreadable += 1
         else:
             queues = self._plain
         if self._local and connection is not None:
             client_id = self.namespace.client_ids.of(connection)
-            queues = [
-                queue
-                for queue in queues
-                if queue.subscription is None or not queue.subscription.blocks(connection, client_id)
-            ]
+            queues = [queue for queue in queues if not self._subscription_of[queue].blocks(connection, client_id)]
         return queues
 
     def take(self, envelope: Envelope, now: int) -> None:
@@ -197,10 +200,10 @@ class Topic:
                 tap.copy(envelope, now)
         queues = self.matching(envelope, connection)
         if self.large:
-            self.spread(queues, envelope, now, Queue.accept)
+            self.spread(queues, envelope, now, _accept)
             return
         for queue in queues:
-            queue.accept(envelope, now)
+            queue.accept([envelope], now)
 
     def spread(self, queues: list[Queue], envelope: Envelope, now: int, admit: Admit) -> None:
         """Give a message to very many subscriptions: in slices if that is possible, and behind what is delivered in
@@ -233,14 +236,17 @@ class Topic:
         """All subscriptions get all messages, and nobody else does."""
         return not (self._groups or self._local or self.taps)
 
-    def publish_row(self, envelopes: list[Envelope], packed: list[bytes], now: int) -> None:
+    def publish_row(self, envelopes: list[Envelope], now: int) -> None:
         """:meth:`publish` for several messages, while :attr:`takes_rows`.
 
         Args:
             envelopes: at least one; none of them expires, or is for later.
-            packed: their bytes.
             now: ms epoch.
         """
         self.published += len(envelopes)
         for queue in self._plain:
-            accept_row(queue, envelopes, packed, now)
+            queue.accept(envelopes, now)
+
+
+def _accept(queue: Queue, envelope: Envelope, now: int) -> None:
+    queue.accept([envelope], now)

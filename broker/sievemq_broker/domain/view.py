@@ -1,4 +1,4 @@
-"""A queue's waiting messages as one group of consumers sees them, in order.
+"""A queue's waiting messages as one selector sees them, in order.
 
 Every queue has one view of everything and one per distinct selector in use. A view holds references; the state of an
 entry says whether a reference still counts. A reference that does not is a tombstone and skipped when its turn comes:
@@ -11,27 +11,24 @@ so taking a message through one view costs nothing in the others, however many h
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.entry import READY, STRAY, Entry, key_of
 from sievemq_broker.matching.asking import Answers
 from sievemq_broker.matching.condition import Condition, is_true
 
-if TYPE_CHECKING:
-    from sievemq_broker.domain.consumer import Consumer
-    from sievemq_broker.domain.groups import Groups
-
-__all__ = ["ALL_SCANNED", "Lane", "View"]
+__all__ = ["ALL_SCANNED", "Few", "Lane", "View", "Walk"]
 
 ALL_SCANNED = -1
 """Value of :attr:`View.scanning` when nothing is left to scan."""
 
 #: References that one step of compaction looks at.
 PIECE = 8_192
+
+#: References to messages that came back, looked at in one go when a walk begins.
+GATHERED = 10_000
 
 _sequence = attrgetter("sequence")
 
@@ -58,13 +55,33 @@ class Lane:
         end = len(items)
         while head < end and items[head].state:
             head += 1
-        self.head = head
         if head == end:
+            self.head = head
             return None
         entry = items[head]
-        if head > 256 and (head + head > end or head > PIECE):
-            self.trim()
+        self.reach(head)
         return entry
+
+    def skip(self, last: Entry) -> None:
+        """Drop what arrived up to `last`."""
+        self.head = head = self.items.index(last, self.head) + 1
+        if head > PIECE:  # a queue that is never drained, whose consumer never asks for more than waits: as first()
+            self.trim()
+
+    def take(self) -> None:
+        """Drop what :meth:`first` has just returned."""
+        self.head += 1
+
+    def reach(self, head: int) -> None:
+        """Drop what lies before `head`, all of it tombstones."""
+        self.head = head
+        if head > 256 and (head + head > len(self.items) or head > PIECE):
+            self.trim()
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self.items.clear()
+        self.head = 0
 
     def trim(self) -> None:
         """Give back what lies before the head."""
@@ -75,46 +92,39 @@ class Lane:
 class View:
     """What consumers with the same selector see of a queue.
 
-    Attributes:
+    Args:
         condition: their selector, None for none.
-        groups: message groups; only there while the view has several consumers.
-        consumers: who is served through this view.
-        ready: those of them that may have credit, next one first. One without is dropped when its turn comes.
-        waiting: those that asked to be served at once (WANT), next one first.
+        since: what the queue's `examined` was when the view was made, less the backlog that it is to look through.
+
+    Attributes:
+        condition, since: as above.
         scanning: the highest priority whose backlog has not been looked through to its end; ALL_SCANNED if none. An
             arrival of at most this priority is left for the scan to find, so that order is kept.
         scanned: key up to which the backlog has been looked through.
-        matched: messages that the selector matched, in the backlog and since.
-        since: what the queue's `examined` was when the view was made, less the backlog that it was to look through.
+        matched: messages in the backlog that the selector matched.
+        evaluations: messages in the backlog that the selector was evaluated for.
+        passed: entries that wait, but were passed over for the owner of their group: in no lane or heap here any more.
     """
 
     __slots__ = (
         "condition",
-        "consumers",
         "evaluations",
-        "groups",
         "heap",
         "lanes",
         "mask",
         "matched",
         "passed",
-        "ready",
         "scanned",
         "scanning",
         "since",
         "strays",
-        "waiting",
     )
 
-    def __init__(self, condition: Condition | None) -> None:
+    def __init__(self, condition: Condition | None, since: int = 0) -> None:
         self.condition = condition
-        self.evaluations = self.matched = self.since = 0
-        self.groups: Groups | None = None
-        #: Entries that wait, but were passed over for the owner of their group: in no lane or heap here any more.
+        self.since = since
+        self.evaluations = self.matched = 0
         self.passed: dict[Entry, None] = {}
-        self.consumers: list[Consumer] = []
-        self.ready: deque[Consumer] = deque()
-        self.waiting: deque[Consumer] = deque()
         self.lanes: list[Lane | None] = [None] * 10
         self.mask = 0
         self.heap: list[tuple[int, Entry]] = []
@@ -141,6 +151,42 @@ class View:
             heappush(self.heap, (key, entry))
             self.passed.pop(entry, None)
         entry.places += 1
+
+    def begin_scan(self) -> None:
+        """The backlog is to be looked through for the selector, from the highest priority down."""
+        self.scanning = 9
+        self.scanned = 0
+
+    def scanned_to(self, key: int, scanning: int) -> None:
+        """The backlog has been looked through up to a key; `scanning` is the priority that is next, or goes on."""
+        self.scanned = key
+        self.scanning = scanning
+
+    def fill(self, entries: list[Entry], known: bool) -> None:
+        """Show all that the selector matches among these; nothing else is left to scan.
+
+        Args:
+            entries: that wait.
+            known: the selector matches them; otherwise it is evaluated.
+        """
+        self.scanning = ALL_SCANNED
+        if known:
+            self.evaluations += len(entries)
+            self.matched += len(entries)
+        else:
+            entries = [entry for entry in entries if self.matches(entry)]
+        if len(entries) > 1:
+            entries.sort(key=key_of)
+        for entry in entries:
+            self.show(entry, stray=False)
+            entry.envelope.compact()
+
+    def show(self, entry: Entry, stray: bool) -> None:
+        """Show an entry that waits and matches; `stray` if it has come back from a consumer since that was known."""
+        if entry.state == READY and not stray:
+            self.push(entry, entry.envelope.priority)
+        else:
+            self.push_back(entry)
 
     def matches(self, entry: Entry) -> bool:
         """True if the selector of this view is TRUE for an entry; False also where that cannot be found out (D-14)."""
@@ -182,15 +228,13 @@ class View:
             while head < end:
                 entry = items[head]
                 if not entry.state:
-                    lane.head = head
-                    if head > 256 and (head + head > end or head > PIECE):
-                        lane.trim()
+                    if head != lane.head or head > 256:
+                        lane.reach(head)
                     if heap and heap[0][0] < key_of(entry):
                         return self._if_scanned(heap[0][1])
                     return entry
                 head += 1
-            items.clear()
-            lane.head = 0
+            lane.clear()
             mask &= ~(1 << priority)
             self.mask = mask
         return self._if_scanned(heap[0][1]) if heap else None
@@ -221,6 +265,28 @@ class View:
     def _if_scanned(self, stray: Entry) -> Entry | None:
         return None if self.scanning != ALL_SCANNED and self.heap[0][0] > self.scanned else stray
 
+    def row(self, limit: int, now: int) -> list[Entry]:
+        """What is next, up to `limit`, where that can be delivered together: arrivals of one priority that were never
+        delivered and have not expired. Empty where each is to be looked at on its own. Nothing is changed."""
+        row: list[Entry] = []
+        if self.heap or not self.mask:
+            return row
+        lane = self.lanes[self.mask.bit_length() - 1]
+        assert lane is not None
+        head = lane.head
+        for entry in lane.items[head : head + limit]:
+            if not entry.state:  # else a tombstone
+                if entry.count or 0 < entry.envelope.expiration <= now:
+                    break
+                row.append(entry)
+        return row
+
+    def take_row(self, last: Entry) -> None:
+        """Drop the references to what :meth:`row` has just returned, up to `last`."""
+        lane = self.lanes[last.envelope.priority]
+        assert lane is not None
+        lane.skip(last)
+
     def take(self, entry: Entry) -> None:
         """Drop the reference to what :meth:`first` has just returned."""
         if entry.state == STRAY or entry in self.strays:
@@ -229,13 +295,17 @@ class View:
         else:
             lane = self.lanes[entry.envelope.priority]
             assert lane is not None
-            lane.head += 1
+            lane.take()
         entry.places -= 1
 
     def pass_over(self, entry: Entry) -> None:
         """Drop the reference to what :meth:`first` has just returned, though it goes on waiting."""
         self.take(entry)
         self.passed[entry] = None
+
+    def forget_passed(self, entry: Entry) -> None:
+        """What was passed over does not wait any longer."""
+        self.passed.pop(entry, None)
 
     def waits(self, after: int, limit: int) -> list[Entry]:
         """Up to `limit` waiting entries with a key above `after`, in order; nothing is changed.
@@ -299,25 +369,6 @@ class View:
         self.strays = {}
         self.passed = {}
 
-    # -- serving ------------------------------------------------------------------------------------------------
-
-    def next_consumer(self) -> Consumer | None:
-        """Whose turn it is, if any consumer can take a message now."""
-        waiting = self.waiting
-        while waiting:
-            consumer = waiting[0]
-            if consumer.waiting and consumer.credit > 0 and consumer.port.writable:
-                return consumer
-            waiting.popleft()  # resume() brings one back whose port was not writable
-        ready = self.ready
-        while ready:
-            consumer = ready[0]
-            if consumer.credit > 0 and consumer.port.writable:
-                return consumer
-            ready.popleft()
-            consumer.listed = False
-        return None
-
     # -- upkeep -------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
@@ -341,3 +392,103 @@ class View:
         heapify(self.heap)
         self.strays = {entry: key for key, entry in self.heap}
         self.passed = {entry: None for entry in self.passed if entry.state <= STRAY}
+
+
+class Walk:
+    """A position in the order of delivery, while everything else goes on.
+
+    A walk stands between two messages of the queue as it was when it began. What is taken away meanwhile is passed
+    over; what comes back from a consumer meanwhile may be passed over as well, since it was not waiting then.
+
+    Args:
+        view: the queue's view of everything.
+        after: key (entry.key_of) behind which it begins.
+
+    Attributes:
+        after: key of the last entry that was taken, or of a tombstone behind it.
+        done: nothing follows.
+    """
+
+    __slots__ = ("_strays", "_view", "after", "done")
+
+    def __init__(self, view: View, after: int = -1) -> None:
+        self._view = view
+        self._strays: list[tuple[int, Entry]] = []
+        self.after = after
+        self.done = False
+
+    def gather(self) -> Iterator[None]:
+        """Note what has come back from consumers, in pieces. To be gone through before the first :meth:`take`."""
+        view, after, found = self._view, self.after, self._strays
+        heap = view.heap.copy()
+        for start in range(0, len(heap), GATHERED):
+            if start:
+                yield
+            for key, entry in heap[start : start + GATHERED]:
+                if key > after and entry.state <= STRAY and view.strays.get(entry) == key:
+                    found.append((key, entry))
+        passed = list(view.passed)
+        for start in range(0, len(passed), GATHERED):
+            yield
+            for entry in passed[start : start + GATHERED]:
+                if entry.state <= STRAY and key_of(entry) > after:
+                    found.append((key_of(entry), entry))
+        heapify(found)
+
+    def take(self, limit: int) -> list[Entry]:
+        """The next waiting entries, `limit` at most. Fewer, even none, do not mean the end: see :attr:`done`."""
+        strays = self._strays
+        arrivals, reached = self._view.arrivals(self.after, limit)
+        found: list[Entry] = []
+        for entry in arrivals:
+            key = key_of(entry)
+            self._take_strays(found, key, limit)
+            if len(found) >= limit:
+                return found
+            found.append(entry)
+            self.after = key
+        if len(found) < limit:
+            self._take_strays(found, reached, limit)
+        if len(found) < limit:
+            if reached is None:
+                self.done = not strays
+            else:
+                self.after = reached
+        return found
+
+    def _take_strays(self, found: list[Entry], before: int | None, limit: int) -> None:
+        strays = self._strays
+        while strays and len(found) < limit and (before is None or strays[0][0] < before):
+            key, entry = heappop(strays)
+            if entry.state <= STRAY and key_of(entry) == key:
+                found.append(entry)
+                self.after = max(self.after, key)
+
+
+class Few:
+    """A walk, as :class:`Walk`, through a few entries that are known.
+
+    Attributes:
+        after: key of the last entry that was taken.
+        done: nothing follows.
+    """
+
+    __slots__ = ("_entries", "after", "done")
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self._entries = entries
+        self.after = -1
+        self.done = not entries
+
+    def gather(self) -> Iterator[None]:
+        """There is nothing to prepare."""
+        return iter(())
+
+    def take(self, limit: int) -> list[Entry]:
+        """The next entries that still wait, `limit` at most."""
+        taken, self._entries = self._entries[:limit], self._entries[limit:]
+        self.done = not self._entries
+        taken = [entry for entry in taken if entry.state <= STRAY]
+        if taken:
+            self.after = key_of(taken[-1])
+        return taken

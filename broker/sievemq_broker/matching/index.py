@@ -68,6 +68,12 @@ class SelectorIndex(Generic[T]):
     def __len__(self) -> int:
         return len(self._filed)
 
+    def take_error(self) -> Exception:
+        """What went wrong, which is reset."""
+        error, self.error = self.error, None
+        assert error is not None
+        return error
+
     def add(self, condition: Condition, target: T) -> None:
         """File `target` where it will be asked least often."""
         serial = self._serial = self._serial + 1

@@ -96,6 +96,10 @@ class ValueIndex(Generic[E]):
                     self._entries.pop(value, None)
             yield looked
 
+    def scanned_to(self, scanning: int) -> None:
+        """The backlog has been looked through down to the priority above `scanning`."""
+        self.scanning = scanning
+
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()

@@ -350,9 +350,9 @@ class BrokerConnection:
         self.table = self.handlers if identity.rights.unlimited else guarded(self.handlers)
         for consumer in tuple(self.consumers.values()):
             if consumer.open:
-                where = consumer.queue if consumer.subscription is None else consumer.subscription.topic
-                if not identity.may(Verb.CONSUME, self.namespace.name, where.label) and not is_own(self, where.label):
-                    refusal = forbidden(identity, Verb.CONSUME, self.namespace.name, where.label)
+                label = consumer.source.place.destination
+                if not identity.may(Verb.CONSUME, self.namespace.name, label) and not is_own(self, label):
+                    refusal = forbidden(identity, Verb.CONSUME, self.namespace.name, label)
                     consumer.stop(ErrorCode.SECURITY, refusal.text)
 
     # -- what Services calls ------------------------------------------------------------------------------------------

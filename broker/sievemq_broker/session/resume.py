@@ -14,13 +14,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sievemq_broker.domain.entry import Entry
-from sievemq_broker.domain.returns import settle_returned, unmark
 from sievemq_broker.domain.shares import Shares
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
-    from sievemq_broker.domain.consumer import Consumer
-    from sievemq_broker.domain.queue import Queue
+    from sievemq_broker.domain.consumer import Consumer, Source
     from sievemq_broker.session.connection import BrokerConnection
 
 __all__ = ["MAX_LOST", "MAX_REFUSED", "MAX_RETURNED", "LostConnections", "Memory", "Refusal"]
@@ -39,10 +37,10 @@ Refusal = tuple[int, int, int, str]
 
 
 class Returned(NamedTuple):
-    """What a consumer held when its connection was lost: its queue; the messages, each with its tag and its count after
-    it came back; and whether they were taken in a transaction."""
+    """What a consumer held when its connection was lost: where that went back to; each message with its tag and its
+    count after it came back; and whether they were taken in a transaction."""
 
-    queue: Queue
+    source: Source
     held: list[tuple[int, Entry, int]]
     transacted: bool
 
@@ -98,7 +96,7 @@ class Memory:
             sessions[session.id] = (session.sent, session.settled)
             refused += [(session.id, *refusal) for refusal in session.refused or ()]
         returned = {
-            consumer.id: Returned(consumer.queue, held, connection.owners[consumer.id].transaction is not None)
+            consumer.id: Returned(consumer.source, held, connection.owners[consumer.id].transaction is not None)
             for consumer in (connection.consumers.values() if with_deliveries else ())
             if (held := _held_by(consumer))
         }
@@ -152,12 +150,12 @@ class Memory:
             done: consumer -> up to this tag everything was acknowledged; the acknowledgement may have been lost.
             now: ms since 1970.
         """
-        for consumer_id, (queue, held, transacted) in self.returned.items():
+        for consumer_id, (source, held, transacted) in self.returned.items():
             seen, acknowledged = handed.get(consumer_id), 0 if transacted else done.get(consumer_id, 0)
-            settle_returned(queue, [(entry, count) for tag, entry, count in held if tag <= acknowledged])
+            source.settle_returned([(entry, count) for tag, entry, count in held if tag <= acknowledged])
             if seen is not None:
                 unseen = [(entry, count) for tag, entry, count in held if tag > max(seen, acknowledged)]
-                unmark(queue, unseen, now)
+                source.unmark(unseen, now)
         self.returned = {}
 
 

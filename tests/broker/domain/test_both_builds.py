@@ -115,7 +115,7 @@ def traffic(steps: list[tuple[Any, ...]]) -> list[str]:
         world.work(budget=2)
         seen += [repr((port.deliveries, port.rows, port.recalls, port.closures)) for port in world.ports.values()]
         seen += [
-            repr((one.open, one.credit, one.tag, one.base, one.waiting, one.unacknowledged, one.queue.depth))
+            repr((one.open, one.credit, one.tag, one.base, one.waiting, one.unacknowledged, one.source.depth))
             for one in consumers
         ]
         for destination in world.namespace.destinations.values():

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sievemq_broker.domain import Consumer, Queue, scan, upkeep
+from sievemq_broker.domain import Consumer, Queue, backlog, scan
 from sievemq_core.message.envelope import Envelope
 
 from .support import World, message
@@ -23,7 +23,7 @@ WANTED = "JMSCorrelationID = 'id'"
 @contextmanager
 def indexed_from(depth: int) -> Iterator[None]:
     """Queues have an index from this depth on."""
-    with mock.patch.object(scan, "INDEX_FROM", depth), mock.patch.object(upkeep, "INDEX_FROM", depth):
+    with mock.patch.object(scan, "INDEX_FROM", depth), mock.patch.object(backlog, "INDEX_FROM", depth):
         yield
 
 
@@ -61,7 +61,7 @@ def opened(world: World, credit: int = 1) -> Consumer:
 def is_as_before(world: World) -> bool:
     """Nothing is left of consumers that are closed."""
     queue = queue_of(world)
-    return not (queue.views or queue.consumers or queue.holders or len(queue.index))
+    return not (queue.backlog.views or queue.consumers or queue.holders or len(queue.index))
 
 
 def test_it_gets_its_message_and_leaves_nothing_behind(world: World) -> None:
@@ -82,9 +82,9 @@ def test_while_it_is_open_it_is_shown_with_what_it_examined(world: World) -> Non
     consumer = opened(world)
     queue = queue_of(world)
     assert queue.consumers == [consumer]
-    assert (consumer.view.matched, queue.examined - consumer.view.since) == (2, 12)
+    assert queue.matched(consumer.view) == (2, 12)
     world.send("queue:q", answer("c"), message("other", correlation_id="x"))
-    assert (consumer.view.matched, queue.examined - consumer.view.since) == (3, 14)
+    assert queue.matched(consumer.view) == (3, 14)
 
 
 def test_what_another_holds_is_not_counted(world: World) -> None:
@@ -92,7 +92,7 @@ def test_what_another_holds_is_not_counted(world: World) -> None:
     opened(world)
     consumer = world.consumer("queue:q", "JMSCorrelationID IN ('id', 'x')")
     assert world.got(consumer) == ["b"]
-    assert (consumer.view.matched, queue_of(world).examined - consumer.view.since) == (1, 11)
+    assert queue_of(world).matched(consumer.view) == (1, 11)
 
 
 def test_one_is_closed_without_a_receive_and_the_next_gets_the_message_as_new(world: World) -> None:
@@ -312,7 +312,7 @@ def play(steps: list[tuple[object, ...]]) -> list[object]:
         seen.append(
             (
                 [(port.deliveries[:], port.recalls[:], port.settlements[:]) for port in world.ports.values()],
-                [(one.open, one.unacknowledged, one.credit, one.view.matched) for one in consumers],
+                [(one.open, one.unacknowledged, one.credit, one.source.matched(one.view)) for one in consumers],
                 (queue.depth, queue.in_flight, queue.delivered, queue.expired, queue.examined, len(queue.index)),
                 world.browse("queue:q"),
                 world.browse("queue:q", "JMSCorrelationID = 'x'"),

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sievemq_broker.domain import management, scan
-from sievemq_broker.domain.candidates import Few, few, view_of, with_ids
+from sievemq_broker.domain.backlog import EXAMINED
 from sievemq_broker.domain.entry import STRAY
-from sievemq_broker.domain.locate import locate
-from sievemq_broker.domain.pages import EXAMINED
 from sievemq_broker.domain.scan import FEW, INDEX_FROM
 from sievemq_broker.domain.steps import finish
+from sievemq_broker.domain.view import Few
 
 from .support import World, message, selector
 
@@ -31,10 +30,10 @@ def filled(depth: int) -> World:
 
 def examined(world: World, text: str) -> tuple[list[str], int]:
     """What a browser is shown, and how many messages were looked at for it."""
-    upkeep = world.namespace.queue("queue:q").upkeep
-    before = upkeep.examined
+    backlog = world.namespace.queue("queue:q").backlog
+    before = backlog.examined
     shown = world.browse("queue:q", text)
-    return shown, upkeep.examined - before
+    return shown, backlog.examined - before
 
 
 @pytest.mark.parametrize("depth", [INDEX_FROM, 20_000])
@@ -79,8 +78,8 @@ def test_a_view_or_lookup_that_is_not_complete_is_not_used() -> None:
     world.consumer("queue:q", "JMSCorrelationID = 'x'", credit=0)
     queue = world.namespace.queue("queue:q")
     assert world.browse("queue:q", "n >= 1000")[0] == "m1000"
-    assert few(queue, None) is None
-    assert view_of(queue, None) is queue.main
+    assert queue.backlog.few(None) is None
+    assert queue.backlog.view_of(None) is queue.main
 
 
 def test_a_lookup_that_leads_to_many_is_not_used() -> None:
@@ -96,13 +95,13 @@ def test_a_lookup_that_leads_to_many_is_not_used() -> None:
 
 def test_a_page_looks_at_a_bounded_number() -> None:
     world = filled(2 * EXAMINED + 1)
-    upkeep = world.namespace.queue("queue:q").upkeep
+    backlog = world.namespace.queue("queue:q").backlog
     cursor, seen = None, []
     for _ in range(3):
-        before = upkeep.examined
+        before = backlog.examined
         cursor, page = world.namespace.browse("queue:q", selector(f"n = {2 * EXAMINED}"), cursor, 10, world.now)
         seen += page
-        assert upkeep.examined - before <= EXAMINED
+        assert backlog.examined - before <= EXAMINED
     assert cursor is None
     assert len(seen) == 1
 
@@ -112,7 +111,7 @@ def test_few_is_a_walk() -> None:
     world.browse("queue:q", "JMSCorrelationID = 'x'")
     world.work()
     queue = world.namespace.queue("queue:q")
-    entries = few(queue, selector("JMSCorrelationID IN ('c5', 'c2', 'c9')"))
+    entries = queue.backlog.few(selector("JMSCorrelationID IN ('c5', 'c2', 'c9')"))
     assert entries is not None
     walk = Few(list(entries))
     queue.remove(entries[1])
@@ -121,7 +120,7 @@ def test_few_is_a_walk() -> None:
     while not walk.done:
         taken += walk.take(1)
     assert taken == [entries[0], entries[2]]
-    assert few(queue, selector("JMSCorrelationID = 'c2'"), walk.after) == []
+    assert queue.backlog.few(selector("JMSCorrelationID = 'c2'"), walk.after) == []
 
 
 @pytest.mark.parametrize("depth", [INDEX_FROM + 1, 20_000])
@@ -133,17 +132,17 @@ def test_d_17_management_by_an_id_costs_the_same_at_any_depth(depth: int) -> Non
     assert finish(management.remove(queue, ids), world.now).touched == 1
     world.browse("queue:q", "JMSCorrelationID = 'x'")
     world.work()
-    before = queue.upkeep.examined
+    before = queue.backlog.examined
     one = management.Choice(selector(f"JMSCorrelationID = 'c{depth - 1}'"), dry_run=True)
     assert finish(management.remove(queue, one), world.now).matched == 1
     some = management.Choice(selector("JMSCorrelationID IN ('c5', 'c6', 'c7') AND NOT even"))
     assert finish(management.move(queue, "queue:r", some), world.now).touched == 2
     assert len(finish(management.waiting(queue, selector("JMSMessageID = 'm9'"), -1, 10), world.now)[0]) == 1
-    assert queue.upkeep.examined - before == 5
-    named = with_ids(queue, {"m9", "m3", "none"})
+    assert queue.backlog.examined - before == 5
+    named = queue.backlog._with_ids({"m9", "m3", "none"})
     assert named is not None
     assert [entry.envelope.fields[0] for entry in named if entry.state <= STRAY] == ["m9"]
-    found = finish(locate(queue, ["m9", "m8"], held=False), world.now)
+    found = finish(queue.locate(["m9", "m8"], held=False), world.now)
     assert [entry.envelope.fields[0] for entry in found] == ["m8", "m9"]
 
 
@@ -189,7 +188,7 @@ def check_random_history(data: st.DataObject) -> None:
     condition = selector(TEXTS[0])
     assert condition is not None
     if data.draw(st.booleans()):
-        queue.upkeep.index(queue, condition, frozenset({"JMSCorrelationID"}))
+        queue.backlog.promise_lookup(condition, frozenset({"JMSCorrelationID"}))
     for _ in range(data.draw(st.integers(0, 5))):
         action = data.draw(st.sampled_from(["send", "recover", "close", "work"]))
         consumers = queue.consumers

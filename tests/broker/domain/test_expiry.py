@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sievemq_broker.domain import Consumer, DestinationPolicy, Queue
 from sievemq_broker.domain.deadlines import BATCH
-from sievemq_broker.domain.returns import unmark
 from sievemq_core.message.envelope import DELIVERY_TIME, TIMESTAMP, Envelope
 
 from .support import NOW, World, message
@@ -88,7 +87,7 @@ def test_what_no_longer_waits_for_its_delay_stays_when_the_delay_would_have_ende
     holder.abandon(world.now)
     queue = queue_of(world)
     (entry,) = queue.scheduled.values()
-    unmark(queue, [(entry, 1)], world.now)  # nobody had seen it after all (D-32)
+    queue.unmark([(entry, 1)], world.now)  # nobody had seen it after all (D-32)
     assert world.browse("queue:q") == ["a"]
     world.advance(50)
     assert world.browse("queue:q") == ["a"]

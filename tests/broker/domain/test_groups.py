@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from sievemq_broker.domain import Consumer, DestinationPolicy
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.turns import Groups
 
 from .support import NOW, World, message, name_of
 
@@ -110,9 +112,14 @@ def test_groups_nobody_works_on_are_forgotten() -> None:
             for consumer in (one, two):
                 consumer.acknowledge(consumer.tag, NOW)
                 consumer.grant(100, NOW)
-    groups = world.namespace.queue("queue:q").main.groups
+    groups = groups_of(world.namespace.queue("queue:q"))
     assert groups is not None
     assert len(groups.owners) <= 10_001
+
+
+def groups_of(queue: Queue, consumer: Consumer | None = None) -> Groups | None:
+    """Message groups of a consumer's view, or of the view of everything."""
+    return queue._turns[queue.main if consumer is None else consumer.view].groups
 
 
 class GroupMachine(RuleBasedStateMachine):
@@ -183,7 +190,7 @@ class GroupMachine(RuleBasedStateMachine):
         for consumer in self.open:
             if consumer.credit:
                 waiting = self.world.browse("queue:q", consumer.view.condition and consumer.view.condition.text)
-                groups = consumer.view.groups
+                groups = groups_of(self.queue, consumer)
                 assert groups is not None or not waiting
                 owned = set() if groups is None else {g for g in "abc" if groups.owner(g) not in (None, consumer)}
                 for _, envelope in self.world.namespace.browse("queue:q", None, None, 1000, NOW)[1]:

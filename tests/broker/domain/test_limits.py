@@ -215,10 +215,11 @@ def test_a_topic_waits_for_all_subscriptions_that_are_full_and_drops_for_those_t
         fast = world.consumer("topic:t")
         world.send("topic:t", "a")
         full = world.namespace.send("topic:t", message("b"), NOW)
-        assert full == ([slow.queue, slower.queue] if at_limit == "block" else None)
+        assert full == ([slow.source, slower.source] if at_limit == "block" else None)
         assert world.got(fast) == (["a"] if at_limit == "block" else ["a", "b"])  # all of them get it, or none
-        assert slow.queue.depth == 1
-        assert slow.queue.dropped_newest == (0 if at_limit == "block" else 1)
+        assert slow.source.depth == 1
+        assert isinstance(slow.source, Queue)
+        assert slow.source.dropped_newest == (0 if at_limit == "block" else 1)
 
 
 def test_a_commit_waits_whole_or_is_refused_whole() -> None:

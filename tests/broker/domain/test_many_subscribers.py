@@ -98,7 +98,7 @@ class Market:
         return {name for name in got if name not in waiting}
 
     def waiting(self, consumer: Consumer) -> list[str]:
-        queue = consumer.queue
+        queue = consumer.source
         return [str(entry.envelope.fields[0]) for entry in queue.main.waits(-1, queue.depth)]
 
     def got(self, subscriber: Subscriber) -> list[str]:

@@ -111,7 +111,7 @@ def test_acknowledgement_steps_over_what_was_released() -> None:
     consumer.release([2, 4], world.now)
     assert world.browse("queue:q") == ["b", "d"]
     assert consumer.acknowledge(5, world.now) == 3
-    assert (consumer.unacknowledged, consumer.holes, len(consumer.window)) == (0, 0, 0)
+    assert (consumer.unacknowledged, consumer._holes, len(consumer.window)) == (0, 0, 0)
 
 
 def test_credit_bounds_what_is_in_flight() -> None:
@@ -217,7 +217,7 @@ def test_tombstones_are_bounded() -> None:
         busy.grant(100, world.now)
         busy.acknowledge(busy.tag, world.now)
     assert queue.depth == 0
-    assert sum(len(view) for view in (queue.main, *queue.views.values())) < 3_000
+    assert sum(len(view) for view in (queue.main, *queue.backlog.views.values())) < 3_000
     assert all(world.got(consumer) == [] for consumer in idle)
 
 
@@ -232,17 +232,17 @@ def test_messages_released_again_and_again_take_no_more_room() -> None:
         giver.grant(10, world.now)
         giver.release(list(range(first, giver.tag + 1)), world.now)
     assert queue.depth == 10
-    assert sum(len(view) for view in (queue.main, *queue.views.values())) <= 60
+    assert sum(len(view) for view in (queue.main, *queue.backlog.views.values())) <= 60
 
 
 def test_views_without_consumers_are_dropped() -> None:
     world = World()
     consumers = [world.consumer("queue:q", text) for text in ("n = 1", "n=1", "n = 2")]
     queue = world.namespace.queue("queue:q")
-    assert len(queue.views) == 2  # the first two say the same
+    assert len(queue.backlog.views) == 2  # the first two say the same
     for consumer in consumers:
         consumer.close(0, world.now)
-    assert (queue.views, len(queue.index), queue.consumers) == ({}, 0, [])
+    assert (queue.backlog.views, len(queue.index), queue.consumers) == ({}, 0, [])
     world.send("queue:q", message("a", properties={"n": 1}))
     assert queue.index.evaluations == 0
 

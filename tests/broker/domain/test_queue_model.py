@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
 from sievemq_broker.domain import Consumer, DestinationPolicy
+from sievemq_broker.domain import backlog as backlog_module
 from sievemq_broker.domain import scan as scan_module
-from sievemq_broker.domain import upkeep as upkeep_module
 from sievemq_broker.domain import view as view_module
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.matching import lookup as lookup_module
@@ -126,12 +126,12 @@ class QueueMachine(RuleBasedStateMachine):
     @initialize(slice_=st.sampled_from([1, 2, 1000]), index_from=st.sampled_from([1, 3, 1000]))
     def choose_sizes(self, slice_: int, index_from: int) -> None:
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(upkeep_module, "FIRST_SLICE", slice_)
+        self.patch.setattr(backlog_module, "FIRST_SLICE", slice_)
         self.patch.setattr(scan_module, "INDEX_FROM", index_from)
-        self.patch.setattr(upkeep_module, "TIDY_AT_ONCE", slice_)
+        self.patch.setattr(backlog_module, "TIDY_AT_ONCE", slice_)
         self.patch.setattr(view_module, "PIECE", slice_)
         self.patch.setattr(lookup_module, "PIECE", slice_)
-        self.queue.upkeep.dead_limit = slice_ * 3  # compaction early, too
+        self.queue.backlog.dead_limit = slice_ * 3  # compaction early, too
 
     def teardown(self) -> None:
         self.patch.undo()
@@ -263,7 +263,7 @@ class QueueMachine(RuleBasedStateMachine):
         receiver.asked = 1
         if receiver.consumer.want(self.world.now):
             receiver.asked = 0
-        elif not self.queue.upkeep.scans:
+        elif not self.queue.backlog.scans:
             assert receiver.tag == before
             others = [r for r in self.all if r is not receiver and r.recalls]
             assert others, "unanswered, and nobody was asked"
@@ -304,8 +304,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def compact(self) -> None:
-        self.queue.upkeep.dead = 10**9
-        self.queue.upkeep.tidy(self.queue)
+        self.queue.backlog.dead = 10**9
+        self.queue.backlog.tidy()
 
     # -- what must hold -----------------------------------------------------------------------------------------
 
@@ -321,7 +321,7 @@ class QueueMachine(RuleBasedStateMachine):
         if self.paused:
             return
         for receiver in self.all:
-            if receiver.open and receiver.credit and receiver.writable and not self.queue.upkeep.scans:
+            if receiver.open and receiver.credit and receiver.writable and not self.queue.backlog.scans:
                 assert not [m.name for m in self.waiting() if m.matches(receiver.text)], receiver.text
 
     @invariant()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,11 @@ from sievemq_broker.domain import Consumer
 from sievemq_broker.domain.recall import IDLE_MS
 
 from .support import World, message
+
+
+def claim(world: World, consumer: Consumer) -> Any:
+    """What a consumer asks of others, and others of it."""
+    return world.namespace.queue("queue:q")._recall.claim_of(consumer)
 
 
 def test_want_is_settled_at_once_if_something_waits() -> None:
@@ -116,7 +122,7 @@ def test_a_recovered_holder_has_nothing_left_to_answer_with() -> None:
     assert world.counts(waiter) == [("a", 2)]
     holder.release([], world.now)  # the answer that was on its way
     assert world.port(waiter).settlements == [waiter.id]
-    assert holder.recalled == waiter.recalled
+    assert claim(world, holder).recalled == claim(world, waiter).recalled
 
 
 def test_a_waiter_that_leaves_is_not_answered() -> None:
@@ -191,9 +197,9 @@ def test_messages_given_back_for_another_reason_are_not_the_answer() -> None:
     assert not waiter.want(world.now)
     idle.release([4], world.now)
     assert world.got(waiter) == ["d"]
-    assert len(idle.recalled) == 1
+    assert len(claim(world, idle).recalled) == 1
     idle.release([1], world.now)
-    assert len(idle.recalled) == 0
+    assert len(claim(world, idle).recalled) == 0
 
 
 def test_shared_subscriptions_recall_too() -> None:
@@ -353,9 +359,9 @@ def test_the_deadline_finds_nothing_to_do() -> None:
     busy.acknowledge(1, world.now)
     waiter.acknowledge(2, world.now)
     waiter.want(world.now, patient=True)
-    assert list(waiter.watched) == [busy]
+    assert list(claim(world, waiter).watched) == [claim(world, busy)]
     busy.close(3, world.now)
-    assert waiter.watched == {}
+    assert claim(world, waiter).watched == {}
     world.advance(IDLE_MS)
     waiter.close(0, world.now)
     world.advance(IDLE_MS)
@@ -394,7 +400,11 @@ def test_mco_05_nothing_comes_to_a_consumer_that_asked_in_vain_and_has_no_credit
     poller, other = world.consumer("queue:q", credit=0), world.consumer("queue:q", credit=0)
     for _ in range(3):
         assert poller.want(world.now, brief=True)
-    assert (poller.credit, poller.waiting, len(poller.view.waiting)) == (0, False, 0)
+    assert (poller.credit, poller.waiting, len(world.namespace.queue("queue:q")._turns[poller.view].waiting)) == (
+        0,
+        False,
+        0,
+    )
     world.send("queue:q", "a")
     assert world.got(poller) == []
     assert world.browse("queue:q") == ["a"]
@@ -428,15 +438,14 @@ def test_who_leaves_is_watched_by_nobody_and_watches_nobody() -> None:
     world = World()
     busy, waiter = shared_out(world)
     waiter.want(world.now, patient=True)
-    assert list(waiter.watched) == [busy]
+    assert list(claim(world, waiter).watched) == [claim(world, busy)]
     busy.close(0, world.now)
-    assert not waiter.watched
+    assert not claim(world, waiter).watched
     world = World()
     busy, waiter = shared_out(world)
     waiter.want(world.now, patient=True)
     waiter.close(0, world.now)
-    assert not waiter.watched
-    assert not busy.watchers
+    assert not claim(world, busy).watchers
 
 
 @pytest.mark.parametrize("count", [50, 500])

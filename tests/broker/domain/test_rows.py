@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sievemq_broker.domain import Consumer
-from sievemq_broker.domain.rows import ROW
+from sievemq_broker.domain.queue import ROW
 from sievemq_broker.domain.view import PIECE
 
 from .support import Port, World, message
@@ -83,7 +83,7 @@ def test_what_has_expired_unnoticed_is_not_delivered_and_those_behind_it_are(wor
     assert world.got(consumer) == names(1, 4, 5)
     assert world.namespace.queue("queue:q").expired == 3
     assert depth(world) == (0, 0)
-    assert rows(world) == [1, 2]
+    assert rows(world) == [2]
 
 
 def test_messages_that_will_expire_lose_their_deadline(world: World) -> None:
@@ -153,7 +153,7 @@ def test_a_row_of_one_view_leaves_tombstones_in_the_others(world: World) -> None
     even.grant(100, world.now)
     assert world.got(even) == names(0, 2, 4, 6, 8, 10)
     assert depth(world) == (0, 0)
-    assert len(rows(world)) >= 4
+    assert rows(world) == [4, 2, 3]
 
 
 def test_very_many_tombstones_are_dropped_in_the_middle_of_draining(world: World) -> None:
@@ -195,7 +195,7 @@ def test_who_finds_only_tombstones_has_not_had_a_turn(world: World) -> None:
     world.send("queue:q", message("m0", properties={"n": 1}))
     every, ones = world.consumer("queue:q", credit=9), world.consumer("queue:q", "n = 1", credit=9)
     queue.unpause(world.now)
-    assert (rows(world), world.got(every)) == ([1], ["m0"])
+    assert world.got(every) == ["m0"]
     world.send("queue:q", message("m1", properties={"n": 1}))
     assert world.got(ones) == ["m1"], "the other one was served last"
 
@@ -217,10 +217,10 @@ def test_each_subscriber_gets_as_much_of_a_row_as_it_can_take_and_the_rest_in_or
     world.send("topic:t", "m0")
     send_row(world, "topic:t", *names(*range(1, 8)))
     assert [len(world.got(each)) for each in (first, second, third, idle)] == [3, 2, 8, 0]
-    assert [each.queue.depth for each in (first, second, third, idle)] == [5, 6, 0, 8]
-    size = third.queue.namespace.queue("queue:q").bytes
+    assert [each.source.depth for each in (first, second, third, idle)] == [5, 6, 0, 8]
+    size = world.namespace.queue("queue:q").bytes
     assert size == 0
-    assert first.queue.bytes * 6 == second.queue.bytes * 5
+    assert first.source.bytes * 6 == second.source.bytes * 5
     send_row(world, "topic:t", *names(8, 9))
     assert world.got(third) == names(*range(10))
     narrow.room, narrow.writable = 100, True
@@ -231,7 +231,7 @@ def test_each_subscriber_gets_as_much_of_a_row_as_it_can_take_and_the_rest_in_or
     for each in (first, second, idle):
         assert world.got(each) == names(*range(10))
         assert [delivery.tag for delivery in world.port(each).deliveries] == list(range(1, 11))
-        assert (each.queue.depth, each.queue.bytes, each.queue.enqueued, each.unacknowledged) == (0, 0, 10, 10)
+        assert (each.source.depth, each.source.bytes, each.source.enqueued, each.unacknowledged) == (0, 0, 10, 10)
         assert (each.newest, each.acknowledge(7, world.now), each.unacknowledged) == (10, 7, 3)
 
 
@@ -249,7 +249,7 @@ def test_a_row_is_found_by_who_looks_for_a_correlation_id(world: World) -> None:
     with indexed_from(1):
         world.consumer("queue:q", "JMSCorrelationID = 'none'", credit=0).close(0, world.now)
     queue = world.namespace.queue("queue:q")
-    assert queue.lookups, "an index that stays"
+    assert queue.backlog.lookups, "an index that stays"
     assert queue.takes_rows
     consumer, row = world.consumer("queue:q", credit=0), []
     for number in range(1, 5):

@@ -15,12 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sievemq_broker.domain import Consumer, DestinationPolicy
-from sievemq_broker.domain import queue as queue_module
-from sievemq_broker.domain import rows as rows_module
-from sievemq_broker.domain import upkeep as upkeep_module
+from sievemq_broker.domain import backlog as backlog_module
 from sievemq_broker.domain import view as view_module
 from sievemq_broker.domain.entry import Entry
-from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.view import View
 from sievemq_core.errors import RequestError
 
 from .support import Port, World, message, selector
@@ -55,7 +53,7 @@ class Ears:
         if name.startswith("_"):
             raise AttributeError(name)
 
-        def hear(queue: Queue, entry: Any, *more: object) -> None:
+        def hear(queue: Any, entry: Any, *more: object) -> None:
             what = entry.sequence, entry.count if isinstance(entry, Entry) else None
             self.heard.append((name, queue.label, what, *(m for m in more if isinstance(m, str))))
 
@@ -92,22 +90,19 @@ STEPS = st.lists(
 def rows(size: int) -> Iterator[list[int]]:
     """Rows of that size, 0 for none; and how long they were. Small pieces, so that some are reached."""
     lengths: list[int] = []
-    serve = rows_module.serve_row
+    row = View.row
 
-    def serve_row(queue: Queue, view: Any, consumer: Consumer, now: int) -> bool:
-        before = consumer.tag
-        done = size > 0 and serve(queue, view, consumer, now)
-        if done:
-            lengths.append(consumer.tag - before)
-        return done
+    def row_of(view: View, limit: int, now: int) -> list[Entry]:
+        found = row(view, min(limit, size), now) if size else []
+        if found:
+            lengths.append(len(found))
+        return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queue_module, "serve_row", serve_row)
-        patch.setattr(rows_module, "ROW", size)
-        for module in (rows_module, view_module):
-            patch.setattr(module, "PIECE", 4)
-        patch.setattr(upkeep_module, "TIDY_AT_ONCE", 2)
-        patch.setattr(upkeep_module, "FIRST_SLICE", 2)
+        patch.setattr(View, "row", row_of)
+        patch.setattr(view_module, "PIECE", 4)
+        patch.setattr(backlog_module, "TIDY_AT_ONCE", 2)
+        patch.setattr(backlog_module, "FIRST_SLICE", 2)
         yield lengths
 
 
@@ -154,8 +149,8 @@ def play(steps: list[tuple[Any, ...]], policy: DestinationPolicy, observed: bool
             case ("purge",):
                 queue.clear()
             case ("tidy",):
-                queue.upkeep.dead = 2_000  # as if there were so many tombstones
-                queue.upkeep.tidy(queue)
+                queue.backlog.dead = 2_000  # as if there were so many tombstones
+                queue.backlog.tidy()
             case "advance", ms:
                 world.advance(ms)
             case "late", ms:
@@ -213,7 +208,7 @@ def act(world: World, one: Consumer, verb: str, how: int) -> None:
             one.resume(now)
 
 
-@pytest.mark.needs_python("replaces serve_row")
+@pytest.mark.needs_python("replaces View.row")
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=60)
 @given(steps=STEPS, size=st.sampled_from([1, 2, 3, 512]), observed=st.booleans())
@@ -227,7 +222,7 @@ def test_with_and_without_rows_everybody_sees_the_same(
     assert one == other
 
 
-@pytest.mark.needs_python("replaces serve_row")
+@pytest.mark.needs_python("replaces View.row")
 def test_that_was_about_rows() -> None:
     """The steps above make rows; here one that is known to, whatever the others were."""
     steps: list[tuple[Any, ...]] = [("send", 12, 4, 0, 0, None), ("open", None, 0, False), ("grant", 0, 9)]

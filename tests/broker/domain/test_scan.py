@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sievemq_broker.domain import Queue
-from sievemq_broker.domain import upkeep as upkeep_module
+from sievemq_broker.domain import backlog as backlog_module
 
 from .support import World, message
 
@@ -15,7 +15,7 @@ def fill(world: World, count: int, **how: object) -> None:
 
 
 def compact(queue: Queue) -> None:
-    for holder in (queue.main, *queue.views.values(), *queue.lookups.values()):
+    for holder in (queue.main, *queue.backlog.views.values(), *queue.backlog.lookups.values()):
         for _ in holder.compaction():
             pass
 
@@ -117,7 +117,7 @@ def test_a_consumer_that_leaves_ends_its_scan() -> None:
     fill(world, 2_000)
     consumer = world.consumer("queue:q", "n * 1 = 1999")
     consumer.close(0, world.now)
-    assert world.namespace.queue("queue:q").upkeep.scans == []
+    assert world.namespace.queue("queue:q").backlog.scans == []
     assert not world.broker.work(world.now)
 
 
@@ -192,7 +192,7 @@ class TestIndexedHeaders:
         holder.close(0, world.now)  # comes back in the middle of the scan, to the front
         world.work(100)
         assert world.got(first) == ["held", "m19999", "later"]
-        assert queue.lookups["JMSCorrelationID"].scanning == -1
+        assert queue.backlog.lookups["JMSCorrelationID"].scanning == -1
         assert world.got(world.consumer("queue:q", "JMSCorrelationID = 'c20004'")) == ["m20004"]
         assert first.view.evaluations <= 4
 
@@ -217,7 +217,7 @@ class TestIndexedHeaders:
             for _ in range(10):
                 taker.acknowledge(taker.tag, world.now)
                 taker.grant(100, world.now)
-        assert len(queue.lookups["JMSMessageID"]) < 6_000
+        assert len(queue.backlog.lookups["JMSMessageID"]) < 6_000
 
     def test_an_id_set_as_bytes_is_null_to_a_selector(self) -> None:
         world = World()
@@ -233,17 +233,17 @@ class TestIndexedHeaders:
         world.consumer("queue:q", "JMSCorrelationID = 'none'", credit=0)
         world.work()
         queue = world.namespace.queue("queue:q")
-        assert list(queue.lookups) == ["JMSCorrelationID"]
+        assert list(queue.backlog.lookups) == ["JMSCorrelationID"]
         taker = world.consumer("queue:q", credit=1_400)
         taker.acknowledge(taker.tag, world.now)
-        assert queue.lookups == {}
+        assert queue.backlog.lookups == {}
         assert world.got(world.consumer("queue:q", "JMSCorrelationID = 'c1450'")) == ["m1450"]
 
     def test_a_shallow_queue_keeps_no_index(self) -> None:
         world = World()
         self.fill(world, 0, 500)
         assert world.got(world.consumer("queue:q", "JMSCorrelationID = 'c499'")) == ["m499"]
-        assert world.namespace.queue("queue:q").lookups == {}
+        assert world.namespace.queue("queue:q").backlog.lookups == {}
 
 
 class TestIndexedProperties:
@@ -279,7 +279,7 @@ class TestIndexedProperties:
         self.fill(world)
         world.consumer("queue:q", "n = 1 AND x = 'none'", credit=0)
         world.work()
-        assert sorted(world.namespace.queue("queue:q").lookups) == ["n", "x"]
+        assert sorted(world.namespace.queue("queue:q").backlog.lookups) == ["n", "x"]
         assert world.consumer("queue:q", "x = 'x5'").view.evaluations == 1
 
     def test_arrivals_and_returns_are_in_it(self) -> None:
@@ -301,10 +301,10 @@ class TestIndexedProperties:
         world.consumer("queue:q", "flag = FALSE AND n < 0", credit=0)
         world.work()
         queue = world.namespace.queue("queue:q")
-        assert queue.lookups == {}
+        assert queue.backlog.lookups == {}
         world.consumer("queue:q", "n = 1 AND JMSPriority = 4 AND JMSDeliveryMode = 'PERSISTENT'", credit=0)
         world.work()
-        assert list(queue.lookups) == ["n"]
+        assert list(queue.backlog.lookups) == ["n"]
 
     def test_a_value_of_very_many_is_scanned_for_though_there_is_an_index(self) -> None:
         world = World()
@@ -323,7 +323,7 @@ class TestIndexedProperties:
         for number in range(10):
             world.consumer("queue:q", f"p{number} = 1", credit=0)
         world.work()
-        assert len(world.namespace.queue("queue:q").lookups) <= 4
+        assert len(world.namespace.queue("queue:q").backlog.lookups) <= 4
 
     def test_booleans_are_no_numbers_in_it(self) -> None:
         world = World()
@@ -337,7 +337,7 @@ class TestIndexedProperties:
 
 
 def test_the_first_slice_is_small_enough_for_one_turn() -> None:
-    assert upkeep_module.FIRST_SLICE <= 2_000
+    assert backlog_module.FIRST_SLICE <= 2_000
 
 
 @pytest.mark.parametrize("budget", [1, 7, 1_000])

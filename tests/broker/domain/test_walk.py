@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from sievemq_broker.domain import Consumer, DestinationPolicy, management
 from sievemq_broker.domain.entry import key_of
-from sievemq_broker.domain.locate import locate
 from sievemq_broker.domain.management import Choice
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import finish
-from sievemq_broker.domain.walk import Walk
+from sievemq_broker.domain.view import Walk
 
 from .support import NOW, World, message, selector
 
@@ -142,13 +141,13 @@ def test_found_wherever_it_is() -> None:
     back.recover(2, world.now)
     back.close(back.tag, world.now)
     world.consumer(Q, credit=1)
-    states = {entry.sequence: entry.state for entry in finish(locate(queue, range(1, 9), held=True), NOW)}
+    states = {entry.sequence: entry.state for entry in finish(queue.locate(range(1, 9), held=True), NOW)}
     assert len(states) == 7
-    by_name = finish(locate(queue, [*names, "ID:x-1:later"], held=True), NOW)
+    by_name = finish(queue.locate([*names, "ID:x-1:later"], held=True), NOW)
     assert {entry.sequence for entry in by_name} == set(states)
-    assert len(finish(locate(queue, range(1, 9), held=False), NOW)) == 6
-    assert len(finish(locate(queue, [*names, "ID:x-1:later", 1], held=False), NOW)) == 6
-    assert finish(locate(queue, [99, "ID:x-1:nobody"], held=True), NOW) == []
+    assert len(finish(queue.locate(range(1, 9), held=False), NOW)) == 6
+    assert len(finish(queue.locate([*names, "ID:x-1:later", 1], held=False), NOW)) == 6
+    assert finish(queue.locate([99, "ID:x-1:nobody"], held=True), NOW) == []
 
 
 def test_scheduled_ones_are_shown_by_their_time_and_held_ones_by_arrival() -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from sievemq_broker.domain import DestinationPolicy, Queue, management, publishing
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.journal import Journal
-from sievemq_broker.domain.locate import locate
 from sievemq_broker.domain.management import Choice
 from sievemq_broker.domain.policy import DomainSettings
 from sievemq_broker.domain.steps import finish
@@ -146,7 +145,7 @@ def test_an_administrator_sees_and_touches_what_was_there_before(world: World) -
     queue = queue_of(world)
     sender.queue_send(sender.session(AUTO), ("ID:x", *queue.main.waits(-1, 1)[0].envelope.fields[1:]))
     assert texts_in(queue) == ["before"]
-    assert finish(locate(queue, [queue.sequence, "ID:x"], held=True), 0) == []
+    assert finish(queue.locate([queue.sequence, "ID:x"], held=True), 0) == []
     assert len(finish(management.scheduled(queue, None, (-1, -1), 10), 0)[0]) == 1
     moved = finish(management.move(queue, "queue:r", Choice()), world.now)
     assert (moved.matched, moved.touched, moved.more) == (1, 1, False)

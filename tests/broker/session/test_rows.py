@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sievemq_broker.domain import queue as queue_module
-from sievemq_broker.domain.rows import ROW
+from sievemq_broker.domain.queue import ROW
+from sievemq_broker.domain.view import View
 from sievemq_broker.session.commands import HANDLERS, Handler
 from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.services import SessionSettings
@@ -45,7 +45,7 @@ def no_rows() -> Iterator[None]:
     """A broker that takes one message after the other; the Python build gives them so as well."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(harness, "BrokerConnection", OneByOne)
-        patch.setattr(queue_module, "serve_row", lambda *_: False)
+        patch.setattr(View, "row", lambda *_: [])
         yield
 
 
@@ -255,7 +255,7 @@ def test_who_does_not_read_gets_no_more_than_the_outbox_takes_and_all_of_it_late
         sender.queue_send(session, envelope(body=b"%03d" % number + body), "topic:t")
     world.settle()
     assert high - 400 < slow.broker.wire.pending_bytes < high + 400
-    queue = next(one.queue for one in slow.broker.consumers.values())
+    queue = next(one.source for one in slow.broker.consumers.values())
     assert queue.depth + queue.in_flight == 100
     assert queue.depth > 80
     expected = [f"{number:03}" for number in range(100)]
@@ -368,7 +368,7 @@ def test_a_row_of_nothing_changes_nothing(world: World) -> None:
     burst(client, session, "first", "second", delivery_time=START + 10)
     burst(client, session, "third", "fourth", delivery_time=START + 10)
     inside = client.broker.consumers[consumer.id]
-    assert (inside.newest, inside.tag, inside.queue.sequence) == (0, 0, 4)
+    assert (inside.newest, inside.tag, inside.source.sequence) == (0, 0, 4)
 
 
 def test_a_gap_in_the_middle_of_a_burst_ends_the_connection_behind_what_came_before_it(world: World) -> None:

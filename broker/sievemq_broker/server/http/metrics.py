@@ -375,7 +375,7 @@ class DetailedCollector(Collector):
 
 
 def _labels_of(of: Queue | Topic) -> tuple[str, str, str]:
-    return of.namespace.name, kind_of(of), of.label.partition(":")[2]
+    return of.place.namespace, kind_of(of), of.label.partition(":")[2]
 
 
 def _figures(of: Queue | Topic) -> tuple[Counts, Holdings]:

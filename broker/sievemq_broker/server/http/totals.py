@@ -51,7 +51,7 @@ class Holdings:
         self.consumers += len(queue.consumers)
         self.at_limit += queue.at_limit
         self.paused += queue.paused
-        self.blocked += queue.namespace.broker.rooms.waiters_at(queue)
+        self.blocked += queue.blocked_senders
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class Totals:
     def steps(self) -> Iterator[None]:
         """Add up; every SLICE of them there is a moment for others."""
         for number, of in enumerate(self._of, 1):
-            key = of.namespace.name, kind_of(of)
+            key = of.place.namespace, kind_of(of)
             counts = self.counts.get(key)
             if counts is None:
                 counts = self.counts[key] = Counts()
@@ -131,7 +131,7 @@ class Totals:
             if not number % SLICE:
                 yield
         for number, tap in enumerate(self._taps, 1):
-            space = tap.destination.namespace.name
+            space = tap.destination.place.namespace
             self.taps[space, tap.mode].add(tap)
             self.missed[space] += tap.missed
             if not number % SLICE:

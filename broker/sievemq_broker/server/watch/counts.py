@@ -70,7 +70,7 @@ class Ended:
 
     def add(self, destination: Queue | Topic) -> None:
         """A queue, subscription or topic is about to go."""
-        key = destination.namespace.name, kind_of(destination)
+        key = destination.place.namespace, kind_of(destination)
         self.counts.setdefault(key, Counts()).add(destination)
         if self.on_end is not None:
             self.on_end(destination)
@@ -80,7 +80,7 @@ def kind_of(destination: Queue | Topic) -> str:
     """The label of a destination's kind."""
     if isinstance(destination, Topic):
         return "topic"
-    return "queue" if destination.subscription is None else "subscription"
+    return "queue" if destination.place.topic is None else "subscription"
 
 
 def queues_at(destination: Queue | Topic) -> list[Queue]:

@@ -78,7 +78,7 @@ class SlowConsumers:
                 now, looks, connections = self._clock.now(), CONSUMERS, CONNECTIONS
 
     def _look_at(self, connection: BrokerConnection, consumer: Consumer, now: int) -> None:
-        queue = consumer.queue
+        queue = consumer.source
         policy = queue.policy
         if (
             not policy.slow_consumer_seconds
@@ -103,7 +103,7 @@ class SlowConsumers:
         closes = policy.slow_consumer == CLOSE
         log.warning(
             "consumer.slow",
-            destination=queue.label,
+            destination=queue.place.label,
             peer=connection.peer,
             client_id=connection.client_id,
             holds=consumer.unacknowledged,
@@ -113,8 +113,8 @@ class SlowConsumers:
         )
         if closes:
             text = (
-                f"consumer {consumer.id} of {queue.label} has held {counted(consumer.unacknowledged, 'message')} for "
-                f"{policy.slow_consumer_seconds} s without a sign while {queue.depth} wait (rule slow_consumer)"
+                f"consumer {consumer.id} of {queue.place.label} has held {counted(consumer.unacknowledged, 'message')} "
+                f"for {policy.slow_consumer_seconds} s without a sign while {queue.depth} wait (rule slow_consumer)"
             )
             connection.close(ErrorCode.CLOSED_BY_ADMINISTRATOR, text, now)
             self._forget(consumer)

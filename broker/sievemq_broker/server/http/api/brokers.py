@@ -111,7 +111,7 @@ def address_at(place: Limited) -> str | None:
     """The address of the queue or topic where senders wait; None for a limit of more than one."""
     if not isinstance(place, Queue):
         return None
-    return place.label if place.subscription is None else place.subscription.topic.label
+    return place.place.destination
 
 
 def server_rates(call: Call[Any, Any]) -> answers.Rates:

@@ -6,6 +6,7 @@ from typing import Any
 
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.namespace import Destination
+from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.connections import connection_number
@@ -32,12 +33,14 @@ async def list_consumers(call: Call[requests.ListConsumers, Any]) -> answers.Con
 
     `matched` of `examined` messages met the selector since it came into use there.
     """
-    rows = await _rows(call, call.destination())
+    destination = call.destination()
+    rows = await _rows(call, destination)
     after = decode_cursor(call.query.cursor, tuple[int, int])
     chosen, total, more = await page_of(rows, lambda row: (row[0], row[2].id), after, call.query.limit)
     slow = call.server.slow_consumers.slow
     shown = [
-        _show(connection, consumer, consumer in slow) async for _, connection, consumer in in_slices(chosen, every=8)
+        _show(connection, consumer, destination, consumer in slow)
+        async for _, connection, consumer in in_slices(chosen, every=8)
     ]
     return answers.Consumers(consumers=shown, total=total, next=more)
 
@@ -66,22 +69,17 @@ async def _rows(call: Call[Any, Any], destination: Destination) -> list[_Row]:
         async for connection in in_slices(list(call.server.services.connections.values()), every=16)
         if connection.namespace is destination.namespace
         for number, consumer in list(connection.consumers.items())
-        if number not in connection.retired and _of(consumer) is destination
+        if number not in connection.retired and consumer.source.place.destination == destination.label
     ]
 
 
-def _of(consumer: Consumer) -> Destination:
-    subscription = consumer.subscription
-    return consumer.queue if subscription is None else subscription.topic
-
-
-def _show(connection: BrokerConnection, consumer: Consumer, slow: bool) -> answers.Consumer:
-    subscription = consumer.subscription
+def _show(connection: BrokerConnection, consumer: Consumer, destination: Destination, slow: bool) -> answers.Consumer:
+    subscription = destination.subscription_of(consumer.source) if isinstance(destination, Topic) else None
     if subscription is None:
         condition = consumer.view.condition
-        matched, examined = consumer.view.matched, consumer.queue.examined - consumer.view.since
+        matched, examined = consumer.source.matched(consumer.view)
         if condition is None:
-            matched = examined = consumer.queue.enqueued
+            matched = examined = consumer.source.enqueued
     else:
         condition = subscription.condition
         matched, examined = subscription.queue.enqueued, subscription.topic.published - subscription.since
@@ -90,7 +88,7 @@ def _show(connection: BrokerConnection, consumer: Consumer, slow: bool) -> answe
         connection=connection.id,
         consumer=consumer.id,
         namespace=connection.namespace.name,
-        address=_of(consumer).label,
+        address=destination.label,
         subscription=None if subscription is None else subscription.name,
         client_id=connection.client_id,
         user=connection.identity.user,

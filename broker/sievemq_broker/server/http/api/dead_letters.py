@@ -7,7 +7,6 @@ from typing import Any
 from sievemq_broker.domain import dead_letters as notes
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import SLICE, Steps
-from sievemq_broker.domain.walk import Walk
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
@@ -50,7 +49,7 @@ def _groups(call: Call[Any, Any], queue: Queue, examine: int) -> Steps[answers.D
     examined = 0
     latest = queue.complete
     yield
-    walk = Walk(queue.main)
+    walk = queue.backlog.walk()
     for _ in walk.gather():
         yield
     while not walk.done and examined < examine:
@@ -88,7 +87,7 @@ def _groups(call: Call[Any, Any], queue: Queue, examine: int) -> Steps[answers.D
         depth=queue.depth,
         examined=examined,
         groups=ordered,
-        may=verbs(call, queue.namespace.name, queue.label),
+        may=verbs(call, queue.place.namespace, queue.label),
     )
 
 

@@ -200,7 +200,7 @@ def _facts(call: Call[Any, Any], destination: Queue | Topic) -> dict[str, Any]:
             counts.add(queue)
     in_rate, out_rate = call.management.sampler.rates(destination)
     return {
-        "namespace": destination.namespace.name,
+        "namespace": destination.place.namespace,
         "address": destination.label,
         "kind": address.kind.value,
         "name": address.name,
@@ -212,12 +212,12 @@ def _facts(call: Call[Any, Any], destination: Queue | Topic) -> dict[str, Any]:
         "subscriptions": len(destination.subscriptions) if isinstance(destination, Topic) else 0,
         "paused": destination.paused,
         "at_limit": any(queue.at_limit for queue in queues),
-        "blocked_senders": sum(map(destination.namespace.broker.rooms.waiters_at, queues)),
+        "blocked_senders": sum(queue.blocked_senders for queue in queues),
         "dead_letter_queue": address.name.startswith(PREFIX) and isinstance(destination, Queue),
         "in_rate": round(in_rate, 2),
         "out_rate": round(out_rate, 2),
         "counters": counters_of(counts),
-        "may": verbs(call, destination.namespace.name, destination.label),
+        "may": verbs(call, destination.place.namespace, destination.label),
     }
 
 

@@ -290,7 +290,7 @@ class _Known:
 
 
 def _labels(destinations: Iterable[Queue | Topic]) -> set[tuple[str, str]]:
-    return {(destination.namespace.name, destination.label) for destination in destinations}
+    return {(destination.place.namespace, destination.label) for destination in destinations}
 
 
 def _consumers(name: str, before: _Known, after: _Known) -> Iterator[Event]:
@@ -300,10 +300,16 @@ def _consumers(name: str, before: _Known, after: _Known) -> Iterator[Event]:
             continue
         for number in consumers.keys() - known.keys():
             consumer = consumers[number]
-            subscription = consumer.subscription
-            label = consumer.queue.label if subscription is None else subscription.topic.label
-            namespace = consumer.queue.namespace.name
-            yield name, {"namespace": namespace, "address": label, "connection": identifier, "consumer": number}
+            place = consumer.source.place
+            yield (
+                name,
+                {
+                    "namespace": place.namespace,
+                    "address": place.destination,
+                    "connection": identifier,
+                    "consumer": number,
+                },
+            )
 
 
 def _connection(connection: BrokerConnection) -> dict[str, Any]:
@@ -331,4 +337,4 @@ def _tap(tap: Tap) -> dict[str, Any]:
 
 
 def _named(destination: Queue | Topic) -> dict[str, Any]:
-    return {"namespace": destination.namespace.name, "address": destination.label}
+    return {"namespace": destination.place.namespace, "address": destination.label}

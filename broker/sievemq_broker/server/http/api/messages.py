@@ -7,7 +7,6 @@ from typing import Any
 
 from sievemq_broker.domain import management
 from sievemq_broker.domain.gate import check_room
-from sievemq_broker.domain.locate import locate
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.server.http.api import answers, requests
@@ -112,7 +111,7 @@ async def get_message(call: Call[requests.Whole, Any]) -> answers.MessageDetails
     query = call.query
     queue = call.queue(query.subscription, query.client_id)
     name = call.path["id"]
-    found = await run(call.server, locate(queue, [number_or_name(name)], held=True))
+    found = await run(call.server, queue.locate([number_or_name(name)], held=True))
     if not found:
         raise not_found(f"{queue.label} has no message {name[:200]!r} any more", id=name[:1_000])
     return await show_details(found[0], queue.label, query.body_limit)

@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import UNSET
 
-from sievemq_broker.domain.locate import locate
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.compose import compose_fields
@@ -58,7 +57,7 @@ async def explain_selector(call: Call[Any, requests.Explain]) -> answers.Explain
         call.path = {"ns": body.namespace, "address": body.destination}
         require(call, Verb.BROWSE, body.namespace, str(parse_address(body.destination)))
         queue = call.queue(body.subscription, body.client_id)
-        entries = await run(call.server, locate(queue, [number_or_name(body.id)], held=True))
+        entries = await run(call.server, queue.locate([number_or_name(body.id)], held=True))
         if not entries:
             raise not_found(f"{queue.label} has no message {body.id[:200]!r} any more", id=body.id[:1_000])
         envelope = entries[0].envelope

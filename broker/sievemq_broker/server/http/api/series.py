@@ -311,7 +311,7 @@ class Sampler:
         if known is None:
             return
         self._totals = [total - old for total, old in zip(self._totals, known, strict=True)]
-        if isinstance(of, Topic) or of.subscription is None:
+        if isinstance(of, Topic) or of.place.topic is None:
             self.tracks.pop(of, None)
             self._next.deleted.append(of)
 
@@ -337,9 +337,9 @@ def _figures(of: Destination) -> Figures:
     """What it has counted and holds; of a topic only what is not its subscriptions'."""
     if isinstance(of, Topic):
         return (of.published, 0, 0, 0, 0, 0, 0, 0, 0, of.paused)
-    consumers, own = of.consumers, of.subscription is None
+    consumers, own = of.consumers, of.place.topic is None
     return (
-        of.sequence - of.again if own else 0,  # what came to a topic was counted there
+        of.enqueued if own else 0,  # what came to a topic was counted there
         of.acknowledged,
         of.depth,
         of.in_flight if consumers or of.holders else 0,

@@ -107,7 +107,7 @@ def _show(call: Call[Any, Any], tap: CopyTap | DrainTap) -> answers.Tap:
     log, terms, condition, oldest = tap.log, tap.terms, tap.condition, tap.log.oldest
     leased = terms.lease and (tap.mode == "copy" or tap.lag)
     return answers.Tap(
-        namespace=tap.destination.namespace.name,
+        namespace=tap.destination.place.namespace,
         destination=tap.destination.label,
         name=tap.name,
         id=tap.id,

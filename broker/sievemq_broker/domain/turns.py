@@ -1,0 +1,282 @@
+"""Whose turn it is among the consumers that share a selector.
+
+Message groups: messages with one JMSXGroupID go to one consumer at a time, in order. A group belongs to the consumer
+that got its first message, and stays with it while it can take more or still holds some; otherwise the next consumer
+may have it. When a consumer goes, its groups are free. What a consumer must have but cannot take now is put aside for
+it, so that the messages behind are not held up. Groups are looked at only where there are several consumers: with one,
+everything goes to it anyway. There, a message without a group costs one search for the property's name in its bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.entry import READY, STRAY, Entry, key_of
+from sievemq_broker.domain.view import ALL_SCANNED, View
+from sievemq_core.errors import SieveError
+from sievemq_core.limits import MAX_PROPERTIES_BYTES
+from sievemq_core.message.envelope import Envelope
+
+__all__ = ["Turns", "group_of"]
+
+_NAME = b"JMSXGroupID"
+_WITHIN = MAX_PROPERTIES_BYTES + 256 * 1024  # the properties stand before the body, the headers before them
+
+#: Groups remembered before those of which no consumer holds anything are forgotten.
+MANY = 10_000
+
+
+def group_of(envelope: Envelope) -> str | None:
+    """The group of a message, or None (JSX-02). What cannot be decoded has none; a number is as good as its text."""
+    if envelope.packed.find(_NAME, 0, _WITHIN) < 0:
+        return None
+    try:
+        group = envelope.properties.get("JMSXGroupID")
+    except SieveError:
+        return None
+    if isinstance(group, str):
+        return group or None
+    return None if group is None else str(group)
+
+
+class Turns:
+    """The consumers of one view.
+
+    Args:
+        view: what they see.
+
+    Attributes:
+        view: as above.
+        consumers: all of them.
+        ready: those that may have credit, next one first. One without is dropped when its turn comes.
+        waiting: those that wait to be served at once (WANT), next one first.
+        groups: message groups; only there while there are several consumers.
+    """
+
+    __slots__ = ("_listed", "consumers", "groups", "ready", "view", "waiting")
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.consumers: list[Consumer] = []
+        self.ready: deque[Consumer] = deque()
+        self.waiting: deque[Consumer] = deque()
+        self.groups: Groups | None = None
+        self._listed: set[Consumer] = set()  # those in `ready`
+
+    def add(self, consumer: Consumer) -> None:
+        """A consumer comes."""
+        self.consumers.append(consumer)
+        if len(self.consumers) == 2:
+            self.groups = Groups(self)
+
+    def remove(self, consumer: Consumer) -> None:
+        """A consumer goes."""
+        self.consumers.remove(consumer)
+        if consumer in self._listed:
+            self._listed.remove(consumer)
+            self.ready.remove(consumer)
+        self.stop_waiting(consumer)
+
+    def leave(self, consumer: Consumer) -> list[Entry]:
+        """A removed consumer has given back what it had to: its groups are free. With one consumer left there are no
+        groups any more.
+
+        Returns:
+            What was put aside, to be placed anew.
+        """
+        groups = self.groups
+        if groups is None:
+            return []
+        free = groups.leave(consumer)
+        if len(self.consumers) < 2:
+            self.groups = None
+            for remaining in self.consumers:
+                free += groups.leave(remaining)
+            free.sort(key=key_of)
+        return free
+
+    def list_ready(self, consumer: Consumer) -> None:
+        """A consumer may have credit."""
+        if consumer not in self._listed:
+            self._listed.add(consumer)
+            self.ready.append(consumer)
+
+    def wait(self, consumer: Consumer) -> None:
+        """A consumer goes before those that only prefetch."""
+        self.waiting.append(consumer)
+        self.list_ready(consumer)
+
+    def stop_waiting(self, consumer: Consumer) -> None:
+        """It does not any more."""
+        waiting = self.waiting
+        if waiting and waiting[0] is consumer:
+            waiting.popleft()
+        elif consumer in waiting:
+            waiting.remove(consumer)
+
+    def next(self) -> Consumer | None:
+        """Whose turn it is, if any consumer can take a message now."""
+        waiting = self.waiting
+        while waiting:
+            consumer = waiting[0]
+            if consumer.waiting and consumer.credit > 0 and consumer.port.writable:
+                return consumer
+            waiting.popleft()  # resume() brings one back whose port was not writable
+        ready = self.ready
+        while ready:
+            consumer = ready[0]
+            if consumer.credit > 0 and consumer.port.writable:
+                return consumer
+            ready.popleft()
+            self._listed.remove(consumer)
+        return None
+
+    def next_for(self, entry: Entry) -> Consumer | None:
+        """Whose turn it is to get an arrival; None where it has to wait behind something, or for a consumer.
+
+        A consumer that can take something has nothing waiting that it could be served, so nothing is overtaken.
+        """
+        view = self.view
+        if view.scanning != ALL_SCANNED:  # what the scan has still to find goes before it, or is it
+            if entry.state == READY:
+                if entry.envelope.priority <= view.scanning:
+                    return None
+            elif key_of(entry) > view.scanned:
+                return None
+        consumer = self.next()
+        if consumer is not None and self.groups is not None:
+            return self.groups.next_for(consumer, entry)
+        return consumer
+
+    @property
+    def has_single_turn(self) -> bool:
+        """True if only the next consumer can have a turn."""
+        return len(self.ready) == 1 and not self.waiting and self.groups is None
+
+    def take(self, consumer: Consumer) -> Entry | None:
+        """The next message for a consumer whose turn it is, no longer in the view; None if there is none."""
+        if self.groups is not None:
+            return self.groups.take(consumer)
+        entry = self.view.first()
+        if entry is not None:
+            self.view.take(entry)
+        return entry
+
+    def served(self, consumer: Consumer, entry: Entry) -> None:
+        """A consumer was delivered a message."""
+        if self.groups is not None:
+            self.groups.delivered(consumer, entry)
+        ready = self.ready
+        if len(ready) > 1 and ready[0] is consumer:
+            ready.rotate(-1)
+
+
+class Groups:
+    """Which group belongs to whom.
+
+    Attributes:
+        owners: group -> consumer, and the tag of the last message of the group that it was delivered.
+        aside: what is put aside per consumer, as a heap by key.
+    """
+
+    __slots__ = ("_many", "_number", "_turns", "aside", "owners")
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._many = MANY
+        self._number = 0
+        self.owners: dict[str, tuple[Consumer, int]] = {}
+        self.aside: dict[Consumer, list[tuple[int, int, Entry]]] = {}
+        for consumer in turns.consumers:  # what was delivered while there was only one
+            for tag, entry in enumerate(consumer.window, consumer.base + 1):
+                if entry is not None and (group := group_of(entry.envelope)) is not None:
+                    self.owners[group] = (consumer, tag)
+
+    def owner(self, group: str) -> Consumer | None:
+        """The consumer that must get the group's next message; None if any may."""
+        known = self.owners.get(group)
+        if known is None:
+            return None
+        consumer, tag = known
+        if not consumer.open:
+            del self.owners[group]
+            return None
+        if consumer.base >= tag and not consumer.can_take() and not self.aside.get(consumer):
+            return None  # it has done with the group and cannot go on: no reason to wait for it
+        return consumer
+
+    def next_for(self, consumer: Consumer, entry: Entry) -> Consumer | None:
+        """As :meth:`Turns.next_for`, where it would be a consumer's turn."""
+        group = group_of(entry.envelope)
+        owner = None if group is None else self.owner(group)
+        if owner is None:
+            return consumer
+        return owner if owner.can_take() else None
+
+    def delivered(self, consumer: Consumer, entry: Entry) -> None:
+        """A message was delivered, with the consumer's latest tag."""
+        group = group_of(entry.envelope)
+        if group is None:
+            return
+        self.owners[group] = (consumer, consumer.tag)
+        if len(self.owners) > self._many:
+            self.owners = {
+                group: (owner, tag) for group, (owner, tag) in self.owners.items() if owner.open and owner.base < tag
+            }
+            self._many = max(MANY, 2 * len(self.owners))
+
+    def leave(self, consumer: Consumer) -> list[Entry]:
+        """A consumer leaves: its groups are free. What was put aside for it is to be placed anew."""
+        self.owners = {group: known for group, known in self.owners.items() if known[0] is not consumer}
+        return [entry for _, _, entry in sorted(self.aside.pop(consumer, ())) if entry.state <= STRAY]
+
+    def free_idle(self) -> list[Entry]:
+        """What is put aside for consumers that neither hold anything nor can take anything, to be placed anew."""
+        idle = [owner for owner in self.aside if not owner.unacknowledged and not owner.can_take()]
+        return [entry for owner in idle for entry in self.leave(owner)]
+
+    def take(self, consumer: Consumer) -> Entry | None:
+        """As :meth:`Turns.take`. What belongs to other consumers is put aside on the way."""
+        view = self._turns.view
+        while True:
+            kept, entry = self._first_aside(consumer), view.first()
+            if kept is not None and (entry is None or key_of(kept) <= key_of(entry)):
+                return self._pop_aside(consumer)
+            if entry is None:
+                return None
+            group = group_of(entry.envelope)
+            owner = None if group is None else self.owner(group)
+            if owner is None or owner is consumer:
+                view.take(entry)
+                return entry
+            view.pass_over(entry)
+            self._put_aside(entry, owner)
+
+    def take_aside(self) -> Iterator[tuple[Consumer, Entry]]:
+        """What is put aside for consumers that can take it, no longer in the view, each to be delivered at once."""
+        for owner in list(self.aside):
+            while owner.can_take() and self._first_aside(owner) is not None:
+                yield owner, self._pop_aside(owner)
+
+    def _put_aside(self, entry: Entry, consumer: Consumer) -> None:
+        """Keep an entry for its owner. It goes on waiting: to all others it looks as before."""
+        self._number += 1
+        heappush(self.aside.setdefault(consumer, []), (key_of(entry), self._number, entry))
+
+    def _pop_aside(self, consumer: Consumer) -> Entry:
+        entry = heappop(self.aside[consumer])[2]
+        self._turns.view.forget_passed(entry)
+        return entry
+
+    def _first_aside(self, consumer: Consumer) -> Entry | None:
+        """What is put aside for a consumer, next one first; what has gone another way meanwhile is dropped."""
+        aside = self.aside.get(consumer)
+        while aside:
+            key, _, entry = aside[0]
+            if entry.state <= STRAY and key_of(entry) == key:
+                return entry
+            heappop(aside)
+        return None
