@@ -16,7 +16,6 @@ LEFT = {
     "sievemq.blocking": 30,
     "sievemq_broker.domain": 67,
     "sievemq_broker.matching": 4,
-    "sievemq_broker.server": 44,
     "sievemq_broker.session": 81,
     "sievemq_core.wire": 1,
     "sievemq_testing": 5,

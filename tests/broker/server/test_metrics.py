@@ -21,9 +21,9 @@ from sievemq_broker.domain.queue import Queue as DomainQueue
 from sievemq_broker.domain.topic import Group
 from sievemq_broker.matching.index import SelectorIndex
 from sievemq_broker.server.histogram import Histogram
-from sievemq_broker.server.http import totals
 from sievemq_broker.server.http.metrics import DETAILED, MAX_DETAILED
-from sievemq_broker.server.http.totals import Totals, waits_since
+from sievemq_broker.server.watch import counts
+from sievemq_broker.server.watch.counts import Totals, waits_since
 from sievemq_broker.server.watch.selector_times import SelectorTimes
 from sievemq_core.message.envelope import Envelope, pack_properties
 from sievemq_core.selector import compile_selector
@@ -66,12 +66,12 @@ def test_twenty_thousand_queues_come_in_slices(broker: EmbeddedBroker) -> None:
             space.create(f"queue:q{number}")
 
     broker.call(fill)
-    sums = broker.call(lambda _: Totals(broker.server))
+    sums = broker.call(lambda _: Totals(broker.server.broker, broker.server.ended))
     slices: list[int] = []
     for _ in sums.steps():
         slices.append(sums.holdings["default", "queue"].queues - sum(slices))
     slices.append(sums.holdings["default", "queue"].queues - sum(slices))
-    assert max(slices) <= totals.SLICE
+    assert max(slices) <= counts.SLICE
     assert sum(slices) == QUEUES
     assert scrape(broker)["sievemq_destinations", labels()] == QUEUES
 
@@ -81,7 +81,7 @@ def test_what_is_deleted_during_a_scrape_is_counted_once(broker: EmbeddedBroker)
     space = broker.server.broker.namespace("default")
 
     def look(_: Any) -> int:
-        sums = Totals(broker.server)
+        sums = Totals(broker.server.broker, broker.server.ended)
         space.delete("queue:a")
         for _ in sums.steps():
             pass

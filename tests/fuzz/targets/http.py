@@ -11,6 +11,7 @@ from typing import Any
 from tests.fuzz.targets import pieces, together
 
 from sievemq_broker.config import Settings
+from sievemq_broker.server.http.api.lazy import LazyApi
 from sievemq_broker.server.http.app import make_app
 from sievemq_broker.server.server import Server
 
@@ -65,7 +66,7 @@ def _runner() -> tuple[asyncio.Runner, Server, Any]:
         server = Server(Settings(http=False, port=0))
         server.bind()
         await server.start()
-        return server, make_app(server)
+        return server, make_app(server, LazyApi(server))
 
     return runner, *runner.run(started())
 

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["make_app"]
 
 
-def make_app(server: Server) -> Starlette:
+def make_app(server: Server, api: LazyApi) -> Starlette:
     """The application of one server. Every endpoint runs on the broker's loop, so it reads a state that stands still.
 
     Args:
         server: the broker.
+        api: what is below PREFIX.
     """
 
     async def livez(_: Request) -> Response:
@@ -67,12 +68,10 @@ def make_app(server: Server) -> Starlette:
             raise HTTPException(400, f"{what}; narrow it, as in ?destination=queue:orders.*")
         return Response(detailed(found, server.clock.now()), media_type=CONTENT_TYPE)
 
-    api = LazyApi(server)
-
     async def openapi(_: Request) -> Response:
         return Response((await api.ready()).document(), media_type="application/json")
 
-    app = Starlette(
+    return Starlette(
         routes=[
             _Below(PREFIX, app=api),
             _Unprintable(),
@@ -88,8 +87,6 @@ def make_app(server: Server) -> Starlette:
         middleware=[Middleware(Access, server=server)],
         exception_handlers={HTTPException: _failure, 500: _failure},
     )
-    app.state.api = api
-    return app
 
 
 class _Below(Mount):

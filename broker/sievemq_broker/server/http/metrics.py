@@ -30,8 +30,7 @@ from sievemq_broker.domain.policy import DROP_NEWEST, DROP_OLDEST
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.histogram import Histogram
-from sievemq_broker.server.http.totals import Holdings, Totals
-from sievemq_broker.server.watch.counts import Counts, kind_of, queues_at
+from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, kind_of, queues_at
 from sievemq_broker.version import version
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ MAX_DETAILED = 200
 
 async def exposition(server: Server) -> bytes:
     """One scrape. What it adds up over all queues comes in slices, one a turn."""
-    totals = Totals(server)
+    totals = Totals(server.broker, server.ended)
     for _ in totals.steps():
         await asyncio.sleep(0)
     return _text(BrokerCollector(server, totals))
@@ -126,7 +125,7 @@ _BY_REASON: tuple[tuple[str, str, dict[str, Callable[[Counts], int]]], ...] = (
         },
     ),
 )
-#: What queues are, beside what they hold: name, meaning, attribute of Holdings.
+#: What queues are, beside what they hold: name, meaning, attribute of Gauges.
 _STATES = (
     ("queues_at_limit", "Queues and subscriptions whose limit leaves no room for a message.", "at_limit"),
     ("queues_paused", "Queues and subscriptions whose deliveries are stopped.", "paused"),
@@ -231,7 +230,7 @@ class BrokerCollector(Collector):
             missed.add_metric((name,), messages)
         yield from (number, lag, size, age, missed)
 
-    def _gauges(self, holdings: dict[tuple[str, str], Holdings], topics: dict[str, int]) -> Iterator[Metric]:
+    def _gauges(self, holdings: dict[tuple[str, str], Gauges], topics: dict[str, int]) -> Iterator[Metric]:
         messages = GaugeMetricFamily(
             "sievemq_queue_messages", "Messages held, by what they wait for.", labels=(*_LABELS, "state")
         )
@@ -269,7 +268,7 @@ class BrokerCollector(Collector):
 
 
 def _states(
-    prefix: str, labels: tuple[str, ...], holdings: Iterable[tuple[tuple[str, ...], Holdings]]
+    prefix: str, labels: tuple[str, ...], holdings: Iterable[tuple[tuple[str, ...], Gauges]]
 ) -> Iterator[Metric]:
     rows = list(holdings)
     for name, meaning, attribute in _STATES:
@@ -378,8 +377,8 @@ def _labels_of(of: Queue | Topic) -> tuple[str, str, str]:
     return of.place.namespace, kind_of(of), of.label.partition(":")[2]
 
 
-def _figures(of: Queue | Topic) -> tuple[Counts, Holdings]:
-    counts, held = Counts(), Holdings()
+def _figures(of: Queue | Topic) -> tuple[Counts, Gauges]:
+    counts, held = Counts(), Gauges()
     counts.add(of)
     for queue in queues_at(of):
         held.add(queue)

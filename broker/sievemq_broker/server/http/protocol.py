@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 import h11
+from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 __all__ = ["BODY_SECONDS", "HEAD_BYTES", "HEAD_SECONDS", "MAX_CONNECTIONS", "PatientProtocol"]
 
@@ -26,22 +28,34 @@ MAX_CONNECTIONS: Final = 256
 class PatientProtocol(H11Protocol):
     """One connection to the management port, patient for a while only.
 
+    Args:
+        config, server_state, app_state: uvicorn's.
+        order: all connections of the port, the oldest first.
+
     Its requests carry in their state whether the peer has shown a certificate that was found good, and a function that
     says whether it has gone meanwhile.
     """
 
-    #: All connections of the port, the oldest first; given by whoever makes them.
-    order: dict[PatientProtocol, None]
     _gone = False
     _deadline: asyncio.TimerHandle | None = None
     _reading: object = None
 
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        order: dict[PatientProtocol, None],
+    ) -> None:
+        super().__init__(config, server_state, app_state)
+        self._order = order
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The connection is open; behind TLS, its handshake is done."""
         super().connection_made(transport)
-        self.order[self] = None
-        if len(self.order) > MAX_CONNECTIONS:
-            next((other for other in self.order if not other.busy), self).transport.abort()
+        self._order[self] = None
+        if len(self._order) > MAX_CONNECTIONS:
+            next((other for other in self._order if not other.busy), self).transport.abort()
         certificate = bool(transport.get_extra_info("peercert"))
         self.app_state = {**self.app_state, "client_certificate": certificate, "gone": lambda: self._gone}
         self._await(h11.IDLE, HEAD_SECONDS)
@@ -70,7 +84,7 @@ class PatientProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._gone = True
-        self.order.pop(self, None)
+        self._order.pop(self, None)
         self._await(None, 0.0)
         super().connection_lost(exc)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 import uvicorn
 
 from sievemq_broker.server.http import protocol
+from sievemq_broker.server.http.api.lazy import LazyApi
 from sievemq_broker.server.http.app import make_app
 from sievemq_broker.server.http.protocol import HEAD_BYTES, PatientProtocol
 from sievemq_broker.server.net.listener import listen
@@ -29,8 +30,9 @@ GRACE_SECONDS = 1.0
 class _Uvicorn(uvicorn.Server):
     """uvicorn without its hands on the process."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None) -> None:
         super().__init__(config)
+        self._tls = tls
         self.ready = asyncio.Event()
         self.leaving = asyncio.Event()
         self.servers = []
@@ -46,15 +48,18 @@ class _Uvicorn(uvicorn.Server):
         order: dict[PatientProtocol, None] = {}
 
         def connect() -> asyncio.Protocol:
-            connection = PatientProtocol(self.config, self.server_state, self.lifespan.state)
-            connection.order = order
-            return connection
+            return PatientProtocol(self.config, self.server_state, self.lifespan.state, order)
 
         for sock in sockets or ():
-            server = await listen(sock, connect, self.config.ssl, protocol.HEAD_SECONDS)
+            server = await listen(sock, connect, self._tls, protocol.HEAD_SECONDS)
             self.servers.append(cast("asyncio.Server", server))
         self.started = True
         self.ready.set()
+
+    def leave(self) -> None:
+        """Have :meth:`serve` return soon."""
+        self.should_exit = True
+        self.leaving.set()
 
     async def main_loop(self) -> None:
         """Wait to be stopped; uvicorn's own loop looks ten times a second. Its Date header wants a tick each second."""
@@ -85,7 +90,8 @@ class HttpServer:
     """
 
     def __init__(self, server: Server) -> None:
-        self._app = make_app(server)
+        self.api = LazyApi(server)
+        self._app = make_app(server, self.api)
         self._uvicorn: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -111,8 +117,7 @@ class HttpServer:
             h11_max_incomplete_event_size=HEAD_BYTES,
         )
         config.load()
-        config.ssl = tls
-        self._uvicorn = _Uvicorn(config)
+        self._uvicorn = _Uvicorn(config, tls)
         self._task = asyncio.create_task(self._uvicorn.serve(sockets=[sock]))
         ready = asyncio.create_task(self._uvicorn.ready.wait())
         await asyncio.wait({ready, self._task}, return_when=asyncio.FIRST_COMPLETED)
@@ -120,12 +125,11 @@ class HttpServer:
             ready.cancel()
             self._task.result()
             raise RuntimeError("the HTTP server ended before it was ready")
-        self._app.state.api.start()
+        self.api.start()
 
     async def stop(self) -> None:
         """Finish open requests, for GRACE_SECONDS at most, and end."""
         if self._uvicorn is not None and self._task is not None:
-            await self._app.state.api.stop()  # streams end by themselves, not by being cut
-            self._uvicorn.should_exit = True
-            self._uvicorn.leaving.set()
+            await self.api.stop()  # streams end by themselves, not by being cut
+            self._uvicorn.leave()
             await self._task

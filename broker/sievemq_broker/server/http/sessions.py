@@ -42,6 +42,15 @@ class Session:
         self.began = self.seen = now
         self.ended = False
 
+    def use(self, user: User, now: float) -> None:
+        """A request came; the user's rights may be others now."""
+        self.user = user
+        self.seen = now
+
+    def end(self) -> None:
+        """It may not be used any more."""
+        self.ended = True
+
 
 class Sessions:
     """All of them.
@@ -87,8 +96,7 @@ class Sessions:
         if not self.alive(session, users):
             self._end(digest)
             return None
-        session.user = users.find(session.user.name) or session.user  # its rights may be others now
-        session.seen = self._clock()
+        session.use(users.find(session.user.name) or session.user, self._clock())
         self._shares.add(session.user.name, digest)
         return session
 
@@ -108,7 +116,7 @@ class Sessions:
     def _end(self, digest: bytes) -> None:
         session = self._sessions.pop(digest, None)
         if session is not None:
-            session.ended = True
+            session.end()
             self._shares.discard(session.user.name, digest)
 
     def _lasts(self, session: Session, now: float) -> bool:

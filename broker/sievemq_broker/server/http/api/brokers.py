@@ -13,7 +13,7 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.rights import caller
 from sievemq_broker.server.http.api.slices import in_slices
-from sievemq_broker.server.watch.counts import Counts, queues_at
+from sievemq_broker.server.watch.counts import Counts, Holdings, queues_at
 from sievemq_broker.session.connection import BrokerConnection
 from sievemq_broker.session.rights import Verb
 from sievemq_broker.version import version
@@ -36,24 +36,24 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
     identity = caller(call.scope)
     everything = identity.may(Verb.VIEW, "*", "*")
     counts = Counts()
-    held = answers.Holdings(ready=0, in_flight=0, scheduled=0, bytes=0)
+    held = Holdings()
     spaces = [space for space in server.broker.namespaces.values() if identity.rights.enters(space.name)]
-    destinations = consumers = 0
-    latest = answers.Rates(in_rate=0.0, out_rate=0.0)
+    destinations = 0
+    in_rate = out_rate = 0.0
     for space in spaces:
         async for destination in in_slices(list(space.destinations.values())):
             if not everything and not identity.may(Verb.VIEW, space.name, destination.label):
                 continue
             destinations += 1
-            consumers += _add(destination, counts, held)
-            in_rate, out_rate = call.management.sampler.rates(destination)
-            latest.in_rate += in_rate
-            latest.out_rate += out_rate
+            _add(destination, counts, held)
+            came, went = call.management.sampler.rates(destination)
+            in_rate += came
+            out_rate += went
     if everything:
         for ended in list(server.ended.counts.values()):
-            for name in Counts.__slots__:
-                setattr(counts, name, getattr(counts, name) + getattr(ended, name))
-        latest = server_rates(call)
+            counts.include(ended)
+        latest = call.management.sampler.latest
+        in_rate, out_rate = latest.in_rate, latest.out_rate
     connections = [
         connection
         for connection in server.services.connections.values()
@@ -79,32 +79,37 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         namespaces=len(spaces),
         destinations=destinations,
         connections=len(connections),
-        consumers=consumers,
-        messages=held,
+        consumers=held.consumers,
+        messages=answers.Holdings(
+            ready=held.ready, in_flight=held.in_flight, scheduled=held.scheduled, bytes=held.bytes
+        ),
         totals=counters_of(counts),
-        rates=answers.Rates(in_rate=round(latest.in_rate, 1), out_rate=round(latest.out_rate, 1)),
+        rates=answers.Rates(in_rate=round(in_rate, 1), out_rate=round(out_rate, 1)),
         user=identity.user,
     )
 
 
 async def _blocked_at(connections: list[BrokerConnection]) -> list[answers.BlockedPlace]:
     """Where senders of these connections wait, longest first."""
-    found: dict[tuple[str, str | None, str], answers.BlockedPlace] = {}
+    found: dict[tuple[str, str | None, str], list[tuple[BrokerConnection, int]]] = {}
     async for connection in in_slices(connections, every=8):
         for stall in list(connection.stalls.values()):
             for place in stall.places:
                 address = address_at(place)
                 key = (connection.namespace.name, address, place.limit_text)
-                row = found.get(key)
-                if row is None:
-                    row = found[key] = answers.BlockedPlace(
-                        namespace=key[0], address=address, text=key[2], senders=0, since=stall.since, connections=[]
-                    )
-                row.senders += 1
-                row.since = min(row.since, stall.since)
-                if connection.id not in row.connections and len(row.connections) < _BLOCKED_CONNECTIONS:
-                    row.connections.append(connection.id)
-    return sorted(found.values(), key=lambda row: row.since)
+                found.setdefault(key, []).append((connection, stall.since))
+    rows = [
+        answers.BlockedPlace(
+            namespace=namespace,
+            address=address,
+            text=text,
+            senders=len(senders),
+            since=min(since for _, since in senders),
+            connections=list(dict.fromkeys(connection.id for connection, _ in senders))[:_BLOCKED_CONNECTIONS],
+        )
+        for (namespace, address, text), senders in found.items()
+    ]
+    return sorted(rows, key=lambda row: row.since)
 
 
 def address_at(place: Limited) -> str | None:
@@ -112,12 +117,6 @@ def address_at(place: Limited) -> str | None:
     if not isinstance(place, Queue):
         return None
     return place.place.destination
-
-
-def server_rates(call: Call[Any, Any]) -> answers.Rates:
-    """Messages per second in all, at the last look."""
-    latest = call.management.sampler.latest
-    return answers.Rates(in_rate=round(latest.in_rate, 1), out_rate=round(latest.out_rate, 1))
 
 
 def counters_of(counts: Counts) -> answers.Counters:
@@ -134,16 +133,9 @@ def counters_of(counts: Counts) -> answers.Counters:
     )
 
 
-def _add(destination: Queue | Topic, counts: Counts, held: answers.Holdings) -> int:
+def _add(destination: Queue | Topic, counts: Counts, held: Holdings) -> None:
     counts.add(destination)
-    queues = queues_at(destination)
-    consumers = 0
-    for queue in queues:
+    for queue in queues_at(destination):
         if queue is not destination:
             counts.add(queue)
-        held.ready += queue.depth
-        held.in_flight += queue.in_flight
-        held.scheduled += len(queue.scheduled)
-        held.bytes += queue.bytes
-        consumers += len(queue.consumers)
-    return consumers
+        held.add(queue)

@@ -34,7 +34,7 @@ class Call(Generic[Q, B]):
         path: the parameters of the path, decoded.
         query: the parameters behind the question mark.
         body: the JSON.
-        status: of the answer; the first that the endpoint declares unless the handler sets another.
+        status: of the answer; the first that the endpoint declares, unless what it makes :meth:`existed`.
     """
 
     management: Management
@@ -45,6 +45,10 @@ class Call(Generic[Q, B]):
     query: Q
     body: B
     status: int
+
+    def existed(self) -> None:
+        """What was to be made is there already: 200, not 201."""
+        self.status = 200
 
     @property
     def server(self) -> Server:

@@ -76,10 +76,7 @@ def _groups(call: Call[Any, Any], queue: Queue, examine: int) -> Steps[answers.D
                     first_failure=0,
                     last_failure=0,
                 )
-            group.messages += 1
-            if isinstance(first, int) and isinstance(last, int):
-                group.first_failure = min(group.first_failure or int(first), int(first))
-                group.last_failure = max(group.last_failure, int(last))
+            group.add(first, last)
         yield
     ordered = sorted(groups.values(), key=lambda group: -group.messages)
     return answers.DeadLetterQueue(

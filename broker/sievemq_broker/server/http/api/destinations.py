@@ -19,8 +19,7 @@ from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_
 from sievemq_broker.server.http.api.rights import caller, verbs
 from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
 from sievemq_broker.server.http.api.slices import in_slices, run
-from sievemq_broker.server.http.totals import waits_since
-from sievemq_broker.server.watch.counts import Counts, queues_at
+from sievemq_broker.server.watch.counts import Counts, queues_at, waits_since
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.destination import Kind, parse_address
 
@@ -89,7 +88,7 @@ async def put_destination(call: Call[Any, Any]) -> answers.DestinationDetails:
     """
     space, address = call.namespace(), call.address()
     if space.find(address) is not None:
-        call.status = 200
+        call.existed()
     elif address.kind.is_temporary:
         raise ApiError(409, "ILLEGAL_STATE", f"{address} is temporary: only a client's connection can make it")
     return _details(call, space.create(address))

@@ -145,7 +145,6 @@ class Hub:
         self._history = History()
         self.listeners: set[Listener] = set()
         self._shares: Shares[Listener] = Shares()
-        sampler.on_look = self.look
 
     def has_room(self, user: str | None) -> bool:
         """True if the user may have one more listener; the user with the most loses its oldest for it."""

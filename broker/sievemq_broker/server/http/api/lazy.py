@@ -34,7 +34,7 @@ class LazyApi:
 
     def start(self) -> None:
         """Begin to count along."""
-        self._sampler.start()
+        self._sampler.start(self._hub.look)
 
     async def stop(self) -> None:
         """End the streams of events and the counting."""

@@ -14,7 +14,7 @@ from sievemq_broker.server.http.api.errors import ApiError
 from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
 from sievemq_broker.server.http.api.rights import caller, may, require
 from sievemq_broker.server.http.api.slices import in_slices
-from sievemq_broker.server.watch.counts import queues_at
+from sievemq_broker.server.watch.counts import Holdings, queues_at
 from sievemq_broker.session.checks import check_identifier
 from sievemq_broker.session.rights import Verb
 from sievemq_core.counted import counted
@@ -55,7 +55,7 @@ async def create_namespace(call: Call[Any, requests.Space]) -> answers.Namespace
     require(call, Verb.MANAGE, name, "*")
     check_identifier("the name of a namespace", name)
     if name in call.server.broker.namespaces:
-        call.status = 200
+        call.existed()
     return await _row(call, call.server.broker.namespace(name), 0)
 
 
@@ -93,14 +93,19 @@ def _refuse_if_connected(call: Call[Any, Any], space: Namespace) -> None:
 
 
 async def _row(call: Call[Any, Any], space: Namespace, connections: int) -> answers.Namespace:
-    row = answers.Namespace(name=space.name, destinations=0, connections=connections, depth=0, in_flight=0, scheduled=0)
+    held, destinations = Holdings(), 0
     everything = may(call, Verb.VIEW, space.name, "*")
     async for destination in in_slices(list(space.destinations.values())):
         if not everything and not may(call, Verb.VIEW, space.name, destination.label):
             continue
-        row.destinations += 1
+        destinations += 1
         for queue in queues_at(destination):
-            row.depth += queue.depth
-            row.in_flight += queue.in_flight
-            row.scheduled += len(queue.scheduled)
-    return row
+            held.add(queue)
+    return answers.Namespace(
+        name=space.name,
+        destinations=destinations,
+        connections=connections,
+        depth=held.ready,
+        in_flight=held.in_flight,
+        scheduled=held.scheduled,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from msgspec import UNSET
@@ -54,9 +55,9 @@ async def explain_selector(call: Call[Any, requests.Explain]) -> answers.Explain
             raise bad_request("give a message, or name one with namespace, destination and id; not both")
         properties, headers = compose_fields(body.message)
     elif isinstance(body.namespace, str) and isinstance(body.destination, str) and isinstance(body.id, str):
-        call.path = {"ns": body.namespace, "address": body.destination}
         require(call, Verb.BROWSE, body.namespace, str(parse_address(body.destination)))
-        queue = call.queue(body.subscription, body.client_id)
+        there = replace(call, path={"ns": body.namespace, "address": body.destination})
+        queue = there.queue(body.subscription, body.client_id)
         entries = await run(call.server, queue.locate([number_or_name(body.id)], held=True))
         if not entries:
             raise not_found(f"{queue.label} has no message {body.id[:200]!r} any more", id=body.id[:1_000])

@@ -84,7 +84,7 @@ class Track:
                 del ring[:_SPARE]  # now and then, instead of moving all of it each time
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Sums:
     """All destinations together at one look."""
 
@@ -120,10 +120,6 @@ class Changes:
     dead: dict[Destination, int] = field(default_factory=dict)
 
 
-async def _ignore() -> None:
-    """No listener."""
-
-
 class Sampler:
     """Looks at the destinations each second.
 
@@ -136,7 +132,6 @@ class Sampler:
         tracks: samples by destination, longest idle first.
         latest: of the last look.
         changes: that the last look found.
-        on_look: awaited after each look.
     """
 
     def __init__(self, server: Server) -> None:
@@ -156,12 +151,15 @@ class Sampler:
         self.sums: deque[Sums] = deque(maxlen=SAMPLES)
         self.tracks: OrderedDict[Destination, Track] = OrderedDict()
         self.latest = Sums()
-        self.on_look: Callable[[], Awaitable[None]] = _ignore
-        server.ended.on_end = self._forget
+        server.ended.follow(self._forget)
 
-    def start(self) -> None:
-        """Begin."""
-        self._task = asyncio.create_task(self._run())
+    def start(self, on_look: Callable[[], Awaitable[None]]) -> None:
+        """Begin.
+
+        Args:
+            on_look: awaited after each look.
+        """
+        self._task = asyncio.create_task(self._run(on_look))
 
     async def stop(self) -> None:
         """End."""
@@ -175,12 +173,12 @@ class Sampler:
         track = self.tracks.get(destination)
         return (track.in_rate[-1], track.out_rate[-1]) if track is not None and len(track.depth) else (0.0, 0.0)
 
-    async def _run(self) -> None:
+    async def _run(self, on_look: Callable[[], Awaitable[None]]) -> None:
         while True:
             begin = perf_counter()
             try:
                 await self.look()
-                await self.on_look()
+                await on_look()
             except Exception as error:  # a fault of ours: charts stand still, the broker goes on
                 log.fault("series.failed", error)
             await asyncio.sleep(pause(perf_counter() - begin))
@@ -200,10 +198,7 @@ class Sampler:
             visited = await self._visit(destination, max(elapsed, self._round_seconds), visited)
         while len(self.tracks) > MAX_TRACKS:
             self.tracks.popitem(last=False)
-        sums = self._sums()
-        before = self.sums[-1] if self.sums else sums
-        sums.in_rate = max(0, sums.taken - before.taken) / elapsed
-        sums.out_rate = max(0, sums.given - before.given) / elapsed
+        sums = self._sums(elapsed)
         self.times.append(sums.time)
         self.sums.append(sums)
         self.latest = sums
@@ -315,17 +310,32 @@ class Sampler:
             self.tracks.pop(of, None)
             self._next.deleted.append(of)
 
-    def _sums(self) -> Sums:
-        """The totals of now. What deleted destinations have counted stays in them."""
+    def _sums(self, elapsed: float) -> Sums:
+        """The totals of now, so many seconds after the last. What deleted destinations have counted stays in them."""
         server = self._server
-        sums = Sums(server.clock.now(), *self._totals)
-        sums.destinations = sum(len(space.destinations) for space in server.broker.namespaces.values())
+        taken, given, depth, in_flight, scheduled, size, consumers, dead_lettered, expired, paused = self._totals
         for (_, kind), counts in server.ended.counts.items():
-            sums.taken += {"topic": counts.published, "queue": counts.enqueued}.get(kind, 0)
-            sums.given += counts.acknowledged
-            sums.dead_lettered += counts.dead_lettered
-            sums.expired += counts.expired
-        return sums
+            taken += {"topic": counts.published, "queue": counts.enqueued}.get(kind, 0)
+            given += counts.acknowledged
+            dead_lettered += counts.dead_lettered
+            expired += counts.expired
+        before = self.sums[-1] if self.sums else None
+        return Sums(
+            time=server.clock.now(),
+            taken=taken,
+            given=given,
+            depth=depth,
+            in_flight=in_flight,
+            scheduled=scheduled,
+            bytes=size,
+            consumers=consumers,
+            dead_lettered=dead_lettered,
+            expired=expired,
+            paused=paused,
+            destinations=sum(len(space.destinations) for space in server.broker.namespaces.values()),
+            in_rate=0.0 if before is None else max(0, taken - before.taken) / elapsed,
+            out_rate=0.0 if before is None else max(0, given - before.given) / elapsed,
+        )
 
 
 def pause(spent: float) -> float:

@@ -132,29 +132,27 @@ async def _show_body(kind: int, body: bytes | None, limit: int) -> answers.Body:
             values are shown.
     """
     content = body or b""
-    shown = answers.Body(type=_kind(kind), size=len(content), truncated=len(content) > limit)  # type: ignore[arg-type]
+    cut = len(content) > limit
+    found: dict[str, Any] = {}
     try:
         if kind == BodyKind.TEXT and body is not None:
-            shown.text = _text(content[:limit], cut=shown.truncated)
-            return shown
-        if not shown.truncated and body is not None:
+            found["text"] = _text(content[:limit], cut=cut)
+        elif not cut and body is not None:
             if kind == BodyKind.MAP:
-                begin, shown.truncated = beginning(content, MAX_SHOWN, named=True)
+                begin, cut = beginning(content, MAX_SHOWN, named=True)
                 entries = in_slices(decode_map(begin).items())
-                shown.map = {name: show_value(value) async for name, value in entries}
-                return shown
-            if kind == BodyKind.STREAM:
-                begin, shown.truncated = beginning(content, MAX_SHOWN, named=False)
-                shown.stream = [show_value(value) async for value in in_slices(decode_stream(begin))]
-                return shown
-            if kind == BodyKind.OBJECT:
-                shown.object = Outline(_MAX_VALUES, _MAX_DEPTH).of(content)
+                found["map"] = {name: show_value(value) async for name, value in entries}
+            elif kind == BodyKind.STREAM:
+                begin, cut = beginning(content, MAX_SHOWN, named=False)
+                found["stream"] = [show_value(value) async for value in in_slices(decode_stream(begin))]
+            elif kind == BodyKind.OBJECT:
+                found["object"] = Outline(_MAX_VALUES, _MAX_DEPTH).of(content)
     except FormatError as error:
-        shown.unreadable = error.text
-    if body is not None:
-        shown.base64 = b64encode(content[:limit]).decode()
-        shown.hex = _hex(content[: min(limit, _HEX_BYTES)])
-    return shown
+        found = {"unreadable": error.text}
+    if body is not None and not found.keys() & {"text", "map", "stream"}:
+        found["base64"] = b64encode(content[:limit]).decode()
+        found["hex"] = _hex(content[: min(limit, _HEX_BYTES)])
+    return answers.Body(type=_kind(kind), size=len(content), truncated=cut, **found)  # type: ignore[arg-type]
 
 
 def _text(content: bytes, *, cut: bool) -> str:

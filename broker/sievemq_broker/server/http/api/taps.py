@@ -74,7 +74,7 @@ async def put_tap(call: Call[Any, requests.MakeTap]) -> answers.Tap:
     tap = space.taps.open(maker, name, address, body.mode, condition, options, call.now, identity.user)
     call.server.turn.worked()
     if space.taps.made == made:
-        call.status = 200
+        call.existed()
     return _show(call, tap)
 
 

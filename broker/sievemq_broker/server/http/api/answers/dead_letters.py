@@ -21,6 +21,13 @@ class DeadLetterGroup(Answer, kw_only=True):
     first_failure: int
     last_failure: int
 
+    def add(self, first_failure: object, last_failure: object) -> None:
+        """Count a message, which may say when it failed first and last."""
+        self.messages += 1
+        if isinstance(first_failure, int) and isinstance(last_failure, int):
+            self.first_failure = min(self.first_failure or int(first_failure), int(first_failure))
+            self.last_failure = max(self.last_failure, int(last_failure))
+
 
 class DeadLetterQueue(Answer, kw_only=True):
     """A dead-letter queue."""
