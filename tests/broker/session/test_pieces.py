@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sievemq_broker.matching import index
-from sievemq_broker.session import pending, settlement
-from sievemq_broker.session import sends as sends_module
+from sievemq_broker.session import pending
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
@@ -79,8 +78,7 @@ def in_pieces() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index, "AT_ONCE", -1)
         patch.setattr(index.SelectorIndex, "_weigh", lambda self: setattr(self, "costly", True))
-        for module in (pending, sends_module, settlement):
-            patch.setattr(module, "EXAMINED", 1)
+        patch.setattr(pending, "EXAMINED", 1)
         yield
 
 
