@@ -14,7 +14,7 @@ LEFT = {
     "sievemq._engine": 48,
     "sievemq.aio": 27,
     "sievemq.blocking": 30,
-    "sievemq_broker.domain": 67,
+    "sievemq_broker.domain": 41,
     "sievemq_broker.matching": 4,
     "sievemq_broker.session": 81,
     "sievemq_core.wire": 1,

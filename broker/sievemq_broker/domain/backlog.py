@@ -167,33 +167,31 @@ class Backlog:
                 view.push_back(entry)
         if self.lookups:
             for lookup in self.lookups.values():
-                if lookup.scanning < priority and lookup.add(entry):
-                    entry.places += 1
+                if lookup.scanning < priority:
+                    lookup.add(entry)
         self.depth += 1
         self.bytes += len(envelope.packed)
         envelope.compact()
 
-    def unplace(self, entry: Entry, state: int) -> None:
+    def unplace(self, entry: Entry) -> None:
         """An entry stops waiting. Its places in other views become tombstones."""
         self.depth -= 1
         self.bytes -= len(entry.envelope.packed)
-        entry.state = state
-        dead, entry.places = entry.places, 0
-        self.dead += dead
+        self.dead += entry.places + len(self.lookups)
+        entry.hold()
         if self.dead > self.dead_limit:
             self.tidy()
 
-    def unplace_row(self, view: View, entries: list[Entry], state: int) -> None:
+    def unplace_row(self, view: View, entries: list[Entry]) -> None:
         """Entries that are next in a view (:meth:`View.row`) stop waiting."""
         view.take_row(entries[-1])
         self.depth -= len(entries)
-        dead = -len(entries)  # the view's own places are not tombstones
+        dead = len(entries) * (len(self.lookups) - 1)  # the view's own places are not tombstones
         size = 0
         for entry in entries:
             size += len(entry.envelope.packed)
             dead += entry.places
-            entry.places = 0
-            entry.state = state
+            entry.hold()
         self.bytes -= size
         self.dead += dead
         if self.dead > self.dead_limit:

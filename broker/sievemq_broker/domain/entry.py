@@ -28,7 +28,7 @@ class Entry:
         envelope: the message; dropped when the entry is gone, so that a tombstone is small.
         state: READY … GONE. Authoritative: a reference in a view counts only if the state agrees.
         count: deliveries that count, that is, the message was or may have been handed to an application.
-        places: references to this entry in views and indexes while it waits.
+        places: references to this entry in views while it waits.
         failed: ms epoch of the first failed delivery; only there if count > 0.
         due: ms epoch at which it stops being DELAYED; only there while it is.
         stored: its number in the journal, 0 if it is not kept; only there on a queue that has a journal.
@@ -48,6 +48,52 @@ class Entry:
         self.state = state
         self.count = 0
         self.places = 0
+
+    def file(self) -> None:
+        """It waits in one more view."""
+        self.places += 1
+
+    def unfile(self) -> None:
+        """One view has dropped it."""
+        self.places -= 1
+
+    def hold(self) -> None:
+        """It is on its way to a consumer and waits nowhere: references to it are tombstones."""
+        self.state = HELD
+        self.places = 0
+
+    def make_ready(self) -> None:
+        """It waits in the order of arrival."""
+        self.state = READY
+
+    def arrive(self, sequence: int) -> None:
+        """It arrives behind what came before: after its delay, or after a restart."""
+        self.sequence = sequence
+        self.state = READY
+
+    def come_back(self) -> None:
+        """It waits again, in its old place."""
+        self.state = STRAY
+
+    def fail(self, now: int) -> None:
+        """A delivery has failed, and it comes back."""
+        self.state = STRAY
+        self.count += 1
+        if self.count == 1:
+            self.failed = now
+
+    def unmark(self) -> None:
+        """The last delivery has not failed after all."""
+        self.count -= 1
+
+    def delay(self, due: int) -> None:
+        """It waits for a moment (ms epoch)."""
+        self.state = DELAYED
+        self.due = due
+
+    def shift(self, by: int) -> None:
+        """The moment is so many ms later."""
+        self.due += by
 
     def end(self) -> None:
         """It is gone: whatever still refers to it is a tombstone."""

@@ -312,10 +312,8 @@ class Queue:
         observer = self.observer
         for envelope in envelopes:
             sequence = self.sequence = self.sequence + 1
-            entry = Entry(sequence, envelope, HELD)
             delayed = envelope.delivery_time > now and envelope.delayed
-            if delayed:
-                entry.state = DELAYED
+            entry = Entry(sequence, envelope, DELAYED if delayed else HELD)
             if observer is not None:
                 observer.accepted(self, entry)
             if self.taps:
@@ -341,17 +339,19 @@ class Queue:
                 return
             del entries[:taken]
         for entry in entries:
-            entry.state = READY
+            entry.make_ready()
             self._arrive(entry)
 
     def restore(self, entry: Entry, now: int) -> None:
         """A message is there again after a restart, behind those before; no consumer is."""
         envelope = entry.envelope
-        entry.sequence = self.sequence = self.sequence + 1
+        self.sequence += 1
+        entry.arrive(self.sequence)
         if envelope.delivery_time > now and not entry.count and envelope.delayed:
             self._schedule(entry, envelope.delivery_time)
         else:
-            entry.state = STRAY if entry.count else READY
+            if entry.count:
+                entry.come_back()
             self._place(entry, ())
 
     def _arrive(self, entry: Entry) -> None:
@@ -366,6 +366,7 @@ class Queue:
                 if other is not None and (best is None or (other.waiting, -other.turn) > (best.waiting, -best.turn)):
                     best = other
             if best is not None:
+                entry.hold()
                 self._hand(best, entry)
                 return
         self._place(entry, matched)
@@ -386,9 +387,9 @@ class Queue:
         if expiration:
             self._deadlines.push(expiration, self, entry)
 
-    def _unplace(self, entry: Entry, state: int = HELD) -> None:
+    def _unplace(self, entry: Entry) -> None:
         """An entry stops waiting."""
-        self.backlog.unplace(entry, state)
+        self.backlog.unplace(entry)
         if entry.envelope.expiration:
             self._deadlines.void()
 
@@ -411,7 +412,6 @@ class Queue:
 
     def _hand(self, consumer: Consumer, entry: Entry) -> None:
         """Deliver an entry that is in no view any more to a consumer whose turn it is."""
-        entry.state = HELD
         self._deliver(consumer, [entry])
         self._turns[consumer.view].served(consumer, entry)
 
@@ -449,13 +449,14 @@ class Queue:
         for entry in row:
             if entry.envelope.expiration:
                 self._deadlines.void()
-        self.backlog.unplace_row(view, row, HELD)
+        self.backlog.unplace_row(view, row)
 
     def _arrive_again(self, entries: list[Entry]) -> None:
         """Waiting entries that were put aside for a consumer may now go to any. Their view is to be served, so that
         they do not overtake what waits there."""
         for entry in entries:
-            self._unplace(entry, STRAY)
+            self._unplace(entry)
+            entry.come_back()
             self._place(entry, self._match(entry) if self.backlog.views else ())
 
     # -- moments --------------------------------------------------------------------------------------------------
@@ -469,8 +470,7 @@ class Queue:
             when: ms epoch.
             span: it is to wait so long, whatever the machine's clock is set to meanwhile.
         """
-        entry.state = DELAYED
-        entry.due = when
+        entry.delay(when)
         envelope = entry.envelope
         envelope.compact()
         self.scheduled[entry.sequence] = entry
@@ -486,7 +486,7 @@ class Queue:
 
     def on_jump(self, entry: Entry, by: int) -> None:
         """The clock was set while an entry waits for the end of its redelivery delay."""
-        entry.due += by
+        entry.shift(by)
 
     def on_deadline(self, entry: Entry, when: int, now: int) -> None:
         """The moment of an entry has come: it expires, or stops being delayed."""
@@ -499,12 +499,12 @@ class Queue:
                 self.expire(entry, now)
                 return
             if entry.count:
-                entry.state = STRAY  # end of a redelivery delay: to the front (ORD-07)
+                entry.come_back()  # end of a redelivery delay: to the front (ORD-07)
             else:
                 # It arrives now: behind what came in the meantime (ORD-05).
                 self._resequenced += 1
-                entry.sequence = self.sequence = self.sequence + 1
-                entry.state = READY
+                self.sequence += 1
+                entry.arrive(self.sequence)
             self._arrive(entry)
         elif 0 < expiration <= now:
             self._unplace(entry)
@@ -568,7 +568,7 @@ class Queue:
         """
         back: list[tuple[int, Entry]] = []
         for entry in unmarked:
-            entry.state = STRAY
+            entry.come_back()
             back.append((key_of(entry), entry))
             if self.observer is not None:
                 self.observer.released(self, entry)
@@ -588,10 +588,7 @@ class Queue:
 
     def _mark(self, entry: Entry, now: int, suspect: bool) -> bool:
         """Count a failed delivery; False if the entry does not come back now."""
-        entry.state = STRAY
-        entry.count += 1
-        if entry.count == 1:
-            entry.failed = now
+        entry.fail(now)
         self.redelivered += 1
         if self.deleted:
             return True
@@ -634,7 +631,7 @@ class Queue:
         back: list[Entry] = []
         for entry, count in entries:
             if entry.count == count and self.take_out(entry):
-                entry.count -= 1
+                entry.unmark()
                 self.redelivered -= 1
                 back.append(entry)
         self.take_back(back, now)

@@ -157,11 +157,9 @@ class Scan:
                 value = entry.envelope.correlation_id
             if value.__class__ is not str:
                 continue
-            if first is not None:
-                if first(value, entry) is not entry:
-                    assert lookup is not None
-                    lookup.again(value, entry)
-                entry.places += 1
+            if first is not None and first(value, entry) is not entry:
+                assert lookup is not None
+                lookup.again(value, entry)
             if value in wanted and view.matches(entry):
                 view.push(entry, entry.envelope.priority)
                 entry.envelope.compact()
@@ -175,8 +173,7 @@ class Scan:
         assert condition is not None
         cost = 1 if self._view_gone else units(condition, entry.envelope)
         for lookup in self._made.values():
-            if lookup.add(entry):
-                entry.places += 1
+            lookup.add(entry)
         if not self._view_gone and self.view.matches(entry):
             self.view.show(entry, stray)
         entry.envelope.compact()

@@ -141,7 +141,7 @@ class View:
             lane = self.lanes[priority] = Lane()
         lane.items.append(entry)
         self.mask |= 1 << priority
-        entry.places += 1
+        entry.file()
 
     def push_back(self, entry: Entry) -> None:
         """Take in an entry that came back (STRAY). One that is in the heap already, at the same place, stays there."""
@@ -150,7 +150,7 @@ class View:
             self.strays[entry] = key
             heappush(self.heap, (key, entry))
             self.passed.pop(entry, None)
-        entry.places += 1
+        entry.file()
 
     def begin_scan(self) -> None:
         """The backlog is to be looked through for the selector, from the highest priority down."""
@@ -296,7 +296,7 @@ class View:
             lane = self.lanes[entry.envelope.priority]
             assert lane is not None
             lane.take()
-        entry.places -= 1
+        entry.unfile()
 
     def pass_over(self, entry: Entry) -> None:
         """Drop the reference to what :meth:`first` has just returned, though it goes on waiting."""
