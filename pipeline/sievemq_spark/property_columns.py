@@ -64,63 +64,62 @@ class PropertyColumns:
         except (_UnusualError, LookupError, ValueError, TypeError, OverflowError, RecursionError, pa.ArrowException):
             self._read_slowly(packed, letters)
 
-    def _count(self, names: Sequence[str]) -> None:
-        self.offsets = np.zeros(len(self.each) + 1, np.int32)
-        np.cumsum(np.fromiter(map(len, self.each), np.int32, len(self.each)), out=self.offsets[1:])
-        number = {name: place for place, name in enumerate(dict.fromkeys(names))}
-        if len(set(map(tuple, self.each))) == 1:  # as most messages of a queue are
-            self._numbers = np.tile(np.arange(len(number), dtype=np.int32), len(self.each))
+    def _count(self) -> None:
+        each = self.each
+        self.offsets = np.zeros(len(each) + 1, np.int32)
+        np.cumsum(np.fromiter(map(len, each), np.int32, len(each)), out=self.offsets[1:])
+        if len(set(map(tuple, each))) == 1:  # as most messages of a queue are
+            number = {name: place for place, name in enumerate(each[0])}
+            self._numbers = np.tile(np.arange(len(number), dtype=np.int32), len(each))
         else:
+            names = list(chain.from_iterable(each))
+            number = {name: place for place, name in enumerate(dict.fromkeys(names))}
             self._numbers = np.fromiter(map(number.__getitem__, names), np.int32, len(names))
         self._number = number
         self.names = pa.array(map(utf8, number), pa.string())
 
     def _read(self, letters: Sequence[str | None]) -> None:
-        names = list(chain.from_iterable(self.each))
         values = list(chain.from_iterable(map(dict.values, self.each)))
-        total = len(values)
         kinds = np.frombuffer(bytes(map(_KINDS.__getitem__, map(type, values))), np.uint8)
-        self._count(names)
-        numbers = kinds == _INTEGER
-        reals = kinds == _FLOATING
-        long = np.zeros(total, np.int64)
-        long[numbers] = np.fromiter(compress(values, numbers.tobytes()), np.int64)
-        double = np.zeros(total, np.float64)
-        double[reals] = np.fromiter(compress(values, reals.tobytes()), np.float64)
-        texts, booleans = kinds == _TEXT, kinds == _BOOLEAN
+        self._count()
+        booleans, numbers, reals, texts = (kinds == kind for kind in (_BOOLEAN, _INTEGER, _FLOATING, _TEXT))
+        long = np.fromiter(compress(values, numbers.tobytes()), np.int64)
+        double = np.fromiter(compress(values, reals.tobytes()), np.float64)
         t = _LETTERS[kinds]
-        t[numbers & ((long < INT_MIN) | (long > INT_MAX))] = ord("l")
+        t[numbers] = np.where((long < INT_MIN) | (long > INT_MAX), ord("l"), ord("i"))
         if any(letters):
-            self._wrap(t, _joined(letters, self.each), kinds, long, double)
+            said = _joined(letters, self.each)
+            said[kinds == _NULL] = ord(_UNSAID)
+            self._wrap(t, said, numbers, reals, long, double)
         self.t = t
         self.b = _spread(np.fromiter(compress(values, booleans.tobytes()), np.bool_), booleans)
-        self.l = pa.array(long, pa.int64(), mask=~numbers)
-        self.d = pa.array(double, pa.float64(), mask=~reals)
+        self.l = _spread(long, numbers)
+        self.d = _spread(double, reals)
         self.s = _spread(pa.array(list(compress(values, texts.tobytes())), pa.string()), texts)
 
     @staticmethod
-    def _wrap(t: Any, said: Any, kinds: Any, long: Any, double: Any) -> None:
-        """What the letters say of values whose kind does not tell."""
+    def _wrap(t: Any, said: Any, numbers: Any, reals: Any, long: Any, double: Any) -> None:
+        """What the letters say of values whose kind does not tell: all of `long` and `double`, which lie in the row
+        where `numbers` and `reals` are true."""
         for letter in "bhl":
-            here = (said == ord(letter)) & (kinds != _NULL)
-            if not here.any():
-                continue
+            here = said == ord(letter)
+            found = long[here[numbers]]
             low, high = _RANGES.get(letter, (-(2**63), 2**63 - 1))
-            if (kinds[here] != _INTEGER).any() or long[here].min() < low or long[here].max() > high:
+            if len(found) != here.sum() or (len(found) and (found.min() < low or found.max() > high)):
                 raise _UnusualError
             t[here] = ord(letter)
-        here = (said == ord("f")) & (kinds != _NULL)
-        if here.any():
-            if (kinds[here] != _FLOATING).any():
-                raise _UnusualError
-            t[here] = ord("f")
-            with np.errstate(over="ignore"):
-                double[here] = double[here].astype(np.float32)
+        here = said == ord("f")
+        single = here[reals]
+        if single.sum() != here.sum():
+            raise _UnusualError
+        t[here] = ord("f")
+        with np.errstate(over="ignore"):
+            double[single] = double[single].astype(np.float32)
 
     def _read_slowly(self, packed: Sequence[bytes | None], letters: Sequence[str | None]) -> None:
         held = [unpack_properties((*_NO_HEADERS, *pair)) for pair in zip(packed, letters, strict=True)]
         self.each = held
-        self._count(list(chain.from_iterable(held)))
+        self._count()
         items = [typed(value) for each in held for value in each.values()]
         t, b, long, d, s = zip(*items, strict=True) if items else ((),) * 5
         self.t = np.frombuffer("".join(t).encode(), np.uint8)
@@ -161,7 +160,7 @@ def _joined(letters: Sequence[str | None], each: Sequence[Mapping[str, Any]]) ->
     said = [_UNSAID * len(one) if some is None else some for some, one in zip(letters, each, strict=True)]
     if list(map(len, said)) != list(map(len, each)):
         raise _UnusualError
-    joined = np.frombuffer("".join(said).encode("ascii"), np.uint8)
+    joined = np.frombuffer(bytearray("".join(said), "ascii"), np.uint8)  # writable
     if not np.isin(joined, np.frombuffer(b"zbhilfds" + _UNSAID.encode(), np.uint8)).all():
         raise _UnusualError
     return joined
