@@ -467,6 +467,10 @@ class TestNamespace(EmbeddedNamespace):
         """
         self.faults.clear()
         self.broker._watch.dropped.add(self.name)
+        # A client whose password is being checked has passed the refusal, and is cut when it is in.
+        checked = self.broker._promise()
+        self.broker.on_server(lambda server: server.authenticator.when_checked(lambda: checked.set_result(None)))
+        checked.result()
 
         def cut(broker: Broker) -> tuple[list[ConnectionView], list[Queue]]:
             server = self.broker.server

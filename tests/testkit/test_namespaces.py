@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import pairwise
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
 from sievemq import ConnectionFactory, JMSContext, JMSException, JMSRuntimeException, Queue, Topic
 from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.users.account import Users
+from sievemq_broker.users.passwords import hash_password
 from sievemq_testing import TestBroker, TestNamespace
 
 ORDERS = Queue("orders")
@@ -78,6 +81,33 @@ def test_a_client_cannot_bring_a_dropped_namespace_back(sievemq_test_broker: Tes
     factory = ConnectionFactory(sievemq_test_broker.namespace("gone-for-good").url)
     factory.create_context().close()  # the test has asked for it
     assert doomed.drop() == []
+
+
+def test_a_client_whose_password_is_being_checked_cannot_bring_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    checking, dropped = Event(), Event()
+    check = Users.check
+
+    def slow(users: Users, name: str, password: str) -> bool:
+        checking.set()
+        dropped.wait(0.2)  # the drop waits for this check, or would be over by then
+        return check(users, name, password)
+
+    monkeypatch.setattr(Users, "check", slow)
+    with TestBroker(users={"me": hash_password("secret")}) as broker:
+        doomed = broker.namespace("doomed")
+
+        def connect() -> None:
+            with suppress(JMSException):
+                ConnectionFactory(doomed.url, reconnect=0).create_connection("me", "secret").close()
+
+        client = Thread(target=connect)
+        client.start()
+        assert checking.wait(60)
+        doomed.drop()
+        dropped.set()
+        client.join(60)
+        broker.wait_until_idle()
+        assert "doomed" not in broker.namespaces
 
 
 def test_a_large_one_is_dropped_in_slices(sievemq_test_broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,14 @@ class Authenticator:
         found = self.begin(user, password, address)
         return found if isinstance(found, Identity) else await asyncio.shield(found)
 
+    def when_checked(self, call: Callable[[], object]) -> None:
+        """Call when the passwords that are being checked now have been, and those who wait for it know."""
+        running = [asyncio.shield(checking) for checking in self._checking.values()]
+        if not running:
+            call()
+            return
+        asyncio.gather(*running, return_exceptions=True).add_done_callback(lambda _: call())
+
     def close(self) -> None:
         """Check no more. What is being hashed is left alone: it ends in milliseconds."""
         if self._executor is not None:
