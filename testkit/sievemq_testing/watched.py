@@ -634,9 +634,7 @@ def is_idle(server: Server) -> bool:
             return False
         if link.transport.get_write_buffer_size():
             return False
-        if any(consumer.recalled for consumer in connection.consumers.values()):
-            return False
-    return True
+    return not any(queue.recalling for space in server.broker.namespaces.values() for queue in queues_in(space))
 
 
 def when_idle(server: Server, done: Callable[[], None]) -> None:

@@ -536,6 +536,11 @@ class Queue:
             if turns.groups is not None:
                 self._serve(turns, now)  # it may have done with a message group that others can go on with
 
+    @property
+    def recalling(self) -> bool:
+        """True while a consumer that was asked for buffered messages has not answered."""
+        return self._recall.is_open
+
     def take_released(
         self, consumer: Consumer, entries: list[Entry], tags: list[int] | tuple[int, ...], now: int
     ) -> None:

@@ -256,6 +256,11 @@ class Recall:
         self._held = False
         self.awaiting: set[Consumer] = set()
 
+    @property
+    def is_open(self) -> bool:
+        """True while a consumer that was asked for messages has not answered."""
+        return any(claim.recalled for claim in self._claims.values())
+
     def claim_of(self, consumer: Consumer) -> _Claim:
         """What a consumer asks, and is asked."""
         claim = self._claims.get(consumer)
