@@ -423,6 +423,23 @@ def test_a_full_queue_refuses_until_it_is_consumed_from(
     producer.send(ORDERS, "z")
 
 
+def test_a_full_queue_refuses_a_send_that_selectors_examine_slowly(
+    faults: Faults, namespace: TestNamespace, factory: ConnectionFactory
+) -> None:
+    with factory.create_context() as consuming, factory.create_context() as context:
+        for n in range(8):
+            slow = " AND ".join(f"text NOT LIKE '%{n}b{m}%'" for m in range(20))
+            consuming.create_consumer(ORDERS, f"{slow} AND never IS NOT NULL")
+        producer = context.create_producer().set_property("text", "a" * 32_000)
+        producer.send(ORDERS, "x")
+        faults.fill("orders")
+        with pytest.raises(ResourceAllocationRuntimeException, match="max_bytes"):
+            producer.send(ORDERS, "y")
+        faults.clear()
+        producer.send(ORDERS, "z")
+        assert [m.get_body(str) for m in namespace.queue("orders").messages()] == ["x", "z"]
+
+
 def test_an_empty_queue_can_be_full(faults: Faults, context: JMSContext) -> None:
     faults.fill("orders")
     with pytest.raises(ResourceAllocationRuntimeException):

@@ -22,6 +22,37 @@ def queue_of(world: World) -> Queue:
     return world.namespace.queue("queue:small")
 
 
+def test_scheduled_messages_count_towards_the_limit() -> None:
+    world = small("fail", max_messages=3)
+    queue = queue_of(world)
+    world.send("queue:small", "a")
+    assert not queue.at_limit
+    world.send("queue:small", "later", at=NOW + 1_000)
+    assert not queue.at_limit
+    world.send("queue:small", "b")
+    assert queue.at_limit
+    world.advance(1_000)
+    assert queue.at_limit
+    consumer = world.consumer("queue:small")
+    consumer.acknowledge(1, world.now)
+    assert not queue.at_limit
+
+
+def test_bytes_at_the_limit() -> None:
+    size = len(message("a").packed)
+    world = small("fail", max_bytes=2 * size)
+    queue = queue_of(world)
+    for name, full in (("a", False), ("b", True)):
+        world.send("queue:small", message(name))
+        assert queue.at_limit is full
+
+
+def test_a_queue_without_limits_is_never_at_one() -> None:
+    world = World()
+    world.send("queue:small", "a")
+    assert not queue_of(world).at_limit
+
+
 @pytest.mark.parametrize("kind", [DestinationPolicy, NamespacePolicy])
 @pytest.mark.parametrize("name", ["max_messages", "max_bytes"])
 @pytest.mark.parametrize("value", [1e6, True, None, "5"])

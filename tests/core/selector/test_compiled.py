@@ -295,3 +295,19 @@ def test_identifiers(name: str, expected: bool) -> None:
 def test_escape_is_an_identifier_where_it_is_not_reserved() -> None:
     assert not is_identifier("ESCAPE", JAKARTA)
     assert is_identifier("ESCAPE", IBM_MQ)
+
+
+@pytest.mark.parametrize("text", ["a = 'x' OR a = 'y'", "a = 'x' OR a IN ('y', 'z')", "a IN ('x') OR a IN ('y')"])
+def test_equalities_of_one_name_become_a_lookup(text: str) -> None:
+    selector = valid(text)
+    assert selector.is_lookup
+    assert {"x", "y"} <= dict(selector.facts.equalities)["a"]
+
+
+@pytest.mark.parametrize("text", ["a NOT IN ('x', 'y') OR a = 'x'", "a <> 'y' OR a = 'x'", "NOT a = 'y' OR a IN ('x')"])
+def test_inequalities_do_not_join_equalities(text: str) -> None:
+    selector = valid(text)
+    assert not selector.is_lookup
+    matched = [value for value in ("x", "y", "z") if selector.function({"a": value}, HEADERS)]
+    assert matched == ["x", "z"]
+    assert [value for value in ("x", "y", "z") if selector.evaluate({"a": value}, HEADERS)] == matched
