@@ -18,7 +18,7 @@ LEFT = {
     "sievemq_broker.matching": 4,
     "sievemq_broker.session": 81,
     "sievemq_core.wire": 1,
-    "sievemq_testing": 5,
+    "sievemq_testing": 1,
 }
 
 #: Attributes of the standard library's objects for which there is no other way to set them.

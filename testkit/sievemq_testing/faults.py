@@ -590,7 +590,7 @@ class Faults:
         def fill(broker: Broker) -> None:
             queue = broker.namespace(namespace).queue(str(destination))
             self._undo.append((queue, queue.policy))
-            queue.policy = replace(queue.policy, max_bytes=max(1, queue.bytes))
+            queue.configure(replace(queue.policy, max_bytes=max(1, queue.bytes)))
             self._box.note(namespace, queue.label, "its limit is reached")
 
         self._broker.call(fill)
@@ -608,7 +608,7 @@ class Faults:
             for rule in self._rules:
                 rule.cancel()
             for queue, policy in reversed(self._undo):
-                queue.policy = policy
+                queue.configure(policy)
             self._rules.clear()
             self._undo.clear()
 

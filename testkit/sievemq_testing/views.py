@@ -167,10 +167,7 @@ class _View:
         def change(broker: Broker) -> DestinationPolicy:
             destination = broker.namespace(self._namespace.name).declare(self._address)
             changed = replace(destination.policy, **changes)
-            destination.policy = changed
-            if isinstance(destination, Topic):
-                for subscription in destination.subscriptions:
-                    subscription.queue.policy = changed
+            destination.configure(changed)
             return changed
 
         result: DestinationPolicy = self._ask(change)

@@ -252,6 +252,10 @@ class Queue:
 
     # -- limits ---------------------------------------------------------------------------------------------------
 
+    def configure(self, policy: DestinationPolicy) -> None:
+        """Apply another policy from now on."""
+        self.policy = policy
+
     @property
     def has_room(self) -> bool:
         """True if senders that wait may go on: a sixteenth below the limits, not to stop again at once."""

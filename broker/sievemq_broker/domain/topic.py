@@ -83,6 +83,12 @@ class Topic:
         self.observers: tuple[Observer, ...] = ()
         self._local = 0  # subscriptions with no_local: while there are none, nobody asks who published
 
+    def configure(self, policy: DestinationPolicy) -> None:
+        """Apply another policy from now on, to its subscriptions too."""
+        self.policy = policy
+        for subscription in self.subscriptions:
+            subscription.queue.configure(policy)
+
     def __repr__(self) -> str:
         return f"<Topic {self.label} subscriptions={len(self.subscriptions)}>"
 
