@@ -39,12 +39,13 @@ test: ## linters, type checker and all tests, the rest too where one fails; inst
 venv: ## make .venv with everything for development
 	@.ci/venv dev
 
-lint: ## ruff, its formatter, mypy --strict, the import contracts
+lint: ## ruff, its formatter, mypy --strict, the import contracts, the console's JavaScript and CSS
 	@.ci/venv dev
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	.ci/console
 
 format: ## let ruff rewrite what it can
 	@.ci/venv dev

@@ -60,7 +60,8 @@ const ACTIONS = {
  * Asks, with a dry run first, and does it.
  * @param {string} namespace @param {string} address of the queue. @param {keyof ACTIONS} action
  * @param {object} [given]
- * @param {string} [given.selector] @param {string[]} [given.ids] only these messages.
+ * @param {string} [given.selector]
+ * @param {string[] | null} [given.ids] only these messages.
  * @param {object} [given.whose] the subscription, where the address is a topic.
  * @returns {Promise<boolean>} whether it was done.
  */

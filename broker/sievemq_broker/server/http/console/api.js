@@ -25,6 +25,7 @@ export class Unreachable extends Error {
   }
 }
 
+/** @type {string | null} */
 let token = null;
 
 /** The token that changing requests carry, given at sign-in. */
@@ -71,6 +72,10 @@ export async function within(namespace, change) {
 const isMissing = (error, namespace) =>
   error.status === 404 && error.details?.namespace === namespace && !("address" in error.details);
 
+/**
+ * @param {string} method @param {string} to
+ * @param {{query?: object, body?: object, signal?: AbortSignal}} given
+ */
 async function call(method, to, { query = {}, body, signal }) {
   const pairs = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
   const search = pairs.length ? `?${new URLSearchParams(pairs)}` : "";

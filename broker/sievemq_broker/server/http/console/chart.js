@@ -222,5 +222,5 @@ export function ratesChart() {
 function ceiling(value) {
   if (value <= 2) return 2;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 3, 4, 5, 6, 8, 10].map((n) => n * power).find((n) => n >= value);
+  return [1, 2, 3, 4, 5, 6, 8].map((n) => n * power).find((n) => n >= value) ?? 10 * power;
 }

@@ -3,22 +3,29 @@
 import { h, put } from "./dom.js";
 
 /**
- * @param {object} given
- * @param {string} given.title
- * @param {Node | string | Array} given.body
- * @param {string} given.action what the button says.
- * @param {boolean} [given.danger] it cannot be undone.
- * @param {(controls: Dialog) => Promise<void>} given.run does it; the dialog closes when it is done, and stays with the
+ * @typedef {object} Question
+ * @property {string} title
+ * @property {Node | string | Array} body
+ * @property {string} action what the button says.
+ * @property {boolean} [danger] it cannot be undone.
+ * @property {(controls: Dialog) => Promise<void>} run does it; the dialog closes when it is done, and stays with the
  *   error if it fails.
+ * @property {((controls: Dialog) => void) | null} [opened] called when it is shown.
  */
+
+/** @param {Question} given */
 export function ask(given) {
   return new Dialog(given).open();
 }
 
 export class Dialog {
+  /** @param {Question} given */
   constructor({ title, body, action, danger = false, run, opened = null }) {
     this.run = run;
     this.opened = opened;
+    this.done = false;
+    /** @type {(done: boolean) => void} */
+    this.resolve = () => {};
     this.trouble = h("p", { class: "mistake", role: "alert" });
     this.button = h("button", { type: "submit", class: danger ? "danger" : "primary" }, action);
     this.cancel = h("button", { type: "button", click: () => this.node.close() }, "Cancel");

@@ -33,6 +33,7 @@ export function duration(ms) {
   if (!Number.isFinite(ms)) return "–";
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
   const seconds = Math.floor(ms / 1000);
+  /** @type {[number, string][]} */
   const parts = [
     [Math.floor(seconds / 86_400), "d"],
     [Math.floor(seconds / 3600) % 24, "h"],

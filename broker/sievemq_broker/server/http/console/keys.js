@@ -10,7 +10,7 @@ let first = 0;
 export function listenToKeys(places) {
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-    if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+    if (event.target instanceof Element && event.target.closest("input, textarea, select, [contenteditable]")) return;
     if (event.key === "?") help(places);
     else if (event.key === "/") focusSearch();
     else if (event.key === "g") {
@@ -62,6 +62,7 @@ export function help(places) {
 
 function focusSearch() {
   const field = document.querySelector("[data-search]");
-  field?.focus();
-  field?.select();
+  if (!(field instanceof HTMLInputElement || field instanceof HTMLTextAreaElement)) return;
+  field.focus();
+  field.select();
 }

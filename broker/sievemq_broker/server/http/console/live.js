@@ -12,6 +12,7 @@ import { brokerTime, count, setClock } from "./format.js";
 export const samples = []; // totals, oldest first
 export const happenings = []; // newest first
 export const restarts = []; // when the broker was found to have been restarted
+/** @type {{connected: boolean | null, tries: number}} */
 export const state = { connected: null, tries: 0 };
 
 // What happens, in words.

@@ -227,7 +227,7 @@ function look() {
 
 async function start() {
   const showKeys = () => help(frame.places());
-  frame.build(document.getElementById("console"), showKeys);
+  frame.build(/** @type {HTMLElement} */ (document.getElementById("console")), showKeys);
   if (!(await session.resume())) return;
   listenToKeys(frame.places());
   addEventListener("hashchange", route);

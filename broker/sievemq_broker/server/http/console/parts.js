@@ -4,7 +4,11 @@ import { h } from "./dom.js";
 import { link, pagesBefore } from "./address.js";
 import { count } from "./format.js";
 
-/** The head of a view: what it shows, and what can be done there. */
+/**
+ * The head of a view: what it shows, and what can be done there.
+ * @param {string} title
+ * @param {{lead?: Node | string | Array | null, badges?: Array, actions?: Array}} [more]
+ */
 export function head(title, { lead = null, badges = [], actions = [] } = {}) {
   return h(
     "div",
@@ -24,7 +28,10 @@ export function limitBadge({ at_limit: full, blocked_senders: blocked }) {
 
 export const button = (text, click, kind = "") => h("button", { type: "button", class: kind || null, click }, text);
 
-/** A link that looks like a button; where there is a reason against it, a button that cannot be pressed. */
+/**
+ * A link that looks like a button; where there is a reason against it, a button that cannot be pressed.
+ * @param {string} text @param {string} href @param {string} [kind] @param {string | null} [reason]
+ */
 export const linkButton = (text, href, kind = "", reason = null) =>
   reason === null
     ? h("a", { class: `button ${kind}`, href }, text)
@@ -44,13 +51,22 @@ export function facts(pairs) {
   );
 }
 
-/** A field of a form with its label. */
+let fields = 0;
+
+/**
+ * A field of a form with its label.
+ * @param {string} label @param {HTMLElement} control @param {string | null} [hint]
+ */
 export function field(label, control, hint = null) {
-  const id = (control.id ||= `field-${(field.number = (field.number ?? 0) + 1)}`);
+  const id = (control.id ||= `field-${(fields += 1)}`);
   return h("div", { class: "field" }, h("label", { for: id }, label), control, hint && h("small", hint));
 }
 
-/** A choice among few. */
+/**
+ * A choice among few.
+ * @param {string[][]} options values and what is shown for them. @param {string} value
+ * @param {((value: string) => void) | null} [change]
+ */
 export function choice(options, value, change = null) {
   const select = h(
     "select",
@@ -97,11 +113,14 @@ export function nothing(title, ...words) {
 export class Pager {
   /** @param {(cursor: string, before: string[]) => void} turn goes to a page, past those before it. */
   constructor(turn) {
+    /** @type {string[]} */
     this.before = [];
     this.here = "";
+    /** @type {string | null} */
+    this.cursor = null;
     this.first = button("First page", () => turn("", []));
-    this.previous = button("Previous page", () => turn(this.before.at(-1), this.before.slice(0, -1)));
-    this.next = button("Next page", () => turn(this.cursor, [...this.before, this.here]));
+    this.previous = button("Previous page", () => turn(this.before.at(-1) ?? "", this.before.slice(0, -1)));
+    this.next = button("Next page", () => turn(this.cursor ?? "", [...this.before, this.here]));
     this.words = h("span", { class: "dim" });
     this.node = h("div", { class: "pager", hidden: true }, this.words, this.first, this.previous, this.next);
   }

@@ -12,7 +12,7 @@ export class Rows {
    * @param {string} given.label accessible name.
    * @param {string} given.adds what the button says.
    * @param {boolean} [given.body] types that only bodies may have, too.
-   * @param {() => void} [given.onchange]
+   * @param {(() => void) | null} [given.onchange]
    */
   constructor({ label, adds, body = false, onchange = null }) {
     this.types = body ? BODY_TYPES : TYPES;

@@ -16,8 +16,8 @@ export class SelectorBox {
    * @param {string} [given.label]
    * @param {boolean} [given.search] the `/` key leads here.
    * @param {boolean} [given.tall] room for several lines.
-   * @param {(text: string) => void} [given.onapply] Enter was pressed, and there is no mistake.
-   * @param {(answer: object | null, text: string) => void} [given.oncheck] checked; null: there is a mistake.
+   * @param {((text: string) => void) | null} [given.onapply] Enter was pressed, and there is no mistake.
+   * @param {((answer: object | null, text: string) => void) | null} [given.oncheck] checked; null: there is a mistake.
    * @param {() => string} [given.dialect]
    */
   constructor({
@@ -76,6 +76,7 @@ export class SelectorBox {
     this.turn += 1;
     const turn = this.turn;
     const text = this.field.value;
+    /** @type {object | null} */
     let answer = {};
     if (text.trim()) {
       try {
@@ -118,6 +119,6 @@ export class SelectorBox {
   #key(event) {
     if (event.key !== "Enter" || event.shiftKey || !this.onapply) return;
     event.preventDefault();
-    this.check().then((answer) => answer && this.onapply(this.value), failure);
+    this.check().then((answer) => answer && this.onapply?.(this.value), failure);
   }
 }

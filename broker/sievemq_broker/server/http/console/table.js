@@ -16,14 +16,14 @@ export class Table {
   /**
    * @param {object} given
    * @param {string} given.label accessible name.
-   * @param {Column[]} given.columns
+   * @param {(Column | false)[]} given.columns
    * @param {(row: object) => string} given.key tells rows apart.
    * @param {string | Node} given.empty what to say without rows.
    * @param {string} [given.sort] the order it has now, one of those of a column.
-   * @param {(sort: string) => void} [given.onsort] a heading was pressed.
+   * @param {((sort: string) => void) | null} [given.onsort] a heading was pressed.
    */
   constructor({ label, columns, key, empty, sort = "", onsort = null }) {
-    this.columns = columns.filter(Boolean);
+    this.columns = columns.filter((column) => column !== false);
     this.key = key;
     this.rows = new Map();
     this.sort = sort;
@@ -91,7 +91,7 @@ export class Table {
 
   #press(sorts) {
     this.sorted(sorts[(sorts.indexOf(this.sort) + 1) % sorts.length]);
-    this.onsort(this.sort);
+    this.onsort?.(this.sort);
   }
 
   #mark() {

@@ -97,8 +97,8 @@ export default function destination(context) {
         reason,
       );
     if (isQueue) {
-      for (const [verb, text] of Object.entries(VERBS)) {
-        items.append(item(text, () => act(namespace, address, verb), /delete|purge/.test(verb) ? "risky" : ""));
+      for (const verb of /** @type {(keyof typeof VERBS)[]} */ (Object.keys(VERBS))) {
+        items.append(item(VERBS[verb], () => act(namespace, address, verb), /delete|purge/.test(verb) ? "risky" : ""));
       }
     }
     const whole = isQueue ? "Delete the queue…" : "Delete the topic…";

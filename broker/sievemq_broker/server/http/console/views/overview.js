@@ -90,8 +90,8 @@ export default function overview({ namespace, signal: gone }) {
       alarmsOf(broker).map(([kind, ...words]) => h("li", { class: kind }, words)),
     );
     const memory = tiles.find((item) => item.key === "memory_bytes");
-    memory.node.hidden = broker.memory === null;
-    if (broker.memory) {
+    if (memory) memory.node.hidden = broker.memory === null;
+    if (memory && broker.memory) {
       live.note({ ...sampleOf(broker), memory_bytes: broker.memory.bytes });
       begin();
       const { bytes: used, limit } = broker.memory;
