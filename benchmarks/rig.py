@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from sievemq_broker.domain import Broker
-from sievemq_broker.session import BrokerConnection, Identity, Services
+from sievemq_broker.protocols.sieve import SieveConnection
+from sievemq_broker.session import Identity, Peer, Services
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import WireConnection
@@ -47,16 +48,13 @@ class _Services(Services):
         self._ids += 1
         return f"c{self._ids}"
 
-    def authenticate(self, connection: BrokerConnection, user: str | None, password: str | None) -> Identity:
+    def authenticate(self, peer: Peer, user: str | None, password: str | None, later: object) -> Identity:
         return Identity(user)
 
     def now(self) -> int:
         return NOW
 
-    def wake(self, connection: BrokerConnection) -> None:
-        """Whoever drives the rig looks for output by itself."""
-
-    def report(self, connection: BrokerConnection, doing: str, error: BaseException) -> None:
+    def report(self, peer: Peer, doing: str, error: BaseException) -> None:
         raise error
 
 
@@ -65,7 +63,7 @@ class Client:
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
-        self._broker = BrokerConnection(rig.broker, rig.services)
+        self._broker = SieveConnection(rig.broker, rig.services)
         self._wire = WireConnection("client")
         self._request = self._sent = self._consumers = 0
         self.say(Command.HELLO, PROTOCOL_VERSION, "", None, None, None, 0, "rig", None, {"deliver_several": True})

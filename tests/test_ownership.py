@@ -16,9 +16,7 @@ LEFT = {
     "sievemq.blocking": 30,
     "sievemq_broker.domain": 41,
     "sievemq_broker.matching": 4,
-    "sievemq_broker.session": 81,
     "sievemq_core.wire": 1,
-    "sievemq_testing": 1,
 }
 
 #: Attributes of the standard library's objects for which there is no other way to set them.

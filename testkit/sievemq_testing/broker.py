@@ -25,7 +25,7 @@ from sievemq_broker.domain.steps import Steps
 from sievemq_broker.embedded import EmbeddedBroker, EmbeddedNamespace, EmbeddedOptions
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import queues_in
-from sievemq_broker.session.resume import LostConnections
+from sievemq_broker.session.lost import LostConnections
 from sievemq_core.counted import counted
 from sievemq_core.durations import Seconds, seconds
 from sievemq_core.message.envelope import DELIVERY_MODE

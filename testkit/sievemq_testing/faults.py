@@ -20,7 +20,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.server.net.link import Link
 from sievemq_broker.server.server import Server
-from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.session.peer import Peer
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_testing.journal import Recorder
@@ -118,10 +118,10 @@ class Rule:
         """True if it happens to this command."""
         if self.left <= 0 or name_of(command) != self.kind:
             return False
-        name = command[2] if command[0] == Command.HELLO else connection.namespace.name
+        name = command[2] if command[0] == Command.HELLO else connection.peer.namespace.name
         if self._namespace is not None and (name or "default") != self._namespace:
             return False
-        client_id = command[5] if command[0] == Command.HELLO else connection.client_id
+        client_id = command[5] if command[0] == Command.HELLO else connection.peer.client_id
         if self._client_id is not None and client_id != self._client_id:
             return False
         if self._destination is not None:
@@ -137,8 +137,8 @@ class Rule:
         """Let it happen; True if the command is done with."""
         self.left -= 1
         self.used += 1
-        name = command[2] if command[0] == Command.HELLO else connection.namespace.name
-        text = f"{self._what()} (of {connection.id or connection.peer})"
+        name = command[2] if command[0] == Command.HELLO else connection.peer.namespace.name
+        text = f"{self._what()} (of {connection.peer.id or connection.peer.address})"
         self._box.note(name, "", text)
         if self._error is None:
             if self._drop == "before":
@@ -147,16 +147,16 @@ class Rule:
             return False
         if command[0] == Command.COMMIT:
             # A commit that fails is a rollback (TXN-09): the broker's own handler sees to that.
-            session = connection.sessions.get(command[2])
+            session = connection.peer.sessions.get(command[2])
             if session is not None and session.transaction is not None:
                 session.transaction.fail(self._error)
             return False
         if command[0] == Command.SEND:
-            session = connection.sessions.get(command[1])
+            session = connection.peer.sessions.get(command[1])
             if session is None:
                 return False
-            session.sent = command[2]
-            connection.refuse_send(session, command[2], self._error)
+            session.took(1)
+            connection.peer.refuse_send(session, command[2], self._error)
             return True
         raise self._error
 
@@ -176,7 +176,7 @@ class FaultBox:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._rules: list[Rule] = []
-        self._link_of: Callable[[BrokerConnection], Link | None] = _no_link
+        self._link_of: Callable[[Peer], Link | None] = _no_link
 
     def serve(self, server: Server) -> None:
         """The broker's connections are those of this server from now on."""
@@ -197,6 +197,11 @@ class FaultBox:
         if link is not None:
             link.cut()
 
+    @property
+    def waiting(self) -> bool:
+        """True if there are rules."""
+        return bool(self._rules)
+
     def meet(self, connection: WatchedConnection, command: tuple[Any, ...]) -> Rule | None:
         """The rule that happens to a command."""
         for rule in self._rules:
@@ -211,11 +216,11 @@ class FaultBox:
 
     def link_of(self, connection: WatchedConnection) -> WatchedLink | None:
         """The connection's transport; None once it is gone."""
-        link = self._link_of(connection)
+        link = self._link_of(connection.peer)
         return link if isinstance(link, WatchedLink) else None
 
 
-def _no_link(_: BrokerConnection) -> None:
+def _no_link(_: Peer) -> None:
     """No server has begun."""
 
 
@@ -506,7 +511,7 @@ class Faults:
             connections = self._connections(client_id)
             now = self._broker.server.clock.now()
             for connection in connections:
-                connection.note("fault", detail=f"end the connection: {code.name} ({connection.id})")
+                connection.note("fault", detail=f"end the connection: {code.name} ({connection.peer.id})")
                 connection.close(code, "the test wants this connection to end", now)
             return len(connections)
 
@@ -565,7 +570,7 @@ class Faults:
         def slow(_: Broker) -> list[WatchedConnection]:
             connections = self._connections(client_id)
             for connection in connections:
-                connection.note("fault", detail=f"slow down {connection.id}")
+                connection.note("fault", detail=f"slow down {connection.peer.id}")
                 connection.pause()
             return connections
 
@@ -617,11 +622,13 @@ class Faults:
     # -- who is meant -------------------------------------------------------------------------------------------------
 
     def _connections(self, client_id: str | None) -> list[WatchedConnection]:
+        links = self._broker.server.links
         found = [
-            cast("WatchedConnection", connection)
-            for connection in self._broker.server.services.connections.values()
-            if (self._namespace is None or connection.namespace.name == self._namespace)
-            and (client_id is None or connection.client_id == client_id)
+            cast("WatchedConnection", link.connection)
+            for peer in self._broker.server.services.connections.values()
+            if (self._namespace is None or peer.namespace.name == self._namespace)
+            and (client_id is None or peer.client_id == client_id)
+            and (link := links.of(peer)) is not None
         ]
         if not found and client_id is not None:
             raise LookupError(f"no connection here has the client id {client_id!r}")
@@ -634,4 +641,4 @@ class Faults:
     def _note(self, link: WatchedLink, what: str) -> None:
         connection = link.connection
         assert isinstance(connection, WatchedConnection)
-        connection.note("fault", detail=f"{what} ({connection.id})")
+        connection.note("fault", detail=f"{what} ({connection.peer.id})")

@@ -1,14 +1,15 @@
 """The broker's rim with ears and hands: the same server, whose connections tell the journal and obey the faults.
 
-Nothing of the broker is replaced. A watched connection puts one function in front of every command's handler; a watched
-outbox sees each delivery as it passes; a watched link can hold, cut or drop the bytes.
+Nothing of the broker is replaced. A watched connection gets a table whose verbs pass the faults first, and hears of
+what its client sends; a watched outbox sees each delivery as it passes; a watched link can hold, cut or drop the bytes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
 
 import msgpack
 
@@ -19,22 +20,26 @@ from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.protocols.sieve.connection import SieveConnection
+from sievemq_broker.protocols.sieve.heartbeat import Heartbeat
+from sievemq_broker.protocols.sieve.outbox import Outbox
 from sievemq_broker.server.durability.commits import Commits
-from sievemq_broker.server.net.link import Link, Links
+from sievemq_broker.server.net.link import Connect, Connection, Link, Links
 from sievemq_broker.server.net.turn import Turn
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import queues_in
-from sievemq_broker.session.commands import HANDLERS, Handler
-from sievemq_broker.session.connection import BrokerConnection
-from sievemq_broker.session.outbox import Outbox
-from sievemq_broker.session.resume import LostConnections
-from sievemq_broker.session.services import Services
+from sievemq_broker.session.handlers.messages import on_send
+from sievemq_broker.session.lost import LostConnections
+from sievemq_broker.session.peer import Peer, Services
 from sievemq_broker.session.session import Session
+from sievemq_broker.session.settings import SessionSettings
+from sievemq_broker.session.table import HANDLERS, make_table
 from sievemq_core.counted import counted
 from sievemq_core.errors import AddressError, ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import COMMANDS, Command
+from sievemq_core.wire.connection import WireConnection
 from sievemq_testing.journal import Recorder, matches
 
 __all__ = [
@@ -69,6 +74,10 @@ class Rule(Protocol):
 
 class Rules(Protocol):
     """The faults that wait for commands."""
+
+    @property
+    def waiting(self) -> bool:
+        """True if there are some."""
 
     def meet(self, connection: WatchedConnection, command: tuple[Any, ...]) -> Rule | None:
         """The one that happens to a command."""
@@ -135,18 +144,24 @@ class WatchedServer(Server):
     def _link(self) -> Link:
         return WatchedLink(self.links, self.turn, self.clock, self._connect, self._refuse)
 
-    def _connect(self, peer: str) -> BrokerConnection:
-        return WatchedConnection(self.broker, self.services, peer, self._watch)
+    def _connect(self, address: str, wake: Callable[[], None]) -> Connection:
+        return WatchedConnection(self.broker, self.services, address, wake, self._watch)
 
 
 class WatchedOutbox(Outbox):
     """Sees deliveries pass, and can stop after a few."""
 
     __slots__ = ("_connection", "_in_row", "allowance")
-    _connection: WatchedConnection
 
-    def __init__(self, connection: WatchedConnection) -> None:
-        super().__init__(connection.wire, connection, connection.settings.outbox_high)
+    def __init__(
+        self,
+        connection: WatchedConnection,
+        wire: WireConnection,
+        heartbeat: Heartbeat,
+        settings: SessionSettings,
+        wake: Callable[[], None],
+    ) -> None:
+        super().__init__(wire, heartbeat, settings, wake)
         self._connection = connection
         #: Deliveries that may still be made; None for any number.
         self.allowance: int | None = None
@@ -155,7 +170,7 @@ class WatchedOutbox(Outbox):
     @property
     def connection_id(self) -> str:
         """Id of the connection, for the journal."""
-        return self._connection.id
+        return self._connection.peer.id
 
     def allow(self, deliveries: int | None) -> None:
         """Pass so many deliveries from now on; None for any number."""
@@ -187,70 +202,74 @@ class WatchedOutbox(Outbox):
         return taken
 
     def _note(self, consumer_id: int, tag: int, count: int) -> None:
-        connection = self._connection
-        consumer = connection.consumers.get(consumer_id)
+        peer = self._connection.peer
+        consumer = peer.consumers.get(consumer_id)
         if consumer is not None and (entry := consumer.window[tag - consumer.base - 1]) is not None:
             again = f", attempt {count}" if count > 1 else ""
-            connection.watch.recorder.delivered(
-                consumer.source.place, entry, connection.id, f"to consumer {consumer_id} of {connection.id}{again}"
+            self._connection.watch.recorder.delivered(
+                consumer.source.place, entry, peer.id, f"to consumer {consumer_id} of {peer.id}{again}"
             )
 
 
-def _pass_on(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
-    assert isinstance(connection, WatchedConnection)
-    connection.pass_on(command, now)
-
-
-class WatchedConnection(BrokerConnection):
+class WatchedConnection(SieveConnection):
     """A connection whose commands pass the faults and the journal first.
 
     Args:
-        broker, services, peer: as of BrokerConnection.
+        broker, services, address, wake: as of SieveConnection.
         watch: who watches.
     """
 
-    handlers: ClassVar[Mapping[int, Handler]] = dict.fromkeys(HANDLERS, _pass_on)
-
-    def __init__(self, broker: Broker, services: Services, peer: str, watch: Watch) -> None:
-        super().__init__(broker, services, peer=peer)
+    def __init__(
+        self, broker: Broker, services: Services, address: str, wake: Callable[[], None], watch: Watch
+    ) -> None:
         self.watch = watch
-        self.outbox = WatchedOutbox(self)
         #: Commands that wait until the test lets them on; None while they are carried out as they come.
         self.held: list[tuple[Any, ...]] | None = None
-        #: Sends that were refused.
-        self.refused = 0
+        table = make_table(self._send, dict.fromkeys(HANDLERS, self._pass_on))
+        outbox = partial(WatchedOutbox, self)
+        super().__init__(broker, services, table, address=address, wake=wake, watcher=self, make_outbox=outbox)
 
     def note(self, kind: str, where: str = "", envelope: Envelope | None = None, detail: str = "") -> None:
         """Write into the journal of the connection's namespace."""
-        if self.id:
-            self.watch.recorder.note(self.namespace.name, kind, where, envelope, self.id, detail)
+        peer = self.peer
+        if peer.id:
+            self.watch.recorder.note(peer.namespace.name, kind, where, envelope, peer.id, detail)
 
-    def pass_on(self, command: tuple[Any, ...], now: int) -> None:
-        """Faults, then the handler, then the journal."""
-        if self.closing:
-            return  # cut by a fault in the middle of what arrived together
+    # -- commands -------------------------------------------------------------------------------------------------
+
+    def _pass_on(self, peer: Peer, command: tuple[Any, ...], now: int) -> None:
+        """Faults, then the handler and the journal."""
         if self.held is not None and command[0] not in _NEVER_HELD:
             self.held.append(command)
             return
-        if command[0] == Command.SEND:
-            session = self.sessions.get(command[1])
-            if session is not None and (session.sent + 1 != command[2] or session.passes_over(command[2])):
-                HANDLERS[Command.SEND](self, command, now)
-                return
         rule = self.watch.faults.meet(self, command)
         if rule is not None and rule.act(self, command, now):
             return
-        self.carry_out(command, now)
+        note = _NOTES.get(command[0])
+        if note is None:
+            HANDLERS[command[0]](peer, command, now)
+        else:
+            note(self, command, now)
         if rule is not None:
             rule.after(self)
 
-    def carry_out(self, command: tuple[Any, ...], now: int) -> None:
-        """The handler and the journal."""
-        note = _NOTES.get(command[0])
-        if note is None:
-            HANDLERS[command[0]](self, command, now)
-        else:
-            note(self, command, now)
+    def _send(self, peer: Peer, commands: list[tuple[Any, ...]], at: int, now: int) -> int:
+        """The same for SEND: several at once while there are no faults that might meet one of them."""
+        command = commands[at]
+        if self.held is not None:
+            self.held.append(command)
+            return 1
+        session = peer.sessions.get(command[1])
+        out_of_turn = session is not None and (session.sent + 1 != command[2] or session.passes_over(command[2]))
+        if out_of_turn or not self.watch.faults.waiting:
+            return on_send(peer, commands, at, now)
+        rule = self.watch.faults.meet(self, command)
+        if rule is None:
+            return on_send(peer, [command], 0, now)
+        if not rule.act(self, command, now):
+            on_send(peer, [command], 0, now)
+            rule.after(self)
+        return 1
 
     def hold(self) -> None:
         """Hold commands back from now on."""
@@ -264,28 +283,17 @@ class WatchedConnection(BrokerConnection):
             What was held, and what came behind it and there was no time for: all for :meth:`let_on`, in this order.
         """
         held, self.held = self.held or [], None
-        late, self.late = self.late, []
-        return held + late
+        return held + self.peer.take_late()
 
     def let_on(self, command: tuple[Any, ...], now: int) -> None:
         """Carry out one command that was held, unless the one before it takes time: then it waits behind that one.
 
         What is wrong with it is answered as if it had just come.
         """
-        if self.closing:
-            return
-        if self.pending is not None:
-            self.late.append(command)
-            return
-        try:
-            self.pass_on(command, now)
-        except ProtocolError as error:
-            self.fail(error, now)
-        except SieveError as error:
-            self.refuse(command, error, now)
-        if self.unconfirmed:
-            self.flush_confirms()
-        self.nudge()
+        if not self.closing:
+            self.peer.carry_out([command], 0, now)
+            self.peer.flush_confirms()
+            self.outbox.nudge()
 
     def allow(self, deliveries: int | None, now: int) -> None:
         """Pass so many deliveries from now on; None for any number."""
@@ -294,33 +302,45 @@ class WatchedConnection(BrokerConnection):
             assert isinstance(outbox, WatchedOutbox)
             outbox.allow(deliveries)
             self.resume(now)
-            self.nudge()
+            outbox.nudge()
 
     def cut(self) -> None:
         """The network has failed: nothing is written or carried out any more."""
-        self.closing = True
+        self.peer.cut()
 
-    def refuse_send(self, session: Session, sequence: int, error: SieveError) -> None:
-        """See BrokerConnection; the journal hears of it."""
+    # -- what the client's Peer says: see Watcher -----------------------------------------------------------------
+
+    def sending(self, peer: Peer, address: str, envelope: Envelope, transacted: bool) -> None:
+        """A message has come."""
+        where = canonical(address)
+        self.note("sent", where, envelope, "in a transaction" if transacted else "")
+        if not transacted:
+            _fan_out(self, where, envelope)
+
+    def sent(self, peer: Peer, address: str, envelopes: Sequence[Envelope], now: int) -> None:
+        """Messages were accepted."""
+        where = canonical(address)
+        for envelope in envelopes:
+            _published(self, where, envelope)
+            for tape in self.watch.tapes:
+                tape.sent(peer.namespace.name, where, envelope, now)
+
+    def refused(self, peer: Peer, session: Session, sequence: int, error: SieveError) -> None:
+        """A send is refused."""
         self.note("refused", detail=f"send {sequence} of session {session.id}: {error.text} ({error.code.name})")
-        self.refused += 1
-        super().refuse_send(session, sequence, error)
 
-    def end(self, now: int, handed: Mapping[int, int] | None, request: int | None = None) -> None:
-        """See BrokerConnection; the journal hears of it."""
-        if not self._gone:
-            how = "lost" if handed is None else "closed"
-            held = sum(consumer.unacknowledged for consumer in self.consumers.values())
-            for session in tuple(self.sessions.values()):
-                self.leaving(session)
-            with_held = f", with {counted(held, 'message')} unacknowledged" if held else ""
-            self.note("disconnected", detail=f"{self.id}: {how}{with_held}")
-        super().end(now, handed, request)
+    def ending(self, peer: Peer, lost: bool) -> None:
+        """The client is about to be gone."""
+        held = sum(consumer.unacknowledged for consumer in peer.consumers.values())
+        for session in tuple(peer.sessions.values()):
+            self.leaving(session)
+        with_held = f", with {counted(held, 'message')} unacknowledged" if held else ""
+        self.note("disconnected", detail=f"{peer.id}: {'lost' if lost else 'closed'}{with_held}")
 
     def leaving(self, session: Session) -> None:
         """A session goes: the journal hears of its idle consumers and of sends that were never committed."""
-        for consumer in self.consumers.values():
-            if consumer.open and self.owners[consumer.id] is session:
+        for consumer in session.consumers.values():
+            if consumer.open:
                 self.watch.recorder.closing(consumer)
         staged = 0 if session.transaction is None else len(session.transaction.staged)
         if staged and not session.committing:
@@ -342,34 +362,18 @@ def _hello(connection: WatchedConnection, command: tuple[Any, ...], now: int) ->
             f"ends, or open the namespace anew with broker.namespace({name!r})",
             ErrorCode.CLOSED_BY_ADMINISTRATOR,
         )
-    HANDLERS[Command.HELLO](connection, command, now)
-    client_id = f" as {connection.client_id!r}" if connection.client_id else ""
-    connection.note("connected", detail=f"{connection.id}: {connection.agent}{client_id}")
-
-
-def _send(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    session = connection.sessions.get(command[1])
-    staged = session is not None and session.transaction is not None
-    envelope = Envelope(command[4])
-    where = canonical(command[3])
-    connection.note("sent", where, envelope, "in a transaction" if staged else "")
-    if not staged:
-        _fan_out(connection, where, envelope)
-    refused = connection.refused
-    HANDLERS[Command.SEND](connection, command, now)
-    if not staged and connection.refused == refused:
-        _published(connection, where, envelope)
-        for tape in connection.watch.tapes:
-            tape.sent(connection.namespace.name, where, envelope, now)
+    HANDLERS[Command.HELLO](connection.peer, command, now)
+    client_id = f" as {connection.peer.client_id!r}" if connection.peer.client_id else ""
+    connection.note("connected", detail=f"{connection.peer.id}: {connection.peer.agent}{client_id}")
 
 
 def _commit(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    session = connection.sessions.get(command[2])
+    session = connection.peer.sessions.get(command[2])
     staged = list(session.transaction.staged) if session is not None and session.transaction is not None else []
     for text, envelope in staged:
         _fan_out(connection, canonical(text), envelope)
     try:
-        HANDLERS[Command.COMMIT](connection, command, now)
+        HANDLERS[Command.COMMIT](connection.peer, command, now)
     except RequestError as error:
         connection.note("rolled back", detail=f"commit refused: {error.text}")
         raise
@@ -378,60 +382,59 @@ def _commit(connection: WatchedConnection, command: tuple[Any, ...], now: int) -
         _published(connection, canonical(text), envelope)
     for tape in connection.watch.tapes:
         for text, envelope in staged:
-            tape.sent(connection.namespace.name, canonical(text), envelope, now)
+            tape.sent(connection.peer.namespace.name, canonical(text), envelope, now)
 
 
 def _rollback(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    session = connection.sessions.get(command[2])
+    session = connection.peer.sessions.get(command[2])
     staged = 0 if session is None or session.transaction is None else len(session.transaction.staged)
     connection.note("rolled back", detail=counted(staged, "send") if staged else "")
-    HANDLERS[Command.ROLLBACK](connection, command, now)
+    HANDLERS[Command.ROLLBACK](connection.peer, command, now)
 
 
 def _open_consumer(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
     where, selector = canonical(command[4]), command[5]
-    shown = f'consumer {command[3]} of {connection.id}, selector "{selector}"' if selector else (
-        f"consumer {command[3]} of {connection.id}, no selector"
+    shown = f'consumer {command[3]} of {connection.peer.id}, selector "{selector}"' if selector else (
+        f"consumer {command[3]} of {connection.peer.id}, no selector"
     )  # fmt: skip
     connection.note("consumer opened", where, detail=shown)
     try:
-        HANDLERS[Command.OPEN_CONSUMER](connection, command, now)
+        HANDLERS[Command.OPEN_CONSUMER](connection.peer, command, now)
     except SieveError as error:
         connection.note("refused", where, detail=f"{shown}: {error.text.partition(chr(10))[0]} ({error.code.name})")
         raise
-    consumer = connection.consumers.get(command[3])
+    consumer = connection.peer.consumers.get(command[3])
     if consumer is not None and consumer.view.condition is not None:
-        name = f"consumer {consumer.id} of {connection.id}"
+        name = f"consumer {consumer.id} of {connection.peer.id}"
         connection.watch.recorder.opened(consumer.source.place, name, consumer.view.condition)
 
 
 def _close_consumer(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    consumer = connection.consumers.get(command[2])
+    consumer = connection.peer.consumers.get(command[2])
     where = consumer.source.place.label if consumer is not None else ""
     if consumer is not None and consumer.open:
         connection.watch.recorder.closing(consumer)
-    connection.note("consumer closed", where, detail=f"consumer {command[2]} of {connection.id}")
-    HANDLERS[Command.CLOSE_CONSUMER](connection, command, now)
+    connection.note("consumer closed", where, detail=f"consumer {command[2]} of {connection.peer.id}")
+    HANDLERS[Command.CLOSE_CONSUMER](connection.peer, command, now)
 
 
 def _close_session(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    session = connection.sessions.get(command[2])
+    session = connection.peer.sessions.get(command[2])
     if session is not None:
         connection.leaving(session)
-    HANDLERS[Command.CLOSE_SESSION](connection, command, now)
+    HANDLERS[Command.CLOSE_SESSION](connection.peer, command, now)
 
 
 def _release(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    consumer = connection.consumers.get(command[1])
+    consumer = connection.peer.consumers.get(command[1])
     if consumer is not None and command[2]:
-        detail = f"{len(command[2])} only buffered by consumer {consumer.id} of {connection.id}"
+        detail = f"{len(command[2])} only buffered by consumer {consumer.id} of {connection.peer.id}"
         connection.note("returned", consumer.source.place.label, detail=detail)
-    HANDLERS[Command.RELEASE](connection, command, now)
+    HANDLERS[Command.RELEASE](connection.peer, command, now)
 
 
 _NOTES: dict[int, Callable[[WatchedConnection, tuple[Any, ...], int], None]] = {
     Command.HELLO: _hello,
-    Command.SEND: _send,
     Command.COMMIT: _commit,
     Command.ROLLBACK: _rollback,
     Command.OPEN_CONSUMER: _open_consumer,
@@ -454,18 +457,18 @@ def _fan_out(connection: WatchedConnection, where: str, envelope: Envelope) -> N
     """Who of a topic's subscriptions does not get a message, and why."""
     if not where.startswith(_TOPICS):
         return
-    topic = connection.namespace.destinations.get(where)
+    topic = connection.peer.namespace.destinations.get(where)
     subscriptions = list(topic.subscriptions) if isinstance(topic, Topic) else []
     refusing = [s for s in subscriptions if s.condition is not None and not matches(s.condition, envelope)]
     if not subscriptions:
         connection.note("not matched", where, envelope, "nobody is subscribed")
     elif refusing:
         connection.watch.recorder.note(
-            connection.namespace.name,
+            connection.peer.namespace.name,
             "not matched",
             where,
             envelope,
-            connection.id,
+            connection.peer.id,
             f"by {len(refusing)} of {counted(len(subscriptions), 'subscription')}",
             tuple(s.condition for s in refusing if s.condition is not None),
         )
@@ -495,8 +498,8 @@ class WatchedLink(Link):
         links: Links,
         turn: Turn,
         clock: Clock,
-        connect: Callable[[str], BrokerConnection],
-        refuse: Callable[[BrokerConnection, int], None],
+        connect: Connect,
+        refuse: Callable[[Connection, int], None],
     ) -> None:
         super().__init__(links, turn, clock, connect, refuse)
         self._waiting: list[bytes] = []
@@ -516,7 +519,7 @@ class WatchedLink(Link):
                 connection = self.connection
                 assert isinstance(connection, WatchedConnection)
                 connection.note(
-                    "fault", detail=f"the pause ends, since the client closes its connection ({connection.id})"
+                    "fault", detail=f"the pause ends, since the client closes its connection ({connection.peer.id})"
                 )
                 self.go_on()
             return
@@ -572,12 +575,12 @@ class WatchedLink(Link):
             now: what it shows.
         """
         self._silence += milliseconds
-        wire = self.connection.wire
+        connection = self.connection
+        assert isinstance(connection, WatchedConnection)
+        wire = connection.wire
         if wire.interval_in and self._silence >= 2 * wire.interval_in:
-            connection = self.connection
-            assert isinstance(connection, WatchedConnection)
             text = f"nothing was heard for {2 * wire.interval_in} ms"
-            connection.note("fault", detail=f"end the connection: HEARTBEAT_MISSED, {text} ({connection.id})")
+            connection.note("fault", detail=f"end the connection: HEARTBEAT_MISSED, {text} ({connection.peer.id})")
             connection.close(ErrorCode.HEARTBEAT_MISSED, text, now)
         if wire.interval_out and self._silence >= 2 * wire.interval_out:
             self.abort()

@@ -12,7 +12,7 @@ from tests.fuzz.test_session import COMMANDS, NOW, OPENING, Rim, hello
 from tests.twin import Twin
 
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command as Number
 from sievemq_core.wire.connection import WireConnection
@@ -44,10 +44,10 @@ def spoiled(draw: st.DrawFn) -> tuple[Any, ...]:
 def talk(said: list[tuple[Any, ...]], together: bool) -> list[str]:
     """What a connection is answered, what another one hears meanwhile, and what the broker finds wrong with itself."""
     rim, broker = Rim(), Broker()
-    other, other_client = BrokerConnection(broker, rim), WireConnection("client")
+    other, other_client = SieveConnection(broker, rim), WireConnection("client")
     hello(other, other_client)
     other.receive_data(b"".join(pack_frames([pack(each) for each in OPENING])), NOW)
-    one, client = BrokerConnection(broker, rim), WireConnection("client")
+    one, client = SieveConnection(broker, rim), WireConnection("client")
     hello(one, client)
     sequences: dict[object, int] = {}
     frames = [pack(each) for each in OPENING]

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.session.connection import BrokerConnection
-from sievemq_broker.session.services import Identity, Services, SessionSettings
+from sievemq_broker.protocols.sieve import SieveConnection
+from sievemq_broker.session import Identity, Peer, Services, SessionSettings
 from sievemq_core.message.envelope import pack_properties
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command as Number
@@ -31,16 +31,13 @@ class Rim(Services):
         self._ids += 1
         return f"c{self._ids}"
 
-    def authenticate(self, connection: BrokerConnection, user: str | None, password: str | None) -> Identity:
+    def authenticate(self, peer: Peer, user: str | None, password: str | None, later: object) -> Identity:
         return Identity(user)
 
     def now(self) -> int:
         return NOW
 
-    def wake(self, connection: BrokerConnection) -> None:
-        pass
-
-    def report(self, connection: BrokerConnection, doing: str, error: BaseException) -> None:
+    def report(self, peer: Peer, doing: str, error: BaseException) -> None:
         self.faults.append(f"{doing}: {error!r}")
 
 
@@ -134,7 +131,7 @@ OPENING = [
 ]
 
 
-def hello(connection: BrokerConnection, client: WireConnection) -> None:
+def hello(connection: SieveConnection, client: WireConnection) -> None:
     client.send(Number.HELLO, 1, "", None, None, None, 0, "fuzz", None, {})
     connection.receive_data(client.data_to_send(), NOW)
     client.receive_data(connection.data_to_send())
@@ -144,9 +141,9 @@ def hello(connection: BrokerConnection, client: WireConnection) -> None:
 @settings(max_examples=500)
 def test_any_commands(said: list[tuple[Any, ...]], opening: bool, numbered: bool) -> None:
     rim, broker = Rim(), Broker()
-    good, good_client = BrokerConnection(broker, rim), WireConnection("client")
+    good, good_client = SieveConnection(broker, rim), WireConnection("client")
     hello(good, good_client)
-    bad, bad_client = BrokerConnection(broker, rim), WireConnection("client")
+    bad, bad_client = SieveConnection(broker, rim), WireConnection("client")
     hello(bad, bad_client)
     sequences: dict[int, int] = {}
     for each in [*OPENING, *said] if opening else said:
@@ -165,4 +162,4 @@ def test_any_commands(said: list[tuple[Any, ...]], opening: bool, numbered: bool
     assert rim.faults == []
     good.receive_data(b"".join(pack_frames([pack((Number.PING, 1))])), NOW)
     assert good_client.receive_data(good.data_to_send()) == [(Number.OK, 1, None)]
-    assert rim.connections == {good.id: good}
+    assert rim.connections == {good.peer.id: good.peer}

@@ -17,7 +17,7 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.credentials.authenticator import MAX_WAITING, Authenticator, TooManyAttemptsError
 from sievemq_broker.server.credentials.throttle import FREE_PER_ADDRESS, FREE_PER_USER
 from sievemq_broker.session.rights import Identity
-from sievemq_broker.session.services import AuthenticationError
+from sievemq_broker.session.settings import AuthenticationError
 from sievemq_broker.users.account import User, Users
 from sievemq_broker.users.passwords import hash_password
 

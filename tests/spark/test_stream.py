@@ -17,7 +17,7 @@ import pytest
 
 from sievemq import ConnectionFactory, Message, Queue, TextMessage, Topic
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.session.commands import HANDLERS
+from sievemq_broker.session.table import HANDLERS
 from sievemq_core.wire.commands import Command
 from sievemq_spark import drain
 from sievemq_spark.archive import Archived, archive, archive_stream, read_archive, read_queues

@@ -16,7 +16,7 @@ from tests.broker.session.harness import AUTO, TRANSACTED, Client, World, envelo
 from sievemq_broker.domain import Broker
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.server.durability.progress import CONNECTION, Progress
-from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.session import Peer
 from sievemq_core.wire.commands import Command
 
 from .support import NOW, DictStore
@@ -33,7 +33,7 @@ class Life:
 
     def __init__(self) -> None:
         self.store = DictStore()
-        self.fed: dict[BrokerConnection, None] = {}
+        self.fed: dict[Peer, None] = {}
         self.lost: str | None = None
         self.resumed: Any = None
         self.begin()
@@ -54,13 +54,13 @@ class Life:
         client.hello(resume=self.lost, keep=keep)
         (welcome,) = client.take(Command.WELCOME)
         self.resumed = welcome[7]["resumed"]
-        self.lost = client.broker.id
+        self.lost = client.broker.peer.id
         self.feed(client)
         return client
 
     def feed(self, client: Client) -> None:
         """It said something: the rim notes it."""
-        self.fed[client.broker] = None
+        self.fed[client.broker.peer] = None
 
     def cut(self) -> None:
         """What has come about is on disk, and may be told."""

@@ -345,9 +345,8 @@ def test_excerpt_shows_the_end_only(sievemq_namespace: TestNamespace, sievemq_co
 
 def test_a_plain_embedded_broker_has_no_journal_and_pays_nothing_for_it() -> None:
     from sievemq_broker import EmbeddedBroker
-    from sievemq_broker.session.commands import HANDLERS
-    from sievemq_broker.session.connection import BrokerConnection
 
-    with EmbeddedBroker() as broker:
+    with EmbeddedBroker() as broker, ConnectionFactory(broker.url).create_context():
         assert broker.call(lambda b: b.observer) is None
-    assert BrokerConnection.handlers is HANDLERS
+        watchers = broker.call(lambda _: [peer.watcher for peer in broker.server.services.connections.values()])
+        assert watchers == [None]

@@ -104,6 +104,14 @@ class Rooms:
             if not waiters:
                 del self.waiting[place]
 
+    def keep(self, size: int) -> None:
+        """A message of so many bytes waits outside its queue."""
+        self.bytes += size
+
+    def give_back(self, size: int) -> None:
+        """It waits no longer."""
+        self.bytes -= size
+
     def waiters_at(self, place: Limited) -> int:
         """How many senders wait for this place."""
         return len(self.waiting.get(place, ()))

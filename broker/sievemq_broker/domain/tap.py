@@ -150,6 +150,10 @@ class Tap:
 
     # -- the reader's verbs -------------------------------------------------------------------------------------
 
+    def read_by(self, connection: str) -> None:
+        """A connection reads it now."""
+        self.reader = connection
+
     def take_claim(self, reader: str, connection: str, connected: Container[str]) -> None:
         """A reader wants to be the only one, for as long as its connection is there.
 

@@ -15,9 +15,10 @@ from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.credentials.user_store import UserStore
-from sievemq_broker.server.net.link import Link, Links
+from sievemq_broker.server.net.link import Connection, Link, Links
 from sievemq_broker.server.net.listener import bind, listen, make_tls_context
 from sievemq_broker.server.net.services import ServerServices, new_incarnation
 from sievemq_broker.server.net.timers import Timers
@@ -27,9 +28,8 @@ from sievemq_broker.server.watch.memory import SHARE, Memory, machine_limit
 from sievemq_broker.server.watch.namespace_limits import NamespaceLimits
 from sievemq_broker.server.watch.selector_times import SelectorTimes
 from sievemq_broker.server.watch.slow_consumers import SlowConsumers
-from sievemq_broker.session.connection import BrokerConnection
-from sievemq_broker.session.resume import LostConnections
-from sievemq_broker.session.services import SessionSettings
+from sievemq_broker.session.lost import LostConnections
+from sievemq_broker.session.settings import SessionSettings
 from sievemq_broker.version import broker_name
 from sievemq_core.errors import ErrorCode
 
@@ -185,7 +185,7 @@ class Server:
             frame_ms=int(settings.frame_seconds * 1000),
         )
         self.services = ServerServices(
-            session_settings, self.clock, self.authenticator, self.links, self.turn, self.broker, self.lost, run
+            session_settings, self.clock, self.authenticator, self.turn.spent, self.broker, self.lost, run
         )
         if self.opened is not None:
             self._remember_connections(self.opened)
@@ -272,10 +272,10 @@ class Server:
     def _link(self) -> Link:
         return Link(self.links, self.turn, self.clock, self._connect, self._refuse)
 
-    def _connect(self, peer: str) -> BrokerConnection:
-        return BrokerConnection(self.broker, self.services, peer=peer)
+    def _connect(self, address: str, wake: Callable[[], None]) -> Connection:
+        return SieveConnection(self.broker, self.services, address=address, wake=wake)
 
-    def _refuse(self, connection: BrokerConnection, now: int) -> None:
+    def _refuse(self, connection: Connection, now: int) -> None:
         limit = self.links.limit
         if self.phase is not Phase.READY:
             connection.close(ErrorCode.SHUTTING_DOWN, "the broker is shutting down", now)
@@ -386,7 +386,7 @@ class Server:
         """Tell the clients, and wait until none of them is in the middle of something."""
         grace = int(seconds * 1000)
         for connection in tuple(self.services.connections.values()):
-            connection.announce_shutdown(grace, "the broker is shutting down")
+            connection.out.shutdown(grace, "the broker is shutting down")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while self.links.open and loop.time() < deadline and not self._hurry.is_set():
@@ -395,7 +395,7 @@ class Server:
                 await asyncio.wait_for(self._hurry.wait(), min(QUIET_SECONDS, seconds))
             if moved != self.links.bytes_in or self.turn.late:
                 continue
-            if not any(map(_is_busy, self.services.connections.values())):
+            if not any(peer.is_busy for peer in self.services.connections.values()):
                 break
 
     async def _close_links(self, seconds: float) -> None:
@@ -414,14 +414,6 @@ class Server:
         for sock in self._sockets.values():
             sock.close()
         self._sockets.clear()
-
-
-def _is_busy(connection: BrokerConnection) -> bool:
-    """True while messages are with the client, or a transaction is open."""
-    return any(consumer.unacknowledged for consumer in connection.consumers.values()) or any(
-        session.committing or (session.transaction is not None and session.transaction.staged)
-        for session in connection.sessions.values()
-    )
 
 
 def _join(host: str, port: int) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
-from sievemq_broker.session.session import Session
-from sievemq_core.errors import ErrorCode, ProtocolError, RequestError
+from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.session.rights import Identity, Verb, forbidden
+from sievemq_core.errors import AddressError, ErrorCode, ProtocolError, RequestError
 from sievemq_core.limits import MAX_CREDIT, MAX_IDENTIFIER_CHARS, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
 from sievemq_core.message.envelope import (
     BODY,
@@ -21,18 +22,14 @@ from sievemq_core.selector import CompiledSelector, compile_selector
 from sievemq_core.selector.dialect import dialect_named
 from sievemq_core.wire.codec import check_headers
 
-if TYPE_CHECKING:
-    from sievemq_broker.session.connection import BrokerConnection
-
 __all__ = [
     "check_identifier",
     "check_message",
     "check_unread",
-    "handed_to",
     "pairs",
+    "require_there",
     "shift_times",
     "the_selector",
-    "the_session",
     "too_much_credit",
     "undelivered",
     "unknown",
@@ -41,22 +38,13 @@ __all__ = [
 #: Bytes of answers that may wait to be written to a connection before more are refused.
 UNREAD_BYTES = 64 * 1024 * 1024
 
+#: Rights with which a destination is made on first use.
+_USES: Final = (Verb.SEND, Verb.CONSUME, Verb.MANAGE)
+
 
 def unknown(what: str, number: int) -> ProtocolError:
     """An id that this connection never opened: the client has lost count."""
     return ProtocolError(f"{what} {number} was never opened on this connection", ErrorCode.UNEXPECTED_COMMAND)
-
-
-def the_session(connection: BrokerConnection, session_id: int) -> Session:
-    """The open session with this id.
-
-    Raises:
-        RequestError: NOT_FOUND, there is none.
-    """
-    session = connection.sessions.get(session_id)
-    if session is None:
-        raise RequestError(f"session {session_id} is not open on this connection", ErrorCode.NOT_FOUND)
-    return session
 
 
 def pairs(handed: tuple[int, ...]) -> dict[int, int]:
@@ -68,29 +56,6 @@ def pairs(handed: tuple[int, ...]) -> dict[int, int]:
     if len(handed) % 2:
         raise ProtocolError(f"'handed' lists pairs of consumer and tag; {len(handed)} numbers are not pairs")
     return dict(zip(handed[::2], handed[1::2], strict=True))
-
-
-def handed_to(connection: BrokerConnection, session: Session, handed: tuple[int, ...]) -> dict[int, int]:
-    """The pairs of `handed` that concern consumers of this session which still hold something.
-
-    Consumers that are gone are passed over: the broker may have closed one while the command was on its way.
-
-    Raises:
-        ProtocolError: a consumer of another session or of none, or a tag that was never delivered.
-    """
-    seen = pairs(handed)
-    for consumer_id, tag in tuple(seen.items()):
-        consumer = session.consumers.get(consumer_id)
-        if consumer is None:
-            if consumer_id in connection.consumers or consumer_id > connection.highest_consumer:
-                raise ProtocolError(
-                    f"'handed' names consumer {consumer_id}, which is not one of session {session.id}",
-                    ErrorCode.UNEXPECTED_COMMAND,
-                )
-            del seen[consumer_id]
-        elif tag > consumer.tag:
-            raise undelivered(consumer_id, tag, consumer.tag)
-    return seen
 
 
 def undelivered(consumer_id: int, tag: int, last: int) -> ProtocolError:
@@ -108,32 +73,36 @@ def too_much_credit(consumer_id: int, credit: int) -> ProtocolError:
     )
 
 
-def the_selector(connection: BrokerConnection, text: str | None, dialect: str | None) -> CompiledSelector | None:
+def the_selector(text: str | None, dialect: str | None, default: str) -> CompiledSelector | None:
     """Verify a selector; None where there is no condition (SES-22, D-12).
+
+    Args:
+        text: the selector.
+        dialect: its dialect; None for the default.
+        default: dialect of those who name none.
 
     Raises:
         SelectorError: with position and hint in its details.
         RequestError: INVALID_SELECTOR, there is no such dialect.
     """
     try:
-        chosen = dialect_named(dialect or connection.settings.dialect)
+        chosen = dialect_named(dialect or default)
     except ValueError as error:
         raise RequestError(str(error), ErrorCode.INVALID_SELECTOR) from None
     return compile_selector(text, chosen)
 
 
-def check_unread(connection: BrokerConnection, doing: str) -> None:
+def check_unread(waiting: int, doing: str) -> None:
     """Go on only if a client reads what it asks for. A few bytes of BROWSE ask for half a MiB: thousands of them in one
     read must not be answered from memory all at once.
 
     Args:
-        connection: that asks for more.
+        waiting: bytes that wait to be written to it.
         doing: what it should not do before it has read, for people.
 
     Raises:
         RequestError: RESOURCE_ALLOCATION.
     """
-    waiting = connection.wire.pending_bytes
     if waiting > UNREAD_BYTES:
         raise RequestError(
             f"{waiting} bytes of answers wait to be written to this connection; read them before {doing} on",
@@ -185,3 +154,18 @@ def shift_times(fields: tuple[Any, ...], lag: int) -> tuple[Any, ...]:
         if shifted[position]:
             shifted[position] = max(shifted[position] + lag, 1)
     return tuple(shifted)
+
+
+def require_there(identity: Identity, namespace: Namespace, text: str) -> None:
+    """Go on only if a destination is there, or may be made by this user: who may only look does not have it made.
+
+    Raises:
+        RequestError: SECURITY.
+    """
+    if not any(identity.may(verb, namespace.name, text) for verb in _USES):
+        try:
+            missing = namespace.find(text) is None
+        except AddressError:
+            return
+        if missing:
+            raise forbidden(identity, Verb.SEND, namespace.name, text)

@@ -1,21 +1,36 @@
-"""One session of a connection: its mode, its consumers, the order of its sends, its transaction."""
+"""One session of a client: its mode, its consumers, the order of its sends, its transaction."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.steps import Steps
-from sievemq_broker.session.leaving import Meter
 from sievemq_broker.session.transaction import StagedBytes, Transaction
+from sievemq_broker.session.waiting import Stall
+from sievemq_core.errors import SieveError
 
-if TYPE_CHECKING:
-    from sievemq_broker.session.stall import Stall
+__all__ = ["AT_ONCE", "Meter", "Session", "SessionMode"]
 
-__all__ = ["Session", "SessionMode"]
+#: Consumers and messages that are given back in one slice: at 10 to 20 microseconds each, some milliseconds.
+AT_ONCE = 250
+
+
+class Meter:
+    """Says when a slice is full."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = AT_ONCE
+
+    def spent(self, cost: int) -> bool:
+        """So much is about to be done; True if the slice was full before."""
+        full = self._left <= 0
+        self._left = (AT_ONCE if full else self._left) - cost
+        return full
 
 
 class SessionMode(IntEnum):
@@ -28,7 +43,7 @@ class SessionMode(IntEnum):
 
 
 class Session:
-    """State of one session. Everything is decided by the handlers in :mod:`sievemq_broker.session.commands`.
+    """State of one session. Everything is decided in :mod:`sievemq_broker.session.handlers`.
 
     Args:
         session_id: the client's number for it.
@@ -38,7 +53,7 @@ class Session:
 
     __slots__ = (
         "again", "committing", "confirmed", "consumers", "id", "mode", "refused", "sent", "settled", "stall",
-        "transaction", "unconfirmed",
+        "transaction",
     )  # fmt: skip
 
     def __init__(self, session_id: int, mode: SessionMode, staged: StagedBytes) -> None:
@@ -52,8 +67,6 @@ class Session:
         #: sends that were refused (sequence, code, text).
         self.settled = 0
         self.refused: deque[tuple[int, int, str]] | None = None
-        #: True while it waits in its connection's list to be confirmed.
-        self.unconfirmed = False
         #: There while it waits for room where it has sent to; and the send from which its client was told to say again
         #: what was passed over in the meantime, 0 if it never was.
         self.stall: Stall | None = None
@@ -62,12 +75,82 @@ class Session:
         self.committing = False
         self.transaction = Transaction(staged) if mode is SessionMode.TRANSACTED else None
 
+    # -- sends ------------------------------------------------------------------------------------------------------
+
+    def go_on_from(self, sent: int, settled: int) -> None:
+        """It had a life on a connection that was lost.
+
+        Args:
+            sent: sequence of the last SEND that arrived there.
+            settled: the last COMMIT or ACKNOWLEDGE_ALL that was carried out there.
+        """
+        self.sent = sent
+        self.settled = settled
+
+    def took(self, count: int) -> None:
+        """So many sends were taken, or refused."""
+        self.sent += count
+
+    def confirm(self, sequence: int) -> bool:
+        """Settle the sends up to `sequence`; True if the client is to be told."""
+        if sequence <= self.confirmed:
+            return False
+        self.confirmed = sequence
+        return True
+
+    def refuse(self, sequence: int, error: SieveError, remember: int) -> None:
+        """Settle a send that was refused; in a transaction it dooms the commit (TXN-09).
+
+        Args:
+            sequence: of the send.
+            error: why.
+            remember: refusals to remember, for a client that may have to hear them again; 0 for none.
+        """
+        self.confirmed = sequence
+        if self.transaction is not None:
+            self.transaction.fail(error)
+        elif remember:
+            if self.refused is None:
+                self.refused = deque(maxlen=remember)
+            self.refused.append((sequence, int(error.code), error.text))
+
+    def wait(self, stall: Stall) -> None:
+        """It waits for room from now on."""
+        self.stall = stall
+
+    def end_wait(self) -> None:
+        """It waits no longer."""
+        if self.stall is not None:
+            self.stall.finish()
+            self.stall = None
+
+    def expect_again(self) -> None:
+        """The send that waited is done with: the client repeats those behind it."""
+        self.sent += 1
+        self.again = self.sent + 1
+
     def passes_over(self, sequence: int) -> bool:
         """True if a send is not looked at: it is the one that waits for room or comes behind it; or it comes out of
         turn in a session that has waited, whose client says some of them twice."""
         if self.stall is not None and self.stall.envelope is not None:
             return True
         return self.again > 0 and sequence != self.sent + 1
+
+    # -- transactions -----------------------------------------------------------------------------------------------
+
+    def begin_commit(self) -> None:
+        """A large COMMIT is published in slices, or waits until another one is."""
+        self.committing = True
+
+    def end_commit(self) -> None:
+        """The COMMIT has been carried out, or can be."""
+        self.committing = False
+
+    def settle(self, request: int) -> None:
+        """A COMMIT or ACKNOWLEDGE_ALL was carried out."""
+        self.settled = request
+
+    # -- deliveries -------------------------------------------------------------------------------------------------
 
     def acknowledge(self, handed: Mapping[int, int], now: int) -> None:
         """Everything the application has seen of every consumer is consumed (ACK-05)."""

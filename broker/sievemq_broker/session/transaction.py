@@ -17,6 +17,23 @@ class StagedBytes:
         self.limit = limit
         self.used = 0
 
+    def take(self, size: int) -> None:
+        """Reserve memory.
+
+        Raises:
+            RequestError: RESOURCE_ALLOCATION, the limit would be passed.
+        """
+        if self.used + size > self.limit:
+            raise RequestError(
+                f"the transactions of a connection may hold {self.limit} bytes of sends; commit more often",
+                ErrorCode.RESOURCE_ALLOCATION,
+            )
+        self.used += size
+
+    def give_back(self, size: int) -> None:
+        """Release memory."""
+        self.used -= size
+
 
 class Transaction:
     """Staged sends of one session; invisible to everybody until they are published (TXN-02).
@@ -44,13 +61,7 @@ class Transaction:
             RequestError: RESOURCE_ALLOCATION, the staged messages would pass the limit.
         """
         size = len(envelope.packed)
-        memory = self._memory
-        if memory.used + size > memory.limit:
-            raise RequestError(
-                f"the transactions of a connection may hold {memory.limit} bytes of sends; commit more often",
-                ErrorCode.RESOURCE_ALLOCATION,
-            )
-        memory.used += size
+        self._memory.take(size)
         self.bytes += size
         self.staged.append((address, envelope))
 
@@ -61,7 +72,7 @@ class Transaction:
 
     def clear(self) -> None:
         """Forget everything: a new transaction begins."""
-        self._memory.used -= self.bytes
+        self._memory.give_back(self.bytes)
         self.staged = []
         self.bytes = 0
         self.doom = None

@@ -9,7 +9,7 @@ import msgpack
 
 from sievemq_core.errors import ProtocolError
 from sievemq_core.limits import GATHER_BYTES, MAX_ARRAY, MAX_CLIENT_VALUES, MAX_FRAME_COMMANDS, MAX_MAP
-from sievemq_core.wire.commands import CommandSpec
+from sievemq_core.wire.commands import Command, CommandSpec
 from sievemq_core.wire.form import CommandTuple, check_headers, examine
 from sievemq_core.wire.framing import Payload
 
@@ -19,12 +19,12 @@ __all__ = [
     "Decoder",
     "check_headers",
     "check_values",
-    "delivery_head",
     "describe",
     "pack",
     "pack_deliveries",
     "pack_delivery",
     "pack_fields",
+    "pack_page",
     "pack_send",
     "send_start",
     "unpack_value",
@@ -35,8 +35,7 @@ _packer = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass")
 pack: Final = _packer.pack
 """Pack a command tuple (or any value that msgpack carries) into bytes."""
 
-delivery_head: Final = struct.Struct(">HBIBQBI").pack
-"""See :func:`pack_delivery`, which is this call; for the one place where a function call more is felt."""
+_delivery_head: Final = struct.Struct(">HBIBQBI").pack
 
 
 def _bin_head(size: int) -> bytes:
@@ -46,6 +45,7 @@ def _bin_head(size: int) -> bytes:
     return b"\xc5" + size.to_bytes(2) if size < 65_536 else b"\xc6" + size.to_bytes(4)
 
 
+_OK: Final = int(Command.OK)
 _NIL: Final = b"\xc0"
 #: By size, where that is small.
 _BIN_HEADS: Final = tuple(_bin_head(size) for size in range(1_024))
@@ -142,7 +142,7 @@ def pack_delivery(consumer: int, tag: int, count: int, envelope: bytes) -> bytes
         count: delivery count, 32 bits.
         envelope: packed.
     """
-    return delivery_head(0x9550, 0xCE, consumer, 0xCF, tag, 0xCE, count) + envelope
+    return _delivery_head(0x9550, 0xCE, consumer, 0xCF, tag, 0xCE, count) + envelope
 
 
 _DELIVERIES: Final = struct.Struct(">HBIBQBH")
@@ -163,6 +163,23 @@ def pack_deliveries(consumer: int, tag: int, envelopes: list[bytes]) -> bytes:
         envelopes: packed; at least one, and no more than an array may have.
     """
     return _deliveries_head(0x9458, 0xCE, consumer, 0xCF, tag, 0xDC, len(envelopes)) + b"".join(envelopes)
+
+
+def pack_page(request: int, cursor: object, messages: list[tuple[Any, ...]]) -> bytes:
+    """An OK to a BROWSE around envelopes that are packed already: ``[OK, request, [cursor, [count, envelope], …]]``; in
+    a page of a part ``[count, envelope, place]``.
+
+    Args:
+        request: of the BROWSE.
+        cursor: where the next page begins; None at the end.
+        messages: count of the next delivery and envelope, in delivery order; with the place there of a part's messages.
+    """
+    parts = [b"\x93", pack(_OK), pack(request), b"\xdd", (len(messages) + 1).to_bytes(4, "big"), pack(cursor)]
+    for count, envelope, *place in messages:
+        parts += (b"\x93" if place else b"\x92", pack(count), envelope.packed)
+        if place:
+            parts.append(pack(place[0]))
+    return b"".join(parts)
 
 
 def unpack_value(data: bytes) -> Any:

@@ -27,7 +27,7 @@ from sievemq_core.limits import (
     MAX_FRAME_COMMANDS,
     UNCOUNTED_BYTES,
 )
-from sievemq_core.wire.codec import CommandTuple, Decoder, pack
+from sievemq_core.wire.codec import CommandTuple, Decoder, pack, pack_deliveries, pack_delivery
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_core.wire.form import FORMS, ROWS, TRUSTED_FORMS, Form, examine
 from sievemq_core.wire.framing import FrameReader, Payload, pack_frames
@@ -269,6 +269,21 @@ class WireConnection:
         """Queue a command that is packed already. For the data path: not checked, never one that changes the state."""
         self.out.append(packed)
         self.pending_bytes += len(packed)
+
+    def deliver(self, consumer: int, tag: int, count: int, envelope: bytes) -> int:
+        """Queue a DELIVER around an envelope that is packed already; returns the bytes that are queued now."""
+        packed = pack_delivery(consumer, tag, count, envelope)
+        self.out.append(packed)
+        self.pending_bytes = pending = self.pending_bytes + len(packed)
+        return pending
+
+    def deliver_several(self, consumer: int, tag: int, envelopes: list[bytes]) -> None:
+        """Queue a DELIVER_SEVERAL around envelopes that are packed already."""
+        self.send_packed(pack_deliveries(consumer, tag, envelopes))
+
+    def frame_of(self, *command: object) -> bytes:
+        """A frame with this command alone, which is not queued."""
+        return b"".join(pack_frames([pack(command)]))
 
     def fail(self, error: SieveError) -> None:
         """Queue a fatal ERROR as this end's last word, in whatever state the connection is. Only a broker says it."""

@@ -9,17 +9,18 @@ import pytest
 
 from sievemq_broker.clock import Clock
 from sievemq_broker.domain import Broker
-from sievemq_core.wire.connection import WireConnection
 
 
 class FakeConnection:
-    """The session layer's side of a connection: remembers what it is told, says what the test wants."""
+    """The broker's end of a connection, and its client: remembers what it is told, says what the test wants."""
 
-    def __init__(self, peer: str) -> None:
-        self.peer = peer
+    frame_bytes = frame_number = unpublished = 0
+
+    def __init__(self, address: str, wake: Callable[[], None] = lambda: None) -> None:
+        self.address = address
+        self.peer = self
         self.broker = Broker()
         self.id = "welcomed"
-        self.wire = WireConnection("broker")
         self.received: list[bytes] = []
         self.calls: list[str] = []
         self.output = b""

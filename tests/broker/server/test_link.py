@@ -81,7 +81,7 @@ def echo(connection: FakeConnection, data: bytes) -> None:
 async def test_connection_made_sets_water_marks_and_shows_the_peer() -> None:
     link, transport, connection = Rig().open()
     assert transport.limits == (HIGH_WATER, LOW_WATER)
-    assert link.peer == connection.peer == "192.0.2.7:4711"
+    assert link.peer == connection.address == "192.0.2.7:4711"
 
 
 async def test_reads_of_one_turn_are_answered_by_one_write() -> None:

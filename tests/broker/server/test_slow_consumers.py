@@ -19,7 +19,7 @@ from .conftest import StandingClock
 class Connection:
     """What is looked at of a connection."""
 
-    peer, client_id = "peer", None
+    address, client_id = "peer", None
 
     def __init__(self) -> None:
         self.consumers: dict[int, Consumer] = {}

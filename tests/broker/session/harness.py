@@ -1,4 +1,4 @@
-"""Both ends of a connection in memory: a real client-side WireConnection talks to a real BrokerConnection."""
+"""Both ends of a connection in memory: a real client-side WireConnection talks to a real SieveConnection."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 from sievemq_broker.domain import Queue
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.session.connection import BrokerConnection
-from sievemq_broker.session.services import AuthenticationError, Identity, Services, SessionSettings
+from sievemq_broker.protocols.sieve import SieveConnection
+from sievemq_broker.session import AuthenticationError, Identity, Peer, Services, SessionSettings
+from sievemq_broker.session.table import TABLE
 from sievemq_core.message.envelope import BodyKind, Envelope, pack_properties
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
@@ -49,7 +50,7 @@ class MemoryServices(Services):
         super().__init__(settings)
         self.real = START
         self.users: dict[str, str] | None = None
-        self.woken: list[BrokerConnection] = []
+        self.woken: list[SieveConnection] = []
         self.reports: list[tuple[str, BaseException]] = []
         self._ids = 0
 
@@ -57,7 +58,7 @@ class MemoryServices(Services):
         self._ids += 1
         return f"c{self._ids}"
 
-    def authenticate(self, connection: BrokerConnection, user: str | None, password: str | None) -> Identity:
+    def authenticate(self, peer: Peer, user: str | None, password: str | None, later: object) -> Identity:
         if self.users is not None and (user is None or self.users.get(user) != password):
             raise AuthenticationError(f"user {user!r} or the password is wrong")
         return Identity(user)
@@ -65,10 +66,7 @@ class MemoryServices(Services):
     def now(self) -> int:
         return self.real + self.clock_offset
 
-    def wake(self, connection: BrokerConnection) -> None:
-        self.woken.append(connection)
-
-    def report(self, connection: BrokerConnection, doing: str, error: BaseException) -> None:
+    def report(self, peer: Peer, doing: str, error: BaseException) -> None:
         self.reports.append((doing, error))
 
 
@@ -137,7 +135,7 @@ class Client:
     def __init__(self, world: World) -> None:
         self.world = world
         self.wire = WireConnection("client")
-        self.broker = BrokerConnection(world.broker, world.services, peer="memory")
+        self.broker = self.connect()
         self.heard: list[tuple[Any, ...]] = []
         self.fatal: tuple[Any, ...] | None = None
         self.transport_open = True
@@ -152,6 +150,13 @@ class Client:
         #: How many messages each DELIVER_SEVERAL had.
         self.rows: list[int] = []
         world.clients.append(self)
+
+    def connect(self) -> SieveConnection:
+        """The broker's end."""
+        services = self.world.services
+        return SieveConnection(
+            self.world.broker, services, TABLE, address="memory", wake=lambda: services.woken.append(self.broker)
+        )
 
     # -- transport ----------------------------------------------------------------------------------------------------
 

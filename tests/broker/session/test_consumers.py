@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sievemq_broker.session.services import SessionSettings
+from sievemq_broker.session import SessionSettings
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_CREDIT
 from sievemq_core.wire.commands import Command
@@ -93,7 +93,7 @@ def test_consumers_that_are_refused(world: World, destination: str, more: dict[s
     session = client.session()
     fields = consumer_fields(destination, 1, **more)
     assert client.refused(Command.OPEN_CONSUMER, session, 5, *fields)[0] == code
-    assert client.broker.consumers == {}
+    assert client.broker.peer.consumers == {}
     client.ask(Command.OPEN_CONSUMER, session, 5, *consumer_fields("queue:q", 1))  # nothing is left of the attempt
 
 
@@ -213,9 +213,9 @@ def test_the_broker_forgets_consumers_that_hold_nothing(world: World) -> None:
     client.send(session, "a")
     assert consumer.all() == ["a"]
     consumer.close()
-    assert list(client.broker.consumers) == [consumer.id]
+    assert list(client.broker.peer.consumers) == [consumer.id]
     client.ask(Command.ACKNOWLEDGE_ALL, session, client.handed(session))
-    broker = client.broker
+    broker = client.broker.peer
     assert (broker.consumers, broker.owners, broker.retired, broker.sessions[session].consumers) == ({}, {}, set(), {})
 
 
@@ -241,7 +241,7 @@ def test_clo_02_goodbye_ends_in_order(world: World) -> None:
     assert not client.transport_open
     assert other.browse() == [(2, "a"), (1, "b"), (1, "last")]
     assert other.refused(Command.DECLARE, address)[0] == ErrorCode.INVALID_DESTINATION
-    assert world.services.connections.keys() == {other.broker.id}
+    assert world.services.connections.keys() == {other.broker.peer.id}
 
 
 # -- credit -----------------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def test_credit_past_its_limit(world: World) -> None:
     assert client.refused(Command.OPEN_CONSUMER, session, 50, *fields)[0] == ErrorCode.RESOURCE_ALLOCATION
     consumer = client.consumer(session, credit=MAX_CREDIT)
     client.say(Command.CREDIT, consumer.id, MAX_CREDIT)
-    assert client.broker.consumers[consumer.id].credit == MAX_CREDIT
+    assert client.broker.peer.consumers[consumer.id].credit == MAX_CREDIT
     client.say(Command.CREDIT, consumer.id, MAX_CREDIT + 1)
     assert client.fatal is not None
     assert client.fatal[2] == ErrorCode.RESOURCE_ALLOCATION
@@ -290,7 +290,7 @@ def test_released_messages_go_back_unmarked_to_their_old_place(world: World) -> 
     client.send(consumer.session, "a", "b", "c")
     client.say(Command.RELEASE, consumer.id, (1, 3))
     assert other.browse() == [(1, "a"), (1, "c")]
-    assert client.broker.consumers[consumer.id].unacknowledged == 1
+    assert client.broker.peer.consumers[consumer.id].unacknowledged == 1
 
 
 def test_releasing_what_was_never_delivered_is_fatal(world: World) -> None:
@@ -387,7 +387,7 @@ def test_clo_06_want_is_answered_when_the_waiter_itself_closes(world: World, end
     assert other.answer_to(request) == (Command.OK, request, None)
     client.say(Command.RELEASE, idle.id, (1,))
     assert other.browse() == [(1, "a")]
-    assert other.broker.wants == {}
+    assert not other.broker.peer.wants(waiter.id)
 
 
 def test_too_many_unanswered_wants_are_refused(world: World) -> None:
@@ -460,7 +460,7 @@ def test_a_consumer_whose_queue_is_deleted_is_told(world: World) -> None:
     client.ask(Command.ACKNOWLEDGE_ALL, consumer.session, client.handed(consumer.session))
     consumer.close()
     client.recover(consumer.session)
-    assert client.broker.consumers == {}
+    assert client.broker.peer.consumers == {}
     assert client.browse() == []
 
 
@@ -470,7 +470,7 @@ def test_a_consumer_that_holds_nothing_is_forgotten_when_its_queue_is_deleted(wo
     world.broker.namespace("").delete("queue:q")
     world.settle()
     assert client.take(Command.CONSUMER_CLOSED)
-    assert client.broker.consumers == {}
+    assert client.broker.peer.consumers == {}
     assert client.ask(Command.WANT, consumer.id) is None  # nothing will come
     consumer.close()
 

@@ -17,8 +17,8 @@ from sievemq_broker.domain.examining import EXAMINED
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.matching.condition import units_of
+from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.session import checks
-from sievemq_broker.session.connection import BrokerConnection
 from sievemq_core.limits import MAX_LIKE_SEARCHES, MAX_PROPERTY_CHARS
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector, compile_selector
@@ -83,7 +83,7 @@ def metered(text: str | None, dialect: Any = "jakarta") -> CompiledSelector | No
     )
 
 
-class Metered(BrokerConnection):
+class Metered(SieveConnection):
     """Each call from the rim is a piece."""
 
     def receive_data(self, data: bytes, now: int) -> None:
@@ -98,7 +98,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Meter]:
     global METER
     METER = Meter()
     monkeypatch.setattr(checks, "compile_selector", metered)
-    monkeypatch.setattr(harness, "BrokerConnection", Metered)
+    monkeypatch.setattr(harness, "SieveConnection", Metered)
     yield METER
     assert METER.longest <= LONGEST
 
@@ -171,7 +171,7 @@ def test_a_sender_that_is_lost_while_its_message_is_examined_has_not_sent_it(met
     assert world.broker.namespace("").declare("topic:t").published == 0  # type: ignore[union-attr]
     new = Client(world)
     new._ids = sender._ids
-    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", sender.broker.id, {"keep": KEEP})
+    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", sender.broker.peer.id, {"keep": KEEP})
     new.exchange()
     assert new.take(Command.WELCOME)[0][7]["resumed"]["sessions"] == ((session, 0, 0),)
     reopen(new, session, 0)

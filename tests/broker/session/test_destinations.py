@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sievemq_broker.session.guard import CHECKS
+from sievemq_broker.session import SessionSettings
 from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
-from sievemq_broker.session.services import SessionSettings
+from sievemq_broker.session.table import CHECKS
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
@@ -28,7 +28,7 @@ def test_declare_of_what_cannot_be(world: World, address: str) -> None:
 
 
 def test_declare_without_a_right_is_refused_as_what_a_producer_wants(world: World) -> None:
-    connection = world.client().broker
+    connection = world.client().broker.peer
     connection.identity = Identity("ann", Rights([Grant(frozenset({Verb.SEND}), "queue:mine")]))
     declare = CHECKS[Command.DECLARE]
     with pytest.raises(RequestError, match="user 'ann' must not send to queue:other") as refused:
@@ -209,7 +209,7 @@ def test_browsing_a_queue_that_is_not_there_names_similar_ones_that_the_user_may
     client = world.client()
     asked = (Command.BROWSE, "queue:ordrs", None, None, None, 0)
     assert client.ask(*asked) == (None, "queue:orders", "queue:order")
-    client.broker.identity = Identity("ann", Rights([Grant(frozenset({Verb.BROWSE}), "queue:orders")]))
+    client.broker.peer.identity = Identity("ann", Rights([Grant(frozenset({Verb.BROWSE}), "queue:orders")]))
     assert client.ask(*asked) == (None, "queue:orders")
     assert client.ask(*asked[:-1], 10) == (None,)  # a page holds messages only
     assert "queue:ordrs" not in world.broker.namespace("").destinations

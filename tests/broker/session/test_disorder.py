@@ -84,7 +84,7 @@ def test_whatever_the_order_every_message_is_somewhere_once(how: list[tuple[str,
         assert odd.fatal[2] != ErrorCode.INTERNAL
     odd.drop()
     assert not world.services.reports
-    assert list(world.services.connections) == [other.broker.id]
+    assert list(world.services.connections) == [other.broker.peer.id]
 
     events = Counter(what for what, label, _ in notes.events if label == "queue:q")
     if not how:
@@ -117,7 +117,7 @@ def test_a_connection_that_comes_back_may_say_all_of_its_sends_again(how: list[t
     client.send(session, *"abcde")
     client.drop()
     new = Client(world)
-    new.hello(resume=client.broker.id, keep=5_000)
+    new.hello(resume=client.broker.peer.id, keep=5_000)
     new.ask(Command.OPEN_SESSION, session, AUTO, 0)
     for again in (first % 5 + 1 for _, first, _ in how):
         new.say(Command.SEND, session, again, "queue:q", envelope("abcde"[again - 1]))

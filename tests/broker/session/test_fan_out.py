@@ -15,7 +15,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.fan_out import LARGE
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.policy import DomainSettings
-from sievemq_broker.session import pending
+from sievemq_broker.session import peer as peers
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import Command
@@ -50,16 +50,14 @@ def subscribe(client: Client, count: int = MANY, **more: Any) -> list[Consumer]:
         client._ids += 1
         consumers.append(Consumer(client, session, client._ids))
         client.consumers[client._ids] = consumers[-1]
-    connection, space = client.broker, client.world.broker.namespace("")
+    peer, space = client.broker.peer, client.world.broker.namespace("")
     for consumer in consumers:  # without the wire: it is not what is tested, and takes its time
         found = space.open_consumer(
-            connection.outbox, consumer.id, more.get("to", ADDRESS), connection=connection.id,
+            peer.out, consumer.id, more.get("to", ADDRESS), connection=peer.id,
             credit=more.get("credit", 10), no_local=more.get("no_local", False), now=client.world.now,
         )  # fmt: skip
-        connection.consumers[consumer.id] = found
-        connection.owners[consumer.id] = connection.sessions[session]
-        connection.sessions[session].consumers[consumer.id] = found
-    connection.highest_consumer = client._ids
+        peer.claim_consumer_id(consumer.id)
+        peer.add_consumer(peer.sessions[session], found)
     return consumers
 
 
@@ -127,7 +125,7 @@ def test_a_send_is_confirmed_when_every_subscription_has_it(large: Large) -> Non
     session = sender.session()
     sender.queue_send(session, envelope("q"), "queue:q")
     begin(sender, session, "m1")
-    while sender.broker.pending is None:
+    while sender.broker.peer._pending is None:
         sender.broker.catch_up(world.now)
     assert 0 < reached(world) < MANY
     read(sender)
@@ -283,7 +281,7 @@ def test_a_sender_that_is_lost_meanwhile_has_sent_it_and_sends_it_once(large: La
     assert 0 < reached(world) < MANY
     new = Client(world)
     new._ids = sender._ids
-    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", sender.broker.id, {"keep": KEEP})
+    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", sender.broker.peer.id, {"keep": KEEP})
     new.exchange()
     assert new.take(Command.WELCOME)[0][7]["resumed"]["sessions"] == ((session, 1, 0),)
     reopen(new, session, 1)
@@ -438,7 +436,7 @@ def test_limits_hold_for_each_subscription(rule: str) -> None:
     if rule == "block":
         client = consumers[0].client
         for _ in range(3):
-            for consumer in client.broker.consumers.values():
+            for consumer in client.broker.peer.consumers.values():
                 consumer.grant(2, world.now)
             turns(world)
         orders = {tuple(texts) for texts in texts_of(consumers)}
@@ -534,7 +532,7 @@ def tiny() -> Iterator[None]:
     """Every topic with a subscription is large, and a slice is one of them."""
     with working() as patch:
         patch.setattr(topic, "LARGE", 0)
-        patch.setattr(pending, "EXAMINED", 1)
+        patch.setattr(peers, "EXAMINED", 1)
         yield
 
 

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from sievemq_broker.session.heartbeat import Heartbeat
-from sievemq_broker.session.services import SessionSettings
+from sievemq_broker.protocols.sieve.heartbeat import Heartbeat
+from sievemq_broker.session import SessionSettings
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command

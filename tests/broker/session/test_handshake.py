@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sievemq_broker.session.services import SessionSettings
+from sievemq_broker.session import SessionSettings
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
@@ -29,7 +29,7 @@ def test_welcome_says_what_the_client_must_know() -> None:
     assert features == {
         "durable": True, "dialect": "jakarta", "clock_offset": 0, "resumed": False, "acknowledge_several": True,
     }  # fmt: skip
-    assert world.services.connections == {"c1": client.broker}
+    assert world.services.connections == {"c1": client.broker.peer}
 
 
 def test_a_newer_client_is_answered_in_the_newest_version_known(world: World) -> None:
@@ -134,7 +134,7 @@ def test_con_10_a_refused_claim_leaves_the_connection_usable_and_without_id(worl
     assert (code, details) == (ErrorCode.INVALID_CLIENT_ID, {"client_id": "me"})
     client.ask(Command.SET_CLIENT_ID, "you")
     assert client.refused(Command.SET_CLIENT_ID, "he")[0] == ErrorCode.ILLEGAL_STATE  # CON-07
-    assert client.broker.client_id == "you"
+    assert client.broker.peer.client_id == "you"
 
 
 @pytest.mark.parametrize("client_id", ["", "x" * 256, "\x00"])
@@ -151,7 +151,7 @@ def test_a_resumed_connection_takes_the_place_of_the_half_dead_one(world: World)
     old.send(consumer.session, "a")
     old.reading = False  # its network is gone, the broker does not know yet
     new = Client(world)
-    new.hello(client_id="me", resume=old.broker.id)
+    new.hello(client_id="me", resume=old.broker.peer.id)
     assert new.take(Command.WELCOME)[0][7]["resumed"] == {"sessions": ((1, 1, 0),), "refused": (), "temporaries": True}
     assert old.broker.closing
     assert new.consumer(new.session()).all() == ["a#2"]
@@ -167,6 +167,6 @@ def test_nobody_takes_the_place_of_another_user_or_namespace(world: World) -> No
     ann = world.client(user="ann", namespace="n")
     for more in ({"user": "bob", "namespace": "n"}, {"user": "ann"}):
         client = Client(world)
-        client.hello(resume=ann.broker.id, **more)
+        client.hello(resume=ann.broker.peer.id, **more)
         assert client.take(Command.WELCOME)[0][7]["resumed"] is False
     assert ann.ask(Command.PING) is None

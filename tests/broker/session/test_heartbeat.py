@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sievemq_broker.session.services import SessionSettings
+from sievemq_broker.session import SessionSettings
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MIN_HEARTBEAT_MS
 from sievemq_core.wire.commands import Command

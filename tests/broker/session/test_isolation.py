@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sievemq_broker.session.services import SessionSettings
+from sievemq_broker.session import SessionSettings
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
@@ -46,7 +46,7 @@ def test_a_broken_frame_ends_only_its_connection(world: World, data: bytes) -> N
     assert ErrorCode(bad.fatal[2]).fatal
     assert not bad.transport_open
     assert good.consumer(good.session()).all() == ["a#2", "b#2"]
-    assert world.services.connections.keys() == {good.broker.id}
+    assert world.services.connections.keys() == {good.broker.peer.id}
 
 
 def test_nothing_is_carried_out_after_the_end(world: World) -> None:
@@ -113,7 +113,7 @@ def check_that_only_one_ends(break_it: Callable[[Client, Fault], None], command:
 )
 def test_a_fault_of_the_broker_ends_only_the_connection_that_met_it(verb: str, command: tuple[Any, ...]) -> None:
     def break_it(bad: Client, fault: Fault) -> None:
-        bad.broker.namespace = Faulty(bad.broker.namespace, verb, fault)  # type: ignore[assignment]
+        bad.broker.peer.namespace = Faulty(bad.broker.peer.namespace, verb, fault)  # type: ignore[assignment]
 
     check_that_only_one_ends(break_it, command)
 
@@ -127,10 +127,14 @@ def test_a_fault_of_a_handler_ends_only_the_connection_that_met_it(command: tupl
 
 
 def replace_handler(client: Client, number: int, error: Exception) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object) -> NoReturn:
         raise error
 
-    client.broker.table = {**client.broker.table, number: fail}
+    peer = client.broker.peer
+    if number == Command.SEND:
+        peer._send = fail
+    else:
+        peer._handlers = {**peer._handlers, number: fail}
 
 
 def test_a_fault_while_ending_does_not_stop_the_rest() -> None:
@@ -138,7 +142,7 @@ def test_a_fault_while_ending_does_not_stop_the_rest() -> None:
     bad, good = world.client(client_id="me"), world.client()
     consumer = bad.consumer(bad.session())
     bad.send(consumer.session, "a")
-    namespace = bad.broker.namespace
+    namespace = bad.broker.peer.namespace
     namespace.temporaries = Faulty(namespace.temporaries, "delete_all", Fault("boom"))  # type: ignore[assignment]
     bad.drop()
     assert [doing for doing, _ in world.services.reports] == ["deleting temporary destinations"]
@@ -222,7 +226,7 @@ def test_refused_before_its_hello(world: World) -> None:
 
 def test_shutdown_is_announced(world: World) -> None:
     client = world.client()
-    client.broker.announce_shutdown(5000, "restart")
+    client.broker.outbox.shutdown(5000, "restart")
     world.settle()
     assert client.take(Command.SHUTDOWN) == [(Command.SHUTDOWN, 5000, "restart")]
     assert client.ask(Command.PING) is None

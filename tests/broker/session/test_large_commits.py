@@ -182,7 +182,7 @@ def test_who_comes_back_is_told_that_it_was_carried_out(world: World) -> None:
     turn(world, 3)
     client.drop()
     back = Client(world)
-    back.hello(resume=client.broker.id)
+    back.hello(resume=client.broker.peer.id)
     (welcome,) = back.take(Command.WELCOME)
     assert [session, LARGE, request] in [list(known) for known in welcome[-1]["resumed"]["sessions"]]
     turns(world)

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from sievemq_broker.domain.consumer import Consumer as DomainConsumer
-from sievemq_broker.session.leaving import AT_ONCE
+from sievemq_broker.session.session import AT_ONCE
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
@@ -42,7 +42,7 @@ def test_a_lost_connection_gives_back_in_slices() -> None:
     world = World()
     client, texts = with_many_consumers(world)
     client.drop()
-    assert list(world.services.connections) == [world.clients[1].broker.id]
+    assert list(world.services.connections) == [world.clients[1].broker.peer.id]
     found = depths(world)
     assert max(later - earlier for earlier, later in pairwise(found)) <= AT_ONCE // 2 + 1
     assert len(found) > 6
@@ -81,7 +81,7 @@ def test_who_wants_its_client_id_has_it_at_once() -> None:
     client, _ = with_many_consumers(world, client_id="me")
     client.drop()
     again = world.client(client_id="me")
-    assert again.broker.client_id == "me"
+    assert again.broker.peer.client_id == "me"
     assert world.broker.namespace("").queue("queue:q").depth == MANY
 
 
@@ -90,7 +90,7 @@ def test_its_own_client_that_comes_back_finds_everything_given_back() -> None:
     client, texts = with_many_consumers(world, keep=5_000)
     client.drop()
     new = Client(world)
-    new.hello(resume=client.broker.id, keep=5_000, handed=())
+    new.hello(resume=client.broker.peer.id, keep=5_000, handed=())
     assert new.take(Command.WELCOME)[0][7]["resumed"]
     new.ask(Command.OPEN_SESSION, 1, AUTO, 0)
     assert len(new.browse()) == len(texts)
@@ -141,7 +141,7 @@ def test_a_broker_that_stops_has_all_given_back() -> None:
 def closing_session(world: World, **hello: object) -> tuple[Client, int, list[str]]:
     """A client that has just said CLOSE_SESSION: its consumers hold a message each, the first was seen. The request."""
     client, texts = with_many_consumers(world, **hello)
-    session = next(iter(client.broker.sessions))
+    session = next(iter(client.broker.peer.sessions))
     first = next(iter(client.consumers.values()))
     assert first.receive() == ["0"]
     request = client.request(Command.CLOSE_SESSION, session, client.handed(session))
@@ -152,8 +152,8 @@ def closing_session(world: World, **hello: object) -> tuple[Client, int, list[st
 def test_a_session_gives_back_in_slices_and_is_closed_when_it_has() -> None:
     world = World()
     client, request, texts = closing_session(world)
-    assert not client.broker.consumers
-    assert not client.broker.sessions
+    assert not client.broker.peer.consumers
+    assert not client.broker.peer.sessions
     found = depths(world)
     assert max(later - earlier for earlier, later in pairwise(found)) <= AT_ONCE // 2 + 1
     assert len(found) > 6
@@ -210,7 +210,7 @@ def test_its_connection_may_end_meanwhile(how: str) -> None:
     assert not client.transport_open
     browsed = world.clients[1].browse()
     assert sorted(browsed, key=lambda found: int(found[1])) == [(2 if text == "0" else 1, text) for text in texts]
-    assert world.client(client_id="me").broker.client_id == "me"
+    assert world.client(client_id="me").broker.peer.client_id == "me"
     assert not world.services.reports
 
 
@@ -222,7 +222,7 @@ def test_who_comes_back_meanwhile_may_subscribe_again() -> None:
         client.consumer(session, "topic:t", durable=True, subscription=f"s{number}")
     client.request(Command.CLOSE_SESSION, session, ())
     client.drop()
-    back = world.client(client_id="me", resume=client.broker.id)
+    back = world.client(client_id="me", resume=client.broker.peer.id)
     again = back.consumer(back.session(), "topic:t", durable=True, subscription=f"s{MANY - 1}")
     back.send(back.session(), "hello", to="topic:t")
     assert again.all() == ["hello"]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sievemq_broker.matching import index
-from sievemq_broker.session import pending
+from sievemq_broker.session import peer
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
@@ -78,7 +78,7 @@ def in_pieces() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index, "AT_ONCE", -1)
         patch.setattr(index.SelectorIndex, "_weigh", lambda self: setattr(self, "costly", True))
-        patch.setattr(pending, "EXAMINED", 1)
+        patch.setattr(peer, "EXAMINED", 1)
         yield
 
 
@@ -151,7 +151,7 @@ def test_who_comes_back_says_the_rest_again_and_nothing_is_there_twice(world: Wo
         client.broker.lost(world.now)
     new = Client(world)
     new._ids = client._ids
-    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", client.broker.id, {"keep": KEEP})
+    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", client.broker.peer.id, {"keep": KEEP})
     new.exchange()  # before the old one has its turn
     assert new.take(Command.WELCOME)[0][7]["resumed"]["sessions"] == ((session, done, 0),)
     assert not client.broker.behind

@@ -9,9 +9,8 @@ import pytest
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
-from sievemq_broker.session import resume as resuming
-from sievemq_broker.session.resume import Memory
-from sievemq_broker.session.services import SessionSettings
+from sievemq_broker.session import SessionSettings
+from sievemq_broker.session import lost as remembering
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
@@ -24,7 +23,7 @@ def back(world: World, lost: Client, **hello: Any) -> tuple[Client, Any]:
     """The client comes back: its new end, and what WELCOME says under `resumed`."""
     new = Client(world)
     new._ids = lost._ids
-    new.hello(resume=lost.broker.id, keep=KEEP, **hello)
+    new.hello(resume=lost.broker.peer.id, keep=KEEP, **hello)
     welcome = new.take(Command.WELCOME)
     assert welcome, new.fatal
     return new, welcome[0][7]["resumed"]
@@ -66,7 +65,7 @@ def test_it_is_told_which_sends_arrived(world: World, loss: Any) -> None:
     loss(client)
     new, resumed = back(world, client)
     assert resumed == {"sessions": ((first, 2, 0), (second, 0, 0)), "refused": (), "temporaries": True}
-    assert new.broker.id == client.broker.id
+    assert new.broker.peer.id == client.broker.peer.id
 
 
 def test_what_is_said_again_is_carried_out_once(world: World, loss: Any) -> None:
@@ -381,7 +380,7 @@ def test_con_11_the_client_id_is_free_while_the_connection_is_lost(world: World)
     client.drop()
     other = world.client(client_id="me")
     new = Client(world)
-    new.hello(resume=client.broker.id, client_id="me", keep=KEEP)
+    new.hello(resume=client.broker.peer.id, client_id="me", keep=KEEP)
     assert new.fatal is not None
     assert new.fatal[2] == ErrorCode.INVALID_CLIENT_ID
     assert other.ask(Command.PING) is None
@@ -395,7 +394,7 @@ def test_a_broker_that_has_forgotten_everything_lets_it_keep_its_id() -> None:
     client = Client(world)
     client.hello(resume="old-7", keep=KEEP)
     assert client.take(Command.WELCOME)[0][7]["resumed"] is False
-    assert client.broker.id == "old-7"
+    assert client.broker.peer.id == "old-7"
     address = "temporary-queue:old-7.3"
     assert client.ask(Command.CREATE_TEMPORARY, False, address) == address
     assert client.ask(Command.CREATE_TEMPORARY, False) == "temporary-queue:old-7.4"
@@ -410,7 +409,7 @@ def test_an_id_that_might_be_somebody_elses_is_not_kept(asked: str) -> None:
     world = World(SessionSettings(incarnation="new"))
     client = Client(world)
     client.hello(resume=asked)
-    assert client.broker.id == "c1"
+    assert client.broker.peer.id == "c1"
 
 
 @pytest.mark.parametrize(
@@ -436,7 +435,7 @@ def test_what_a_store_kept_is_as_good_as_what_was_remembered() -> None:
     client = world.client(keep=KEEP)
     session = client.session()
     client.send(session, "a", "b")
-    record = json.loads(json.dumps(Memory.of(client.broker).to_mapping()))
+    record = json.loads(json.dumps(client.broker.peer.remembers().to_mapping()))
 
     after = World(SessionSettings(incarnation="two"))
     after.services.lost.restore([record], after.now + KEEP, after.broker)
@@ -451,11 +450,11 @@ def test_what_a_store_kept_is_as_good_as_what_was_remembered() -> None:
 @pytest.mark.parametrize("asked", [-1, "long", 2**40, None, True, [1]])
 def test_it_is_kept_no_longer_than_the_limit(world: World, asked: Any) -> None:
     client = world.client(keep=asked)
-    assert client.broker.keep in (0, world.services.settings.keep_ms)
+    assert client.broker.peer.keep in (0, world.services.settings.keep_ms)
 
 
 def test_the_one_lost_first_is_forgotten_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resuming, "MAX_LOST", 2)
+    monkeypatch.setattr(remembering, "MAX_LOST", 2)
     clients = [world.client(keep=KEEP) for _ in range(3)]
     address = clients[0].ask(Command.CREATE_TEMPORARY, False)
     for client in clients:
@@ -479,7 +478,7 @@ MALLORY: dict[str, Any] = {"user": "mallory", "password": "m", "keep": KEEP}
 def test_another_user_cannot_make_the_broker_forget_a_lost_connection(
     guarded: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resuming, "MAX_LOST", 4)
+    monkeypatch.setattr(remembering, "MAX_LOST", 4)
     anna = guarded.client(**ANNA)
     session = anna.session()
     address = anna.ask(Command.CREATE_TEMPORARY, False)
@@ -497,7 +496,7 @@ def test_another_user_cannot_make_the_broker_forget_a_lost_connection(
 
 
 def test_another_user_cannot_keep_messages_marked(guarded: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resuming, "MAX_RETURNED", 5)
+    monkeypatch.setattr(remembering, "MAX_RETURNED", 5)
     anna = guarded.client(**ANNA)
     held = anna.consumer(anna.session(), "queue:anna")
     anna.send(held.session, "a", "b", to="queue:anna")
@@ -512,7 +511,7 @@ def test_another_user_cannot_keep_messages_marked(guarded: World, monkeypatch: p
 
 
 def test_marks_are_taken_back_for_a_bounded_number_of_messages(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resuming, "MAX_RETURNED", 3)
+    monkeypatch.setattr(remembering, "MAX_RETURNED", 3)
     first, second = world.client(keep=KEEP), world.client(keep=KEEP)
     one, two = first.consumer(first.session(), "queue:one"), second.consumer(second.session(), "queue:two")
     first.send(one.session, "a", "b", to="queue:one")
@@ -541,9 +540,9 @@ def test_nobody_else_is_told(world: World) -> None:
     client.drop()
     for more in ({"user": "bob", "namespace": "n"}, {"user": "ann"}):
         other = Client(world)
-        other.hello(resume=client.broker.id, **more)
+        other.hello(resume=client.broker.peer.id, **more)
         assert other.take(Command.WELCOME)[0][7]["resumed"] is False
-        assert other.broker.id != client.broker.id
+        assert other.broker.peer.id != client.broker.peer.id
     new, resumed = back(world, client, user="ann", namespace="n")
     assert resumed is not False
-    assert new.broker.id == client.broker.id
+    assert new.broker.peer.id == client.broker.peer.id

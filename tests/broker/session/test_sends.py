@@ -8,8 +8,8 @@ import pytest
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
-from sievemq_broker.session.connection import LAZY_CONFIRMS
-from sievemq_broker.session.services import SessionSettings
+from sievemq_broker.session import SessionSettings
+from sievemq_broker.session.peer import LAZY_CONFIRMS
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_HEADER_CHARS, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
 from sievemq_core.message.envelope import Envelope, pack_properties
@@ -314,7 +314,7 @@ def test_who_comes_after_the_clock_moved_knows_it(world: World) -> None:
     world.services.move_clock(7000)
     client = world.client()
     assert client.take(Command.CLOCK) == []
-    assert client.broker.clock_lag == 0
+    assert client.broker.peer.clock_lag == 0
 
 
 def test_clock_seen_of_something_else_ends_the_connection(world: World) -> None:

@@ -294,7 +294,7 @@ def test_the_rim_hears_of_what_is_carried_out_late_although_it_knows_of_output_a
     if transacted:
         client.request(Command.COMMIT, session, ())
     turn(world)
-    client.broker.outbox.awake = True  # something is on its way to it
+    client.broker.outbox.attend()  # something is on its way to it
     world.services.woken.clear()
     other = world.client()
     reader = other.consumer(other.session(), "queue:full", credit=3)

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from sievemq_broker.domain.steps import SLICE
-from sievemq_broker.session import checks
-from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.protocols.sieve import SieveConnection
+from sievemq_broker.session import SessionSettings, checks
 from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
-from sievemq_broker.session.services import SessionSettings
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
@@ -112,14 +111,14 @@ def test_a_tap_that_holds_much_is_deleted_in_slices(world: World, mode: str) -> 
 
 
 def test_a_fetch_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sievemq_broker.session.taps.FETCH_MESSAGES", 3)
+    monkeypatch.setattr("sievemq_broker.session.handlers.taps.FETCH_MESSAGES", 3)
     client = world.client()
     session = client.session(AUTO)
     state = open_tap(client)
     client.send(session, *"abcde")
     assert bodies(client.ask(Command.FETCH_TAP, "t", "queue:q", state["id"], 0, 5, 10_000)) == ["a", "b", "c"]
     assert bodies(client.ask(Command.FETCH_TAP, "t", "queue:q", state["id"], 0, 5, 0)) == ["a"]
-    monkeypatch.setattr("sievemq_broker.session.taps.FETCH_BYTES", 300)
+    monkeypatch.setattr("sievemq_broker.session.handlers.taps.FETCH_BYTES", 300)
     assert bodies(client.ask(Command.FETCH_TAP, "t", "queue:q", state["id"], 2, 5, 3)) == ["c"]
 
 
@@ -169,7 +168,7 @@ def test_after_stage_the_session_begins_anew(world: World) -> None:
     client.ask(Command.COMMIT, session, ())
     queue = world.broker.namespace("").queue("queue:q")
     assert queue.depth == 1
-    assert client.broker.staged.used == 0
+    assert client.broker.peer.staged.used == 0
     assert client.ask(Command.DISCARD, "k", 0) == 1
     assert client.ask(Command.PUBLISH, "k", 0, ()) == 0
 
@@ -199,10 +198,10 @@ def test_names_are_names(world: World) -> None:
     assert "array of names" in client.fatal[3]
 
 
-def limited(client: Client, *verbs: Verb) -> BrokerConnection:
+def limited(client: Client, *verbs: Verb) -> SieveConnection:
     """From now on the client's user may do no more than this on queue:q."""
     rights = Rights([Grant(frozenset(verbs), "queue:q")])
-    client.broker.identity = Identity("ann", rights)
+    client.broker.peer.identity = Identity("ann", rights)
     return client.broker
 
 

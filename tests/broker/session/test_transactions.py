@@ -6,7 +6,7 @@ import pytest
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
-from sievemq_broker.session.services import SessionSettings
+from sievemq_broker.session import SessionSettings
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
@@ -165,14 +165,14 @@ def test_txn_09_staged_bytes_are_limited() -> None:
     client.send(session, "a", body=b"x" * 600)
     client.send(session, "b", body=b"x" * 600)
     assert client.take(Command.SEND_FAILED)[0][2:4] == (2, ErrorCode.RESOURCE_ALLOCATION)
-    transaction = client.broker.sessions[session].transaction
+    transaction = client.broker.peer.sessions[session].transaction
     assert transaction is not None
     assert transaction.staged == []  # a doomed transaction holds no memory
     assert client.refused(Command.COMMIT, session, ())[0] == ErrorCode.TRANSACTION_ROLLED_BACK
     client.send(session, "c", body=b"x" * 600)
     client.commit(session)
     assert len(client.browse()) == 1
-    assert client.broker.staged.used == 0
+    assert client.broker.peer.staged.used == 0
 
 
 def test_staged_bytes_are_those_of_all_transactions_of_the_connection() -> None:
@@ -185,7 +185,7 @@ def test_staged_bytes_are_those_of_all_transactions_of_the_connection() -> None:
     other.send(other.session(TRANSACTED), "c", body=b"x" * 600)
     assert other.take(Command.SEND_FAILED) == []
     client.ask(Command.CLOSE_SESSION, one, ())
-    assert client.broker.staged.used == 0
+    assert client.broker.peer.staged.used == 0
     client.rollback(two)
     client.send(two, "b", body=b"x" * 600)
     client.commit(two)

@@ -9,8 +9,8 @@ from sievemq import Queue
 from sievemq._engine import ClientConnection, Completion, EngineConsumer, EngineOptions, EngineProducer, EngineSession
 from sievemq.destinations import Destination
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.session.connection import BrokerConnection
-from sievemq_broker.session.services import AuthenticationError, Identity, Services, SessionSettings
+from sievemq_broker.protocols.sieve import SieveConnection
+from sievemq_broker.session import AuthenticationError, Identity, Peer, Services, SessionSettings
 from sievemq_core.message.envelope import BodyKind
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
@@ -108,7 +108,7 @@ class MemoryServices(Services):
         self._ids += 1
         return f"c{self._ids}"
 
-    def authenticate(self, connection: BrokerConnection, user: str | None, password: str | None) -> Identity:
+    def authenticate(self, peer: Peer, user: str | None, password: str | None, later: object) -> Identity:
         if self.password is not None and password != self.password:
             raise AuthenticationError("user name or password is wrong")
         return Identity(user)
@@ -116,10 +116,7 @@ class MemoryServices(Services):
     def now(self) -> int:
         return self._world.clock.now + self.clock_offset
 
-    def wake(self, connection: BrokerConnection) -> None:
-        pass  # settle() looks at every connection
-
-    def report(self, connection: BrokerConnection, doing: str, error: BaseException) -> None:
+    def report(self, peer: Peer, doing: str, error: BaseException) -> None:
         raise AssertionError(f"the broker failed while {doing}") from error
 
 
@@ -128,7 +125,7 @@ class Memory:
 
     def __init__(self, world: World, options: EngineOptions) -> None:
         self.engine = ClientConnection(options, world.clock)
-        self.broker = BrokerConnection(world.broker, world.services, peer="memory")
+        self.broker = SieveConnection(world.broker, world.services, address="memory")
         self.reported: list[Exception] = []
         self.engine.on_exception = self.reported.append
         self.cut = False
@@ -169,8 +166,8 @@ class Memory:
 
     def reopen(self) -> None:
         """Another transport, to the same broker."""
-        broker = self.broker
-        self.broker = BrokerConnection(broker.broker, broker.services, peer="memory")
+        broker = self.broker.peer
+        self.broker = SieveConnection(broker.broker, broker.services, address="memory")
         self.cut = False
         self.engine.reopen()
 

@@ -22,8 +22,8 @@ from sievemq.messages import (
     received,
 )
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.session.connection import BrokerConnection
-from sievemq_broker.session.services import Identity, Services
+from sievemq_broker.protocols.sieve import SieveConnection
+from sievemq_broker.session import Identity, Peer, Services
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import pack_properties, unpack_properties
 from sievemq_core.message.values import Byte, Char, Float, Long, Short
@@ -160,23 +160,20 @@ class Rim(Services):
     def connection_id(self) -> str:
         return "c1"
 
-    def authenticate(self, connection: BrokerConnection, user: str | None, password: str | None) -> Identity:
+    def authenticate(self, peer: Peer, user: str | None, password: str | None, later: object) -> Identity:
         return Identity(user)
 
     def now(self) -> int:
         return 0
 
-    def wake(self, connection: BrokerConnection) -> None:
-        pass
-
-    def report(self, connection: BrokerConnection, doing: str, error: BaseException) -> None:
+    def report(self, peer: Peer, doing: str, error: BaseException) -> None:
         raise AssertionError(doing) from error
 
 
 @pytest.mark.parametrize("vector", load("broken.json"))
 @pytest.mark.parametrize("size", [1, 1000])
 def test_broken(vector: dict[str, Any], size: int) -> None:
-    connection = BrokerConnection(Broker(), Rim(), peer="vector")
+    connection = SieveConnection(Broker(), Rim(), address="vector")
     connection.receive_data(b"".join(pack_frames([pack((1, 1, "", None, None, None, 0, "", None, {}))])), 0)
     connection.data_to_send()
     data = bytes.fromhex(vector["hex"]) + b"x" * vector.get("fill", 0)

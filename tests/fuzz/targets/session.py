@@ -9,7 +9,7 @@ from tests.fuzz.targets.vectors import frames, vectors
 from tests.fuzz.test_session import NOW, OPENING, Rim, hello
 
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
@@ -43,9 +43,9 @@ def seeds() -> Iterator[bytes]:
 def run(data: bytes) -> None:
     """Each piece is the payload of a frame."""
     rim, broker = Rim(), Broker()
-    good, good_client = BrokerConnection(broker, rim), WireConnection("client")
+    good, good_client = SieveConnection(broker, rim), WireConnection("client")
     hello(good, good_client)
-    bad, bad_client = BrokerConnection(broker, rim), WireConnection("client")
+    bad, bad_client = SieveConnection(broker, rim), WireConnection("client")
     hello(bad, bad_client)
     for payload in pieces(data)[:50]:
         if payload:
@@ -63,4 +63,4 @@ def run(data: bytes) -> None:
     assert rim.faults == []
     good.receive_data(b"".join(pack_frames([pack((Command.PING, 1))])), NOW)
     assert good_client.receive_data(good.data_to_send()) == [(Command.OK, 1, None)]
-    assert rim.connections == {good.id: good}
+    assert rim.connections == {good.peer.id: good.peer}

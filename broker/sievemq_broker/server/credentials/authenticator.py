@@ -16,7 +16,7 @@ from math import ceil
 from sievemq_broker import logs
 from sievemq_broker.server.credentials.throttle import Throttle
 from sievemq_broker.session.rights import Identity
-from sievemq_broker.session.services import AuthenticationError
+from sievemq_broker.session.settings import AuthenticationError
 from sievemq_broker.users.account import Users
 from sievemq_broker.users.passwords import MAX_PASSWORD_CHARS
 

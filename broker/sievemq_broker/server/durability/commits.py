@@ -205,7 +205,7 @@ class Commits:
         self._cut = time.perf_counter()
         if self._fed:
             if self._progress is not None and self._journal.batch:
-                self._progress.note([link.connection for link in self._fed])
+                self._progress.note([link.connection.peer for link in self._fed])
             self._fed.clear()
         batch = self._journal.cut()
         if not batch:  # the journal was cut by a failed start of this one's like; there is nothing to write

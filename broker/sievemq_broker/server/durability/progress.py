@@ -1,6 +1,6 @@
 """How far each connection has come, kept with the messages: a send that is said again after a restart is not doubled.
 
-A client that may come back (HELLO's `keep`) is remembered while its connection is lost (session/resume.py). A durable
+A client that may come back (HELLO's `keep`) is remembered while its connection is lost (session/lost.py). A durable
 broker keeps that over its own end too: with every batch goes what the connections that were fed since the last one had
 said by then. Both are cut at the same moment, so a message is in the store exactly if its sequence is counted there.
 """
@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sievemq_broker.session.resume import Memory
+from sievemq_broker.session.lost import Memory
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
     from sievemq_broker.domain.journal import Journal, Saved
-    from sievemq_broker.session.connection import BrokerConnection
-    from sievemq_broker.session.services import Services
+    from sievemq_broker.session.peer import Peer, Services
 
 __all__ = ["CONNECTION", "Progress"]
 
@@ -57,7 +56,7 @@ class Progress:
             self._noted[record["connection"]] = ()
         return len(records)
 
-    def note(self, connections: Iterable[BrokerConnection]) -> None:
+    def note(self, connections: Iterable[Peer]) -> None:
         """Put into the batch being gathered how far these connections have come. Just before it is cut.
 
         One that was lost since it was fed has its sends in this batch as well: what counts is what is remembered of it.
@@ -70,11 +69,9 @@ class Progress:
             if memory is not None:
                 self._define(memory, ())
             elif connection is not None and connection.keep:
-                before = tuple(connection.before.items()) if connection.before else ()  # sessions not open again yet
-                sessions = connection.sessions.values()
-                brief = (before, *[(s.id, s.sent, s.settled, s.refused and len(s.refused)) for s in sessions])
+                brief = connection.progress()
                 if brief != self._noted.get(name):
-                    self._define(Memory.of(connection, with_deliveries=False), brief)
+                    self._define(connection.remembers(), brief)
             elif name in self._noted:  # over for good, or it is not to be remembered any more
                 self._forget(name)
 

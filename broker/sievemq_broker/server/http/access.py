@@ -47,7 +47,7 @@ from sievemq_broker.server.credentials.authenticator import TooManyAttemptsError
 from sievemq_broker.server.http.hosts import Hosts, is_same_site
 from sievemq_broker.server.http.sessions import Session, Sessions
 from sievemq_broker.session.rights import Identity, Rights, Verb
-from sievemq_broker.session.services import AuthenticationError
+from sievemq_broker.session.settings import AuthenticationError
 from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:

@@ -175,7 +175,7 @@ class BrokerCollector(Collector):
         refused.add_metric(["wrong"], authenticator.failed)
         refused.add_metric(["throttled"], authenticator.throttled)
         yield refused
-        congested = sum(connection.outbox.paused for connection in services.connections.values())
+        congested = sum(connection.out.congested for connection in services.connections.values())
         yield GaugeMetricFamily("sievemq_connections_congested", "Connections that read too slowly.", value=congested)
         slow = len(self._server.slow_consumers.slow)
         yield GaugeMetricFamily("sievemq_slow_consumers", "Consumers that hold messages and do nothing.", value=slow)

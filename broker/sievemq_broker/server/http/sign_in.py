@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from sievemq_broker.server.credentials.authenticator import TooManyAttemptsError
 from sievemq_broker.server.http.access import caller, cookie_name
-from sievemq_broker.session.services import AuthenticationError
+from sievemq_broker.session.settings import AuthenticationError
 
 if TYPE_CHECKING:
     from starlette.requests import Request

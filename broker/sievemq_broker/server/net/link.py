@@ -18,22 +18,17 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, TypeAlias, cast
 
 from sievemq_broker import logs
+from sievemq_broker.clock import Clock
 from sievemq_broker.server.net.large_frames import LargeFrames
+from sievemq_broker.server.net.turn import Turn
+from sievemq_broker.session.peer import Peer
+from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import GATHER_BYTES
-from sievemq_core.wire.codec import pack
-from sievemq_core.wire.commands import Command
-from sievemq_core.wire.connection import State
-from sievemq_core.wire.framing import pack_frames
 
-if TYPE_CHECKING:
-    from sievemq_broker.clock import Clock
-    from sievemq_broker.server.net.turn import Turn
-    from sievemq_broker.session.connection import BrokerConnection
-
-__all__ = ["HIGH_WATER", "LOW_WATER", "READ_BYTES", "READ_PAUSE", "Link", "Links"]
+__all__ = ["HIGH_WATER", "LOW_WATER", "READ_BYTES", "READ_PAUSE", "Connect", "Connection", "Link", "Links"]
 
 #: Unsent bytes above which nothing is delivered to a connection, and below which it goes on. Some two reads of a fast
 #: consumer: enough to keep it busy, little enough that ten thousand slow ones do not hurt.
@@ -62,6 +57,79 @@ LINGER_SECONDS = 5.0
 log = logs.get("server")
 
 
+class Connection(Protocol):
+    """The broker's end of one connection, whatever protocol it speaks: bytes in, bytes out. See
+    :class:`~sievemq_broker.protocols.sieve.connection.SieveConnection`."""
+
+    @property
+    def peer(self) -> Peer:
+        """The client."""
+
+    @property
+    def closing(self) -> bool:
+        """True once the transport is to be closed after writing."""
+
+    @property
+    def behind(self) -> bool:
+        """True if there was no time for all that arrived."""
+
+    @property
+    def has_data(self) -> bool:
+        """True if there is something to write."""
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes that the frame has which is not complete yet."""
+
+    @property
+    def frame_number(self) -> int:
+        """Which frame that is."""
+
+    @property
+    def unpublished(self) -> int:
+        """Bytes that came and are no messages yet."""
+
+    def receive_data(self, data: bytes, now: int) -> None:
+        """Bytes came."""
+
+    def catch_up(self, now: int) -> None:
+        """Carry out what is left."""
+
+    def receive_eof(self, now: int) -> None:
+        """The peer has sent its last byte."""
+
+    def data_to_send(self) -> bytes:
+        """Everything to write now."""
+
+    def urgent_flow(self, text: str) -> bytes:
+        """What tells the client that senders are to wait, past all output that is held back."""
+
+    def pause(self) -> None:
+        """The transport holds more than it likes."""
+
+    def resume(self, now: int) -> None:
+        """It has room again."""
+
+    def hold_back(self, held: bool) -> None:
+        """Nothing is read from the peer, or something is again."""
+
+    def tick(self, now: int) -> int | None:
+        """Time passes; when to call again at the latest."""
+
+    def clock_jumped(self, by: int) -> None:
+        """The machine's clock was set."""
+
+    def close(self, code: ErrorCode, text: str, now: int) -> None:
+        """End the connection from this side."""
+
+    def lost(self, now: int) -> None:
+        """The transport is gone."""
+
+
+Connect: TypeAlias = Callable[[str, Callable[[], None]], Connection]
+"""Makes the broker's end of a connection: given the peer's address, and what is called when output appears."""
+
+
 class Links:
     """All open links, and what is counted about them.
 
@@ -70,7 +138,7 @@ class Links:
     """
 
     __slots__ = (
-        "_by_connection",
+        "_by_peer",
         "_bytes_out",
         "_empty",
         "_unwelcomed",
@@ -89,7 +157,7 @@ class Links:
         self.limit = limit
         self.buffer = memoryview(bytearray(READ_BYTES))
         self.open: set[Link] = set()
-        self._by_connection: dict[BrokerConnection, Link] = {}
+        self._by_peer: dict[Peer, Link] = {}
         #: In the order in which they came; those that were welcomed since are taken out when it is their turn.
         self._unwelcomed: dict[Link, None] = {}
         self._empty: asyncio.Future[None] | None = None
@@ -132,7 +200,7 @@ class Links:
         """
         self.accepted += 1
         self.open.add(link)
-        self._by_connection[link.connection] = link
+        self._by_peer[link.connection.peer] = link
         if len(self.open) > self.limit:
             self.refused += 1
             if not self._evict():
@@ -145,7 +213,7 @@ class Links:
         while self._unwelcomed:
             link = next(iter(self._unwelcomed))
             del self._unwelcomed[link]
-            if not link.connection.id:
+            if not link.connection.peer.id:
                 link.evict()
                 self.discard(link)
                 return True
@@ -157,7 +225,7 @@ class Links:
             self.open.discard(link)
             self._bytes_out += link.bytes_out
         self._unwelcomed.pop(link, None)
-        self._by_connection.pop(link.connection, None)
+        self._by_peer.pop(link.connection.peer, None)
         if not self.open and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
 
@@ -168,9 +236,9 @@ class Links:
             self._empty.set_result(None)
         return self._empty
 
-    def of(self, connection: BrokerConnection) -> Link | None:
-        """The link of a connection; None once it is gone."""
-        return self._by_connection.get(connection)
+    def of(self, peer: Peer) -> Link | None:
+        """The link of a client; None once it is gone."""
+        return self._by_peer.get(peer)
 
     def abort_all(self) -> int:
         """Cut every connection without a word, as a failing network does. Returns how many there were."""
@@ -187,7 +255,7 @@ class Link(asyncio.BufferedProtocol):
         links: where all links are kept.
         turn: ends the loop's turn.
         clock: the broker's time.
-        connect: makes the session layer's side, given the peer's address.
+        connect: makes the broker's end.
         refuse: says what is to be said to one connection too many.
     """
 
@@ -216,15 +284,15 @@ class Link(asyncio.BufferedProtocol):
     )
 
     transport: asyncio.Transport
-    connection: BrokerConnection
+    connection: Connection
 
     def __init__(
         self,
         links: Links,
         turn: Turn,
         clock: Clock,
-        connect: Callable[[str], BrokerConnection],
-        refuse: Callable[[BrokerConnection, int], None],
+        connect: Connect,
+        refuse: Callable[[Connection, int], None],
     ) -> None:
         self._links = links
         self._turn = turn
@@ -261,11 +329,14 @@ class Link(asyncio.BufferedProtocol):
             # Writes are gathered already; holding one back for an acknowledgement would only add a round trip.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.peer = _show_peer(transport.get_extra_info("peername"))
-        self.connection = self._connect(self.peer)
+        self.connection = self._connect(self.peer, self._wake)
         if not self._links.add(self):
             self._refuse(self.connection, self._clock.now())
             log.warning("connection.refused", peer=self.peer, limit=self._links.limit)
             self._turn.mark(self)
+
+    def _wake(self) -> None:
+        self._turn.mark(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the loop reads to. One for all links: what was read is taken before anybody reads again."""
@@ -296,7 +367,7 @@ class Link(asyncio.BufferedProtocol):
             self._put_off()
         elif size >= READ_BYTES:
             self._rest()
-        if self.connection.wire.frame_bytes > GATHER_BYTES or self._large:
+        if self.connection.frame_bytes > GATHER_BYTES or self._large:
             self._follow_frame()
 
     def catch_up(self) -> None:
@@ -331,17 +402,17 @@ class Link(asyncio.BufferedProtocol):
 
     def _follow_frame(self) -> None:
         """Read on from the connection only if there is memory for the large frame that has begun."""
-        wire = self.connection.wire
-        number = 0 if self._closing or wire.frame_bytes <= GATHER_BYTES else wire.frame_number
+        connection = self.connection
+        number = 0 if self._closing or connection.frame_bytes <= GATHER_BYTES else connection.frame_number
         if number == self._large:
             return
         large_frames = self._links.large_frames
         if self._large:
             large_frames.discard(self)
         self._large = number
-        if number and not large_frames.admit(self, wire.frame_bytes):
+        if number and not large_frames.admit(self, connection.frame_bytes):
             self._waits = True
-            self.connection.hold_back(True)
+            connection.hold_back(True)
             if self._reading and not self._rests:
                 self.transport.pause_reading()
 
@@ -362,7 +433,7 @@ class Link(asyncio.BufferedProtocol):
         """Carry out all that was read, however long it takes: nothing comes after it."""
         while self.behind:
             self._turn.grant()
-            self.connection.broker.finish_publishings(self._clock.now())  # it may wait for one of them
+            self.connection.peer.broker.finish_publishings(self._clock.now())  # it may wait for one of them
             self._go_on()
 
     def _put_off(self) -> None:
@@ -465,9 +536,11 @@ class Link(asyncio.BufferedProtocol):
         Args:
             text: why nothing is answered, for people.
         """
-        if self._closing or self.bytes_out == self.held or self.connection.wire.state is not State.OPEN:
+        if self._closing or self.bytes_out == self.held:
             return  # WELCOME is the first that a client hears
-        data = b"".join(pack_frames([pack((int(Command.FLOW), True, text))]))
+        data = self.connection.urgent_flow(text)
+        if not data:
+            return
         self.bytes_out += len(data)
         self.transport.write(data)
 

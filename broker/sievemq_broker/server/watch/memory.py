@@ -141,7 +141,7 @@ class Memory:
                 yield
                 left = SLICE
         self.input = sum([link.input_bytes for link in links])
-        self._staged = sum([link.connection.staged.used for link in links])
+        self._staged = sum([link.connection.peer.staged.used for link in links])
         self.bytes = total + held_bytes(broker) + self.input
 
     def look(self) -> None:

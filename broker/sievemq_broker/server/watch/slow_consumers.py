@@ -13,7 +13,7 @@ from sievemq_core.errors import ErrorCode
 if TYPE_CHECKING:
     from sievemq_broker.clock import Clock
     from sievemq_broker.domain.consumer import Consumer
-    from sievemq_broker.session.connection import BrokerConnection
+    from sievemq_broker.session.peer import Peer
 
 __all__ = ["CONNECTIONS", "CONSUMERS", "SlowConsumers"]
 
@@ -41,7 +41,7 @@ class SlowConsumers:
 
     __slots__ = ("_clock", "_connections", "_round", "_watched", "slow")
 
-    def __init__(self, connections: Mapping[str, BrokerConnection], clock: Clock) -> None:
+    def __init__(self, connections: Mapping[str, Peer], clock: Clock) -> None:
         self._connections = connections
         self._clock = clock
         self._round: Iterator[None] = iter(())
@@ -77,7 +77,7 @@ class SlowConsumers:
                 yield
                 now, looks, connections = self._clock.now(), CONSUMERS, CONNECTIONS
 
-    def _look_at(self, connection: BrokerConnection, consumer: Consumer, now: int) -> None:
+    def _look_at(self, connection: Peer, consumer: Consumer, now: int) -> None:
         queue = consumer.source
         policy = queue.policy
         if (
@@ -104,7 +104,7 @@ class SlowConsumers:
         log.warning(
             "consumer.slow",
             destination=queue.place.label,
-            peer=connection.peer,
+            peer=connection.address,
             client_id=connection.client_id,
             holds=consumer.unacknowledged,
             waiting=queue.depth,

@@ -14,7 +14,7 @@ from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.rights import caller
 from sievemq_broker.server.http.api.slices import in_slices
 from sievemq_broker.server.watch.counts import Counts, Holdings, queues_at
-from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
 from sievemq_broker.version import version
 
@@ -89,11 +89,11 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
     )
 
 
-async def _blocked_at(connections: list[BrokerConnection]) -> list[answers.BlockedPlace]:
+async def _blocked_at(connections: list[Peer]) -> list[answers.BlockedPlace]:
     """Where senders of these connections wait, longest first."""
-    found: dict[tuple[str, str | None, str], list[tuple[BrokerConnection, int]]] = {}
+    found: dict[tuple[str, str | None, str], list[tuple[Peer, int]]] = {}
     async for connection in in_slices(connections, every=8):
-        for stall in list(connection.stalls.values()):
+        for stall in connection.stalls:
             for place in stall.places:
                 address = address_at(place)
                 key = (connection.namespace.name, address, place.limit_text)

@@ -12,7 +12,7 @@ from sievemq_broker.server.http.api.errors import not_found
 from sievemq_broker.server.http.api.pages import decode_cursor, page_of
 from sievemq_broker.server.http.api.rights import may, require, verbs
 from sievemq_broker.server.http.api.slices import in_slices
-from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import ErrorCode
 
@@ -26,7 +26,7 @@ async def list_connections(call: Call[requests.ListConnections, Any]) -> answers
     """Connections, oldest first, of the namespaces that the caller may view as a whole."""
     query = call.query
 
-    def keep(connection: BrokerConnection) -> bool:
+    def keep(connection: Peer) -> bool:
         namespace = connection.namespace.name
         if query.id not in (None, connection.id):
             return False
@@ -63,12 +63,12 @@ def connection_number(identifier: str) -> int:
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else 0
 
 
-def _show(call: Call[Any, Any], connection: BrokerConnection) -> answers.Connection:
+def _show(call: Call[Any, Any], connection: Peer) -> answers.Connection:
     link = call.server.links.of(connection)
-    stall = min(connection.stalls.values(), key=lambda stall: stall.since, default=None)
+    stall = min(connection.stalls, key=lambda stall: stall.since, default=None)
     return answers.Connection(
         id=connection.id,
-        peer=connection.peer,
+        peer=connection.address,
         namespace=connection.namespace.name,
         user=connection.identity.user,
         client_id=connection.client_id,
@@ -76,7 +76,7 @@ def _show(call: Call[Any, Any], connection: BrokerConnection) -> answers.Connect
         sessions=len(connection.sessions),
         consumers=len(connection.consumers) - len(connection.retired),
         unacknowledged=sum(consumer.unacknowledged for consumer in connection.consumers.values()),
-        congested=connection.outbox.paused,
+        congested=connection.out.congested,
         blocked_since=None if stall is None else stall.since,
         blocked_by=None if stall is None else stall.text,
         blocked_at=None if stall is None else address_at(stall.places[0]),

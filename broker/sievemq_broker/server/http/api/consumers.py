@@ -14,7 +14,7 @@ from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.errors import not_found
 from sievemq_broker.server.http.api.pages import decode_cursor, page_of
 from sievemq_broker.server.http.api.slices import in_slices
-from sievemq_broker.session.connection import BrokerConnection
+from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import ErrorCode
 
@@ -24,7 +24,7 @@ routes = Routes("Consumers")
 
 _PATH = "/namespaces/{ns}/destinations/{address}/consumers"
 
-_Row = tuple[int, BrokerConnection, Consumer]
+_Row = tuple[int, Peer, Consumer]
 
 
 @routes.add("GET", _PATH, Verb.VIEW, answers.Consumers, query=requests.ListConsumers)
@@ -59,7 +59,7 @@ async def close_consumer(call: Call[requests.DryRun, Any]) -> answers.Touched:
     raise not_found(f"{destination.label} has no consumer {call.path['id'][:200]!r}", id=call.path["id"][:300])
 
 
-def _identifier(connection: BrokerConnection, consumer: Consumer) -> str:
+def _identifier(connection: Peer, consumer: Consumer) -> str:
     return f"{connection.id}.{consumer.id}"
 
 
@@ -73,7 +73,7 @@ async def _rows(call: Call[Any, Any], destination: Destination) -> list[_Row]:
     ]
 
 
-def _show(connection: BrokerConnection, consumer: Consumer, destination: Destination, slow: bool) -> answers.Consumer:
+def _show(connection: Peer, consumer: Consumer, destination: Destination, slow: bool) -> answers.Consumer:
     subscription = destination.subscription_of(consumer.source) if isinstance(destination, Topic) else None
     if subscription is None:
         condition = consumer.view.condition
@@ -92,7 +92,7 @@ def _show(connection: BrokerConnection, consumer: Consumer, destination: Destina
         subscription=None if subscription is None else subscription.name,
         client_id=connection.client_id,
         user=connection.identity.user,
-        peer=connection.peer,
+        peer=connection.address,
         selector=None if condition is None else condition.text,
         dialect=None if condition is None else str(condition.dialect),
         credit=consumer.credit,
@@ -100,7 +100,7 @@ def _show(connection: BrokerConnection, consumer: Consumer, destination: Destina
         delivered=consumer.tag,
         acknowledged=consumer.acknowledged,
         waiting=consumer.waiting,
-        congested=slow or connection.outbox.paused,
+        congested=slow or connection.out.congested,
         matched=matched,
         examined=examined,
         match_ratio=round(matched / examined, 4) if examined else None,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.topic import Topic
     from sievemq_broker.server.http.api.series import Sampler
     from sievemq_broker.server.server import Server
-    from sievemq_broker.session.connection import BrokerConnection
+    from sievemq_broker.session.peer import Peer
     from sievemq_broker.session.rights import Identity
 
 __all__ = ["BUFFER", "LINGER_SECONDS", "MAX_LISTENERS", "Hub", "Listener", "Told"]
@@ -311,11 +311,11 @@ def _consumers(name: str, before: _Known, after: _Known) -> Iterator[Event]:
             )
 
 
-def _connection(connection: BrokerConnection) -> dict[str, Any]:
+def _connection(connection: Peer) -> dict[str, Any]:
     return {
         "namespace": connection.namespace.name,
         "connection": connection.id,
-        "peer": connection.peer,
+        "peer": connection.address,
         "user": connection.identity.user,
         "client_id": connection.client_id,
     }

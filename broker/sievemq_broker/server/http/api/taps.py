@@ -15,8 +15,8 @@ from sievemq_broker.server.http.api.messages import selector_of
 from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
 from sievemq_broker.server.http.api.rights import caller, may
 from sievemq_broker.server.http.api.slices import in_slices, run
+from sievemq_broker.session.handlers.taps import allow, allow_open, maker_of
 from sievemq_broker.session.rights import Verb
-from sievemq_broker.session.taps import allow, allow_open, maker_of
 from sievemq_core.errors import RequestError
 from sievemq_core.message.destination import parse_address
 

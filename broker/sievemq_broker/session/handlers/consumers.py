@@ -1,23 +1,18 @@
-"""What the broker does for the commands about consumers; one function each, as in commands.py."""
+"""What the broker does for the verbs about consumers."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from sievemq_broker.session.checks import (
     check_identifier,
     the_selector,
-    the_session,
     too_much_credit,
     undelivered,
     unknown,
 )
+from sievemq_broker.session.peer import Peer
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_CREDIT
 from sievemq_core.wire.codec import CommandTuple
-
-if TYPE_CHECKING:
-    from sievemq_broker.session.connection import BrokerConnection
 
 __all__ = ["on_close_consumer", "on_credit", "on_open_consumer", "on_release", "on_want"]
 
@@ -26,17 +21,17 @@ _LAST_FIRST_TAG = 2**62  # leaves more than can ever be delivered
 _MAX_WANTS = 100  # a client waits once per consumer and thread; who asks more often has lost count
 
 
-def on_open_consumer(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+def on_open_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
     """Open a consumer: everything is verified before anything is made (SES-20, SES-34)."""
     (_, request, session_id, consumer_id, destination, selector, dialect, no_local, subscription, durable, shared,
      credit, tag) = command  # fmt: skip
     if consumer_id > _MAX_CONSUMER_ID:
         raise RequestError(f"a consumer's id has 32 bits; {consumer_id} does not fit", ErrorCode.ILLEGAL_STATE)
-    connection.highest_consumer = max(connection.highest_consumer, consumer_id)
-    session = the_session(connection, session_id)
-    if consumer_id in connection.consumers:
+    peer.claim_consumer_id(consumer_id)
+    session = peer.session(session_id)
+    if consumer_id in peer.consumers:
         raise RequestError(f"consumer {consumer_id} is open already; ids are not reused", ErrorCode.ILLEGAL_STATE)
-    limit = connection.settings.max_consumers
+    limit = peer.settings.max_consumers
     if len(session.consumers) >= limit:
         raise RequestError(
             f"a session may have {limit} consumers; close those that are done", ErrorCode.RESOURCE_ALLOCATION
@@ -45,18 +40,18 @@ def on_open_consumer(connection: BrokerConnection, command: CommandTuple, now: i
         raise RequestError(f"a consumer may have a credit of {MAX_CREDIT}, not {credit}", ErrorCode.RESOURCE_ALLOCATION)
     if tag > _LAST_FIRST_TAG:
         raise RequestError(f"tags cannot begin behind {tag}: they have 64 bits", ErrorCode.ILLEGAL_STATE)
-    compiled = the_selector(connection, selector, dialect)
+    compiled = the_selector(selector, dialect, peer.settings.dialect)
     if subscription is not None:
         check_identifier("a subscription's name", subscription)
     elif durable or shared:
         raise RequestError("a durable or shared consumer needs a subscription name", ErrorCode.ILLEGAL_STATE)
-    consumer = connection.namespace.open_consumer(
-        connection.outbox,
+    consumer = peer.namespace.open_consumer(
+        peer.out,
         consumer_id,
         destination,
         compiled,
-        connection=connection.id,
-        client_id=connection.client_id,
+        connection=peer.id,
+        client_id=peer.client_id,
         no_local=no_local,
         subscription=subscription,
         durable=durable,
@@ -66,79 +61,72 @@ def on_open_consumer(connection: BrokerConnection, command: CommandTuple, now: i
     )
     if tag:
         consumer.go_on_behind(tag)
-    session.consumers[consumer_id] = connection.consumers[consumer_id] = consumer
-    connection.owners[consumer_id] = session
-    connection.answer(request)
+    peer.add_consumer(session, consumer)
+    peer.answer(request)
     if compiled is not None:
-        connection.services.advise(connection, destination, compiled)
+        peer.services.advise(peer, destination, compiled)
     # After the answer, so that no client meets a delivery for a consumer it does not know to exist.
     if credit:
         consumer.grant(credit, now)
 
 
-def on_close_consumer(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+def on_close_consumer(peer: Peer, command: CommandTuple, now: int) -> None:
     """Close a consumer. What the application has seen stays the session's (MCO-09), the rest goes back (MCO-10)."""
     _, request, consumer_id, handed = command
-    consumer = connection.consumers.get(consumer_id)
-    if consumer is None or consumer_id in connection.retired:
-        if consumer_id > connection.highest_consumer:
+    consumer = peer.consumers.get(consumer_id)
+    if consumer is None or consumer_id in peer.retired:
+        if consumer_id > peer.highest_consumer:
             raise unknown("consumer", consumer_id)
         if request:
-            connection.answer(request)  # the broker closed it first (CLO-01)
+            peer.answer(request)  # the broker closed it first (CLO-01)
         return
     if handed > consumer.tag:
         raise undelivered(consumer_id, handed, consumer.tag)
-    connection.want_settled(consumer_id)
-    consumer.close(handed, now)
-    if consumer.unacknowledged:
-        connection.retired.add(consumer_id)
-    else:
-        connection.forget_consumers((consumer_id,))
+    peer.close_consumer(consumer, handed, now)
     if request:
-        connection.answer(request)
+        peer.answer(request)
 
 
-def on_credit(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+def on_credit(peer: Peer, command: CommandTuple, now: int) -> None:
     """Grant credit."""
     _, consumer_id, credit = command
-    consumer = connection.consumers.get(consumer_id)
+    consumer = peer.consumers.get(consumer_id)
     if consumer is None:
-        connection.check_once_open(consumer_id)
+        peer.check_once_open(consumer_id)
     elif credit:
         if credit > MAX_CREDIT:
             raise too_much_credit(consumer_id, credit)
         consumer.grant(credit, now)
 
 
-def on_want(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+def on_want(peer: Peer, command: CommandTuple, now: int) -> None:
     """Somebody waits at an empty buffer (D-23). Answered now, or when the domain says settled."""
     _, request, consumer_id = command
-    consumer = connection.consumers.get(consumer_id)
-    if consumer is None or consumer_id in connection.retired:
-        connection.check_once_open(consumer_id)
+    consumer = peer.consumers.get(consumer_id)
+    if consumer is None or consumer_id in peer.retired:
+        peer.check_once_open(consumer_id)
         if request:
-            connection.answer(request)  # nothing will come: the same answer as from an empty queue
+            peer.answer(request)  # nothing will come: the same answer as from an empty queue
         return
-    waiting = connection.wants.get(consumer_id)
-    if waiting is not None and len(waiting) >= _MAX_WANTS:
+    if peer.wants(consumer_id) >= _MAX_WANTS:
         raise RequestError(
             f"consumer {consumer_id} has {_MAX_WANTS} WANTs that are not answered yet", ErrorCode.RESOURCE_ALLOCATION
         )
     # Without an answer to wait for it may be patient; not while time stands still, which patience is measured by.
-    patient = not request and not connection.services.standing
+    patient = not request and not peer.services.standing
     settled = consumer.want(now, patient, brief=request != 0)
     if request:
         if settled:
-            connection.answer(request)
+            peer.answer(request)
         else:
-            connection.wants.setdefault(consumer_id, []).append(request)
+            peer.await_settled(consumer_id, request)
 
 
-def on_release(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+def on_release(peer: Peer, command: CommandTuple, now: int) -> None:
     """Buffered messages come back to their old place, unmarked; also the answer to a RECALL."""
     _, consumer_id, tags = command
-    consumer = connection.consumers.get(consumer_id)
+    consumer = peer.consumers.get(consumer_id)
     if consumer is None:
-        connection.check_once_open(consumer_id)
+        peer.check_once_open(consumer_id)
     else:
         consumer.release(tags, now)

@@ -1,4 +1,4 @@
-"""What the broker does for the commands about taps and staged sends; one function each, as in commands.py.
+"""What the broker does for the verbs about taps and staged sends.
 
 A tap that copies shows messages and takes none away, so it needs the right to browse; one that drains, the right to
 consume. A tap is its maker's: who reads, acknowledges or deletes another's must be allowed to manage the destination,
@@ -10,24 +10,20 @@ again when they are published: a lease may be a day, and rights can be taken awa
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.tap import CopyTap, DrainTap
-from sievemq_broker.session.checks import check_unread, the_selector, the_session
-from sievemq_broker.session.guard import require_there
-from sievemq_broker.session.pending import Pending
+from sievemq_broker.session.checks import check_unread, require_there, the_selector
+from sievemq_broker.session.peer import Peer, Pending
 from sievemq_broker.session.rights import Identity, Verb
+from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, shown
 from sievemq_core.limits import MAX_ARRAY
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.codec import unpack_value
-
-if TYPE_CHECKING:
-    from sievemq_broker.domain.namespace import Namespace
-    from sievemq_broker.session.connection import BrokerConnection
-    from sievemq_broker.session.services import SessionSettings
 
 __all__ = [
     "allow",
@@ -48,96 +44,96 @@ FETCH_MESSAGES = 2_000
 FETCH_BYTES = 1024 * 1024
 
 
-def on_open_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+def on_open_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
     """Make a tap, or find it; selector and rights are verified before anything is made."""
     _, request, name, destination, mode, selector, dialect, options = command
-    identity, namespace = connection.identity, connection.namespace
+    identity, namespace = peer.identity, peer.namespace
     allow_open(identity, namespace, name, destination, mode)
-    compiled = the_selector(connection, selector, dialect)
+    compiled = the_selector(selector, dialect, peer.settings.dialect)
     made = namespace.taps.made
-    maker = maker_of(connection.settings, now)
+    maker = maker_of(peer.settings, now)
     tap = namespace.taps.open(maker, name, destination, mode, compiled, options, now, identity.user)
     reader = options.get("reader")
     if type(reader) is str:
-        tap.take_claim(reader, connection.id, connection.services.connections)
-    tap.reader = connection.id
-    connection.answer(request, {"made": namespace.taps.made > made, **_state(tap)})
+        tap.take_claim(reader, peer.id, peer.services.connections)
+    tap.read_by(peer.id)
+    peer.answer(request, {"made": namespace.taps.made > made, **_state(tap)})
 
 
-def on_look_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+def on_look_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
     """How far may be read; a drain takes what is needed for that."""
     _, request, name, destination, after, messages, size = command
-    if connection.wait_for_publishing(command):
+    if peer.wait_for_publishing(command, on_look_tap):
         return
-    tap = _the_tap(connection, name, destination)
+    tap = _the_tap(peer, name, destination)
     upto, more = tap.look(after, messages, size, now)
-    connection.answer(request, {**_state(tap), "upto": upto, "more": more})
+    peer.answer(request, {**_state(tap), "upto": upto, "more": more})
 
 
-def on_fetch_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+def on_fetch_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
     """Messages, as columns: whoever reads them by the thousand wants them so."""
     _, request, name, destination, tap_id, after, upto, limit = command
-    if connection.wait_for_publishing(command):
+    if peer.wait_for_publishing(command, on_fetch_tap):
         return
-    check_unread(connection, "fetching")
-    tap = _the_tap(connection, name, destination)
+    check_unread(peer.out.unread, "fetching")
+    tap = _the_tap(peer, name, destination)
     limit = max(1, min(limit, FETCH_MESSAGES))
     found = tap.fetch(tap_id, after, upto, limit, FETCH_BYTES, now)
     first = max(after + 1, tap.log.first)
     columns = zip(*[unpack_value(item.packed) for item in found], strict=False)  # fields of newer versions may differ
     times, counts = [item.time for item in found], [item.delivery for item in found]
-    connection.answer(request, (first, times, counts, *columns))
+    peer.answer(request, (first, times, counts, *columns))
 
 
-def on_acknowledge_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+def on_acknowledge_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
     """The reader is done with everything up to a sequence."""
     _, request, name, destination, tap_id, upto = command
-    tap = _the_tap(connection, name, destination)
+    tap = _the_tap(peer, name, destination)
     tap.acknowledge(tap_id, upto, now)
-    connection.answer(request, _state(tap))
+    peer.answer(request, _state(tap))
 
 
-def on_delete_tap(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+def on_delete_tap(peer: Peer, command: tuple[Any, ...], now: int) -> None:
     """End a tap."""
     _, request, name, destination = command
     try:
-        tap = _the_tap(connection, name, destination)
+        tap = _the_tap(peer, name, destination)
     except RequestError as error:
         if error.code is not ErrorCode.NOT_FOUND:
             raise
-        connection.answer(request, False)
+        peer.answer(request, False)
         return
     if tap.lag <= SLICE:
-        connection.namespace.taps.drop(tap, now)
-        connection.answer(request, True)
+        peer.namespace.taps.drop(tap, now)
+        peer.answer(request, True)
     else:
-        connection.broker.begin_leaving(tap.id, _deleting(connection, tap, command))
+        peer.broker.begin_leaving(tap.id, _deleting(peer, tap, command))
 
 
-def _deleting(connection: BrokerConnection, tap: CopyTap | DrainTap, command: tuple[Any, ...]) -> Steps[None]:
+def _deleting(peer: Peer, tap: CopyTap | DrainTap, command: tuple[Any, ...]) -> Steps[None]:
     """End a tap that holds much, in slices, and answer then."""
     try:
         now = yield from tap.empty()
         if tap.open:
             tap.destination.namespace.taps.drop(tap, now)
     except Exception as error:
-        connection.crash(command, error, connection.services.now())
+        peer.crash(command, error, peer.services.now())
         return
-    if not connection.closing:
-        connection.answer(command[1], True)
-        connection.acted()
+    if not peer.closing:
+        peer.answer(command[1], True)
+        peer.out.touch()
 
 
-def on_stage(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+def on_stage(peer: Peer, command: tuple[Any, ...], now: int) -> None:
     """What a session has sent waits for whoever publishes it, on whatever connection."""
     _, request, session_id, key, batch, lease = command
-    session = the_session(connection, session_id)
+    session = peer.session(session_id)
     transaction = session.transaction
     if transaction is None:
         raise RequestError("only a transacted session can stage what it has sent", ErrorCode.ILLEGAL_STATE)
-    if session.committing and connection.wait_for_publishing(command):
+    if session.committing and peer.wait_for_publishing(command, on_stage):
         return
-    connection.confirm(session, session.sent)
+    peer.confirm(session, session.sent)
     doom = transaction.doom
     sends = transaction.staged
     transaction.clear()
@@ -147,50 +143,48 @@ def on_stage(connection: BrokerConnection, command: tuple[Any, ...], now: int) -
             ErrorCode.TRANSACTION_ROLLED_BACK,
             {**doom.details, "code": int(doom.code)},
         )
-    stages = connection.namespace.stages
-    maker, owner = maker_of(connection.settings, now), connection.identity.user
+    stages = peer.namespace.stages
+    maker, owner = maker_of(peer.settings, now), peer.identity.user
     stage = stages.stage(maker, key, batch, sends, owner=owner, lease=lease, now=now)
-    connection.answer(request, stage)
+    peer.answer(request, stage)
 
 
-def on_publish(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+def on_publish(peer: Peer, command: tuple[Any, ...], now: int) -> None:
     """All that is staged for a batch, once. A large one takes some turns; the answer comes when all can see it."""
     _, _request, key, batch, names = command
-    if connection.wait_for_publishing(command):
+    if peer.wait_for_publishing(command, on_publish):
         return
     if type(names) is not tuple or len(names) > MAX_ARRAY or not {str}.issuperset(map(type, names)):
         raise ProtocolError(f"PUBLISH.stages must be an array of names, not {shown(names)}")
-    sends = connection.namespace.stages.staged(key, batch, names, owner=connection.identity.user)
-    examining = connection.namespace.examining(sends, together=True) if sends else None
+    sends = peer.namespace.stages.staged(key, batch, names, owner=peer.identity.user)
+    examining = peer.namespace.examining(sends, together=True) if sends else None
     publish = partial(_publish, sends=sends)
     if examining is None:
-        publish(connection, command, now)
+        publish(peer, command, now)
     else:
-        act = partial(connection.carry_out_late, command, handler=publish)
-        connection.go_on_with(Pending(examining, command, act, 0), now)
+        act = partial(peer.carry_out_late, command, publish)
+        peer.go_on_with(Pending(examining, command, act, 0), now)
 
 
-def _publish(
-    connection: BrokerConnection, command: tuple[Any, ...], now: int, sends: list[tuple[str, Envelope]]
-) -> None:
+def _publish(peer: Peer, command: tuple[Any, ...], now: int, sends: list[tuple[str, Envelope]]) -> None:
     """The rest of a PUBLISH: selectors have been asked about its messages."""
     _, request, key, batch, names = command
-    if connection.wait_for_publishing(command):
+    if peer.wait_for_publishing(command, on_publish):
         return
-    stages = connection.namespace.stages
-    identity, namespace = connection.identity, connection.namespace.name
+    stages = peer.namespace.stages
+    identity, namespace = peer.identity, peer.namespace.name
 
     def allow_to(address: str) -> None:
         identity.require(Verb.SEND, namespace, address)
 
     def told(now: int) -> None:
-        if connection.closing:
+        if peer.closing:
             return
         assert publishing is not None
         if publishing.error is not None:
-            connection.crash(command, publishing.error, now)
+            peer.crash(command, publishing.error, now)
         else:
-            connection.answer(request, sent)
+            peer.answer(request, sent)
 
     sent = stages.publish(
         key,
@@ -198,21 +192,21 @@ def _publish(
         names,
         owner=identity.user,
         now=now,
-        connection=connection.id,
+        connection=peer.id,
         allow=None if identity.rights.unlimited else allow_to,
         sends=sends,
     )
-    publishing = connection.namespace.publishing
+    publishing = peer.namespace.publishing
     if publishing is None:
-        connection.answer(request, sent)
+        peer.answer(request, sent)
     else:
         publishing.then(told)
 
 
-def on_discard(connection: BrokerConnection, command: tuple[Any, ...], now: int) -> None:
+def on_discard(peer: Peer, command: tuple[Any, ...], now: int) -> None:
     """Forget what was staged for a batch."""
     _, request, key, batch = command
-    connection.answer(request, connection.namespace.stages.discard(key, batch, owner=connection.identity.user))
+    peer.answer(request, peer.namespace.stages.discard(key, batch, owner=peer.identity.user))
 
 
 def maker_of(settings: SessionSettings, now: int) -> str:
@@ -245,10 +239,10 @@ def allow(identity: Identity, tap: CopyTap | DrainTap) -> None:
     _allow_this(identity, tap)
 
 
-def _the_tap(connection: BrokerConnection, name: str, destination: str) -> CopyTap | DrainTap:
-    tap = connection.namespace.taps.find(name, destination)
-    allow(connection.identity, tap)
-    tap.reader = connection.id
+def _the_tap(peer: Peer, name: str, destination: str) -> CopyTap | DrainTap:
+    tap = peer.namespace.taps.find(name, destination)
+    allow(peer.identity, tap)
+    tap.read_by(peer.id)
     return tap
 
 

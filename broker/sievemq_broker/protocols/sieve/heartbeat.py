@@ -3,13 +3,9 @@ when to say something to it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sievemq_broker.session.settings import SessionSettings
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.wire.connection import State, WireConnection
-
-if TYPE_CHECKING:
-    from sievemq_broker.session.services import SessionSettings
 
 __all__ = ["Heartbeat"]
 

@@ -19,9 +19,8 @@ from sievemq_broker.domain.shares import Shares
 if TYPE_CHECKING:
     from sievemq_broker.domain.broker import Broker
     from sievemq_broker.domain.consumer import Consumer, Source
-    from sievemq_broker.session.connection import BrokerConnection
 
-__all__ = ["MAX_LOST", "MAX_REFUSED", "MAX_RETURNED", "LostConnections", "Memory", "Refusal"]
+__all__ = ["MAX_LOST", "MAX_REFUSED", "MAX_RETURNED", "LostConnections", "Memory", "Refusal", "Returned", "held_by"]
 
 #: Connections remembered at a time; of the user with the most of them the one lost first is forgotten first. Some
 #: hundred bytes each.
@@ -56,10 +55,10 @@ class Memory:
             that was carried out (0 for none).
         refused: sends that were refused, as many as a client may not have heard of.
         returned: consumer id -> what went back of it.
+        restored: a store has kept it over a restart, and nothing has kept its temporary destinations.
 
     Attributes:
         until: ms since 1970, without the offset of a test's clock: when it is forgotten.
-        restored: a store has kept it over a restart, and nothing has kept its temporary destinations.
     """
 
     __slots__ = ("connection", "namespace", "refused", "restored", "returned", "sessions", "until", "user")
@@ -72,6 +71,7 @@ class Memory:
         sessions: dict[int, tuple[int, int]],
         refused: tuple[Refusal, ...] = (),
         returned: dict[int, Returned] | None = None,
+        restored: bool = False,
     ) -> None:
         self.connection = connection
         self.user = user
@@ -80,34 +80,7 @@ class Memory:
         self.refused = refused
         self.returned = returned or {}
         self.until = 0
-        self.restored = False
-
-    @classmethod
-    def of(cls, connection: BrokerConnection, *, with_deliveries: bool = True) -> Memory:
-        """What there is to remember of a connection, before anything it holds goes back.
-
-        Args:
-            connection: the one.
-            with_deliveries: also of what it holds, which only the process that delivered it can know.
-        """
-        sessions = dict(connection.before)
-        refused = list(connection.refused_before)
-        for session in connection.sessions.values():
-            sessions[session.id] = (session.sent, session.settled)
-            refused += [(session.id, *refusal) for refusal in session.refused or ()]
-        returned = {
-            consumer.id: Returned(consumer.source, held, connection.owners[consumer.id].transaction is not None)
-            for consumer in (connection.consumers.values() if with_deliveries else ())
-            if (held := _held_by(consumer))
-        }
-        return cls(
-            connection.id,
-            connection.identity.user,
-            connection.namespace.name,
-            sessions,
-            tuple(refused[-MAX_REFUSED:]),
-            returned,
-        )
+        self.restored = restored
 
     # -- as plain data, for a store -------------------------------------------------------------------------------
 
@@ -123,13 +96,14 @@ class Memory:
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Memory:
-        """The way back from :meth:`to_mapping`."""
+        """The way back from :meth:`to_mapping`: what a store has kept over a restart."""
         return cls(
             data["connection"],
             data["user"],
             data["namespace"],
             {number: (sent, settled) for number, sent, settled in data["sessions"]},
             tuple((session, sequence, code, text) for session, sequence, code, text in data["refused"]),
+            restored=True,
         )
 
     # -- for the client -------------------------------------------------------------------------------------------
@@ -156,10 +130,21 @@ class Memory:
             if seen is not None:
                 unseen = [(entry, count) for tag, entry, count in held if tag > max(seen, acknowledged)]
                 source.unmark(unseen, now)
+        self.forget_returned()
+
+    def forget_returned(self) -> None:
+        """What it was delivered stays as it is."""
         self.returned = {}
 
+    # -- for how long ---------------------------------------------------------------------------------------------
 
-def _held_by(consumer: Consumer) -> list[tuple[int, Entry, int]]:
+    def keep_until(self, until: int) -> None:
+        """Set when it is forgotten."""
+        self.until = until
+
+
+def held_by(consumer: Consumer) -> list[tuple[int, Entry, int]]:
+    """What a consumer holds: tag, message, and its count once it has come back."""
     tags = enumerate(consumer.window, consumer.base + 1)
     return [(tag, entry, entry.count + 1) for tag, entry in tags if entry is not None]
 
@@ -192,7 +177,7 @@ class LostConnections:
             until: when it may be forgotten; ms since 1970 without the offset of a test's clock.
             broker: where the temporary destinations of those are that are forgotten for it.
         """
-        memory.until = until
+        memory.keep_until(until)
         self._by_id[memory.connection] = memory
         self._lost.add(memory.user, memory.connection)
         held = sum(len(returned.held) for returned in memory.returned.values())
@@ -201,7 +186,7 @@ class LostConnections:
         while self._returned.total > MAX_RETURNED:
             user, connection_id = self._returned.first_to_go()
             self._returned.discard(user, connection_id)
-            self._by_id[connection_id].returned = {}
+            self._by_id[connection_id].forget_returned()
         while self._lost.total > MAX_LOST:
             self._forget(self._lost.first_to_go()[1], broker)
 
@@ -214,9 +199,7 @@ class LostConnections:
             broker: the domain.
         """
         for record in records:
-            memory = Memory.from_mapping(record)
-            memory.restored = True
-            self.remember(memory, until, broker)
+            self.remember(Memory.from_mapping(record), until, broker)
 
     def take(self, connection_id: str, user: str | None, namespace: str) -> Memory | None:
         """Somebody comes back: what is remembered, which is no longer. None if nothing is, or only of another user or
@@ -240,7 +223,7 @@ class LostConnections:
     def clock_jumped(self, by: int) -> None:
         """The machine's clock was set, by so many ms: each is remembered for as long as it would have been."""
         for memory in self._by_id.values():
-            memory.until += by
+            memory.keep_until(memory.until + by)
 
     def _forget(self, connection_id: str, broker: Broker) -> None:
         memory = self._by_id[connection_id]

@@ -1,20 +1,17 @@
-"""What the broker does for the commands about destinations; one function each, as in commands.py."""
+"""What the broker does for the verbs about destinations."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sievemq_broker.session.checks import check_unread, the_selector
-from sievemq_broker.session.page import pack_page
+from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import Kind, parse_address
 from sievemq_core.wire.codec import CommandTuple
-
-if TYPE_CHECKING:
-    from sievemq_broker.session.connection import BrokerConnection
 
 __all__ = ["on_browse", "on_create_temporary", "on_declare", "on_delete_temporary", "on_unsubscribe"]
 
@@ -27,65 +24,63 @@ _COMPARED: Final = 100
 _LENGTHS: Final = 2
 
 
-def on_declare(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+def on_declare(peer: Peer, command: CommandTuple, now: int) -> None:
     """Can this be sent to? (SES-18)"""
     _, request, destination = command
-    connection.namespace.declare(destination)
-    connection.answer(request)
+    peer.namespace.declare(destination)
+    peer.answer(request)
 
 
-def on_create_temporary(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+def on_create_temporary(peer: Peer, command: CommandTuple, now: int) -> None:
     """Make a temporary destination of this connection (TMP-01, TMP-05)."""
     _, request, topic, again = command
-    limit = connection.settings.max_temporaries
-    if connection.temporaries >= limit:
+    limit = peer.settings.max_temporaries
+    if peer.temporaries >= limit:
         raise RequestError(
             f"a connection may have {limit} temporary destinations; delete those that are done",
             ErrorCode.RESOURCE_ALLOCATION,
         )
-    address = connection.namespace.temporaries.create(connection.id, topic, again)
-    connection.temporaries = connection.namespace.temporaries.count(connection.id)
-    connection.answer(request, str(address))
+    address = peer.namespace.temporaries.create(peer.id, topic, again)
+    peer.answer(request, str(address))
 
 
-def on_delete_temporary(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+def on_delete_temporary(peer: Peer, command: CommandTuple, now: int) -> None:
     """Delete a temporary destination of this connection (TMP-07)."""
     _, request, destination = command
-    connection.namespace.temporaries.delete(destination, connection.id)
-    connection.temporaries -= 1
-    connection.answer(request)
+    peer.namespace.temporaries.delete(destination, peer.id)
+    peer.answer(request)
 
 
-def on_unsubscribe(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+def on_unsubscribe(peer: Peer, command: CommandTuple, now: int) -> None:
     """Delete a durable subscription (SES-27)."""
     _, request, name = command
-    connection.namespace.unsubscribe(connection.client_id, name)
-    connection.answer(request)
+    peer.namespace.unsubscribe(peer.client_id, name)
+    peer.answer(request)
 
 
-def on_browse(connection: BrokerConnection, command: CommandTuple, now: int) -> None:
+def on_browse(peer: Peer, command: CommandTuple, now: int) -> None:
     """A page of a queue (BRW-03); with a limit of 0 only queue and selector are verified, and the depth is given if
     the queue is to be browsed in parts."""
     _, request, destination, selector, dialect, cursor, limit, part, parts = command
-    if connection.wait_for_publishing(command):
+    if peer.wait_for_publishing(command, on_browse):
         return
-    check_unread(connection, "browsing")
-    compiled = the_selector(connection, selector, dialect)
-    limit = min(limit, connection.settings.page_messages)
-    cursor, page = connection.namespace.browse(destination, compiled, cursor, limit, now, part, parts)
+    check_unread(peer.out.unread, "browsing")
+    compiled = the_selector(selector, dialect, peer.settings.dialect)
+    limit = min(limit, peer.settings.page_messages)
+    cursor, page = peer.namespace.browse(destination, compiled, cursor, limit, now, part, parts)
     if cursor is None and not limit:
-        connection.answer(request, [None, *similar_queues(connection, destination)])
+        peer.answer(request, [None, *similar_queues(peer, destination)])
         return
     if parts and not limit:
-        connection.answer(request, [cursor, connection.namespace.queue(destination).depth])
+        peer.answer(request, [cursor, peer.namespace.queue(destination).depth])
         return
-    connection.send_packed(pack_page(request, cursor, page))
+    peer.out.answer_page(request, cursor, page)
 
 
-def similar_queues(connection: BrokerConnection, address: str) -> list[str]:
+def similar_queues(peer: Peer, address: str) -> list[str]:
     """Queues whose names resemble that of one that is not there, and that this user may browse: a bounded search."""
     wanted = str(parse_address(address))
-    namespace, identity = connection.namespace, connection.identity
+    namespace, identity = peer.namespace, peer.identity
     near = [
         label
         for label in islice(namespace.destinations, _LOOKED_AT)

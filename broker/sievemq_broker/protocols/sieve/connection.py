@@ -1,0 +1,244 @@
+"""One accepted connection: bytes in, verbs of the table out; answers and deliveries in, bytes out. No I/O, no clock.
+
+rim ── receive_data(bytes, now) ──> wire ──> Peer ──> table ──> domain
+rim <── data_to_send() ──────────── wire <── Outbox <────────── domain
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.protocols.sieve.heartbeat import Heartbeat
+from sievemq_broker.protocols.sieve.outbox import Outbox
+from sievemq_broker.session.peer import Peer, Services, Table, Watcher
+from sievemq_broker.session.table import TABLE
+from sievemq_core.compiled import mypyc_attr
+from sievemq_core.errors import ErrorCode, ProtocolError
+from sievemq_core.wire.connection import WireConnection
+
+__all__ = ["BATCH", "SieveConnection"]
+
+#: Commands that are decoded at a time, and as many more as a frame may hold: what came is decoded while it is carried
+#: out, so that a read of tiny frames takes no longer than a turn has.
+BATCH = 1_024
+
+
+def _no_wake() -> None:
+    """Whoever feeds the connection looks for output by itself."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SieveConnection:
+    """The broker's end of one connection.
+
+    The rim feeds it, writes what :meth:`data_to_send` returns whenever :attr:`has_data`, and closes the transport
+    after writing once :attr:`closing` is true. When the transport ends first, it calls :meth:`lost`.
+
+    Args:
+        broker: the domain.
+        services: what the rim provides.
+        table: what is done for each verb.
+        address: of the other end, for people.
+        wake: called when output appears while nobody feeds the connection: call :meth:`data_to_send` soon, not from
+            there.
+        watcher: hears of what the client does.
+        make_outbox: makes the outbox.
+    """
+
+    __slots__ = ("_deliver_again", "_heartbeat", "_held_back", "_services", "outbox", "peer", "wire")
+
+    def __init__(
+        self,
+        broker: Broker,
+        services: Services,
+        table: Table = TABLE,
+        *,
+        address: str = "",
+        wake: Callable[[], None] = _no_wake,
+        watcher: Watcher | None = None,
+        make_outbox: Callable[..., Outbox] = Outbox,
+    ) -> None:
+        settings = services.settings
+        self._services = services
+        self.wire = WireConnection("broker", settings.frame_bytes)
+        self._heartbeat = Heartbeat(self.wire, settings, services.now() - services.clock_offset)
+        self.outbox = make_outbox(self.wire, self._heartbeat, settings, wake)
+        self.peer = Peer(broker, services, self.outbox, table, address, watcher)
+        self._held_back = self._deliver_again = False
+
+    # -- in -----------------------------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes, now: int) -> None:
+        """Carry out what arrived, as far as there is time (:attr:`Services.spent`). Never raises: what is wrong ends
+        this connection at most.
+
+        Args:
+            data: bytes from the peer, cut anywhere. Nothing must be :attr:`behind`.
+            now: milliseconds since 1970.
+        """
+        peer = self.peer
+        if peer.closing:
+            return
+        self.outbox.attend()
+        try:
+            commands = self.wire.receive_data(data, BATCH)
+        except ProtocolError as error:
+            peer.fail(error, now)
+            return
+        peer.carry_out(commands, len(data), now)
+        if self.wire.behind:
+            self._go_on(now)
+        self.outbox.leave()
+
+    @property
+    def behind(self) -> bool:
+        """True if there was no time for all that arrived: :meth:`catch_up` is to be called."""
+        return self.peer.behind or self.wire.behind
+
+    def catch_up(self, now: int) -> None:
+        """Carry out what is left, as far as there is time. Never raises.
+
+        Args:
+            now: milliseconds since 1970.
+        """
+        self.outbox.attend()
+        if self.peer.behind:
+            self.peer.catch_up(now)
+        else:
+            self._decode(now)
+        self._go_on(now)
+        self.outbox.leave()
+
+    def _go_on(self, now: int) -> None:
+        """Decode what else arrived, and carry it out, as far as there is time."""
+        while self.wire.behind and not self.peer.behind and not self._services.spent():
+            self._decode(now)
+
+    def _decode(self, now: int) -> None:
+        wire = self.wire
+        before = wire.unfinished
+        try:
+            commands = wire.receive_more(BATCH)
+        except ProtocolError as error:
+            self.peer.fail(error, now)
+        else:
+            self.peer.carry_out(commands, before - wire.unfinished, now)
+
+    def receive_eof(self, now: int) -> None:
+        """The peer has sent its last byte; nothing can be answered usefully any more."""
+        self.lost(now)
+
+    def lost(self, now: int) -> None:
+        """The transport is gone: everything comes back (ACK-18, TXN-05, CON-11). Idempotent."""
+        self.peer.lost(now)
+        self.outbox.disown()
+
+    def hold_back(self, held: bool) -> None:
+        """From now on nothing is read from the peer, or something is again: until then its silence is no fault of it.
+
+        Args:
+            held: nothing is read.
+        """
+        self._held_back = held
+        self._heartbeat.excuse()
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes that the frame has which is not complete yet, 0 between two frames."""
+        return self.wire.frame_bytes
+
+    @property
+    def frame_number(self) -> int:
+        """Which frame is not complete yet: another number for each; 0 between two frames."""
+        return self.wire.frame_number
+
+    @property
+    def unpublished(self) -> int:
+        """Bytes that came and are no messages yet: of a frame that is not complete, or is not carried out; of open
+        transactions."""
+        return self.wire.unfinished + self.peer.unpublished
+
+    # -- out ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_data(self) -> bool:
+        """True if there is something to write."""
+        return self.wire.pending_bytes > 0 or self._deliver_again
+
+    def data_to_send(self) -> bytes:
+        """Everything to write now, in frames. May wake the rim again at once: call it again next turn then."""
+        peer, outbox = self.peer, self.outbox
+        if self._deliver_again and not outbox.congested:
+            self._resume_consumers(self._services.now())
+        if self.wire.pending_bytes and peer.unconfirmed:
+            peer.flush_confirms()
+        data = self.wire.data_to_send()
+        # When the outbox was full and is empty now, deliveries go on next turn: it is known then whether the transport
+        # took all this or has asked for a pause.
+        if not peer.gone and outbox.sent():
+            self._deliver_again = True
+        return data
+
+    def urgent_flow(self, text: str) -> bytes:
+        """That senders are to wait, in a frame that goes out before what :meth:`data_to_send` has returned already:
+        for an output that is held back. Empty where the client cannot be told.
+
+        Args:
+            text: why, for people.
+        """
+        return self.outbox.urgent_flow(text)
+
+    def pause(self) -> None:
+        """The transport holds more than it likes: no deliveries until :meth:`resume`."""
+        if not self.peer.gone:
+            self.outbox.pause()
+
+    def resume(self, now: int) -> None:
+        """The transport has room again."""
+        self.outbox.unpause()
+        if not self.peer.gone:
+            self._resume_consumers(now)
+
+    def _resume_consumers(self, now: int) -> None:
+        self._deliver_again = False
+        self.outbox.reopen()
+        self.peer.resume_consumers(now)
+
+    # -- time and the end ---------------------------------------------------------------------------------------------
+
+    @property
+    def closing(self) -> bool:
+        """True once the transport is to be closed after writing."""
+        return self.peer.closing
+
+    def close(self, code: ErrorCode, text: str, now: int) -> None:
+        """End the connection from this side, with a fatal ERROR as the last word. Idempotent."""
+        self.peer.close(code, text, now)
+
+    def tick(self, now: int) -> int | None:
+        """Heartbeats, the handshake's deadline, and confirms that found no other way out.
+
+        Returns:
+            When to call again at the latest (ms since 1970), None for never.
+        """
+        peer = self.peer
+        if peer.closing:
+            return None
+        if peer.unconfirmed:
+            peer.flush_confirms()
+        offset = self._services.clock_offset
+        if self._held_back:
+            self._heartbeat.excuse()
+        try:
+            following = self._heartbeat.tick(now - offset)
+        except ProtocolError as error:
+            peer.close(error.code, error.text, now)
+            return None
+        if self.wire.pending_bytes:
+            self.outbox.nudge()
+        return None if following is None else following + offset
+
+    def clock_jumped(self, by: int) -> None:
+        """The machine's clock was set, by so many ms: deadlines of the peer are where they would have been."""
+        self._heartbeat.clock_jumped(by)

@@ -1,0 +1,162 @@
+"""What the broker does for the verbs about the connection itself: who is it, which version, which namespace; the clock,
+and the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sievemq_broker.session.checks import check_identifier, pairs
+from sievemq_broker.session.peer import Peer
+from sievemq_broker.session.rights import Identity
+from sievemq_broker.session.settings import AuthenticationError
+from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
+from sievemq_core.harmless import harmless
+from sievemq_core.limits import MAX_PROPERTIES_BYTES, MIN_HEARTBEAT_MS
+from sievemq_core.wire.codec import CommandTuple
+from sievemq_core.wire.commands import PROTOCOL_VERSION
+
+__all__ = [
+    "OLDEST_VERSION", "on_clock_seen", "on_goodbye", "on_heartbeat", "on_hello", "on_ping", "on_set_client_id",
+]  # fmt: skip
+
+OLDEST_VERSION = 1
+
+
+def on_hello(peer: Peer, command: CommandTuple, now: int) -> None:
+    """Find out who it is; WELCOME follows at once, or when the rim knows.
+
+    Raises:
+        ProtocolError: the connection is refused; the code says why.
+        AuthenticationError: the credentials are wrong, or there is no right in that namespace.
+    """
+    _, version, _, user, password, *_ = command
+    if version < OLDEST_VERSION:
+        raise ProtocolError(
+            f"protocol version {version} is not spoken here; versions {OLDEST_VERSION} to {PROTOCOL_VERSION} are",
+            ErrorCode.UNSUPPORTED_VERSION,
+        )
+    hello = (*command[:4], None, *command[5:])  # the password is needed no more
+
+    def later(found: Identity | AuthenticationError, now: int) -> None:
+        if not peer.closing:
+            _identified(peer, found, hello, now)
+
+    identity = peer.services.authenticate(peer, user, password, later)
+    if identity is not None:
+        _welcome(peer, identity, hello, now)
+
+
+def _identified(peer: Peer, found: Identity | AuthenticationError, hello: CommandTuple, now: int) -> None:
+    """Who it is, some time after its HELLO. Never raises: nothing of the client's is being carried out."""
+    try:
+        if isinstance(found, AuthenticationError):
+            raise found
+        _welcome(peer, found, hello, now)
+    except SieveError as error:
+        peer.fail(error, now)
+    except Exception as error:  # the broker's own fault: it must not take other connections along
+        peer.crash(hello, error, now)
+    peer.out.touch()
+
+
+def _welcome(peer: Peer, identity: Identity, hello: CommandTuple, now: int) -> None:
+    """Answer the HELLO of somebody who is known now.
+
+    Raises:
+        ProtocolError, AuthenticationError: as :func:`on_hello`.
+    """
+    _, version, namespace, _, _, client_id, heartbeat, agent, resume, options = hello
+    services, settings = peer.services, peer.settings
+    try:
+        if namespace:
+            check_identifier("a namespace", namespace)
+        peer.enter(identity, namespace, harmless(agent[:200]), _number(options.get("keep")))
+        memory = None
+        if resume is None:
+            peer.begin()
+        else:
+            ids = options.get("ids")
+            session, consumer = map(_number, ids) if type(ids) is tuple and len(ids) == 2 else (0, 0)
+            handed, done = _pairs(options.get("handed")), _pairs(options.get("done"))
+            memory = peer.take_place(resume, handed, done, (session, consumer), now)
+        if client_id is not None:
+            peer.claim_client_id(client_id)
+    except AuthenticationError:
+        raise
+    except SieveError as error:
+        # There is no request to refuse: whatever is wrong with a HELLO ends the connection.
+        raise ProtocolError(error.text, error.code, error.details) from error
+    services.connections[peer.id] = peer
+    limits = {
+        "frame_bytes": settings.frame_bytes,
+        "body_bytes": settings.body_bytes,
+        "window_messages": settings.window_messages,
+        "window_bytes": settings.window_bytes,
+        "properties_bytes": MAX_PROPERTIES_BYTES,
+        "sessions": settings.max_sessions,
+        "consumers": settings.max_consumers,
+        "temporaries": settings.max_temporaries,
+        "staged_bytes": settings.staged_bytes,
+        "subscriptions": peer.broker.settings.max_subscriptions,
+        "connections": settings.max_connections,
+    }
+    features = {
+        "durable": settings.durable,
+        "dialect": settings.dialect,
+        "clock_offset": services.clock_offset,
+        "resumed": False if memory is None else memory.as_feature(),
+        "acknowledge_several": True,
+    }
+    heartbeat = max(heartbeat, MIN_HEARTBEAT_MS) if heartbeat else 0
+    # A newer client is answered in the newest version known here, and decides whether it can speak that.
+    peer.out.welcome(peer.id, min(version, PROTOCOL_VERSION), heartbeat, options, limits, features, now)
+    peer.welcomed()
+
+
+def on_heartbeat(peer: Peer, command: CommandTuple, now: int) -> None:
+    """Hearing it was all it was for."""
+
+
+def on_set_client_id(peer: Peer, command: CommandTuple, now: int) -> None:
+    """Claim a client id; one live connection holds it (CON-05, SUB-31). A refused claim leaves none (CON-10)."""
+    _, request, client_id = command
+    if peer.client_id is not None:
+        raise RequestError(
+            f"this connection has the client id {peer.client_id!r} already (CON-07)", ErrorCode.ILLEGAL_STATE
+        )
+    peer.claim_client_id(client_id)
+    peer.answer(request)
+
+
+def on_goodbye(peer: Peer, command: CommandTuple, now: int) -> None:
+    """Close everything in order, answer, end (CLO-02)."""
+    _, request, handed = command
+    if any(session.committing for session in peer.sessions.values()):
+        peer.wait_for_publishing(command, on_goodbye)  # what was said before is answered before
+    else:
+        peer.end(now, pairs(handed), request)
+
+
+def on_ping(peer: Peer, command: CommandTuple, now: int) -> None:
+    """Answered after everything before it."""
+    peer.flush_confirms()
+    peer.answer(command[1])
+
+
+def on_clock_seen(peer: Peer, command: CommandTuple, now: int) -> None:
+    """Times in envelopes from here on include this offset (test clocks only)."""
+    offset = command[1]
+    if type(offset) is not int:
+        raise ProtocolError(f"CLOCK_SEEN.offset must be an integer, not {shown(offset)}")
+    peer.see_clock(offset)
+
+
+def _number(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0
+
+
+def _pairs(flat: Any) -> dict[int, int]:
+    """consumer -> tag, from what a HELLO says; nothing if that is no list of pairs."""
+    if type(flat) is not tuple or len(flat) % 2 or any(type(number) is not int for number in flat):
+        return {}
+    return pairs(flat)

@@ -1,0 +1,444 @@
+"""What a session sends and settles: SEND and WITHDRAW, acknowledgement, recovery, transactions."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from sievemq_broker.domain.broker_properties import without_broker_properties
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.fan_out import FanOut
+from sievemq_broker.domain.publishing import Publishing, begin, is_large
+from sievemq_broker.domain.room import Limited
+from sievemq_broker.session.checks import check_message, shift_times, too_much_credit, unknown
+from sievemq_broker.session.peer import Peer, Pending
+from sievemq_broker.session.session import Session
+from sievemq_broker.session.transaction import Transaction
+from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
+from sievemq_core.limits import MAX_CREDIT, MAX_HEADER_CHARS
+from sievemq_core.message.envelope import BODY_KIND, DELIVERY_MODE, PROPERTIES, TIMESTAMP, BodyKind, Envelope
+from sievemq_core.message.headers import PERSISTENT
+from sievemq_core.wire.codec import CommandTuple
+from sievemq_core.wire.commands import Command
+
+__all__ = [
+    "on_acknowledge", "on_acknowledge_all", "on_acknowledge_several", "on_close_session", "on_commit",
+    "on_open_session", "on_recover", "on_rollback", "on_send", "on_withdraw",
+]  # fmt: skip
+
+_SEND: Final = int(Command.SEND)
+_LAST_KIND: Final = int(max(BodyKind))
+
+#: Deliveries, at most, of messages that are taken together: a millisecond or two. They may all be of one message.
+_DELIVERIES: Final = 3_000
+
+
+# -- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def on_open_session(peer: Peer, command: CommandTuple, now: int) -> None:
+    """Open a session (CON-02)."""
+    _, request, session_id, mode, sent = command
+    peer.open_session(session_id, mode, sent)
+    peer.answer(request)
+
+
+def on_close_session(peer: Peer, command: CommandTuple, now: int) -> None:
+    """Close a session and its consumers; an open transaction is rolled back (TXN-05). Answered when all that it held
+    has come back, which takes some turns where that is very much."""
+    _, _, session_id, handed = command
+    session = peer.session(session_id)
+    if session.committing and peer.wait_for_publishing(command, on_close_session):
+        return
+    peer.close_session(session, peer.handed_to(session, handed), command, now)
+
+
+# -- sends ------------------------------------------------------------------------------------------------------------
+
+
+def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
+    """Take messages: on to their destination, or staged in a transaction (TXN-02).
+
+    Those that one session sends to one destination one after the other are a batch, and go on together as far as
+    nothing is to be looked at in between; a single message is a batch of one.
+
+    Args:
+        peer: the client.
+        commands: what it has said.
+        at: where the first SEND stands.
+        now: ms epoch.
+
+    Returns:
+        How many commands that were.
+    """
+    _, session_id, sequence, text, fields = commands[at]
+    session = peer.sessions.get(session_id)
+    if session is None:
+        _refuse_closed(peer, session_id, sequence)
+        return 1
+    if sequence != session.sent + 1 or session.stall is not None:
+        if peer.resumed and sequence <= session.sent:
+            return 1  # said on the lost connection or on its way to this one twice: it has been carried out
+        if session.passes_over(sequence):
+            return 1  # its client says it again
+        if sequence != session.sent + 1:
+            raise ProtocolError(
+                f"SEND {sequence} in session {session_id} where {session.sent + 1} is due", ErrorCode.UNEXPECTED_COMMAND
+            )
+    transaction = session.transaction
+    destination = peer.namespace.route(text) if transaction is None else None
+    most = 1
+    if destination is not None and destination.takes_rows and not destination.index.costly and not destination.large:
+        most = max(1, _DELIVERIES // (destination.fan_out or 1))
+    batch: list[Envelope] = []
+    urgent = False
+    try:
+        for command in islice(commands, at, at + most):
+            if batch:
+                if command[0] != _SEND:
+                    break
+                _, number, following, where, fields = command
+                if following != sequence + len(batch) or number != session_id or where != text:
+                    break
+            if peer.clock_lag and peer.sent_after_move(fields[TIMESTAMP]):
+                fields = shift_times(fields, peer.clock_lag)
+            properties = fields[PROPERTIES]
+            if properties is not None and b"JMS" in properties:
+                fields = without_broker_properties(fields)
+            envelope = Envelope(fields)
+            if len(envelope.packed) > MAX_HEADER_CHARS or fields[BODY_KIND] > _LAST_KIND:  # else nothing is too long
+                urgent = True  # few of these fill a window of bytes
+                check_message(fields, peer.settings.body_bytes)
+            alone = envelope.expiration or (envelope.delivery_time > now and envelope.delayed)
+            if alone and batch:
+                break
+            if fields[DELIVERY_MODE] == PERSISTENT:
+                urgent = True
+            batch.append(envelope)
+            if alone:
+                break
+    except SieveError as error:
+        if not batch:
+            _refuse(peer, session, text, Envelope(fields), error)
+            return 1
+    if peer.watcher is not None:
+        for envelope in batch:
+            peer.watcher.sending(peer, text, envelope, transaction is not None)
+    if len(batch) > 1:
+        assert destination is not None
+        peer.namespace.send_row(destination, batch, now, peer.id)
+        _taken(peer, session, text, batch, len(batch), urgent, now)
+        return len(batch)
+    if transaction is not None:
+        _stage(peer, session, transaction, text, batch[0], urgent)
+        return 1
+    if destination is None or destination.index.costly or destination.large:
+        sends = [(text, batch[0])]
+        examining = peer.namespace.examining(sends)
+        if examining is not None:
+            act = partial(_send_examined, peer, session, commands[at], sends, urgent)
+            peer.go_on_with(Pending(examining, commands[at], act, len(batch[0].packed)), now)
+            return 1
+    _send(peer, session, text, batch[0], urgent, now)
+    return 1
+
+
+def _send_examined(
+    peer: Peer,
+    session: Session,
+    command: CommandTuple,
+    sends: list[tuple[str, Envelope]],
+    urgent: bool,
+    now: int,
+) -> None:
+    """Carry out a send that selectors have been asked about, or that may go to very many subscriptions."""
+    text, envelope = sends[0]
+    peer.flush_confirms()  # of those before it: this one may take some turns
+    before = peer.broker.fan_out
+    session.took(1)  # from here on it happens, whatever becomes of the connection
+    try:
+        full = peer.namespace.send(text, envelope, now, peer.id)
+    except SieveError as error:
+        peer.refuse_send(session, session.sent, error)
+        return
+    fan_out = peer.broker.fan_out
+    if full is not None:
+        session.took(-1)
+        _wait(peer, session, text, envelope, full)
+    elif fan_out is None or fan_out is before:
+        _taken(peer, session, text, [envelope], 0, urgent, now)
+    else:
+        delivered = partial(_delivered, peer, session, text, envelope, urgent, fan_out)
+        peer.go_on_with(Pending(fan_out, command, delivered, 0), now)
+
+
+def _delivered(
+    peer: Peer, session: Session, text: str, envelope: Envelope, urgent: bool, fan_out: FanOut, now: int
+) -> None:
+    """Every subscription has what was sent."""
+    if fan_out.error is not None:
+        raise fan_out.error
+    _taken(peer, session, text, [envelope], 0, urgent, now)
+
+
+def _send(peer: Peer, session: Session, text: str, envelope: Envelope, urgent: bool, now: int) -> None:
+    try:
+        full = peer.namespace.send(text, envelope, now, peer.id)
+    except SieveError as error:
+        session.took(1)
+        peer.refuse_send(session, session.sent, error)
+        return
+    if full is None:
+        _taken(peer, session, text, [envelope], 1, urgent, now)
+    else:
+        _wait(peer, session, text, envelope, full)
+
+
+def _wait(peer: Peer, session: Session, text: str, envelope: Envelope, full: list[Limited]) -> None:
+    """There is no room for a message."""
+    peer.confirm(session, session.sent)
+    peer.stall_send(session, full, text, envelope)
+
+
+def _stage(peer: Peer, session: Session, transaction: Transaction, text: str, envelope: Envelope, urgent: bool) -> None:
+    try:
+        if transaction.doom is None:
+            peer.namespace.declare(text)
+            transaction.stage(text, envelope)
+    except SieveError as error:
+        session.took(1)
+        peer.refuse_send(session, session.sent, error)
+    else:
+        peer.took(session, 1, urgent)
+
+
+def _refuse(peer: Peer, session: Session, text: str, envelope: Envelope, error: SieveError) -> None:
+    """A message is not what it must be."""
+    if peer.watcher is not None:
+        peer.watcher.sending(peer, text, envelope, session.transaction is not None)
+    session.took(1)
+    peer.refuse_send(session, session.sent, error)
+
+
+def _taken(peer: Peer, session: Session, text: str, batch: list[Envelope], count: int, urgent: bool, now: int) -> None:
+    """Messages were accepted; so many of them do not count as sent yet."""
+    peer.took(session, count, urgent)
+    if peer.watcher is not None:
+        peer.watcher.sent(peer, text, batch, now)
+
+
+def _refuse_closed(peer: Peer, session_id: int, sequence: int) -> None:
+    """A send for a session that is not open."""
+    if session_id > peer.highest_session:
+        raise unknown("session", session_id)
+    error = RequestError(f"session {session_id} is closed", ErrorCode.ILLEGAL_STATE)
+    peer.out.refuse_send(session_id, sequence, error)
+
+
+def on_withdraw(peer: Peer, command: CommandTuple, now: int) -> None:
+    """Take back what waits for room. Answered when it is known: a send has been confirmed by then, or is not taken any
+    more, whenever it is said again."""
+    _, request, session_id, sequence = command
+    session = peer.sessions.get(session_id)
+    if session is None:
+        if session_id > peer.highest_session:
+            raise unknown("session", session_id)
+    elif not sequence:
+        _withdraw_commit(peer, session, now)
+    elif sequence == session.sent + 1:
+        error = RequestError("its sender has withdrawn it", ErrorCode.RESOURCE_ALLOCATION)
+        if session.stall is not None and session.stall.envelope is not None:
+            peer.end_stalled_send(session, error)
+        else:
+            session.took(1)
+            peer.refuse_send(session, sequence, error)
+    elif sequence <= session.sent:
+        peer.confirm(session, session.sent)
+    elif not session.passes_over(sequence):
+        raise ProtocolError(
+            f"WITHDRAW {sequence} in session {session_id} where {session.sent + 1} is due", ErrorCode.UNEXPECTED_COMMAND
+        )
+    if request:
+        peer.answer(request)
+
+
+def _withdraw_commit(peer: Peer, session: Session, now: int) -> None:
+    """The client does not want to wait any longer with its COMMIT, if it does: that ends as a rollback."""
+    stall = session.stall
+    if stall is None or stall.envelope is not None:
+        return
+    assert session.transaction is not None
+    session.transaction.fail(RequestError(f"waited for room: {stall.text}", ErrorCode.RESOURCE_ALLOCATION))
+    stall.room(stall.places[0], now)
+
+
+# -- acknowledgement and transactions ---------------------------------------------------------------------------------
+
+
+def on_acknowledge(peer: Peer, command: CommandTuple, now: int) -> None:
+    """Everything up to a tag is consumed (ACK-01, ACK-03), and credit comes with it."""
+    _, consumer_id, tag, credit = command
+    consumer = peer.consumers.get(consumer_id)
+    if consumer is None:
+        peer.check_once_open(consumer_id)
+        return
+    if tag:
+        _acknowledge(peer, consumer, tag, now)
+    if credit:
+        if credit > MAX_CREDIT:
+            raise too_much_credit(consumer_id, credit)
+        consumer.grant(credit, now)
+
+
+def on_acknowledge_several(peer: Peer, command: CommandTuple, now: int) -> None:
+    """The same for several consumers, without credit: a topic's subscribers may be many, with a message each."""
+    numbers = command[1]
+    if len(numbers) & 1:
+        raise ProtocolError(f"ACKNOWLEDGE_SEVERAL lists pairs of consumer and tag, not {len(numbers)} numbers")
+    consumers, owners, retired = peer.consumers, peer.owners, peer.retired
+    flat = iter(numbers)
+    for consumer_id, tag in zip(flat, flat, strict=True):
+        consumer = consumers.get(consumer_id)
+        if consumer is None:
+            peer.check_once_open(consumer_id)
+        elif tag and owners[consumer_id].transaction is None and consumer_id not in retired:
+            consumer.acknowledge(tag, now)
+        elif tag:
+            _acknowledge(peer, consumer, tag, now)
+
+
+def _acknowledge(peer: Peer, consumer: Consumer, tag: int, now: int) -> None:
+    consumer_id = consumer.id
+    if peer.owners[consumer_id].transaction is not None:
+        raise ProtocolError(
+            f"ACKNOWLEDGE for consumer {consumer_id} of a transacted session; only COMMIT acknowledges there",
+            ErrorCode.UNEXPECTED_COMMAND,
+        )
+    consumer.acknowledge(tag, now)
+    if consumer_id in peer.retired and not consumer.unacknowledged:
+        peer.forget_consumers((consumer_id,))
+
+
+def on_acknowledge_all(peer: Peer, command: CommandTuple, now: int) -> None:
+    """Everything that the session's consumers were handed is consumed (ACK-05)."""
+    _, request, session_id, handed = command
+    session = peer.session(session_id)
+    if session.transaction is not None:
+        raise RequestError("a transacted session acknowledges by commit (TXN-13)", ErrorCode.ILLEGAL_STATE)
+    session.acknowledge(peer.handed_to(session, handed), now)
+    session.settle(request)
+    peer.forget_settled(session)
+    peer.answer(request)
+
+
+def on_recover(peer: Peer, command: CommandTuple, now: int) -> None:
+    """What was handed and not acknowledged comes again (ACK-08)."""
+    _, request, session_id, handed = command
+    session = peer.session(session_id)
+    if session.transaction is not None:
+        raise RequestError("a transacted session has rollback, not recover (ACK-12)", ErrorCode.ILLEGAL_STATE)
+    session.recover(peer.handed_to(session, handed), now)
+    peer.forget_settled(session)
+    peer.answer(request)
+
+
+def on_commit(peer: Peer, command: CommandTuple, now: int) -> None:
+    """Publish and acknowledge, all or nothing (TXN-10). A large one takes some turns; whether it can be done is decided
+    in the first of them, and the answer comes when all can see it."""
+    session = peer.session(command[2])
+    transaction = session.transaction
+    if transaction is None:
+        raise RequestError("this session is not transacted: there is nothing to commit (TXN-08)",
+                           ErrorCode.ILLEGAL_STATE)  # fmt: skip
+    if transaction.staged and transaction.doom is None and session.stall is None and not session.committing:
+        examining = peer.namespace.examining(transaction.staged, together=True)
+        if examining is not None:
+            publish = partial(peer.carry_out_late, command, _publish)
+            peer.go_on_with(Pending(examining, command, publish, 0), now)
+            return
+    _publish(peer, command, now)
+
+
+def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
+    """The rest of a COMMIT: selectors have been asked about its messages."""
+    _, request, session_id, handed = command
+    session = peer.session(session_id)
+    transaction = session.transaction
+    assert transaction is not None
+    large = is_large(peer.namespace, transaction.staged)
+    if (large or session.committing) and peer.namespace.publishing is not None:
+        if session.stall is None:  # else it is tried again as long as it waits for room
+            session.begin_commit()
+            peer.wait_for_publishing(command, on_commit)
+        return
+    seen = peer.handed_to(session, handed)
+    peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)
+    doom = transaction.doom
+    publishing: Publishing | None = None
+    session.end_commit()
+    if doom is None:
+        try:
+            waited = session.stall is not None
+            full: list[Limited] | None
+            how = {"patient": True, "waited": waited, "acknowledges": any(seen.values())}
+            if large:
+                begun = begin(peer.namespace, transaction.staged, now, peer.id, **how)
+                publishing, full = (begun, None) if isinstance(begun, Publishing) else (None, begun)
+            else:
+                full = peer.namespace.commit(transaction.staged, now, peer.id, **how)
+            if full is not None:
+                peer.stall_commit(session, full, command, on_commit)
+                return
+        except SieveError as error:  # nothing was published
+            doom = error
+    if session.stall is not None:
+        peer.end_stalled_commit(session)
+    transaction.clear()
+    if doom is not None:
+        session.recover(seen, now)  # the effect of a failed commit is a rollback (TXN-09)
+        peer.forget_settled(session)
+        raise RequestError(
+            f"the transaction was rolled back: {doom.text}",
+            ErrorCode.TRANSACTION_ROLLED_BACK,
+            {**doom.details, "code": int(doom.code)},
+        )
+    # Nothing can stop it from here on, so it is settled: whatever becomes of the peer, and where it is asked.
+    session.acknowledge(seen, now)
+    session.settle(request)
+    peer.forget_settled(session)
+    if publishing is None:
+        peer.answer(request)
+    else:
+        session.begin_commit()
+        publishing.then(partial(_committed, peer, session, command, publishing))
+
+
+def _committed(peer: Peer, session: Session, command: CommandTuple, publishing: Publishing, now: int) -> None:
+    """All can see what a large COMMIT has published."""
+    session.end_commit()
+    if peer.closing:
+        return
+    if publishing.error is not None:
+        peer.crash(command, publishing.error, now)
+    else:
+        peer.answer(command[1])
+    peer.out.touch()
+
+
+def on_rollback(peer: Peer, command: CommandTuple, now: int) -> None:
+    """Forget what was sent; what was handed comes again, marked (TXN-04)."""
+    _, request, session_id, handed = command
+    session = peer.session(session_id)
+    if session.transaction is None:
+        raise RequestError("this session is not transacted: there is nothing to roll back (TXN-08)",
+                           ErrorCode.ILLEGAL_STATE)  # fmt: skip
+    if session.committing and peer.wait_for_publishing(command, on_rollback):
+        return
+    seen = peer.handed_to(session, handed)
+    peer.end_stall(session)
+    peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)
+    session.transaction.clear()
+    session.recover(seen, now)
+    peer.forget_settled(session)
+    peer.answer(request)

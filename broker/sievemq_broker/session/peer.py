@@ -1,0 +1,1213 @@
+"""One connected client, whatever protocol it speaks: what it has open, what it holds, and what it may be answered.
+
+protocol ── carry_out(commands, now) ──> Peer ──> table ──> handlers ──> domain
+protocol <── ClientPort ──────────────── Peer <── answers ──┘   domain ── deliveries ──> ClientPort
+
+A protocol turns its frames into commands (a verb of the table, then its fields) and writes out what its
+:class:`ClientPort` is given. No I/O, no clock, no bytes of any protocol.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.examining import EXAMINED, Examining
+from sievemq_broker.domain.fan_out import FanOut
+from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.domain.ports import DeliveryPort
+from sievemq_broker.domain.room import Limited
+from sievemq_broker.domain.steps import Steps
+from sievemq_broker.session.checks import check_identifier, pairs, undelivered, unknown
+from sievemq_broker.session.lost import MAX_REFUSED, LostConnections, Memory, Returned, held_by
+from sievemq_broker.session.rights import Identity, Verb, forbidden
+from sievemq_broker.session.session import Meter, Session, SessionMode
+from sievemq_broker.session.settings import AuthenticationError, SessionSettings
+from sievemq_broker.session.transaction import StagedBytes
+from sievemq_broker.session.waiting import Stall
+from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
+from sievemq_core.message.destination import parse_address
+from sievemq_core.message.envelope import Envelope
+from sievemq_core.selector import CompiledSelector
+from sievemq_core.wire.codec import CommandTuple
+from sievemq_core.wire.commands import COMMANDS, Command
+
+__all__ = [
+    "LAZY_CONFIRMS", "ClientPort", "Handler", "Peer", "Pending", "PortOwner", "SendHandler", "Services",
+    "Table", "Verbs", "Watcher",
+]  # fmt: skip
+
+_SEND: Final = int(Command.SEND)
+
+# Commands that are answered: their first field is the request.
+_REQUESTS = frozenset(n for n, spec in COMMANDS.items() if spec.fields and spec.fields[0].name == "request")
+
+#: Sends of small NON_PERSISTENT messages that may wait for their confirm: far below the window of any client.
+LAZY_CONFIRMS: Final = 64
+
+#: Destinations remembered as allowed, per client.
+_MAX_ALLOWED: Final = 4_096
+
+_MAX_ID_CHARS: Final = 64
+_ID_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+
+
+class PortOwner(Protocol):
+    """What the domain says to a client besides deliveries."""
+
+    def consumer_closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
+        """The domain closed a consumer."""
+
+    def want_settled(self, consumer_id: int) -> None:
+        """The domain has sent what a waiting consumer could get."""
+
+
+class ClientPort(DeliveryPort, Protocol):
+    """How a protocol says things to its client: it writes them out its own way, once per turn of the loop."""
+
+    @property
+    def open(self) -> bool:
+        """True between the handshake and the end: everything may be said."""
+
+    @property
+    def unread(self) -> int:
+        """Bytes that wait to be written."""
+
+    @property
+    def congested(self) -> bool:
+        """True while the transport holds more than it likes."""
+
+    def attach(self, owner: PortOwner) -> None:
+        """From now on this is the port of `owner`."""
+
+    def shut(self) -> None:
+        """The client is gone, or about to be: nothing of the domain's is passed on, nothing that came is of use."""
+
+    def touch(self) -> None:
+        """Something of this client's was carried out, though nothing came from it just now. The rim must hear of it
+        even where it knows of output already: a store has to note how far the client has come with the very batch that
+        this is in, or a client that comes back after a crash says it again."""
+
+    def welcome(
+        self, connection: str, version: int, heartbeat: int, options: dict[str, Any], limits: dict[str, Any],
+        features: dict[str, Any], now: int,
+    ) -> None:  # fmt: skip
+        """The handshake is done."""
+
+    def answer(self, request: int, result: object = None) -> None:
+        """A request was carried out."""
+
+    def answer_page(self, request: int, cursor: object, messages: list[tuple[Any, ...]]) -> None:
+        """A page of messages, in answer to a request."""
+
+    def refuse(self, request: int, error: SieveError) -> None:
+        """A request was refused."""
+
+    def confirm(self, session: int, sequence: int) -> None:
+        """The sends of a session up to this one are settled."""
+
+    def refuse_send(self, session: int, sequence: int, error: SieveError) -> None:
+        """A send was refused."""
+
+    def flow(
+        self, blocked: bool, text: str, session: int = 0, sequence: int = 0, destination: str | None = None
+    ) -> None:
+        """Senders are to wait, or to go on; of one session, from one of its sends, if one is named."""
+
+    def consumer_gone(self, consumer_id: int, code: ErrorCode, text: str) -> None:
+        """The broker has closed a consumer."""
+
+    def clock(self, offset: int) -> None:
+        """The clock was moved (test clocks only)."""
+
+    def shutdown(self, grace: int, text: str) -> None:
+        """The broker ends in `grace` milliseconds."""
+
+    def fail(self, error: SieveError) -> None:
+        """The last word."""
+
+
+class Watcher(Protocol):
+    """Hears of what a client does; for the test kit's journal."""
+
+    def sending(self, peer: Peer, address: str, envelope: Envelope, transacted: bool) -> None:
+        """A message has come, and is about to be accepted or staged."""
+
+    def sent(self, peer: Peer, address: str, envelopes: Sequence[Envelope], now: int) -> None:
+        """Messages were accepted."""
+
+    def refused(self, peer: Peer, session: Session, sequence: int, error: SieveError) -> None:
+        """A send is refused."""
+
+    def ending(self, peer: Peer, lost: bool) -> None:
+        """A client is about to be gone."""
+
+
+def _never() -> bool:
+    """There is time for everything."""
+    return False
+
+
+class Services(ABC):
+    """What clients need from the rim around them; one per broker. A test implements it in a few lines.
+
+    Args:
+        settings: what every client is announced, and what is enforced.
+    """
+
+    def __init__(self, settings: SessionSettings | None = None) -> None:
+        self.settings = settings or SessionSettings()
+        #: Clients past their handshake, by id. They keep it; rims and management read it.
+        self.connections: dict[str, Peer] = {}
+        #: Those that were lost and may come back.
+        self.lost = LostConnections()
+        #: Milliseconds by which a test moved the clock; part of every `now`. Change it with :meth:`move_clock`.
+        self.clock_offset = 0
+        #: When that was, on the machine's clock: milliseconds since 1970 without the offset.
+        self.moved_at = 0
+        #: Which limit keeps the broker from taking sends; None while there is none. Change it with :meth:`flow`.
+        self.blocked: str | None = None
+        #: Where senders wait then; set by whoever makes both.
+        self.broker: Broker | None = None
+        #: Asked after each command of several: True if the others are to wait, since the client has had its time
+        #: (:attr:`Peer.behind`). A rim may set it.
+        self.spent: Callable[[], bool] = _never
+
+    @abstractmethod
+    def connection_id(self) -> str:
+        """A new id, unique over all incarnations of the broker, without ``.`` and ``:`` (it is part of addresses)."""
+
+    @abstractmethod
+    def authenticate(
+        self,
+        peer: Peer,
+        user: str | None,
+        password: str | None,
+        later: Callable[[Identity | AuthenticationError, int], None],
+    ) -> Identity | None:
+        """Who this is.
+
+        Args:
+            peer: the client in its handshake.
+            user: as whom.
+            password: in clear.
+            later: is given the answer, with the time, if finding out takes a while; in the same thread.
+
+        Returns:
+            None if that takes a while.
+
+        Raises:
+            AuthenticationError: the credentials are not accepted.
+        """
+
+    @abstractmethod
+    def now(self) -> int:
+        """Milliseconds since 1970, the clock's offset included: the same clock that `now` arguments come from."""
+
+    @abstractmethod
+    def report(self, peer: Peer, doing: str, error: BaseException) -> None:
+        """An error that is the broker's own fault ended a connection. Log it with its traceback.
+
+        Args:
+            peer: the one that ends; all others go on.
+            doing: what was being done, for people.
+            error: the exception.
+        """
+
+    def advise(self, peer: Peer, destination: str, selector: CompiledSelector) -> None:  # noqa: B027  # may do nothing
+        """A consumer was opened whose selector is legal and hardly meant. A rim may log that.
+
+        Args:
+            peer: whose consumer it is.
+            destination: the address.
+            selector: with warnings.
+        """
+
+    @property
+    def standing(self) -> bool:
+        """True while time stands still (test clocks only): no deadline comes by itself."""
+        return False
+
+    def move_clock(self, offset: int) -> None:
+        """Tell every client that the clock now runs `offset` milliseconds ahead (test clocks only)."""
+        self.clock_offset = offset
+        self.moved_at = self.now() - offset
+        for peer in tuple(self.connections.values()):
+            peer.clock_moved()
+
+    def flow(self, blocked: str | None) -> None:
+        """Take no sends anywhere, or go on.
+
+        Args:
+            blocked: for people, which limit is reached; None to go on.
+        """
+        if blocked == self.blocked:
+            return
+        self.blocked = blocked
+        if self.broker is not None:
+            self.broker.set_over(blocked)
+        for peer in tuple(self.connections.values()):
+            peer.flow_changed()
+
+
+class Pending:
+    """A command that takes several turns, or has to wait for some. Until it is over nothing behind it of the same
+    client is carried out.
+
+    Before costly selectors have answered, or while another message is delivered in slices, the command has not
+    happened: a client that is lost has not said it. A message that is being delivered in slices itself has been sent:
+    the broker goes on with it whatever becomes of the client, and confirms it when every subscription has it.
+
+    Args:
+        work: what is to be done before.
+        command: the command.
+        act: carries it out, with the time.
+        size: bytes of the messages that are held by nobody else.
+    """
+
+    __slots__ = ("_work", "act", "command", "size")
+
+    def __init__(self, work: Examining | FanOut, command: CommandTuple, act: Callable[[int], None], size: int) -> None:
+        self._work = work
+        self.act = act
+        self.command = command
+        self.size = size
+
+    def go_on(self, spent: Callable[[], bool], now: int) -> bool:
+        """Go on, as long as there is time and the broker's pending work need not go on first.
+
+        Args:
+            spent: is there no more time?
+            now: milliseconds since 1970.
+
+        Returns:
+            True if the command can be carried out.
+        """
+        work = self._work
+        while not work.work(EXAMINED, now):
+            if work.blocked or spent():
+                return False
+        return True
+
+
+class Peer:
+    """One connected client.
+
+    Args:
+        broker: the domain.
+        services: what the rim provides.
+        out: writes out what the client is told.
+        table: what is done for each verb.
+        address: of the other end, for people.
+        watcher: hears of what the client does.
+    """
+
+    __slots__ = (
+        "_handed_elsewhere",
+        "_handlers",
+        "_late",
+        "_late_bytes",
+        "_memory",
+        "_pending",
+        "_resumed",
+        "_send",
+        "_table",
+        "_turn",
+        "_unconfirmed",
+        "_urgent",
+        "_wants",
+        "address",
+        "agent",
+        "allowed",
+        "broker",
+        "client_id",
+        "clock_lag",
+        "clock_seen",
+        "closing",
+        "consumers",
+        "gone",
+        "highest_consumer",
+        "highest_session",
+        "id",
+        "identity",
+        "keep",
+        "namespace",
+        "out",
+        "owners",
+        "retired",
+        "services",
+        "sessions",
+        "settings",
+        "staged",
+        "watcher",
+    )
+    namespace: Namespace
+
+    def __init__(
+        self,
+        broker: Broker,
+        services: Services,
+        out: ClientPort,
+        table: Table,
+        address: str = "",
+        watcher: Watcher | None = None,
+    ) -> None:
+        self.broker = broker
+        self.services = services
+        self.settings = services.settings
+        self.out = out
+        self.address = address
+        self.watcher = watcher
+        self._table = table
+        #: What is done for SEND, and for the other verbs; with checks in front if the user is limited.
+        self._send: SendHandler = table.free.send
+        self._handlers: Mapping[int, Handler] = table.free.others
+        #: Destinations where a limited user may send to, as far as it has.
+        self.allowed: set[str] = set()
+        #: Who and where; set by the handshake.
+        self.id = ""
+        self.agent = ""
+        self.identity = Identity()
+        self.client_id: str | None = None
+        #: Milliseconds for which it is remembered once it is lost; 0 for not at all.
+        self.keep = 0
+        #: It takes the place of a lost one; what is remembered of that.
+        self._resumed = False
+        self._memory: Memory | None = None
+        #: Consumer -> last tag that the application may have seen, where the client has said so from elsewhere.
+        self._handed_elsewhere: Mapping[int, int] = {}
+        self.sessions: dict[int, Session] = {}
+        #: Memory of all their transactions.
+        self.staged = StagedBytes(self.settings.staged_bytes)
+        #: Consumers of all sessions by id, and the session of each. `retired` are closed but still hold messages of
+        #: their session (ACK-19).
+        self.consumers: dict[int, Consumer] = {}
+        self.owners: dict[int, Session] = {}
+        self.retired: set[int] = set()
+        #: Requests of WANTs that the domain has not settled, by consumer.
+        self._wants: dict[int, list[int]] = {}
+        #: Sessions with sends to confirm at the end of the turn; and the client waits for one of the confirms, or may.
+        self._unconfirmed: dict[Session, None] = {}
+        self._urgent = False
+        self.highest_session = self.highest_consumer = 0
+        #: Offset of the clock that the client's times include, and how far that is behind the broker's.
+        self.clock_seen = self.clock_lag = 0
+        #: True once the transport is to be closed after writing.
+        self.closing = False
+        #: Nothing more is carried out for it.
+        self.gone = False
+        #: Commands that wait for their turn, and how many bytes they were.
+        self._late: list[CommandTuple] = []
+        self._late_bytes = 0
+        #: The one before them that has begun.
+        self._pending: Pending | None = None
+        self._turn = 0
+        out.attach(self)
+
+    # -- what a protocol calls --------------------------------------------------------------------------------------
+
+    def carry_out(self, commands: list[CommandTuple], size: int, now: int) -> None:
+        """Carry out what the client has said, in its order, as far as there is time (:attr:`Services.spent`, decision
+        0026). Never raises: what is wrong ends this client's connection at most.
+
+        Args:
+            commands: each a verb of the table and its fields; they wait behind what is not carried out yet.
+            size: bytes that they were.
+            now: milliseconds since 1970.
+        """
+        if self._pending is not None or self._late:
+            self._late += commands
+            self._late_bytes += size
+            return
+        self._late_bytes = size
+        self._go_through(commands, now)
+
+    @property
+    def behind(self) -> bool:
+        """True if there was no time for all that came: :meth:`catch_up` is to be called."""
+        return bool(self._late) or self._pending is not None
+
+    def catch_up(self, now: int) -> None:
+        """Carry out what is left, as far as there is time. Never raises.
+
+        Args:
+            now: milliseconds since 1970.
+        """
+        commands, self._late = self._late, []
+        pending = self._pending
+        if pending is not None:
+            try:
+                if not pending.go_on(self.services.spent, now):
+                    self._late = commands
+                    return
+                self._pending = None
+                pending.act(now)
+            except Exception as error:  # the broker's own fault: it must not take other connections along
+                self.crash(pending.command, error, now)
+            if self._pending is not None:  # another one begins behind it
+                self._late = commands
+                return
+        self._go_through(commands, now)
+
+    def _go_through(self, commands: list[CommandTuple], now: int) -> None:
+        at, count = 0, len(commands)
+        while at < count and not self.closing:
+            command = commands[at]
+            number = command[0]
+            try:
+                if number == _SEND:
+                    at += self._send(self, commands, at, now)
+                else:
+                    at += 1
+                    self._handlers[number](self, command, now)
+            except ProtocolError as error:
+                self.fail(error, now)
+                break
+            except SieveError as error:
+                if not self.refuse(command, error, now):
+                    break
+            except Exception as error:  # the broker's own fault: it must not take other connections along
+                self.crash(command, error, now)
+                break
+            if self._pending is not None or (at < count and self.services.spent()):
+                self._late = commands[at:]
+                self._late_bytes = self._late_bytes * len(self._late) // count
+                break
+        if self._unconfirmed and (self._urgent or self._many_unconfirmed()):
+            self.flush_confirms()
+
+    def take_late(self) -> list[CommandTuple]:
+        """Take away what waits for its turn."""
+        late, self._late = self._late, []
+        return late
+
+    def cut(self) -> None:
+        """The transport has failed: nothing more is carried out, or written."""
+        self.closing = True
+
+    @property
+    def unpublished(self) -> int:
+        """Bytes that came and are no messages yet: of commands that are not carried out, and of open transactions."""
+        late = (self._late_bytes if self._late else 0) + (0 if self._pending is None else self._pending.size)
+        return self.staged.used + late
+
+    def lost(self, now: int) -> None:
+        """The transport is gone: everything comes back (ACK-18, TXN-05, CON-11). Idempotent."""
+        self.closing = True
+        self.end(now, None)
+
+    def resume_consumers(self, now: int) -> None:
+        """The port is writable again. Begins where the last round stopped: a consumer with a long backlog must not keep
+        the others waiting."""
+        out = self.out
+        consumers = tuple(self.consumers.values())
+        for turn in range(self._turn, self._turn + len(consumers)):
+            consumers[turn % len(consumers)].resume(now)
+            if not out.writable:
+                self._turn = turn + 1
+                break
+
+    # -- what the rim and the management call -------------------------------------------------------------------------
+
+    def close(self, code: ErrorCode, text: str, now: int) -> None:
+        """End the connection from this side, with an error as the last word. Idempotent."""
+        if not self.closing:
+            self.fail(ProtocolError(text, code), now)
+            self.out.touch()
+
+    def entitle(self, identity: Identity) -> None:
+        """From now on the user may do what this identity's rights say. Consumers without one are closed.
+
+        Args:
+            identity: the same user; its rights may be others than before.
+        """
+        self.identity = identity
+        self.allowed.clear()
+        verbs = self._table.free if identity.rights.unlimited else self._table.limited
+        self._send, self._handlers = verbs.send, verbs.others
+        for consumer in tuple(self.consumers.values()):
+            if consumer.open:
+                label = consumer.source.place.destination
+                if not identity.may(Verb.CONSUME, self.namespace.name, label) and not self.is_own(label):
+                    refusal = forbidden(identity, Verb.CONSUME, self.namespace.name, label)
+                    consumer.stop(ErrorCode.SECURITY, refusal.text)
+
+    def clock_moved(self) -> None:
+        """The clock's offset changed: the client is told, and until it has seen that its times are shifted here."""
+        offset = self.services.clock_offset
+        self.clock_lag = offset - self.clock_seen
+        self.out.clock(offset)
+
+    def clock_drifted(self, milliseconds: int) -> None:
+        """The broker's clock stands, and the client's runs on: its times are shifted by so much more."""
+        self.clock_lag += milliseconds
+
+    def flow_changed(self) -> None:
+        """The broker is at its limit from now on, or not any more."""
+        blocked = self.services.blocked
+        self.out.flow(blocked is not None, blocked or "")
+        self.flush_confirms()
+
+    @property
+    def is_busy(self) -> bool:
+        """True while messages are with the client, or a transaction is open."""
+        return any(consumer.unacknowledged for consumer in self.consumers.values()) or any(
+            session.committing or (session.transaction is not None and session.transaction.staged)
+            for session in self.sessions.values()
+        )
+
+    @property
+    def stalls(self) -> list[Stall]:
+        """What sessions wait with for room."""
+        return [session.stall for session in self.sessions.values() if session.stall is not None]
+
+    @property
+    def temporaries(self) -> int:
+        """How many temporary destinations it has."""
+        return self.namespace.temporaries.count(self.id)
+
+    # -- what the domain says, through the port -----------------------------------------------------------------------
+
+    def want_settled(self, consumer_id: int) -> None:
+        """Answer the WANTs of a consumer."""
+        for request in self._wants.pop(consumer_id, ()):
+            self.answer(request)
+
+    def consumer_closed(self, consumer_id: int, code: ErrorCode, text: str) -> None:
+        """The domain closed a consumer under us."""
+        self.want_settled(consumer_id)
+        consumer = self.consumers.get(consumer_id)
+        if consumer is None:
+            return  # its session is being closed
+        self.out.consumer_gone(consumer_id, code, text)
+        self._retire(consumer)
+
+    # -- the handshake ------------------------------------------------------------------------------------------------
+
+    def enter(self, identity: Identity, namespace: str, agent: str, keep: int) -> None:
+        """It is known who this is, and where it wants to be.
+
+        Args:
+            identity: the user.
+            namespace: its name.
+            agent: what the client calls itself.
+            keep: milliseconds for which it wants to be remembered once it is lost.
+
+        Raises:
+            AuthenticationError: the user has no right there.
+            SieveError: there is no such namespace, and none can be made.
+        """
+        if not identity.rights.enters(namespace):
+            raise AuthenticationError(
+                f"user {identity.user!r} has no right in namespace {namespace or 'default'!r}; "
+                "an administrator can grant one"
+            )
+        self.entitle(identity)
+        self.namespace = self.broker.namespace(namespace or "default")
+        self.agent = agent
+        self.keep = min(keep, self.settings.keep_ms)
+
+    def begin(self) -> None:
+        """It is a client of its own."""
+        self.id = self.services.connection_id()
+
+    def take_place(
+        self, resume: str, handed: Mapping[int, int], done: Mapping[int, int], ids: tuple[int, int], now: int
+    ) -> Memory | None:
+        """Go on where another connection was lost: with its id, and with what is remembered of it.
+
+        If the broker still believes that one alive, it is ended first, so that its client id and its messages are free.
+        Only for the same user in the same namespace; anybody else's wish is passed over.
+
+        Args:
+            resume: id of the lost one.
+            handed: consumer -> the last tag that the application may have seen there.
+            done: consumer -> up to this tag everything was acknowledged there.
+            ids: the last session and consumer id that were used there.
+            now: ms since 1970.
+
+        Returns:
+            What was remembered; None if nothing was.
+        """
+        services = self.services
+        user, namespace = self.identity.user, self.namespace
+        lost = services.connections.get(resume)
+        if lost is not None and lost.identity.user == user and lost.namespace is namespace:
+            lost.give_way(handed, done, now)
+        self.broker.finish_leaving(now, resume)
+        memory = services.lost.take(resume, user, namespace.name)
+        self.id = resume if memory is not None or self._may_keep(resume) else services.connection_id()
+        self._resumed = True
+        # Commands for what it had there may still be on their way here: they are passed over.
+        self.highest_session, self.highest_consumer = ids
+        if memory is not None:
+            memory.settle(handed, done, now)
+            self._memory = memory
+        return memory
+
+    def give_way(self, handed: Mapping[int, int], done: Mapping[int, int], now: int) -> None:
+        """Its client has come back on another connection (D-32).
+
+        Args:
+            handed: consumer -> the last tag that the application may have seen.
+            done: consumer -> up to this tag everything was acknowledged; this connection did not live to hear of it.
+            now: ms since 1970.
+        """
+        for consumer_id, tag in done.items():
+            consumer = self.consumers.get(consumer_id)
+            if consumer is not None and self.owners[consumer_id].transaction is None:
+                consumer.acknowledge(min(tag, consumer.tag), now)
+        self._handed_elsewhere = handed
+        self.keep = max(self.keep, 1)
+        self.close(ErrorCode.HEARTBEAT_MISSED, "its client has come back on another connection", now)
+
+    def _may_keep(self, resume: str) -> bool:
+        """True if a connection that this broker does not remember may keep its id: it was given by another incarnation,
+        so nobody else can have it, and its messages and temporary destinations go by it.
+
+        Not for a user who is limited: ids are no secret, every message carries one, and whoever took that of somebody
+        else would be sent the replies to their requests.
+        """
+        services = self.services
+        return (
+            self.identity.rights.unlimited
+            and 0 < len(resume) <= _MAX_ID_CHARS
+            and _ID_CHARS.issuperset(resume)
+            and not resume.startswith(services.settings.incarnation)
+            and resume not in services.connections
+            and resume not in services.lost
+        )
+
+    def claim_client_id(self, client_id: str) -> None:
+        """Take a client id, or raise RequestError INVALID_CLIENT_ID."""
+        try:
+            check_identifier("a client id", client_id)
+        except RequestError as error:
+            raise RequestError(error.text, ErrorCode.INVALID_CLIENT_ID) from None
+        holder = self.namespace.client_ids.holder(client_id)
+        if holder is not None:
+            self.broker.finish_leaving(self.services.now(), holder)
+        self.namespace.client_ids.claim(client_id, self.id)
+        self.client_id = client_id
+
+    def welcomed(self) -> None:
+        """The handshake is done."""
+        self.clock_seen = self.services.clock_offset
+        if self.services.blocked is not None:
+            self.flow_changed()
+
+    def remembers(self) -> Memory:
+        """How far it has come: what survives a restart of the broker, in :class:`Memory`."""
+        memory = self._memory
+        sessions = {} if memory is None else dict(memory.sessions)
+        refused = [] if memory is None else list(memory.refused)
+        for session in self.sessions.values():
+            sessions[session.id] = (session.sent, session.settled)
+            refused += [(session.id, *refusal) for refusal in session.refused or ()]
+        return Memory(self.id, self.identity.user, self.namespace.name, sessions, tuple(refused[-MAX_REFUSED:]))
+
+    def progress(self) -> tuple[object, ...]:
+        """The same in short: it differs whenever :meth:`remembers` would."""
+        before = () if self._memory is None else tuple(self._memory.sessions.items())
+        sessions = self.sessions.values()
+        return (before, *[(s.id, s.sent, s.settled, s.refused and len(s.refused)) for s in sessions])
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def see_clock(self, offset: int) -> None:
+        """The client's times include this offset from now on (test clocks only)."""
+        self.clock_seen = offset
+        self.clock_lag = self.services.clock_offset - offset
+
+    def sent_after_move(self, timestamp: int) -> bool:
+        """True if a client that has not seen the clock move sent a message after it moved: its times are to be shifted.
+
+        What was sent before, and was only on its way, was sent at the time it says.
+
+        Args:
+            timestamp: JMSTimestamp of the message, ms; 0 where the producer gives none, which says nothing.
+        """
+        return not timestamp or timestamp - self.clock_seen > self.services.moved_at
+
+    # -- rights -------------------------------------------------------------------------------------------------------
+
+    def is_own(self, address: str) -> bool:
+        """True for a temporary destination of this client: it may do anything with that."""
+        return parse_address(address).owner == self.id
+
+    def allow(self, address: str) -> None:
+        """Remember that a limited user may send there."""
+        if len(self.allowed) >= _MAX_ALLOWED:
+            self.allowed.clear()
+        self.allowed.add(address)
+
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    def session(self, session_id: int) -> Session:
+        """The open session with this id.
+
+        Raises:
+            RequestError: NOT_FOUND, there is none.
+        """
+        session = self.sessions.get(session_id)
+        if session is None:
+            raise RequestError(f"session {session_id} is not open on this connection", ErrorCode.NOT_FOUND)
+        return session
+
+    def open_session(self, session_id: int, mode: int, sent: int) -> None:
+        """Open a session (CON-02).
+
+        Args:
+            session_id: the client's number for it.
+            mode: see :class:`SessionMode`.
+            sent: sends that the client counts already, if it had this session on a connection that was lost.
+
+        Raises:
+            RequestError: the id is in use, there is no such mode, or there are too many.
+        """
+        if session_id in self.sessions:
+            raise RequestError(f"session {session_id} is open already; ids are not reused", ErrorCode.ILLEGAL_STATE)
+        self.highest_session = max(self.highest_session, session_id)
+        if mode > 3:
+            raise RequestError(f"session mode {mode} is none of 0, 1, 2, 3", ErrorCode.ILLEGAL_STATE)
+        limit = self.settings.max_sessions
+        if len(self.sessions) >= limit:
+            raise RequestError(
+                f"a connection may have {limit} sessions; close those that are done", ErrorCode.RESOURCE_ALLOCATION
+            )
+        session = self.sessions[session_id] = Session(session_id, SessionMode(mode), self.staged)
+        if self._resumed:  # it may have had a life on the connection that was lost
+            known, settled = (0, 0) if self._memory is None else self._memory.sessions.pop(session_id, (0, 0))
+            session.go_on_from(max(sent, known), settled)
+            if session.sent:
+                self._unconfirmed[session] = None
+
+    def close_session(self, session: Session, handed: Mapping[int, int], command: CommandTuple, now: int) -> None:
+        """Close a session and its consumers; an open transaction is rolled back (TXN-05). What it holds comes back a
+        little at once, very much in slices, a turn of the loop each; the command is answered then.
+
+        Args:
+            session: the one.
+            handed: what the application has seen, by consumer.
+            command: that is answered.
+            now: ms since 1970.
+        """
+        self.end_stall(session)
+        self.confirm(session, session.sent)
+        del self.sessions[session.id]
+        for consumer_id in session.consumers:
+            self.want_settled(consumer_id)
+            self.consumers.pop(consumer_id, None)
+            self.owners.pop(consumer_id, None)
+        self.retired.difference_update(session.consumers)
+        self.broker.begin_leaving(self.id, self._closing(session, handed, command, now))
+
+    def _closing(self, session: Session, handed: Mapping[int, int], command: CommandTuple, now: int) -> Steps[None]:
+        try:
+            yield from session.leave(handed, {}, now, Meter())
+        except Exception as error:
+            if self.closing:
+                self.services.report(self, "giving back messages", error)
+            else:
+                self.crash(command, error, now)
+        if not self.closing:
+            self.answer(command[1])
+            self.out.touch()
+
+    # -- consumers ----------------------------------------------------------------------------------------------------
+
+    def claim_consumer_id(self, consumer_id: int) -> None:
+        """The client uses this id from now on."""
+        self.highest_consumer = max(self.highest_consumer, consumer_id)
+
+    def add_consumer(self, session: Session, consumer: Consumer) -> None:
+        """A consumer was opened."""
+        session.consumers[consumer.id] = self.consumers[consumer.id] = consumer
+        self.owners[consumer.id] = session
+
+    def check_once_open(self, consumer_id: int) -> None:
+        """Pass over a command for a consumer that was closed meanwhile; refuse one for an id that never was."""
+        if consumer_id > self.highest_consumer:
+            raise unknown("consumer", consumer_id)
+
+    def close_consumer(self, consumer: Consumer, handed: int, now: int) -> None:
+        """Close a consumer. What the application has seen stays the session's (MCO-09), the rest goes back (MCO-10)."""
+        self.want_settled(consumer.id)
+        consumer.close(handed, now)
+        self._retire(consumer)
+
+    def wants(self, consumer_id: int) -> int:
+        """How many WANTs of a consumer are not answered yet."""
+        return len(self._wants.get(consumer_id, ()))
+
+    def await_settled(self, consumer_id: int, request: int) -> None:
+        """A WANT is answered when the domain has settled it."""
+        self._wants.setdefault(consumer_id, []).append(request)
+
+    def _retire(self, consumer: Consumer) -> None:
+        if consumer.unacknowledged:
+            self.retired.add(consumer.id)
+        else:
+            self.forget_consumers((consumer.id,))
+
+    def forget_consumers(self, ids: Iterable[int]) -> None:
+        """Drop consumers that are closed and hold nothing any more."""
+        for consumer_id in ids:
+            self.want_settled(consumer_id)
+            self.consumers.pop(consumer_id, None)
+            self.retired.discard(consumer_id)
+            session = self.owners.pop(consumer_id, None)
+            if session is not None:
+                session.consumers.pop(consumer_id, None)
+
+    def forget_settled(self, session: Session) -> None:
+        """Drop the session's closed consumers whose last message is settled."""
+        if self.retired:
+            self.forget_consumers(
+                [i for i, c in session.consumers.items() if i in self.retired and not c.unacknowledged]
+            )
+
+    def handed_to(self, session: Session, handed: tuple[int, ...]) -> dict[int, int]:
+        """The pairs of `handed` that concern consumers of this session which still hold something.
+
+        Consumers that are gone are passed over: the broker may have closed one while the command was on its way.
+
+        Raises:
+            ProtocolError: a consumer of another session or of none, or a tag that was never delivered.
+        """
+        seen = pairs(handed)
+        for consumer_id, tag in tuple(seen.items()):
+            consumer = session.consumers.get(consumer_id)
+            if consumer is None:
+                if consumer_id in self.consumers or consumer_id > self.highest_consumer:
+                    raise ProtocolError(
+                        f"'handed' names consumer {consumer_id}, which is not one of session {session.id}",
+                        ErrorCode.UNEXPECTED_COMMAND,
+                    )
+                del seen[consumer_id]
+            elif tag > consumer.tag:
+                raise undelivered(consumer_id, tag, consumer.tag)
+        return seen
+
+    # -- sends --------------------------------------------------------------------------------------------------------
+
+    @property
+    def resumed(self) -> bool:
+        """True if it takes the place of a lost connection."""
+        return self._resumed
+
+    def took(self, session: Session, count: int, urgent: bool) -> None:
+        """Sends were taken; they are confirmed at the end of the turn.
+
+        Args:
+            session: whose.
+            count: how many.
+            urgent: the client waits for the confirm, or may.
+        """
+        session.took(count)
+        self._unconfirmed[session] = None
+        if urgent:
+            self._urgent = True
+
+    def flush_confirms(self) -> None:
+        """Confirm what was taken, once per session.
+
+        That is at the end of each turn for PERSISTENT messages, whose senders wait. Sends of NON_PERSISTENT ones return
+        at once (D-24), so a confirm alone is not worth a write at both ends: it goes with what else is written, or once
+        some have gathered, or is asked for (PING), or with the next tick.
+        """
+        self._urgent = False
+        for session in self._unconfirmed:
+            self.confirm(session, session.sent)
+        self._unconfirmed.clear()
+
+    @property
+    def unconfirmed(self) -> bool:
+        """True if there are sends to confirm."""
+        return bool(self._unconfirmed)
+
+    def _many_unconfirmed(self) -> bool:
+        return any(session.sent - session.confirmed >= LAZY_CONFIRMS for session in self._unconfirmed)
+
+    def confirm(self, session: Session, sequence: int) -> None:
+        """Settle the session's sends up to `sequence`."""
+        if session.confirm(sequence):
+            self.out.confirm(session.id, sequence)
+
+    def refuse_send(self, session: Session, sequence: int, error: SieveError) -> None:
+        """One send failed: earlier ones are confirmed first."""
+        if self.watcher is not None:
+            self.watcher.refused(self, session, sequence, error)
+        self.confirm(session, sequence - 1)
+        session.refuse(sequence, error, self.settings.window_messages if self.keep else 0)
+        self.out.refuse_send(session.id, sequence, error)
+
+    def go_on_with(self, pending: Pending, now: int) -> None:
+        """Go on with a command, as far as there is time; what follows it waits until it is over."""
+        if pending.go_on(self.services.spent, now):
+            pending.act(now)
+        else:
+            self._pending = pending
+
+    # -- waiting for room ---------------------------------------------------------------------------------------------
+
+    def stall_send(self, session: Session, full: list[Limited], address: str, envelope: Envelope) -> None:
+        """The send that comes after the session's last one waits for room.
+
+        Args:
+            session: that has sent it.
+            full: where there is no room for it.
+            address: where it goes.
+            envelope: the message.
+        """
+        retry = partial(self._retry_send, session, address, envelope)
+        stall = Stall(self.broker.rooms, full, self.services.now(), retry, envelope=envelope)
+        session.wait(stall)
+        self.out.flow(True, stall.text, session.id, session.sent + 1, address)
+
+    def stall_commit(self, session: Session, full: list[Limited], command: CommandTuple, handler: Handler) -> None:
+        """The session's COMMIT waits for room, or goes on waiting; with it all that it has staged.
+
+        Args:
+            session: the transacted one.
+            full: where there is no room for what it has sent.
+            command: the COMMIT.
+            handler: tries again.
+        """
+        stall = session.stall
+        if stall is not None:
+            stall.wait_in(full)
+            return
+        retry = partial(self.carry_out_late, command, handler)
+        stall = Stall(
+            self.broker.rooms, full, self.services.now(), retry, transaction=session.transaction, request=command[1]
+        )
+        session.wait(stall)
+        self.out.flow(True, stall.text, session.id, 0, getattr(full[0], "label", None) if len(full) == 1 else None)
+
+    def _retry_send(self, session: Session, address: str, envelope: Envelope, now: int) -> None:
+        try:
+            full = self.namespace.send(address, envelope, now, self.id, waited=True)
+        except SieveError as error:
+            self.end_stalled_send(session, error)
+        except Exception as error:  # the broker's own fault: it must not take other connections along
+            self.crash((_SEND,), error, now)
+            self.out.touch()
+        else:
+            if full is None:
+                self.end_stalled_send(session, None)
+                if self.watcher is not None:
+                    self.watcher.sent(self, address, [envelope], now)
+            elif session.stall is not None:
+                session.stall.wait_in(full)
+
+    def end_stalled_send(self, session: Session, error: SieveError | None) -> None:
+        """The send that waited is done with: the client hears how, and where to go on.
+
+        Args:
+            session: that has waited.
+            error: it is refused, or was withdrawn; None if it was taken.
+        """
+        session.end_wait()
+        session.expect_again()
+        if error is not None:
+            self.refuse_send(session, session.sent, error)
+        else:
+            self.confirm(session, session.sent)
+        self.out.flow(False, "", session.id, session.again)
+        self.out.touch()
+
+    def end_stalled_commit(self, session: Session) -> None:
+        """The COMMIT that waited has been carried out, or refused: its answer tells the client."""
+        session.end_wait()
+        self.out.flow(False, "", session.id)
+        self.out.touch()
+
+    def end_stall(self, session: Session) -> None:
+        """The session is about to be closed or rolled back: what waits is not carried out."""
+        stall = session.stall
+        if stall is None:
+            return
+        text = f"this was rolled back while its commit waited for room: {stall.text}"
+        session.end_wait()
+        if stall.request and not self.closing:
+            self.out.refuse(stall.request, RequestError(text, ErrorCode.TRANSACTION_ROLLED_BACK))
+            self.out.flow(False, "", session.id)
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def answer(self, request: int, result: object = None) -> None:
+        """A request was carried out."""
+        self.out.answer(request, result)
+
+    def carry_out_late(self, command: CommandTuple, handler: Handler, now: int) -> None:
+        """Carry out a command that had to wait; whether it may be was looked at when it came. Never raises.
+
+        Args:
+            command: the command.
+            handler: does it, or what is left of it.
+            now: milliseconds since 1970.
+        """
+        try:
+            handler(self, command, now)
+        except SieveError as error:
+            self.refuse(command, error, now)
+        except Exception as error:  # the broker's own fault: it must not take other connections along
+            self.crash(command, error, now)
+        self.out.touch()
+
+    def wait_for_publishing(self, command: CommandTuple, handler: Handler) -> bool:
+        """True if a large batch is on its way, of which nobody may see a part: the command is carried out behind it."""
+        publishing = self.namespace.publishing
+        if publishing is None:
+            return False
+        publishing.then(lambda now: None if self.closing else self.carry_out_late(command, handler, now))
+        return True
+
+    def refuse(self, command: CommandTuple, error: SieveError, now: int) -> bool:
+        """Answer an error to a request; True if the connection goes on."""
+        request = command[1] if command[0] in _REQUESTS else 0
+        if not request or error.code.fatal:
+            self.fail(error, now)
+            return False
+        self.out.refuse(request, error)
+        return True
+
+    def crash(self, command: CommandTuple, error: Exception, now: int) -> None:
+        """A fault of the broker: this client is told and ends, all others go on."""
+        name = COMMANDS[command[0]].name
+        self.services.report(self, f"carrying out {name}", error)
+        self.fail(SieveError(f"an internal error of the broker while carrying out {name}; it was logged there"), now)
+
+    def fail(self, error: SieveError, now: int) -> None:
+        """The last word, then the end."""
+        if self.out.open:
+            self.flush_confirms()  # what was accepted is accepted
+        if not error.code.repairable:
+            self.keep = 0  # it would say the same again, or somebody wants it to be gone
+        self.closing = True
+        self.out.fail(error)
+        self.end(now, None)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def end(self, now: int, handed: Mapping[int, int] | None, request: int | None = None) -> None:
+        """Give everything back that this client holds, in slices if that is much. Idempotent.
+
+        Until the last of it has come back its client id is not free and its request not answered. Whoever cannot wait
+        for that (its own client that comes back, another one that wants its client id) has it finished:
+        :meth:`Broker.finish_leaving`.
+
+        Args:
+            now: milliseconds since 1970.
+            handed: what the application has seen, by consumer; None if nobody can say (ACK-18).
+            request: the one by which it says goodbye, answered when all is given back.
+        """
+        if self.gone:
+            return
+        if self.watcher is not None:
+            self.watcher.ending(self, handed is None)
+        self.gone = True
+        self._late = []
+        self._pending = None
+        if handed is not None:
+            for consumer_id in tuple(self._wants):
+                self.want_settled(consumer_id)
+        # Nothing is delivered to this client any more; otherwise what one consumer gives back would go to its sisters,
+        # and be counted as delivered once more.
+        self.out.shut()
+        if not self.id:
+            return
+        services = self.services
+        services.connections.pop(self.id, None)
+        for session in self.sessions.values():
+            self.end_stall(session)
+        memory = self._remember() if handed is None and self.keep else None
+        if handed is not None:
+            for session in self.sessions.values():
+                self.confirm(session, session.sent)
+        sessions = tuple(self.sessions.values())
+        self.broker.begin_leaving(self.id, self._leaving(sessions, now, handed, memory is not None, request))
+        if memory is not None:
+            services.lost.remember(memory, now - services.clock_offset + self.keep, self.broker)
+        self.sessions.clear()
+        self.consumers.clear()
+        self.owners.clear()
+        self._wants.clear()
+        self.retired.clear()
+        self._unconfirmed.clear()
+
+    def _remember(self) -> Memory:
+        memory = self.remembers()
+        for consumer in self.consumers.values():
+            held = held_by(consumer)
+            if held:
+                transacted = self.owners[consumer.id].transaction is not None
+                memory.returned[consumer.id] = Returned(consumer.source, held, transacted)
+        return memory
+
+    def _leaving(
+        self,
+        sessions: tuple[Session, ...],
+        now: int,
+        handed: Mapping[int, int] | None,
+        kept: bool,
+        request: int | None,
+    ) -> Steps[None]:
+        """Give back what it holds.
+
+        Args:
+            sessions: that it had.
+            now: ms since 1970.
+            handed: what the application has seen, by consumer; None if nobody can say (ACK-18).
+            kept: it may come back; until then its temporary destinations stay.
+            request: is answered then.
+        """
+        report = self.services.report
+        meter = Meter()
+        for session in sessions:
+            try:
+                now = yield from session.leave(handed, self._handed_elsewhere, now, meter)
+            except Exception as error:  # the remaining steps must still be done
+                report(self, "giving back messages", error)
+        if not kept:
+            try:
+                yield from self.namespace.temporaries.delete_all(self.id)
+            except Exception as error:
+                report(self, "deleting temporary destinations", error)
+        if self.client_id is not None:
+            try:
+                self.namespace.client_ids.free(self.client_id, self.id)
+            except Exception as error:
+                report(self, "freeing the client id", error)
+        if request is not None and not self.closing:
+            self.answer(request)
+            self.closing = True
+            self.out.touch()
+
+
+Handler: TypeAlias = Callable[[Peer, CommandTuple, int], None]
+"""Carries out a command. ``ProtocolError``: the client broke the protocol, and its connection ends. Any other
+``SieveError``: this request is refused, nothing was changed, the connection goes on. Anything else is a fault of the
+broker's own: reported, answered INTERNAL, and only this connection ends."""
+
+SendHandler: TypeAlias = Callable[[Peer, list[CommandTuple], int, int], int]
+"""The same for the sends with which `commands` go on at a place; returns how many it has carried out, one at least."""
+
+
+class Verbs(NamedTuple):
+    """What is done for SEND, and for each other verb."""
+
+    send: SendHandler
+    others: Mapping[int, Handler]
+
+
+class Table(NamedTuple):
+    """What is done for each verb: of a user who may do anything, and of one who is limited."""
+
+    free: Verbs
+    limited: Verbs

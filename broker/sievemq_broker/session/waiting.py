@@ -1,0 +1,98 @@
+"""A session that waits for room: its next send, or its COMMIT, is kept here and not carried out before there is some.
+
+What the session sends behind a message that waits is passed over: its client has kept it, and repeats it when the
+broker asks for it (FLOW). So a limit is never passed, and all that waits in the broker is one message a session.
+
+Only this session waits. Others of its connection, those that consume included, go on: the room may come from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sievemq_broker.domain.gate import MESSAGE_BYTES
+from sievemq_broker.domain.room import Limited, Rooms
+from sievemq_broker.session.transaction import Transaction
+from sievemq_core.message.envelope import Envelope
+
+__all__ = ["Stall"]
+
+
+class Stall:
+    """What a session waits with, and for what.
+
+    Args:
+        rooms: where senders wait.
+        full: where there is no room.
+        since: when it began to wait, ms since 1970.
+        retry: tries again, with the time; it calls :meth:`wait_in` or ends the wait.
+        envelope: the message that waits; None where that is a COMMIT.
+        transaction: what that COMMIT publishes.
+        request: of that COMMIT.
+    """
+
+    __slots__ = ("_places", "_retry", "_rooms", "_transaction", "envelope", "request", "since")
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        full: list[Limited],
+        since: int,
+        retry: Callable[[int], None],
+        *,
+        envelope: Envelope | None = None,
+        transaction: Transaction | None = None,
+        request: int = 0,
+    ) -> None:
+        self._rooms = rooms
+        self._places: dict[Limited, None] = {}
+        self._retry = retry
+        self._transaction = transaction
+        self.envelope = envelope
+        self.request = request
+        self.since = since
+        self.wait_in(full)
+        if envelope is not None:
+            rooms.keep(len(envelope.packed))
+
+    @property
+    def places(self) -> tuple[Limited, ...]:
+        """Where there is no room for it."""
+        return tuple(self._places)
+
+    @property
+    def text(self) -> str:
+        """Which limit it waits at, for people."""
+        return next(iter(self._places)).limit_text
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """See :class:`~sievemq_broker.domain.room.Waiter`."""
+        if self.envelope is not None:
+            return 1, len(self.envelope.packed) + MESSAGE_BYTES
+        assert self._transaction is not None
+        messages = len(self._transaction.staged)
+        return messages, self._transaction.bytes + MESSAGE_BYTES * messages
+
+    def room(self, place: Limited, now: int) -> bool:
+        """One of the places has room again: see :class:`~sievemq_broker.domain.room.Waiter`."""
+        self._retry(now)
+        return place not in self._places
+
+    def wait_in(self, full: list[Limited]) -> None:
+        """Wait in these places and no others; where it waits already it keeps its turn."""
+        rooms = self._rooms
+        for place in tuple(self._places):
+            if place not in full:
+                del self._places[place]
+                rooms.leave(place, self)
+        for place in full:
+            if place not in self._places:
+                self._places[place] = None
+                rooms.wait(place, self)
+
+    def finish(self) -> None:
+        """The session waits no longer."""
+        self.wait_in([])
+        if self.envelope is not None:
+            self._rooms.give_back(len(self.envelope.packed))
