@@ -261,7 +261,11 @@ class Consumer:
         if count <= 0:
             return 0
         self.base = tag
-        entries = self._pop(count)
+        if count == 1 and not self._holes:
+            entry = self.window.popleft()
+            entries = [] if entry is None else [entry]
+        else:
+            entries = self._pop(count)
         self.acknowledged += len(entries)
         self.source.settle(self, entries, now)
         return len(entries)
@@ -371,12 +375,6 @@ class Consumer:
     def _pop(self, count: int) -> list[Entry]:
         """Take what was delivered first out of the window."""
         popleft = self.window.popleft
-        if count == 1:
-            entry = popleft()
-            if entry is not None:
-                return [entry]
-            self._holes -= 1
-            return []
         entries = [entry for _ in range(count) if (entry := popleft()) is not None]
         self._holes -= count - len(entries)
         return entries

@@ -313,15 +313,15 @@ class Queue:
     def accept(self, envelopes: list[Envelope], now: int) -> None:
         """Add messages in order, and deliver what consumers can take. Cannot fail: limits were checked before."""
         entries: list[Entry] = []
-        observer = self.observer
+        observer, taps = self.observer, self.taps
         for envelope in envelopes:
             sequence = self.sequence = self.sequence + 1
             delayed = envelope.delivery_time > now and envelope.delayed
             entry = Entry(sequence, envelope, DELAYED if delayed else HELD)
             if observer is not None:
                 observer.accepted(self, entry)
-            if self.taps:
-                for tap in self.taps:
+            if taps:
+                for tap in taps:
                     tap.copy(envelope, now)
             if delayed:
                 self._schedule(entry, envelope.delivery_time)
@@ -712,7 +712,8 @@ class Queue:
     def serve(self, consumer: Consumer, now: int) -> None:
         """A consumer may have credit: deliver what waits for it."""
         turns = self._turns[consumer.view]
-        turns.list_ready(consumer)
+        if consumer not in turns.listed:
+            turns.list_ready(consumer)
         if self.backlog.depth:
             self._serve(turns, now)
 

@@ -53,10 +53,11 @@ class Turns:
         consumers: all of them.
         ready: those that may have credit, next one first. One without is dropped when its turn comes.
         waiting: those that wait to be served at once (WANT), next one first.
+        listed: those in `ready`.
         groups: message groups; only there while there are several consumers.
     """
 
-    __slots__ = ("_listed", "consumers", "groups", "ready", "view", "waiting")
+    __slots__ = ("consumers", "groups", "listed", "ready", "view", "waiting")
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -64,7 +65,7 @@ class Turns:
         self.ready: deque[Consumer] = deque()
         self.waiting: deque[Consumer] = deque()
         self.groups: Groups | None = None
-        self._listed: set[Consumer] = set()  # those in `ready`
+        self.listed: set[Consumer] = set()
 
     def add(self, consumer: Consumer) -> None:
         """A consumer comes."""
@@ -75,8 +76,8 @@ class Turns:
     def remove(self, consumer: Consumer) -> None:
         """A consumer goes."""
         self.consumers.remove(consumer)
-        if consumer in self._listed:
-            self._listed.remove(consumer)
+        if consumer in self.listed:
+            self.listed.remove(consumer)
             self.ready.remove(consumer)
         self.stop_waiting(consumer)
 
@@ -100,8 +101,8 @@ class Turns:
 
     def list_ready(self, consumer: Consumer) -> None:
         """A consumer may have credit."""
-        if consumer not in self._listed:
-            self._listed.add(consumer)
+        if consumer not in self.listed:
+            self.listed.add(consumer)
             self.ready.append(consumer)
 
     def wait(self, consumer: Consumer) -> None:
@@ -131,7 +132,7 @@ class Turns:
             if consumer.credit > 0 and consumer.port.writable:
                 return consumer
             ready.popleft()
-            self._listed.remove(consumer)
+            self.listed.remove(consumer)
         return None
 
     def next_for(self, entry: Entry) -> Consumer | None:
