@@ -11,7 +11,7 @@ what one that waits asks of others of :mod:`recall`. A subscription owns a queue
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Protocol
 
 from sievemq_broker.domain.backlog import Backlog
@@ -770,13 +770,11 @@ class Queue:
             ids: see :meth:`Backlog.locate`.
             held: look among those in flight, too.
         """
-        in_flight = (
-            entry
-            for consumer in ((*self.consumers, *self.holders) if held else ())
-            for entry in list(consumer.window)
-            if entry is not None
-        )
-        return self.backlog.locate(ids, self.scheduled, in_flight, self.complete)
+        return self.backlog.locate(ids, self.scheduled, self._held_entries() if held else (), self.complete)
+
+    def _held_entries(self) -> Iterator[Entry]:
+        for consumer in (*self.consumers, *self.holders):
+            yield from [entry for entry in consumer.window if entry is not None]
 
     # -- administration -------------------------------------------------------------------------------------------
 
