@@ -41,9 +41,8 @@ def stage(session: Session, key: str, batch: int, lease: Milliseconds = LEASE) -
     """
     engine = session._engine
     check_transacted(engine)
-    connection = engine.connection
     name: str = session._connection._transport.ask(
-        lambda: connection.request(Command.STAGE, engine.id, key, batch, milliseconds("a lease", lease))
+        lambda: engine.outbox.request(Command.STAGE, engine.id, key, batch, milliseconds("a lease", lease))
     )
     return name
 

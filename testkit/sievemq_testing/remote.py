@@ -156,7 +156,7 @@ class RemoteNamespace:
 
     def api(self, what: str) -> Management:
         """The management API; skips the test if it does not answer."""
-        return self.broker.management(what, self._connection._engine.incarnation)
+        return self.broker.management(what, self._connection._engine.terms.incarnation)
 
     def queue(self, name: str | Destination) -> RemoteQueue:
         """A queue, as ``orders``, ``queue:orders`` or ``Queue("orders")``. Its history begins with what is there."""
@@ -186,7 +186,7 @@ class RemoteNamespace:
         return self._connections(self.api("namespace.connections"))
 
     def _connections(self, api: Management) -> list[ConnectionView]:
-        mine = self._connection._engine.connection_id
+        mine = self._connection._engine.terms.connection_id
         rows = [row for row in api.rows("/connections", "connections", namespace=self.name) if row["id"] != mine]
         consumers: dict[str, list[str]] = {}
         if rows:

@@ -349,7 +349,7 @@ class Completion:
 def is_certain(context: Any) -> bool:
     """True if the context's connection has never been lost, not even while it was closed."""
     engine = context._connection._engine
-    return engine.outages == 0 and engine.cause is None and engine.failure is None
+    return engine.outages == 0 and engine.outbox.cause is None and engine.failure is None
 
 
 def check_loss(error: JMSRuntimeException) -> None:

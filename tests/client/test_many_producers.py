@@ -109,4 +109,4 @@ async def test_who_is_cut_off_or_leaves_while_it_waits_leaves_nothing_behind(api
 
 def _id_of(connection: object) -> str:
     engine = getattr(connection, "_engine", None) or connection._object._engine  # type: ignore[attr-defined]
-    return str(engine.connection_id)
+    return str(engine.terms.connection_id)

@@ -14,14 +14,15 @@ fails the completion, with the classic exception (``exceptions.runtime_twin`` gi
 connection fails every completion, sends first, in order. ``add_callback(cb)`` calls back inside the engine call that
 settles it: set a future or release a lock there, nothing more.
 
-**Sessions.** ``session = engine.open_session(mode)``, wait for ``session.opened``, set ``session.acknowledge_hook`` to
-what ``message.acknowledge()`` shall do (normally: wait for ``session.acknowledge()``). ``commit``, ``rollback``,
+**Sessions.** ``session = engine.open_session(mode)``, wait for ``session.opened``, give
+``session.call_to_acknowledge()`` what ``message.acknowledge()`` shall do (normally: wait for
+``session.acknowledge()``). ``commit``, ``rollback``,
 ``recover``, ``acknowledge``, ``close`` return completions.
 
 **Receiving.** ``consumer = session.open_consumer(…)``, wait for ``consumer.opened``. To receive:
 
 1. if ``consumer.flowing``: ``message = consumer.take()``; not None: go to 3.
-2. else set ``consumer.waker = callback`` (called once, then forgotten) and call ``consumer.expect()``; if that is True,
+2. else ``consumer.waits(callback)`` (called once, then forgotten) and call ``consumer.expect()``; if that is True,
    or after waiting ``PATIENCE`` in vain, ``consumer.want()``; write, wait; then again from 1. Between the last look at
    the buffer and setting the waker no ``receive_data`` may come in between.
    ``receive_no_wait``: wait for ``consumer.want(answered=True)``, then 1 a last time.
@@ -45,7 +46,8 @@ taken back.
 
 **Closing.** First ``session.shut_gate()`` or ``consumer.shut_gate()``: nothing more is handed over, whoever waits is
 woken and returns None (CLO-06); a running listener keeps the full service (CLO-08). Once nobody is between ``take`` and
-``settle`` any more and ``session.sends.settled()``, wait for ``close()``. ``engine.close()`` closes the lot.
+``settle`` any more and ``session.sends.settled()``, wait for ``close()``, of a consumer
+``session.close_consumer()``. ``engine.close()`` closes the lot.
 
 **A lost connection** is repaired if the options say for how long (D-32): ``engine.repairing`` is True, nothing flows,
 what is asked for waits. The front opens another transport, at times that a :class:`Repair` gives, and calls
@@ -56,30 +58,34 @@ again by itself. A front that begins to close calls ``engine.leave()``.
 **Threads.** ``EngineConsumer.take`` and ``settle`` and ``EngineProducer.send`` may be called without a lock, by one
 thread per session; everything else needs the front's one lock around it. An asyncio front needs none.
 
-**What else the broker says** arrives at ``engine.on_exception`` (for the ExceptionListener: a lost connection, a failed
-send that nobody waits for, a consumer that the broker closed).
+**What else the broker says** goes to the callables given to ``engine.listen()`` (for the ExceptionListener: a lost
+connection, a failed send that nothing waits for, a consumer that the broker closed) and ``engine.flow.listen()``.
+
+**An exception from outside**, such as KeyboardInterrupt, that breaks into a call of the engine leaves it undefined what
+was said. The front then calls ``engine.lost()``; where it broke into a send (``sends.torn``), ``sends.mend()`` before.
+Nothing that was confirmed is lost with that, and nothing is sent twice.
 
 Where things are:
 
-- a connection: connection, requests, completion, incoming, outgoing, answers, options
-- its heartbeats, its loss, its end: heartbeat, repair, restore, ending
-- a session: session, browser, taps, selector
-- sending: producer, async_send, sends, hold, flow, deadlines
-- receiving: consumer, credit
+- a connection, its loss and repair: connection, recovery
+- a session: session, browser, taps, producer
+- consumers: deliveries, consumer, credit
+- sends, their fate, what they wait for: sends
+- what is said, and answered: outbox, requests, answers
+- what holds with the broker: terms, selector, options
+- values: completion, heartbeat, repair
 """
 
 from __future__ import annotations
 
-from sievemq._engine.async_send import Callbacks, call
 from sievemq._engine.browser import EngineBrowser, Scan
 from sievemq._engine.completion import Completion
 from sievemq._engine.connection import ClientConnection
 from sievemq._engine.consumer import PATIENCE, EngineConsumer
-from sievemq._engine.flow import Blocked
 from sievemq._engine.options import EngineOptions, SendConfirm
 from sievemq._engine.producer import ABSENT, Absent, EngineProducer
 from sievemq._engine.repair import Repair, for_how_long, is_passing
-from sievemq._engine.sends import Sends
+from sievemq._engine.sends import Blocked, Callbacks, Sends, call
 from sievemq._engine.session import (
     AUTO_ACKNOWLEDGE,
     CLIENT_ACKNOWLEDGE,
@@ -87,6 +93,7 @@ from sievemq._engine.session import (
     SESSION_TRANSACTED,
     EngineSession,
 )
+from sievemq._engine.terms import Terms
 
 __all__ = [
     "ABSENT",
@@ -109,6 +116,7 @@ __all__ = [
     "Scan",
     "SendConfirm",
     "Sends",
+    "Terms",
     "call",
     "for_how_long",
     "is_passing",

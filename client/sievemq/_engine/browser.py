@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from sievemq import messages
 from sievemq._engine.completion import Completion
+from sievemq._engine.session import EngineSession
+from sievemq.destinations import Queue
+from sievemq.messages import Message, received
 from sievemq_core.wire.commands import Command
-
-if TYPE_CHECKING:
-    from sievemq._engine.session import EngineSession
-    from sievemq.destinations import Queue
-    from sievemq.messages import Message
 
 __all__ = ["EngineBrowser", "Scan"]
 
@@ -38,9 +35,13 @@ class EngineBrowser:
         session.check_open()
         self.session = session
         self.queue = queue
-        self.selector = session.connection.check_selector(selector)
+        self.selector = session.terms.check_selector(selector)
         self.closed = False
         self.opened = self.page(None, 0)
+
+    def close(self) -> None:
+        """Close it: there is nothing to be said."""
+        self.closed = True
 
     @property
     def missing(self) -> bool:
@@ -56,8 +57,8 @@ class EngineBrowser:
 
     def page(self, cursor: Any, limit: int, *part: int) -> Completion[Any]:
         """Ask for a page; of a `part` of the queue, if it is given with the number of parts."""
-        dialect = self.session.connection.options.dialect
-        return self.session.connection.request(
+        dialect = self.session.terms.options.dialect
+        return self.session.outbox.request(
             Command.BROWSE, str(self.queue), self.selector, dialect, cursor, limit, *part
         )
 
@@ -90,11 +91,11 @@ class Scan:
 
     def take(self) -> Message | None:
         """The next message of the page, or None if it is used up."""
-        connection = self._browser.session.connection
+        terms = self._browser.session.terms
         while self._page:
             count, fields, *_ = self._page.popleft()
-            if not fields[4] or not connection.is_expired(fields[4]):  # BRW-09: it may have expired since
-                return messages.received(fields, self._browser.queue, count, None)
+            if not fields[4] or not terms.is_expired(fields[4]):  # BRW-09: it may have expired since
+                return received(fields, self._browser.queue, count, None)
         return None
 
     def _arrived(self, completion: Completion[Any]) -> None:

@@ -1,47 +1,40 @@
-"""The client's end of a connection without its I/O: requests and answers, sessions, deliveries, heartbeats, the end."""
+"""The client's end of a connection without its I/O: handshake, sessions, what the broker says, loss and end."""
 
 from __future__ import annotations
 
 import itertools
-from collections import deque
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from sievemq._engine.completion import Completion
-from sievemq._engine.consumer import EngineConsumer
-from sievemq._engine.deadlines import Deadlines
-from sievemq._engine.ending import end, fail, goodbye, lose, loss, unrepaired
-from sievemq._engine.flow import Flow
+from sievemq._engine.completion import Completion, when_settled
+from sievemq._engine.deliveries import Deliveries
 from sievemq._engine.heartbeat import Heartbeat
-from sievemq._engine.incoming import HANDLERS, WINDOW_BYTES, WINDOW_MESSAGES
 from sievemq._engine.options import EngineOptions
-from sievemq._engine.outgoing import gather, pack_acknowledgements
-from sievemq._engine.requests import Requests
-from sievemq._engine.restore import resume_options
-from sievemq._engine.selector import verified
-from sievemq._engine.sends import Sends
-from sievemq._engine.session import (
-    EngineSession,
-)
-from sievemq.exceptions import (
-    IllegalStateException,
-    InvalidClientIDException,
-    JMSException,
-    MessageFormatException,
-    ResourceAllocationException,
-)
+from sievemq._engine.outbox import Outbox
+from sievemq._engine.recovery import Recovery
+from sievemq._engine.repair import for_how_long
+from sievemq._engine.sends import Blocked, Deadlines, Flow, Sends
+from sievemq._engine.session import EngineSession
+from sievemq._engine.terms import Terms
+from sievemq.exceptions import IllegalStateException, InvalidClientIDException, JMSException, exception_for
 from sievemq.session_mode import session_mode
-from sievemq_core.errors import ProtocolError
-from sievemq_core.limits import MAX_BODY_BYTES
+from sievemq_core.errors import ErrorCode, ProtocolError
+from sievemq_core.harmless import harmless
 from sievemq_core.wire.busy_poll import BusyPoll
-from sievemq_core.wire.codec import CommandTuple, pack
+from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
-from sievemq_core.wire.connection import State, WireConnection
+from sievemq_core.wire.connection import State
 
 __all__ = ["ClientConnection"]
 
+_log = logging.getLogger("sievemq")
+
+#: Of a broker's text these stay: the lines of a selector with a caret below its mistake.
+_LINES: Final = "\n\t"
 #: Decoded commands over which the average size of a delivery is kept.
 _AVERAGE_OVER: Final = 1_024
+_REPAIRABLE: Final = frozenset(code for code in ErrorCode if code.repairable)
 
 
 class ClientConnection:
@@ -52,92 +45,118 @@ class ClientConnection:
         clock: returns the time in milliseconds since 1970-01-01 UTC.
 
     Attributes:
-        outbox: packed commands in the order of their calls, not yet in frames. A sender appends here without the lock.
-        outbox_bytes: about how many bytes of sends it holds; for deciding when to write, not exact with many senders.
-        hurried: somebody waits for the confirm of a NON_PERSISTENT message; a sender sets it without the lock.
-        unsettled: consumers with something to acknowledge at the next write.
-        failure: why the connection is lost for good; None as long as it is not.
-        repairing: it is lost, and tried to be repaired: nothing is delivered, what is asked for waits.
+        outbox: what is said, and whether anything may be said.
+        terms: what holds between this client and the present broker.
+        deliveries: the consumers.
+        sessions: those that are open, by id.
+        temporaries: temporary destinations by address: True for a topic.
+        flow: what sends wait for.
         reopened: while it is repaired: a new transport is there, and HELLO was said.
         outages: how often it was lost.
-        cause: of the last outage; of the last attempt, while it is repaired; of a loss after GOODBYE.
         leaving: it is about to be closed; a loss is not repaired any more.
-        closed: it was closed by :meth:`close`.
-        started: deliveries flow (CON-15).
-        on_exception: called with what has no other place to be reported (EXL-03), under the front's lock; the front
-            hands it to the ExceptionListener outside.
-        on_lost: called with the reason when it is lost and is going to be repaired; as `on_exception`.
-        on_restored: called when it is repaired; as `on_exception`.
-        clock_offset: milliseconds to add to the clock: the broker's clock was moved (test clocks only).
-        skipped: seconds that the broker's clock was moved forward by, in all: they count as time that a receive has
-            waited. Moving it back gives nobody more time.
-        flow: what sends wait for.
-        deadlines: what may wait only for so long.
-        broker, incarnation, features, limits: what WELCOME said.
-        acknowledges_several: the broker takes ACKNOWLEDGE_SEVERAL.
-        requests: those that wait for an answer.
-        opened, goodbye: settled with WELCOME; the number of GOODBYE, once it is said.
-        routes: consumers that deliveries are for; not those that wait for the answer to RECOVER or ROLLBACK.
+        opened: settled with WELCOME.
         busy_poll: how the front waits for the present broker's answers.
-        peer: host and port that it was last connected to, as the URL has them; None where the front does not say.
     """
 
     def __init__(self, options: EngineOptions, clock: Callable[[], int]) -> None:
         self.options = options
-        self.clock = clock
-        self.clock_offset = 0
-        self.skipped = 0.0
-        self.on_exception: Callable[[Exception], None] | None = None
-        self.on_lost: Callable[[JMSException], None] | None = None
-        self.on_restored: Callable[[], None] | None = None
-        self.repairing = self.reopened = self.leaving = False
-        self.outages = 0
-        self.cause: JMSException | None = None
-        self.failure: JMSException | None = None
-        self.closed = self.closing = self.started = False
-        self.client_id: str | None = options.client_id
-        self.connection_id = ""
-        self.broker = self.incarnation = ""
-        self.peer: tuple[str, int] | None = None
-        self.features: dict[str, Any] = {}
-        self.acknowledges_several = False
-        self.flow = Flow(self)
-        self.deadlines = Deadlines()
-        self.shutdown_notice: str | None = None
-        self.window_messages, self.window_bytes = WINDOW_MESSAGES, WINDOW_BYTES
-        self.max_body = MAX_BODY_BYTES
-        self.limits: dict[str, Any] = {}
-        self.outbox: deque[bytes] = deque()
-        self.outbox_bytes = 0
-        self.hurried = False
-        self.unsettled: deque[EngineConsumer] = deque()
+        self.outbox = Outbox()
+        self.terms = Terms(options, clock)
+        self._bytes_in = self._commands_in = 0
+        self.deliveries = Deliveries(self._average_bytes)
         self.sessions: dict[int, EngineSession] = {}
-        self.wire = WireConnection("client")
-        #: Temporary destinations by address: True for a topic.
         self.temporaries: dict[str, bool] = {}
-        self.requests = Requests()
-        #: Pairs of consumer and last tag that the application may have seen, from the last loss.
-        self.handed_when_lost: list[int] = []
-        self._last_session = self._last_consumer = 0
-        self.welcomed = False
-        self._used = options.client_id is not None
+        self.flow = Flow(lambda: [session.sends for session in tuple(self.sessions.values())], clock)
+        self._recovery = Recovery(
+            self.outbox, self.terms, self.deliveries, self.sessions, self.temporaries, self.give_up
+        )
+        self._deadlines = Deadlines()
+        self._on_lost: Callable[[JMSException], None] | None = None
+        self._on_restored: Callable[[], None] | None = None
+        self.reopened = self.leaving = False
+        self.outages = 0
         self.opened: Completion[None] = Completion()
-        self.goodbye = 0
+        self._welcomed = False
+        self._used = options.client_id is not None
+        self._shutdown_notice: str | None = None
+        self._last_session = 0
         self._next_session = itertools.count(1).__next__
-        self.next_consumer: Callable[[], int] = itertools.count(1).__next__
-        self.next_message: Callable[[], int] = itertools.count(1).__next__
-        self.id_prefix = "ID:"
-        self.routes: dict[int, EngineConsumer] = {}
-        self.consumers: dict[int, EngineConsumer] = {}
-        self._bytes_in, self._commands_in = 0, 0
-        self.heartbeat = Heartbeat(0, 0)
+        self._heartbeat = Heartbeat(0, 0)
         self.busy_poll = BusyPoll(0)
+
+    def listen(
+        self,
+        on_exception: Callable[[Exception], None] | None,
+        on_lost: Callable[[JMSException], None] | None,
+        on_restored: Callable[[], None] | None,
+    ) -> None:
+        """What to call from now on, under the front's lock; the front hands it to the ExceptionListener outside.
+
+        Args:
+            on_exception: with what has no other place to be reported (EXL-03).
+            on_lost: with the reason when it is lost and is going to be repaired.
+            on_restored: when it is repaired.
+        """
+        self.outbox.listen(on_exception)
+        self._on_lost, self._on_restored = on_lost, on_restored
+
+    # -- the state, for fronts ----------------------------------------------------------------------------------------
+
+    @property
+    def failure(self) -> JMSException | None:
+        """Why the connection is lost for good; None as long as it is not."""
+        return self.outbox.failure
+
+    @property
+    def repairing(self) -> bool:
+        """It is lost, and tried to be repaired: nothing is delivered, what is said waits."""
+        return self.outbox.repairing
+
+    @property
+    def closing(self) -> bool:
+        """GOODBYE was said."""
+        return self.outbox.closing
+
+    @property
+    def closed(self) -> bool:
+        """It was closed by :meth:`close`."""
+        return self.outbox.closed
+
+    @property
+    def usable(self) -> bool:
+        """Neither lost for good nor closed."""
+        return self.outbox.usable
+
+    @property
+    def down(self) -> bool:
+        """There is no transport that is of any use."""
+        return self.outbox.failure is not None or (self.outbox.repairing and not self.reopened)
+
+    @property
+    def has_output(self) -> bool:
+        """Something waits for :meth:`data_to_send`. May be read without the lock."""
+        return self.outbox.has_output
+
+    @property
+    def urgent(self) -> bool:
+        """What waits is more than acknowledgements: answers to the broker, requests, sends."""
+        return self.outbox.urgent
+
+    @property
+    def next_deadline(self) -> int | None:
+        """When :meth:`tick` has to be called at the latest for what may wait only for so long; None for never."""
+        return self._deadlines.next
+
+    @property
+    def started(self) -> bool:
+        """Deliveries flow (CON-15)."""
+        return self.deliveries.started
 
     # -- the boundary to the transport -------------------------------------------------------------------------------
 
     def open(self) -> Completion[None]:
         """Say HELLO. The completion succeeds with WELCOME, or fails: JMSSecurityException for bad credentials
-        (FAC-02), InvalidClientIDException for an administered id that somebody has (SUB-32)."""
+        (FAC-02), InvalidClientIDException for an administered id that is in use (SUB-32)."""
         self._say_hello(None, {})
         return self.opened
 
@@ -146,13 +165,13 @@ class ClientConnection:
         if options.reconnect:  # the broker may notice a loss when it happens, this end after some silent heartbeats
             more = {"keep": options.reconnect + 3 * options.heartbeat, **more}
         more = {"deliver_several": True, **more}
-        self.wire.send(
+        self.outbox.wire.send(
             Command.HELLO,
             PROTOCOL_VERSION,
             options.namespace,
             options.user,
             options.password,
-            self.client_id,
+            self.terms.client_id,
             options.heartbeat,
             options.agent,
             resume,
@@ -162,23 +181,21 @@ class ClientConnection:
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the broker and carry out what they say. Never raises for what a peer sent: a broken
         protocol loses the connection. Call :meth:`data_to_send` afterwards."""
-        if self.failure is not None or self.closed:
+        if not self.outbox.usable:
             return
         try:
-            commands = self.wire.receive_data(data)
+            commands = self.outbox.wire.receive_data(data)
         except ProtocolError as error:
-            lose(self, loss(self, error, error.code.name), repairable=False)  # it would say the same again
+            self._lose(self._loss(error, error.code.name), repairable=False)  # it would say the same again
             return
-        routes = self.routes
+        routes = self.deliveries.routes
         for command in commands:
             if command[0] == 80:  # DELIVER, first because it is the most frequent by far
                 consumer = routes.get(command[1])
                 if consumer is not None:
                     consumer.buffer.append(command)
-                    waker = consumer.waker
-                    if waker is not None:
-                        consumer.waker = None
-                        waker()
+                    if consumer.waker is not None:
+                        consumer.wake()
             else:
                 HANDLERS[command[0]](self, command)
         self._bytes_in += len(data)
@@ -187,102 +204,25 @@ class ClientConnection:
             self._bytes_in //= 2
             self._commands_in //= 2
 
-    def received_more(self, messages: int) -> None:
-        """A command was as many deliveries more."""
-        self._commands_in += messages
+    def _average_bytes(self) -> int:
+        """Size of a command that arrived of late; at full speed nearly all of them are deliveries."""
+        return self._bytes_in // max(1, self._commands_in)
 
     def receive_eof(self) -> None:
         """The broker's stream ended."""
         try:
-            self.wire.receive_eof()
+            self.outbox.wire.receive_eof()
         except ProtocolError as error:
             self.lost(error)
         else:
             self.lost(None)
 
-    def lost(self, error: BaseException | None) -> None:
-        """The transport is gone. If the connection may be repaired it freezes, and the front opens another transport
-        (:meth:`reopen`); otherwise everything that waits fails, in order, and everybody is woken (D-32). Idempotent.
-
-        Args:
-            error: why; None if the broker just ended the stream.
-        """
-        if self.failure is not None or self.closed:
-            return
-        if self.closing:
-            # The answer to GOODBYE is lost; the broker has ended the connection, which is what was asked for.
-            self.cause = loss(self, error)
-            end(self)
-            return
-        if self.repairing and not self.reopened:
-            return  # that was known
-        lose(self, loss(self, error), repairable=True)
-
-    def reopen(self) -> None:
-        """There is a new transport: say HELLO on it, in the place of the lost connection. With WELCOME everything goes
-        on; if the transport is lost before, :attr:`reopened` is False again."""
-        self.wire = WireConnection("client")
-        self.shutdown_notice = None
-        self.reopened = True
-        self._say_hello(self.connection_id, resume_options(self))
-
-    def attempt_failed(self, error: JMSException) -> None:
-        """No new transport could be opened this time."""
-        if self.repairing:
-            self.cause = error
-
-    def give_up(self, error: Exception | None = None) -> None:
-        """The connection is lost for good: what waits fails.
-
-        Args:
-            error: why; None because the time is over that a repair may take.
-        """
-        if self.failure is not None or self.closed:
-            return
-        if error is None:
-            fail(self, unrepaired(self))
-        else:
-            fail(self, error if isinstance(error, JMSException) else loss(self, error))
-
-    def leave(self) -> None:
-        """Closing begins. If the connection is lost, what is pending fails at once (D-32)."""
-        self.leaving = True
-        if self.repairing:
-            fail(self, self.cause or loss(self, None), tell=False)
-
-    @property
-    def usable(self) -> bool:
-        """Neither lost for good nor closed."""
-        return self.failure is None and not self.closed
-
-    @property
-    def down(self) -> bool:
-        """There is no transport that is of any use."""
-        return self.failure is not None or (self.repairing and not self.reopened)
-
     def data_to_send(self) -> bytes:
         """What is to be written now: everything said since the last call, acknowledgements included (D-25).
 
-        Whoever calls it must write the bytes before anybody writes those of a later call.
+        The bytes of one call must be written before those of a later one.
         """
-        if not self.closing and not self.repairing:  # after GOODBYE, and before WELCOME, nothing else may be said
-            if self.hurried:
-                self._confirm_soon()
-            if self.unsettled:
-                pack_acknowledgements(self)
-            if self.outbox:
-                gather(self)
-        return self.wire.data_to_send()
-
-    @property
-    def has_output(self) -> bool:
-        """Something waits for :meth:`data_to_send`. May be read without the lock."""
-        return bool(self.wire.pending_bytes or (not self.repairing and (self.outbox or self.unsettled or self.hurried)))
-
-    @property
-    def urgent(self) -> bool:
-        """What waits is more than acknowledgements: answers to the broker, requests, sends."""
-        return bool(self.wire.pending_bytes or ((self.outbox or self.hurried) and not self.repairing))
+        return self.outbox.data_to_send()
 
     def tick(self, now: int) -> int | None:
         """Keep the heartbeats (HELLO, WELCOME): say something when nothing was said for half an interval; lose the
@@ -294,15 +234,16 @@ class ClientConnection:
         Returns:
             Milliseconds until it should be called again; None if never.
         """
-        if self.failure is not None or self.closed or self.wire.state is not State.OPEN:
+        outbox = self.outbox
+        if not outbox.usable or outbox.wire.state is not State.OPEN:
             return None
-        wait = self.heartbeat.tick(self.wire, now, self.has_output)
+        wait = self._heartbeat.tick(outbox.wire, now, outbox.has_output)
         if wait == 0:
-            self.lost(TimeoutError(f"the broker was silent for {2 * self.heartbeat.incoming} ms"))
+            self.lost(TimeoutError(f"the broker was silent for {2 * self._heartbeat.incoming} ms"))
             return None
-        deadlines = self.deadlines
+        deadlines = self._deadlines
         if deadlines.next is not None:
-            now += int(self.skipped * 1000.0)
+            now += int(self.terms.skipped * 1000.0)
             next_due = deadlines.due(now)
             if next_due is not None and (wait is None or next_due - now < wait):
                 return max(1, next_due - now)
@@ -320,22 +261,13 @@ class ClientConnection:
             timeout: ms.
             sequence: of the send; 0 for a commit, and for a window to open.
         """
-        self.deadlines.expect(sends, completion, now + int(self.skipped * 1000.0), timeout, sequence)
+        self._deadlines.expect(sends, completion, now + int(self.terms.skipped * 1000.0), timeout, sequence)
 
     # -- the connection's own verbs ----------------------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """Raise unless the connection can be used.
-
-        Raises:
-            IllegalStateException: it is closed (CLO-16).
-            JMSException: it is lost.
-        """
-        if self.closed or self.closing:
-            raise IllegalStateException("the connection is closed")
-        if self.failure is not None:
-            # A new exception each time: a traceback belongs to one raise.
-            raise JMSException(str(self.failure), self.failure.get_error_code(), self.failure.get_linked_exception())
+        """Raise unless the connection can be used; errors as of :meth:`Outbox.check_open`."""
+        self.outbox.check_open()
 
     def mark_used(self) -> None:
         """An action that makes it too late to set a client id (CON-08, CON-09)."""
@@ -355,18 +287,18 @@ class ClientConnection:
         self.check_open()
         if self.options.client_id is not None:
             raise IllegalStateException("the client id is administered: it was given to the ConnectionFactory")
-        if self.client_id is not None:
-            raise IllegalStateException(f"the client id is set already, to {self.client_id!r}")
+        if self.terms.client_id is not None:
+            raise IllegalStateException(f"the client id is set already, to {self.terms.client_id!r}")
         if self._used:
             raise IllegalStateException("a client id is set before anything else is done with the connection")
         if not isinstance(client_id, str) or not client_id:
             raise InvalidClientIDException(f"a client id is text that is not empty, not {client_id!r}")
         claimed = client_id
-        completion = self.request(Command.SET_CLIENT_ID, claimed)
+        completion = self.outbox.request(Command.SET_CLIENT_ID, claimed)
 
         def keep(answer: Completion[Any]) -> None:
             if answer.error is None:  # CON-10: after a refusal the connection is id-less and usable
-                self.client_id = claimed
+                self.terms.claim(claimed)
 
         completion.add_callback(keep)
         return completion
@@ -375,8 +307,8 @@ class ClientConnection:
         """Let messages flow (CON-15)."""
         self.check_open()
         self.mark_used()
-        if not self.started:
-            self.started = True
+        if not self.deliveries.started:
+            self.deliveries.flow(True)
             for session in tuple(self.sessions.values()):
                 session.set_flowing(True)
 
@@ -384,7 +316,7 @@ class ClientConnection:
         """Shut the gate of every consumer (CON-17). The front then waits for whoever is inside (CON-16)."""
         self.check_open()
         self.mark_used()
-        self.started = False
+        self.deliveries.flow(False)
         for session in tuple(self.sessions.values()):
             session.set_flowing(False)
 
@@ -401,45 +333,27 @@ class ClientConnection:
             ResourceAllocationException: it has as many sessions as the broker allows.
         """
         self.check_open()
-        self.check_limit("sessions", len(self.sessions), "the connection")
+        self.terms.check_limit("sessions", len(self.sessions), "the connection")
         chosen = session_mode(mode)
         if is_action:
             self.mark_used()
         self._last_session = number = self._next_session()
-        session = EngineSession(self, number, chosen)
-        self.sessions[session.id] = session
-        session.opened = self.request(Command.OPEN_SESSION, session.id, chosen, 0)
-
-        def opened(answer: Completion[Any]) -> None:
-            if answer.error is not None:
-                self.forget_session(session)
-
-        session.opened.add_callback(opened)
+        session = EngineSession(self.outbox, self.terms, self.deliveries, self._forget_session, number, chosen)
+        self.sessions[number] = session
+        session.open()
         return session
 
-    def check_limit(self, limit: str, there: int, where: str) -> None:
-        """Raise unless there may be one more. The broker looks as well; this saves the way there.
-
-        Args:
-            limit: its name in WELCOME; what is counted.
-            there: how many there are.
-            where: whose limit it is, for people.
-
-        Raises:
-            ResourceAllocationException: there are as many as the broker allows.
-        """
-        most = self.limits.get(limit)
-        if type(most) is int and 0 < most <= there:
-            raise ResourceAllocationException(
-                f"{where} has as many {limit} as the broker allows, {most}; close those that are done",
-                "RESOURCE_ALLOCATION",
-            )
+    def _forget_session(self, session: EngineSession) -> None:
+        """The session is closed at both ends."""
+        self.sessions.pop(session.id, None)
+        if session.sends.blocked is not None:
+            self.flow.changed()
 
     def create_temporary(self, topic: bool) -> Completion[Any]:
         """Make a temporary destination; the value is its address in text (TMP-01)."""
         self.check_open()
-        self.check_limit("temporaries", len(self.temporaries), "the connection")
-        completion = self.request(Command.CREATE_TEMPORARY, topic, None)
+        self.terms.check_limit("temporaries", len(self.temporaries), "the connection")
+        completion = self.outbox.request(Command.CREATE_TEMPORARY, topic, None)
 
         def keep(answer: Completion[Any]) -> None:
             if answer.error is None:
@@ -451,7 +365,7 @@ class ClientConnection:
     def delete_temporary(self, address: str) -> Completion[Any]:
         """Delete a temporary destination of this connection (TMP-07)."""
         self.check_open()
-        completion = self.request(Command.DELETE_TEMPORARY, address)
+        completion = self.outbox.request(Command.DELETE_TEMPORARY, address)
 
         def forget(answer: Completion[Any]) -> None:
             if answer.error is None:
@@ -460,20 +374,129 @@ class ClientConnection:
         completion.add_callback(forget)
         return completion
 
-    def unsubscribe(self, name: object) -> Completion[Any]:
-        """Delete a durable subscription (SES-27)."""
-        self.check_open()
-        return self.request(Command.UNSUBSCRIBE, name)
-
-    def declare(self, address: str) -> Completion[Any]:
-        """Ask whether a destination can be sent to."""
-        self.check_open()
-        return self.request(Command.DECLARE, address)
-
     def ping(self) -> Completion[Any]:
         """Answered once everything said before has been carried out."""
         self.check_open()
-        return self.request(Command.PING)
+        return self.outbox.request(Command.PING)
+
+    def request(self, number: int, *fields: object) -> Completion[Any]:
+        """Make a request of the connection itself: about taps, staged sends."""
+        return self.outbox.request(number, *fields)
+
+    # -- a lost connection --------------------------------------------------------------------------------------------
+
+    def lost(self, error: BaseException | None) -> None:
+        """The transport is gone. If the connection may be repaired it freezes, and the front opens another transport
+        (:meth:`reopen`); otherwise everything that waits fails, in order, and everything is woken (D-32). Idempotent.
+
+        Args:
+            error: why; None if the broker just ended the stream.
+        """
+        if not self.usable:
+            return
+        if self.closing:
+            # The answer to GOODBYE is lost; the broker has ended the connection, which is what was asked for.
+            self.outbox.blame(self._loss(error))
+            self._end()
+            return
+        if self.repairing and not self.reopened:
+            return  # that was known
+        self._lose(self._loss(error), repairable=True)
+
+    def _lose(self, error: JMSException, repairable: bool) -> None:
+        """The connection is lost, or an attempt to repair it has failed."""
+        if not repairable or self.leaving or not self.options.reconnect or not self._welcomed:
+            self._fail(error)
+            return
+        self.reopened = False
+        self.outbox.lose(error)
+        if self.repairing:
+            return
+        self.outages += 1
+        _log.warning("%s; trying to reconnect %s", error, for_how_long(self.options.reconnect))
+        self._recovery.freeze()
+        self.flow.block(None)
+        self.flow.changed()
+        if self._on_lost is not None:
+            self._on_lost(error)
+
+    def reopen(self) -> None:
+        """There is a new transport: say HELLO on it, in the place of the lost connection. With WELCOME everything goes
+        on; if the transport is lost before, :attr:`reopened` is False again."""
+        self.outbox.lose(None)
+        self._shutdown_notice = None
+        self.reopened = True
+        self._say_hello(self.terms.connection_id, self._recovery.options(self._last_session))
+
+    def attempt_failed(self, error: JMSException) -> None:
+        """No new transport could be opened this time."""
+        if self.repairing:
+            self.outbox.blame(error)
+
+    def give_up(self, error: Exception | None = None) -> None:
+        """The connection is lost for good: what waits fails.
+
+        Args:
+            error: why; None because the time is over that a repair may take.
+        """
+        if not self.usable:
+            return
+        if error is None:
+            self._fail(self._unrepaired())
+        else:
+            self._fail(error if isinstance(error, JMSException) else self._loss(error))
+
+    def leave(self) -> None:
+        """Closing begins. If the connection is lost, what is pending fails at once (D-32)."""
+        self.leaving = True
+        if self.repairing:
+            self._fail(self.outbox.cause or self._loss(None), tell=False)
+
+    def _fail(self, error: JMSException, tell: bool = True) -> None:
+        """Everything that waits fails: sends before requests, each kind in the order of its calls."""
+        opened = self.opened.done
+        self.outbox.fail(error)
+        self.reopened = False
+        self.opened.fail(error)
+        for session in tuple(self.sessions.values()):
+            session.sends.fail(error)
+        self.outbox.end_requests(error)
+        self.deliveries.end()
+        if opened and tell:
+            self.outbox.report(error)
+
+    def _loss(self, error: BaseException | None, code: str = "CONNECTION_LOST") -> JMSException:
+        """The exception for what waits.
+
+        Args:
+            error: what happened; None if the broker just ended the stream.
+            code: the exception's error code.
+        """
+        if self._shutdown_notice is not None:
+            reason = f"the broker has shut down: {self._shutdown_notice}"
+        elif error is None:
+            reason = "the broker closed the connection"
+            if not self._welcomed:
+                reason += " before it answered: it may have ended; or it takes TLS, and its URL begins with sievemqs://"
+        elif code == "FRAME_TOO_LARGE" and not self._welcomed and self.terms.peer is not None:
+            host, port = self.terms.peer  # its first bytes are no frame: HTTP, TLS, another broker
+            reason = (
+                f"what answers at {host}:{port} does not speak SieveMQ's protocol (its management port, or TLS, for "
+                f"which the URL begins with sievemqs://?): {error}"
+            )
+        else:
+            reason = f"the connection to the broker is lost: {error}"
+        return JMSException(reason, code, error)
+
+    def _unrepaired(self) -> JMSException:
+        """The exception for what waits when the time is over that a repair may take."""
+        text = (
+            f"the connection to the broker is lost for good: it was not repaired within {self.options.reconnect} ms "
+            f"({self.outbox.cause}). Create a new connection or context; a service sets the option reconnect=forever"
+        )
+        return JMSException(text, "CONNECTION_LOST", self.outbox.cause)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> Completion[Any]:
         """Close sessions, consumers, temporary destinations, then the connection (CLO-02). Idempotent (CLO-01).
@@ -481,111 +504,172 @@ class ClientConnection:
         The completion succeeds, whatever state the connection is in; then the transport can be closed. What waits for
         an answer that will not come has failed by then.
         """
-        return goodbye(self)
+        done: Completion[Any] = Completion()
+        self.leave()
+        if self.outbox.ended or not self.opened.done:
+            self._end()
+            done.succeed(None)
+            return done
+        for session in self.sessions.values():
+            session.mark_closed()
+        self.outbox.flush()  # D-26: sends and acknowledgements go first
+        handed = tuple(field for session in self.sessions.values() for field in session.handed())
+        self.outbox.say_goodbye(handed, done)
 
-    # -- what sessions and consumers use -----------------------------------------------------------------------------
+        def ended(_: Completion[Any]) -> None:
+            if not self.closed:  # the answer has come: what is not confirmed was not taken
+                for session in tuple(self.sessions.values()):
+                    session.sends.give_up()
+            self._end()
 
-    def put(self, packed: bytes) -> None:
-        """Queue a send. Needs no lock."""
-        self.outbox.append(packed)
-        self.outbox_bytes += len(packed)
+        done.add_callback(ended)
+        return done
 
-    def hurry(self) -> None:
-        """Something waits for the confirm of a NON_PERSISTENT message. Needs no lock."""
-        self.hurried = True
+    def _end(self) -> None:
+        """Closed on purpose. What still waits will get no answer."""
+        if self.closed:
+            return
+        self.outbox.close()
+        error = IllegalStateException("the connection is closed")
+        self.opened.fail(error)
+        for session in tuple(self.sessions.values()):
+            session.mark_closed()
+            session.sends.fail(error)
+        self.outbox.end_requests(error)
+        self.deliveries.end()
+        self.sessions.clear()
 
-    def append(self, command: CommandTuple) -> None:
-        """Queue a command that is not answered."""
-        if self.failure is None and not self.closing and not self.repairing:
-            self.outbox.append(pack(command))
+    # -- what the broker says -----------------------------------------------------------------------------------------
 
-    def request(self, number: int, *fields: object) -> Completion[Any]:
-        """Queue a command that is answered by OK or ERROR. Acknowledgements that wait go out before it."""
-        completion: Completion[Any]
-        if self.failure is not None or self.closing or self.closed:
-            completion = Completion()
-            completion.fail(self.failure or IllegalStateException("the connection is closed"))
-            return completion
-        if self.unsettled and not self.repairing:
-            pack_acknowledgements(self)
-        completion, packed = self.requests.make(number, fields)
-        if not self.repairing:  # else it is said behind WELCOME
-            self.outbox.append(packed)
-        return completion
+    def _on_welcome(self, command: CommandTuple) -> None:
+        if not 1 <= command[1] <= PROTOCOL_VERSION:  # HELLO said what this client speaks
+            older = "client" if command[1] > PROTOCOL_VERSION else "broker"
+            text = (
+                f"the broker answered in protocol version {command[1]}; this client speaks {PROTOCOL_VERSION}: "
+                f"upgrade the {older}"
+            )
+            error = ProtocolError(text, ErrorCode.UNSUPPORTED_VERSION)
+            self._lose(self._loss(error, error.code.name), repairable=False)
+            return
+        renewed = command[3] != self.terms.incarnation
+        _, _, _, _, _, outgoing, _, features, *_ = command
+        if self.terms.welcome(command):
+            self.deliveries.wake()
+        self.outbox.welcome(features)
+        self.busy_poll.begin(self.options.busy_poll)
+        self._heartbeat = Heartbeat(self.options.heartbeat, outgoing)
+        self.outbox.wire.set_heartbeat(self.options.heartbeat, outgoing)
+        if self.repairing:
+            try:
+                self._restore(renewed)
+            except ProtocolError as error:
+                self._lose(self._loss(error, error.code.name), repairable=False)
+        else:
+            self._welcomed = True
+            self.opened.succeed(None)
 
-    def say(self, kind: int, *fields: object, number: int | None = None) -> Completion[Any]:
-        """Say a request before anything that waits in the outbox, while the connection is restored.
+    def _restore(self, renewed: bool) -> None:
+        """The connection is repaired: say what there was, and let everything go on. The front hears of it when all
+        that was open is open again: what it calls may publish, and the subscribers are there."""
+        answers = self._recovery.restore(self.terms.features.get("resumed"), renewed)
+        self.outbox.resume()
+        self.reopened = False
+        _log.info("the connection to the broker is restored as %s", self.terms.connection_id)
+        for session in tuple(self.sessions.values()):
+            session.set_flowing(self.deliveries.started)
+        outage = self.outages
 
-        Args:
-            kind: of the command.
-            fields: behind its request number.
-            number: of a request that waits already, and may have been said before; None for a new one.
-        """
-        requests = self.requests
-        completion, packed = requests.make(kind, fields) if number is None else requests.repeat(number, kind, fields)
-        self.wire.send_packed(packed)
-        return completion
+        def tell() -> None:
+            if self._on_restored is not None and self.usable and self.outages == outage:
+                self._on_restored()
 
-    def _confirm_soon(self) -> None:
-        """Have the broker confirm what it has: confirms of NON_PERSISTENT messages wait for company otherwise."""
-        self.hurried = False
-        self.request(Command.PING)
+        when_settled(answers, tell)
 
-    def check_selector(self, selector: Any) -> str | None:
-        """The selector to send, None for none; checked as the broker will check it (SEL-01).
-
-        Raises:
-            InvalidSelectorException: with the place of the mistake.
-        """
-        return verified(selector, self.options.dialect or self.features.get("dialect") or "jakarta")
-
-    def route(self, consumer: EngineConsumer) -> None:
-        """Deliver to a consumer, which is about to be opened."""
-        self._last_consumer = consumer.id
-        self.consumers[consumer.id] = self.routes[consumer.id] = consumer
-
-    @property
-    def last_ids(self) -> tuple[int, int]:
-        """The last session id and the last consumer id."""
-        return self._last_session, self._last_consumer
-
-    def forget_consumer(self, consumer: EngineConsumer) -> None:
-        """Drop what arrives for a consumer from here on."""
-        self.consumers.pop(consumer.id, None)
-        self.routes.pop(consumer.id, None)
-
-    def forget_session(self, session: EngineSession) -> None:
-        """The session is closed at both ends."""
-        self.sessions.pop(session.id, None)
-        if session.sends.blocked is not None:
-            self.flow.changed()
-
-    def ignore_deliveries(self, consumer: EngineConsumer) -> None:
-        """Drop what arrives for a consumer until :meth:`heed_deliveries`."""
-        self.routes.pop(consumer.id, None)
-
-    def heed_deliveries(self, consumer: EngineConsumer) -> None:
-        """Deliver to the consumer again, unless it is closed."""
-        if consumer.id in self.consumers:
-            self.routes[consumer.id] = consumer
-
-    def is_expired(self, expiration: Any) -> bool:
-        """True if this time (ms since 1970), as a message says it, has passed on the broker's clock.
-
-        Raises:
-            MessageFormatException: it is no time.
-        """
+    def _on_ok(self, command: CommandTuple) -> None:
         try:
-            return bool(expiration <= self.clock() + self.clock_offset)
-        except TypeError as error:
-            raise MessageFormatException("the broker delivered a message whose expiration is no number") from error
+            self.outbox.requests.succeed(command[1], command[2])
+        except ProtocolError as error:
+            self._lose(self._loss(error, error.code.name), repairable=False)
 
-    def report(self, error: Exception) -> None:
-        """Tell what has no other place to be reported."""
-        if self.on_exception is not None:
-            self.on_exception(error)
+    def _on_error(self, command: CommandTuple) -> None:
+        _, request, code, text, details, *_ = command
+        error = exception_for(code, harmless(text, _LINES), details)
+        if request == 0:  # fatal: the connection ends
+            if self.closing:
+                self._end()
+            else:
+                self._lose(error, repairable=code in _REPAIRABLE)
+            return
+        self.outbox.requests.fail(request, code, error)
 
-    @property
-    def average_bytes(self) -> int:
-        """Size of a command that arrived of late; at full speed nearly all of them are deliveries."""
-        return self._bytes_in // max(1, self._commands_in)
+    def _on_confirm(self, command: CommandTuple) -> None:
+        session = self.sessions.get(command[1])
+        if session is not None:
+            session.sends.confirm(command[2])
+
+    def _on_send_failed(self, command: CommandTuple) -> None:
+        session = self.sessions.get(command[1])
+        if session is not None:
+            session.sends.failed(command[2], command[3], harmless(command[4], _LINES))
+
+    def _on_deliver_several(self, command: CommandTuple) -> None:
+        _, number, tag, envelopes = command
+        self._commands_in += len(envelopes) - 1
+        consumer = self.deliveries.routes.get(number)
+        if consumer is not None:  # each as the DELIVER, 80, that it stands for
+            consumer.buffer.extend([(80, number, at, 1, fields) for at, fields in enumerate(envelopes, tag)])
+            consumer.wake()
+
+    def _on_recall(self, command: CommandTuple) -> None:
+        consumer = self.deliveries.consumers.get(command[1])
+        if consumer is not None:  # a closed one has given everything back
+            consumer.recall(command[2])
+
+    def _on_consumer_closed(self, command: CommandTuple) -> None:
+        _, number, code, text, *_ = command
+        consumer = self.deliveries.consumers.get(number)
+        if consumer is not None:
+            error = exception_for(code, harmless(text, _LINES))
+            self._recovery.close_consumer(consumer, error)
+
+    def _on_flow(self, command: CommandTuple) -> None:
+        _, blocked, text, number, sequence, destination, *_ = command
+        text = harmless(text)
+        if not number:
+            self.flow.block(text if blocked else None)
+        else:
+            session = self.sessions.get(number)
+            if session is None:
+                return
+            if blocked:
+                session.sends.wait_for_room(Blocked(destination, text), sequence)
+            else:
+                session.sends.go_on(sequence)
+        self.flow.changed()
+
+    def _on_clock(self, command: CommandTuple) -> None:
+        offset = command[1]
+        if type(offset) is int:
+            if self.terms.move_clock(offset):
+                self.deliveries.wake()
+            self.outbox.append((Command.CLOCK_SEEN, offset))
+
+    def _on_shutdown(self, command: CommandTuple) -> None:
+        self._shutdown_notice = harmless(command[2])
+
+
+HANDLERS: Final[Mapping[int, Callable[[ClientConnection, CommandTuple], None]]] = {
+    Command.HEARTBEAT: lambda connection, command: None,
+    Command.WELCOME: ClientConnection._on_welcome,
+    Command.OK: ClientConnection._on_ok,
+    Command.ERROR: ClientConnection._on_error,
+    Command.CONFIRM: ClientConnection._on_confirm,
+    Command.SEND_FAILED: ClientConnection._on_send_failed,
+    Command.DELIVER_SEVERAL: ClientConnection._on_deliver_several,
+    Command.RECALL: ClientConnection._on_recall,
+    Command.CONSUMER_CLOSED: ClientConnection._on_consumer_closed,
+    Command.FLOW: ClientConnection._on_flow,
+    Command.CLOCK: ClientConnection._on_clock,
+    Command.SHUTDOWN: ClientConnection._on_shutdown,
+}
+"""By the number of the command. DELIVER is taken apart where it arrives."""

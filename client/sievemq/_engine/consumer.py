@@ -12,21 +12,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from sievemq import messages
 from sievemq._engine.completion import Completion
 from sievemq._engine.credit import PrefetchWindow
-from sievemq.destinations import Queue
+from sievemq._engine.outbox import Outbox
+from sievemq._engine.terms import Terms
+from sievemq.destinations import Destination, Queue
+from sievemq.messages import Message, received
 from sievemq_core.limits import MAX_CREDIT
 from sievemq_core.message.envelope import EXPIRATION, MESSAGE_ID
 from sievemq_core.wire.codec import CommandTuple, pack
 from sievemq_core.wire.commands import Command
-
-if TYPE_CHECKING:
-    from sievemq._engine.session import EngineSession
-    from sievemq.destinations import Destination
-    from sievemq.messages import Message
 
 __all__ = ["PATIENCE", "EngineConsumer"]
 
@@ -35,14 +32,18 @@ __all__ = ["PATIENCE", "EngineConsumer"]
 PATIENCE: Final = 0.002
 
 _DELIVERED_TAG, _DELIVERED_COUNT, _DELIVERED_FIELDS = 2, 3, 4  # positions in a DELIVER
-_received = messages.received
+_received: Final = received
 
 
 class EngineConsumer:
     """One consumer of a session. Made by :meth:`EngineSession.open_consumer`.
 
     Args:
-        session: where it belongs.
+        outbox, terms: of its connection.
+        session: id of the session where it belongs.
+        acknowledges_itself: the session's mode is AUTO or DUPS_OK.
+        acknowledge_hook: what ``acknowledge()`` of its messages calls.
+        average_bytes: returns the size of a message of late.
         number: its id, unique in the connection.
         destination: what its messages show as JMSDestination.
         address: the destination's address in text.
@@ -60,6 +61,7 @@ class EngineConsumer:
         of_queue: its destination is a queue.
         lone: nobody else can hold a message that it waits for: it has its subscription to itself.
         mark: when `taken` reaches it, somebody should call :meth:`top_up` under the lock.
+        session: id of its session.
         shut: closing has begun, here or above: whoever waits returns None (CLO-06).
         gone: why the broker closed this consumer; None if it did not.
         base: tags of the present connection begin behind this one; those of lost connections are not above it.
@@ -68,6 +70,10 @@ class EngineConsumer:
     """
 
     __slots__ = (
+        "_acknowledge_hook",
+        "_average_bytes",
+        "_outbox",
+        "_started",
         "acknowledges_itself",
         "address",
         "base",
@@ -96,6 +102,7 @@ class EngineConsumer:
         "shut",
         "subscription",
         "taken",
+        "terms",
         "unsettled",
         "waited_at",
         "waker",
@@ -104,7 +111,12 @@ class EngineConsumer:
 
     def __init__(
         self,
-        session: EngineSession,
+        outbox: Outbox,
+        terms: Terms,
+        session: int,
+        acknowledges_itself: bool,
+        acknowledge_hook: Callable[[], Any],
+        average_bytes: Callable[[], int],
         number: int,
         destination: Destination,
         address: str,
@@ -115,7 +127,11 @@ class EngineConsumer:
         durable: bool,
         shared: bool,
     ) -> None:
+        self._outbox = outbox
+        self.terms = terms
         self.session = session
+        self._acknowledge_hook = acknowledge_hook
+        self._average_bytes = average_bytes
         self.id = number
         self.destination = destination
         self.of_queue = isinstance(destination, Queue)
@@ -131,14 +147,15 @@ class EngineConsumer:
         self.waker: Callable[[], None] | None = None
         self.closed = self.flowing = self.shut = False
         self.gone: Exception | None = None
-        self.acknowledges_itself = session.acknowledges_itself
+        self.acknowledges_itself = acknowledges_itself
         # Written by the receiving thread of control alone.
         self.handed = 0  # tag of the last message the application saw
         self.done = 0  # tag up to which AUTO and DUPS_OK sessions acknowledge
         self.taken = 0  # messages taken since the credit was last reset
         self.refused: object = None
         # Written under the lock.
-        self.window = PrefetchWindow(session.connection.options.prefetch)
+        self.window = PrefetchWindow(terms.options.prefetch)
+        self._started = False  # the connection lets messages flow
         self.granted = self.released = 0
         self.base = self.handed_then = 0
         self.waited_at = 0  # what `taken` was when somebody last waited at the empty buffer
@@ -159,7 +176,7 @@ class EngineConsumer:
             command = self.buffer.popleft()
             fields = command[4]
             if fields[4]:  # it has an expiration
-                while fields[4] and self.session.connection.is_expired(fields[4]):  # EXP-03
+                while fields[4] and self.terms.is_expired(fields[4]):  # EXP-03
                     self._give_back((command[2],))
                     command = self.buffer.popleft()
                     fields = command[4]
@@ -167,52 +184,53 @@ class EngineConsumer:
             return None
         self.handed = command[2]
         self.taken += 1
-        return _received(fields, self.destination, command[3], self.session.acknowledge_hook)
+        return _received(fields, self.destination, command[3], self._acknowledge_hook)
 
     def settle(self) -> None:
         """Everything taken so far is done (ACK-01, ACK-02): acknowledge it with the next write (D-25)."""
         self.done = self.handed
         if not self.unsettled:
             self.unsettled = True
-            self.session.connection.unsettled.append(self)
+            self._outbox.unsettled.append(self)
 
     def _give_back(self, tags: tuple[int, ...]) -> None:
         # Counted as taken, not as released: `released` belongs to the other side.
         self.taken += len(tags)
-        self.session.connection.outbox.append(pack((Command.RELEASE, self.id, tags)))
+        self._outbox.put(pack((Command.RELEASE, self.id, tags)))
 
     # -- the rest needs the engine lock --------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Say OPEN_CONSUMER, and take what is delivered from here on. Answered by :attr:`opened`."""
-        session = self.session
-        connection = session.connection
-        connection.route(self)
-        credit = self.first_credit if connection.started else 0
-        self.granted = credit
+    def open(self, started: bool) -> Completion[Any]:
+        """Say OPEN_CONSUMER; answered by :attr:`opened`. Deliveries have to come here from now on.
+
+        Args:
+            started: the connection lets messages flow: they may come at once.
+        """
+        self._started = started
+        self.granted = credit = self.first_credit if started else 0
         self.mark = self.window.half if credit else 0
-        self.opened = connection.request(Command.OPEN_CONSUMER, *self.fields(credit))
+        self.opened = self._outbox.request(Command.OPEN_CONSUMER, *self.fields(credit))
+        return self.opened
 
-        def opened(answer: Completion[Any]) -> None:
-            if answer.error is not None:
-                connection.forget_consumer(self)  # SEL-02: nothing is left behind
-                self.mark_closed()
-            else:
-                session.consumers[self.id] = self
-                if session.shut:
-                    self.shut_gate()
-                self.set_flowing(connection.started, top_up=not credit)
+    def has_opened(self, started: bool, shut: bool) -> None:
+        """The broker has opened it.
 
-        self.opened.add_callback(opened)
+        Args:
+            started: the connection lets messages flow.
+            shut: its session is being closed.
+        """
+        if shut:
+            self.shut_gate()
+        self.set_flowing(started, top_up=not self.granted)
 
     def fields(self, credit: int) -> tuple[object, ...]:
         """The fields of OPEN_CONSUMER behind its request."""
         return (
-            self.session.id,
+            self.session,
             self.id,
             self.address,
             self.selector,
-            self.session.connection.options.dialect,
+            self.terms.options.dialect,
             self.no_local,
             self.subscription,
             self.durable,
@@ -227,7 +245,7 @@ class EngineConsumer:
         while buffer:
             command = buffer[0]
             expiration = command[_DELIVERED_FIELDS][EXPIRATION]
-            if expiration and self.session.connection.is_expired(expiration):
+            if expiration and self.terms.is_expired(expiration):
                 buffer.popleft()
                 self._give_back((command[_DELIVERED_TAG],))
                 continue
@@ -235,7 +253,7 @@ class EngineConsumer:
                 command[_DELIVERED_FIELDS],
                 self.destination,
                 command[_DELIVERED_COUNT],
-                self.session.acknowledge_hook,
+                self._acknowledge_hook,
             )
         return None
 
@@ -270,7 +288,7 @@ class EngineConsumer:
             return
         if self.ran_dry:
             self.ran_dry = False
-            self.window.widen(self.session.connection.average_bytes)
+            self.window.widen(self._average_bytes())
         room = self.window.size + self.taken + self.released - self.granted
         self.mark = self.taken + self.window.half
         if room <= 0:
@@ -278,9 +296,9 @@ class EngineConsumer:
         self.granted += room
         if self.unsettled:
             self.unsettled = False  # its place in the list is skipped
-            self.session.connection.append((Command.ACKNOWLEDGE, self.id, self.done, room))
+            self._outbox.append((Command.ACKNOWLEDGE, self.id, self.done, room))
         else:
-            self.session.connection.append((Command.CREDIT, self.id, room))
+            self._outbox.append((Command.CREDIT, self.id, room))
 
     def expect(self) -> bool:
         """Somebody begins to wait here and the buffer is empty: see to the credit.
@@ -306,10 +324,10 @@ class EngineConsumer:
         Args:
             answered: ask for an answer; it comes when everything that could be delivered now has arrived (MCO-05).
         """
-        connection = self.session.connection
+        outbox = self._outbox
         if not self.flowing:
-            if answered and connection.repairing and connection.started and not self.shut:
-                return connection.request(Command.WANT, self.id)  # asked when there is somebody to ask again
+            if answered and outbox.repairing and self._started and not self.shut:
+                return outbox.request(Command.WANT, self.id)  # asked when there is a broker again
             return None
         self.expect()
         if self.granted - self.taken - self.released <= 0:
@@ -317,8 +335,8 @@ class EngineConsumer:
         elif self.lone and not answered:
             return None  # it has all that could be sent to it, and there is nobody to recall anything from
         if answered:
-            return connection.request(Command.WANT, self.id)
-        connection.append((Command.WANT, 0, self.id))
+            return outbox.request(Command.WANT, self.id)
+        outbox.append((Command.WANT, 0, self.id))
         return None
 
     def recall(self, tags: Iterable[int]) -> None:
@@ -350,7 +368,55 @@ class EngineConsumer:
         self.released += len(found)
         if found:
             self.window.narrow()
-        self.session.connection.append((Command.RELEASE, self.id, tuple(found)))
+        self._outbox.append((Command.RELEASE, self.id, tuple(found)))
+
+    def acknowledged(self) -> int | None:
+        """Up to which tag it is to be acknowledged; None if that was said already."""
+        if not self.unsettled:
+            return None
+        # In this order: whoever settles meanwhile either sees False and comes again, or is covered by `done`.
+        self.unsettled = False
+        return self.done
+
+    def all_done(self) -> None:
+        """Everything that was handed over is acknowledged, or was taken back."""
+        self.done = self.handed_then = self.handed
+
+    def forget_returned(self) -> None:
+        """What was handed over before the last loss was reported to the application."""
+        self.handed_then = self.handed
+
+    def say_again(self, started: bool, number: int | None) -> Completion[Any]:
+        """Open it again on a connection that is being restored.
+
+        Args:
+            started: the connection lets messages flow.
+            number: of an OPEN_CONSUMER that waits for its answer; None if it was open.
+        """
+        credit = 0 if self.shut or not started else self.window.size
+        self.granted = self.taken + self.released + credit
+        self.mark = self.taken + self.window.half if credit else 0
+        self.waited_at = self.taken
+        self.ran_dry = False
+        return self._outbox.say_first(Command.OPEN_CONSUMER, *self.fields(credit), number=number)
+
+    def one_at_a_time(self) -> None:
+        """Without prefetch a listener gets one message at a time."""
+        if self.window.size == 0:
+            self.window.set(1)
+
+    def waits(self, waker: Callable[[], None] | None) -> None:
+        """Call this once when there may be something to do for what waits here; None: nothing waits any more."""
+        self.waker = waker
+
+    def rests(self) -> None:
+        """A listener has taken all there was."""
+        self.waited_at = self.taken
+
+    def end(self) -> None:
+        """The connection is lost for good."""
+        self.flowing = False
+        self.wake()
 
     def reset_credit(self) -> None:
         """The broker took back what was buffered, and all credit (RECOVER, ROLLBACK)."""
@@ -386,17 +452,11 @@ class EngineConsumer:
         """A message was handed over in the moment in which the connection was lost: it is the application's no more."""
         return self.handed_then < self.handed <= self.base
 
-    def begin_again(self, credit: int) -> None:
-        """It is opened again with this credit."""
-        self.granted = self.taken + self.released + credit
-        self.mark = self.taken + self.window.half if credit else 0
-        self.waited_at = self.taken
-        self.ran_dry = False
-
     # -- gates --------------------------------------------------------------------------------------------------------
 
     def set_flowing(self, flowing: bool, top_up: bool = True) -> None:
         """Open or shut the gate; opening grants credit, unless that was done, and wakes whoever waits."""
+        self._started = flowing
         self.flowing = flowing and not self.shut and self.opened.done
         if self.flowing:
             if top_up:
@@ -409,12 +469,11 @@ class EngineConsumer:
         if waker is not None:
             waker()
 
-    def close(self) -> Completion[Any]:
-        """Close it (MCO-07, MCO-10): the buffer goes back unmarked, what the application saw stays with the session.
-
-        The caller has made sure that nobody is between :meth:`take` and :meth:`settle` in another thread.
-        """
-        return self.session.close_consumer(self)
+    def has_gone(self, error: Exception) -> None:
+        """The broker has closed it."""
+        self.gone = error
+        self.buffer.clear()
+        self.mark_closed()
 
     def shut_gate(self) -> None:
         """Closing begins: nothing is handed over from here on, and whoever waits learns it."""

@@ -39,6 +39,10 @@ class PrefetchWindow:
         self.adaptive = prefetch is None
         self.size: int = FIRST_WINDOW if prefetch is None else min(prefetch, MAX_CREDIT)
 
+    def set(self, size: int) -> None:
+        """Hold so many from now on."""
+        self.size = size
+
     @property
     def half(self) -> int:
         """Messages after which credit is granted anew."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from sievemq._engine.async_send import Callbacks, of_another
 from sievemq._engine.completion import Completion
+from sievemq._engine.sends import Callbacks, of_another
+from sievemq._engine.session import EngineSession
 from sievemq.destinations import Destination, destination_for
 from sievemq.exceptions import (
     IllegalStateException,
@@ -23,9 +24,6 @@ from sievemq_core.message.headers import (
     DEFAULT_TIME_TO_LIVE,
 )
 from sievemq_core.wire.codec import pack_fields, send_start
-
-if TYPE_CHECKING:
-    from sievemq._engine.session import EngineSession
 
 __all__ = ["ABSENT", "Absent", "EngineProducer"]
 
@@ -93,7 +91,7 @@ class EngineProducer:
         self.time_to_live: int = DEFAULT_TIME_TO_LIVE
         self.delivery_delay: int = DEFAULT_DELIVERY_DELAY
         self.disable_message_id = self.disable_timestamp = False
-        self.send_timeout = session.connection.options.send_timeout
+        self.send_timeout = session.terms.options.send_timeout
         self.closed = False
         self._decided_at = _NEVER
         self._decided: tuple[Any, ...] = ()
@@ -102,6 +100,10 @@ class EngineProducer:
         self._start: tuple[bytes, bytes] = (b"", b"")
         self._text = self._id_prefix = ""
         self._longer_from = 0
+
+    def close(self) -> None:
+        """Close it: there is nothing to be said."""
+        self.closed = True
 
     # -- defaults ----------------------------------------------------------------------------------------------------
 
@@ -199,10 +201,10 @@ class EngineProducer:
             IllegalStateException: something is closed.
         """
         session, sends = self.session, self.sends
-        connection = session.connection
-        if self.closed or session.closed or connection.closing or connection.failure is not None:
+        outbox, terms = session.outbox, session.terms
+        if self.closed or session.closed or outbox.closing or outbox.failure is not None:
             self.check_open()
-        now = connection.clock() + connection.clock_offset
+        now = terms.clock() + terms.clock_offset
         if now != self._decided_at or not (delivery_mode is priority is time_to_live is None) or self.disable_timestamp:
             self._decide(now, delivery_mode, priority, time_to_live)
         decided, mode = self._decided, self._decided_mode
@@ -211,8 +213,8 @@ class EngineProducer:
             message_id, digits = None, ""
             self._address(text, None)
         else:
-            number = connection.next_message()
-            if number >= self._longer_from or text is not self._text or connection.id_prefix is not self._id_prefix:
+            number = terms.next_message()
+            if number >= self._longer_from or text is not self._text or terms.id_prefix is not self._id_prefix:
                 self._address(text, number)
             digits = str(number)
             message_id = self._id_prefix + digits
@@ -222,7 +224,7 @@ class EngineProducer:
                 sends.sequence + 1,
                 digits,
                 self._decided_packed,
-                connection.max_body,
+                terms.max_body,
                 message_id,
                 decided,
                 destination,
@@ -266,7 +268,7 @@ class EngineProducer:
             number: of the message; None where ids are disabled.
         """
         self._text = text
-        self._id_prefix = self.session.connection.id_prefix
+        self._id_prefix = self.session.terms.id_prefix
         digits = "" if number is None else str(number)
         self._longer_from = 0 if number is None else 10 ** len(digits)
         message_id = None if number is None else self._id_prefix + digits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from sievemq._engine.answers import check_answer
@@ -53,6 +53,12 @@ class Requests:
         self.pending[number] = completion, command
         return completion, packed
 
+    def expect(self, completion: Completion[Any], kind: int, *fields: object) -> int:
+        """The answer to a command that is said at once settles this; its number."""
+        number = self.next_number()
+        self.pending[number] = completion, (kind, number, *fields)
+        return number
+
     def repeat(self, number: int, kind: int, fields: tuple[object, ...]) -> tuple[Completion[Any], bytes]:
         """One that waits already, and may have been said before; arguments and value as :meth:`make`."""
         completion, _ = self.pending[number]
@@ -91,6 +97,14 @@ class Requests:
     def doubt(self) -> None:
         """The connection is lost: what was said may have been carried out."""
         self.doubtful += [number for number, (_, command) in self.pending.items() if command[0] in DOUBTFUL]
+
+    def take_doubtful(self) -> Iterator[tuple[int, tuple[Completion[Any], CommandTuple]]]:
+        """Those of :attr:`doubtful` that still wait, each with its number; they wait no more."""
+        doubtful, self.doubtful = self.doubtful, []
+        for number in doubtful:
+            entry = self.pending.pop(number, None)
+            if entry is not None:
+                yield number, entry
 
     def end(self, error: Exception, goodbye: int = 0) -> None:
         """No answer will come any more: all fail, in the order in which they were made.

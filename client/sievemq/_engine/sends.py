@@ -1,28 +1,32 @@
-"""The sends of a session that are not settled yet: the window that bounds them, who waits for their fate, and what has
-to wait for room at the broker (hold.py)."""
+"""The sends of a session: their fate, the window that bounds them, what they wait for, and for how long."""
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from sievemq._engine.async_send import Callbacks, Fate, failing
 from sievemq._engine.completion import Completion
-from sievemq._engine.flow import Blocked
-from sievemq._engine.hold import Hold
+from sievemq._engine.outbox import Outbox
+from sievemq._engine.terms import Terms
 from sievemq.exceptions import ResourceAllocationException, TransactionRolledBackException, exception_for
+from sievemq.messages import Message
 from sievemq_core.counted import counted
 from sievemq_core.message.headers import NON_PERSISTENT
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
 
-if TYPE_CHECKING:
-    from sievemq._engine.connection import ClientConnection
+__all__ = ["Blocked", "Callbacks", "Deadlines", "Fate", "Flow", "Hold", "Sends", "call", "of_another"]
 
-__all__ = ["Sends"]
+_log = logging.getLogger("sievemq")
+
+#: Sends that are said at first when there is room again.
+_FIRST: Final = 8
+#: Milliseconds between two lines of the log that say that sends wait.
+_LOG_AGAIN: Final = 10_000
 
 _sequence: Final = itemgetter(0)
 #: In the place of what was waited for.
@@ -30,11 +34,100 @@ _DONE: Final[Completion[None]] = Completion()
 _DONE.succeed(None)
 
 
+# -- their fate: what waits for it, a completion or a CompletionListener (section 12) ----------------------------------
+#
+# There is one for each message, and ten thousand may be on their way, which a garbage collector looks at again and
+# again: so it is a tuple of what is there anyway.
+
+Callbacks: TypeAlias = tuple[Callable[..., Any], Callable[..., Any]]
+"""Of a CompletionListener: for success and failure."""
+
+Fate: TypeAlias = tuple[int, Completion[None] | Callbacks, Any]
+"""Sequence of the send; what is settled, or whose first is called, once it is known; the message."""
+
+
+def failing(fate: Fate, callbacks: Callbacks, error: Exception) -> Fate:
+    """As `fate`, of an asynchronous send that has failed."""
+    on_exception = callbacks[1]
+    return fate[0], (lambda message: on_exception(message, error), on_exception), fate[2]
+
+
+def of_another(message: object, callbacks: Callbacks) -> Callbacks:
+    """As `callbacks`, for what is sent in the place of this message."""
+    on_completion, on_exception = callbacks
+    return lambda _: on_completion(message), lambda _, error: on_exception(message, error)
+
+
+def call(fate: Fate) -> Any:
+    """Call the callback of an asynchronous send whose fate is known; what it returns."""
+    _, callbacks, message = fate
+    if isinstance(message, Message):
+        message._completed()  # CPL-15
+    return callbacks[0](message)  # type: ignore[index]  # nothing else is here
+
+
+class Blocked(NamedTuple):
+    """Sends to a destination wait for room.
+
+    Attributes:
+        destination: its address, such as ``queue:orders``; None where it is the broker itself that is at its limit, or
+            a commit waits that sends to several.
+        reason: which limit of what is reached, for people.
+    """
+
+    destination: str | None
+    reason: str
+
+
+class Hold:
+    """The sends of a session from which on the broker has not taken them.
+
+    FLOW names the first send of a session that waits. The broker keeps that one and passes over what was said behind
+    it; the session's window is shut. When there is room, FLOW names the send from which to go on. The room may be
+    small: so a few are said at first, and with each that is taken one more may be on its way, until all have been said
+    and the window opens. A sender that runs meanwhile may say one out of turn, or twice: it is passed over
+    (docs/protocol.md, section 6).
+
+    Attributes:
+        waiting: until the broker says where to go on.
+    """
+
+    __slots__ = ("_allowance", "_said", "_since", "waiting")
+
+    def __init__(self) -> None:
+        self._said = 0
+        self._since = 0
+        self._allowance = _FIRST
+        self.waiting = True
+
+    def wait(self, confirmed: int) -> None:
+        """There is no room for the next one either: as many fit of late as were taken since the last time."""
+        self.waiting = True
+        self._allowance = max(_FIRST, confirmed - self._since)
+
+    def go_on(self, sequence: int) -> None:
+        """There is room again, from this send on."""
+        self.waiting = False
+        self._said = self._since = sequence - 1
+
+    def allow(self, taken: int) -> None:
+        """So many have been settled since the last time."""
+        if not self.waiting:
+            self._allowance += taken
+
+    def next(self, confirmed: int, last: int) -> tuple[int, int]:
+        """What may be said again now: behind the first of these sequences, up to the second."""
+        start = max(self._said, confirmed)
+        self._said = max(start, min(last, confirmed + self._allowance))
+        return start, self._said
+
+
 class Sends:
-    """Those of one session.
+    """The sends of one session that are not settled yet: the window that bounds them, what waits for their fate.
 
     Args:
-        connection: where they leave.
+        outbox: where they leave.
+        terms: how many may be on their way, and which are waited for.
         session: id of the session.
         transacted: its sends are published by a commit.
 
@@ -58,14 +151,15 @@ class Sends:
 
     __slots__ = (
         "_barriers",
+        "_outbox",
         "_session",
+        "_terms",
         "_transacted",
         "blocked",
         "byte_limit",
         "calls",
         "confirmed",
         "confirmed_bytes",
-        "connection",
         "hold",
         "last_blocked",
         "ring",
@@ -81,18 +175,19 @@ class Sends:
         "withdrawn",
     )
 
-    def __init__(self, connection: ClientConnection, session: int, transacted: bool) -> None:
-        self.connection = connection
+    def __init__(self, outbox: Outbox, terms: Terms, session: int, transacted: bool) -> None:
+        self._outbox = outbox
+        self._terms = terms
         self._session = session
         self._transacted = transacted
-        policy = connection.options.send_confirm
+        policy = terms.options.send_confirm
         always = policy == "always"
         self.waits: tuple[bool, ...] = (False, always, always or (policy == "auto" and not transacted))
         # `sequence` and `sent_bytes` are written by the sender alone, the rest by whoever holds the lock.
         self.sequence = self.sent_bytes = self.sent_at = 0
         self.confirmed = self.confirmed_bytes = 0
-        self.sequence_limit = connection.window_messages
-        self.byte_limit = connection.window_bytes
+        self.sequence_limit = terms.window_messages
+        self.byte_limit = terms.window_bytes
         self.unconfirmed: deque[bytes] = deque()
         self.waiting: deque[Fate] = deque()
         self.calls: deque[Fate] = deque()
@@ -115,18 +210,18 @@ class Sends:
     def window_opens(self) -> Completion[None]:
         """Settled as soon as the window has room again, or the connection is lost."""
         completion: Completion[None] = Completion()
-        if self.connection.failure is not None:
-            completion.fail(self.connection.failure)
+        if self._outbox.failure is not None:
+            completion.fail(self._outbox.failure)
         elif not self.window_is_full:
             completion.succeed(None)
         else:
             self.window_waiters.append(completion)
-            self.connection.hurry()
+            self._outbox.hurry()
         return completion
 
     def open_window(self) -> None:
         """Nothing keeps senders any more but what is unconfirmed."""
-        self.sequence_limit = self.confirmed + self.connection.window_messages
+        self.sequence_limit = self.confirmed + self._terms.window_messages
         self._wake_waiters()
 
     def _wake_waiters(self) -> None:
@@ -159,16 +254,16 @@ class Sends:
         self.sent_bytes += len(packed)
         self.unconfirmed.append(packed)
         self.sent_at = now
-        connection = self.connection
+        outbox = self._outbox
         if settled is None:
-            connection.put(packed)
+            outbox.put(packed)
         else:
             self.waiting.append((sequence, settled, message))
-            connection.put(packed)
+            outbox.put(packed)
             if mode == NON_PERSISTENT:
-                connection.hurry()
-            if connection.failure is not None:  # lost since the caller looked
-                self.fail(connection.failure)
+                outbox.hurry()
+            if outbox.failure is not None:  # lost since the caller looked
+                self.fail(outbox.failure)
         self.torn = False
         return completion
 
@@ -185,14 +280,18 @@ class Sends:
         """Some for which nobody waits may not be taken yet; what a transaction has sent ends with it (TXN-05)."""
         return len(self.unconfirmed) > len(self.waiting) and not self._transacted
 
+    def call_back(self, ring: Callable[[], None]) -> None:
+        """Call this when there is something in :attr:`calls`."""
+        self.ring = ring
+
     def settled(self) -> Completion[None]:
         """Settled once every send made so far is confirmed or has failed (CPL-09, CPL-10)."""
         completion: Completion[None] = Completion()
-        if self.confirmed >= self.sequence or self.connection.failure is not None:
+        if self.confirmed >= self.sequence or self._outbox.failure is not None:
             completion.succeed(None)
         else:
             self._barriers.append((self.sequence, completion))
-            self.connection.hurry()
+            self._outbox.hurry()
         return completion
 
     def confirm(self, sequence: int) -> None:
@@ -204,10 +303,11 @@ class Sends:
         done = sum(map(len, [settled() for _ in range(count)]))
         self.confirmed = sequence
         self.confirmed_bytes += done
-        self.sequence_limit = sequence + self.connection.window_messages
-        self.byte_limit = self.confirmed_bytes + self.connection.window_bytes
+        self.sequence_limit = sequence + self._terms.window_messages
+        self.byte_limit = self.confirmed_bytes + self._terms.window_bytes
         if self.hold is not None:
-            self.hold.advance(count)
+            self.hold.allow(count)
+            self._say_again(self.hold)
         self._settle(sequence)
         while self._barriers and self._barriers[0][0] <= sequence:
             self._barriers.popleft()[1].succeed(None)
@@ -247,7 +347,7 @@ class Sends:
         self.confirm(sequence)
         # D-24: where nobody waits for it; in a transaction the commit tells.
         if not known and not self._transacted and withdrawn is None:
-            self.connection.report(error)
+            self._outbox.report(error)
 
     def fail(self, error: Exception) -> None:
         """The connection is lost: everything that somebody waits for fails, in order (D-32)."""
@@ -288,7 +388,7 @@ class Sends:
         waited = len(self.waiting) + len(self.withdrawn)
         self.fail(error)
         if lost > waited:
-            self.connection.report(error)
+            self._outbox.report(error)
 
     # -- waiting for room --------------------------------------------------------------------------------------------
 
@@ -297,15 +397,35 @@ class Sends:
         self.blocked = self.last_blocked = blocked
         if sequence:
             if self.hold is None:
-                self.hold = Hold(self)
+                self.hold = Hold()
+                self.sequence_limit = 0
             else:
-                self.hold.wait()
+                self.hold.wait(self.confirmed)
 
     def go_on(self, sequence: int) -> None:
         """FLOW: there is room again, from this send on."""
         self.blocked = None
         if sequence and self.hold is not None:
             self.hold.go_on(sequence)
+            self._say_again(self.hold)
+
+    def _say_again(self, hold: Hold) -> None:
+        """Say more of what the broker did not take; open the window when all has been said."""
+        self.sequence_limit = 0
+        if hold.waiting:
+            return
+        unconfirmed, confirmed = self.unconfirmed, self.confirmed
+        # A sender that has passed the window before it was shut adds to `unconfirmed` first, then to the outbox.
+        while True:
+            last = confirmed + len(unconfirmed)
+            said, until = hold.next(confirmed, last)
+            if said >= last:
+                break
+            if until <= said:
+                return
+            self._outbox.put_again([unconfirmed[index] for index in range(said - confirmed, until - confirmed)])
+        self.hold = None
+        self.open_window()
 
     def withdraw(self, sequence: int, error: Exception) -> None:
         """Take a send back that waits for room. Whoever waits for it gets `error`, unless the broker has taken it; that
@@ -334,17 +454,153 @@ class Sends:
                     if self.calls:
                         self.ring()
 
-        self.connection.request(Command.WITHDRAW, self._session, sequence).add_callback(heard)
+        self._outbox.request(Command.WITHDRAW, self._session, sequence).add_callback(heard)
 
     def _place(self, sequence: int) -> int | None:
         """Index of a send in what waits; None if its fate is known."""
         place = bisect_left(self.waiting, sequence, key=_sequence)
         return place if place < len(self.waiting) and self.waiting[place][0] == sequence else None
 
-    def withdraw_commit(self) -> None:
+    def overdue(self, completion: Completion[Any] | None, timeout: int, sequence: int) -> None:
+        """Something has waited for too long: arguments as of :meth:`Deadlines.expect`."""
+        why = "the broker has not confirmed what was sent" if self.last_blocked is None else self.last_blocked.reason
+        if completion is None or sequence:
+            text = f"{why}; this message waited {timeout} ms (send_timeout) and was withdrawn: it was not sent"
+            self.withdraw(sequence, ResourceAllocationException(text, "SEND_TIMEOUT"))
+        elif completion in self.window_waiters:
+            self.window_waiters.remove(completion)
+            text = f"{why}; this message waited {timeout} ms (send_timeout) behind others: it was not sent"
+            completion.fail(ResourceAllocationException(text, "SEND_TIMEOUT"))
+        else:
+            self._withdraw_commit()
+
+    def _withdraw_commit(self) -> None:
         """If the commit that is under way waits for room, it becomes a rollback, which is its answer."""
-        self.connection.request(Command.WITHDRAW, self._session, 0)
+        self._outbox.request(Command.WITHDRAW, self._session, 0)
 
 
 def _unheard() -> None:
     """There is no front."""
+
+
+class Flow:
+    """Of one connection.
+
+    Args:
+        sends: gives those of all sessions, which may have to wait.
+        clock: returns milliseconds.
+
+    Attributes:
+        on_blocked, on_unblocked: called with what sends wait for, and when they do not any more; as `on_exception` of
+            the connection.
+        broker_blocked: which limit keeps the broker from taking any sends; None if it takes them.
+    """
+
+    __slots__ = ("_clock", "_logged_at", "_sends", "_told", "broker_blocked", "on_blocked", "on_unblocked")
+
+    def __init__(self, sends: Callable[[], Iterable[Sends]], clock: Callable[[], int]) -> None:
+        self._sends = sends
+        self._clock = clock
+        self.on_blocked: Callable[[Blocked], None] | None = None
+        self.on_unblocked: Callable[[Blocked], None] | None = None
+        self.broker_blocked: str | None = None
+        self._told: dict[str | None, Blocked] = {}
+        self._logged_at = 0
+
+    @property
+    def blocked(self) -> tuple[Blocked, ...]:
+        """What sends wait for now, each destination once."""
+        return tuple(self._told.values())
+
+    def listen(
+        self, on_blocked: Callable[[Blocked], None] | None, on_unblocked: Callable[[Blocked], None] | None
+    ) -> None:
+        """What to call from now on; None: nothing."""
+        self.on_blocked, self.on_unblocked = on_blocked, on_unblocked
+
+    def block(self, limit: str | None) -> None:
+        """The broker takes no sends at all, since this limit is reached; None: it takes them."""
+        self.broker_blocked = limit
+
+    def changed(self) -> None:
+        """Tell what sends wait for, as far as it is not known yet."""
+        found: dict[str | None, Blocked] = {}
+        if self.broker_blocked is not None:
+            found[None] = Blocked(None, self.broker_blocked)
+        for sends in self._sends():
+            if (blocked := sends.blocked) is not None:
+                found.setdefault(blocked.destination, blocked)
+        told, self._told = self._told, found
+        for destination, blocked in told.items():
+            if destination not in found and self.on_unblocked is not None:
+                self.on_unblocked(blocked)
+        for destination, blocked in found.items():
+            if destination not in told:
+                now = self._clock()
+                if abs(now - self._logged_at) >= _LOG_AGAIN:  # it may come and go many times a second
+                    self._logged_at = now
+                    _log.warning("sends wait: %s", blocked.reason)
+                if self.on_blocked is not None:
+                    self.on_blocked(blocked)
+
+
+class _Wait(NamedTuple):
+    """Args: of whom; for what, None of an asynchronous send; when its time is over and how long it was, in ms; of a
+    send, its sequence, else 0."""
+
+    sends: Sends
+    completion: Completion[Any] | None
+    until: int
+    timeout: int
+    sequence: int
+
+    @property
+    def over(self) -> bool:
+        done = self.completion is not None and self.completion.done
+        return done or 0 < self.sequence <= self.sends.confirmed
+
+
+class Deadlines:
+    """Of one connection.
+
+    Attributes:
+        next: the time at which :meth:`due` should be called at the latest; None for never.
+    """
+
+    __slots__ = ("_waits", "next")
+
+    def __init__(self) -> None:
+        self._waits: deque[_Wait] = deque()
+        self.next: int | None = None
+
+    def expect(
+        self, sends: Sends, completion: Completion[Any] | None, now: int, timeout: int, sequence: int = 0
+    ) -> None:
+        """Something is waited for.
+
+        Args:
+            sends: of the session whose send or commit it is.
+            completion: settled with its fate; None of an asynchronous send.
+            now: ms of the clock that :meth:`due` is told of.
+            timeout: how long it may take, in ms.
+            sequence: of the send; 0 for a commit, and for a window to open.
+        """
+        waits = self._waits
+        while waits and waits[0].over:
+            waits.popleft()
+        if completion is None or not completion.done:
+            waits.append(_Wait(sends, completion, now + timeout, timeout, sequence))
+            if self.next is None or now + timeout < self.next:
+                self.next = now + timeout
+
+    def due(self, now: int) -> int | None:
+        """End what has waited for too long; what :attr:`next` is then."""
+        if self.next is None or now < self.next:
+            return self.next
+        waits = [wait for wait in self._waits if not wait.over]
+        self._waits = deque(wait for wait in waits if wait.until > now)
+        self.next = min((wait.until for wait in self._waits), default=None)
+        for wait in waits:
+            if wait.until <= now:
+                wait.sends.overdue(wait.completion, wait.timeout, wait.sequence)
+        return self.next

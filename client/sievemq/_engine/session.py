@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sievemq._engine.completion import Completion
 from sievemq._engine.consumer import EngineConsumer
-from sievemq._engine.outgoing import pack_acknowledgements
+from sievemq._engine.deliveries import Deliveries
+from sievemq._engine.outbox import Outbox
 from sievemq._engine.sends import Sends
+from sievemq._engine.terms import Terms
+from sievemq.destinations import Destination
 from sievemq.exceptions import (
     IllegalStateException,
     JMSException,
@@ -16,10 +19,6 @@ from sievemq.exceptions import (
 )
 from sievemq.session_mode import SessionMode
 from sievemq_core.wire.commands import Command
-
-if TYPE_CHECKING:
-    from sievemq._engine.connection import ClientConnection
-    from sievemq.destinations import Destination
 
 __all__ = [
     "AUTO_ACKNOWLEDGE",
@@ -43,7 +42,8 @@ class EngineSession:
     """One session of a connection. Made by :meth:`ClientConnection.open_session`.
 
     Args:
-        connection: where it belongs.
+        outbox, terms, deliveries: of its connection.
+        forget: called when it is closed at both ends.
         number: its id.
         mode: how it acknowledges.
 
@@ -56,29 +56,43 @@ class EngineSession:
     __slots__ = (
         "_began",
         "_consumed",
+        "_deliveries",
+        "_forget",
         "_returned",
         "acknowledge_hook",
         "acknowledges_itself",
         "closed",
-        "connection",
         "consumers",
         "id",
         "mode",
         "opened",
+        "outbox",
         "sends",
         "shut",
+        "terms",
         "transacted",
     )
 
-    def __init__(self, connection: ClientConnection, number: int, mode: SessionMode) -> None:
-        self.connection = connection
+    def __init__(
+        self,
+        outbox: Outbox,
+        terms: Terms,
+        deliveries: Deliveries,
+        forget: Callable[[EngineSession], None],
+        number: int,
+        mode: SessionMode,
+    ) -> None:
+        self.outbox = outbox
+        self.terms = terms
+        self._deliveries = deliveries
+        self._forget = forget
         self.id = number
         self.mode = mode
         self.transacted = mode == SESSION_TRANSACTED
         self.acknowledges_itself = mode in (AUTO_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE)
         self.acknowledge_hook: Callable[[], None] = no_hook
         self.opened: Completion[Any] = Completion()
-        self.sends = Sends(connection, number, self.transacted)
+        self.sends = Sends(outbox, terms, number, self.transacted)
         self.closed = self.shut = False
         self.consumers: dict[int, EngineConsumer] = {}
         # Consumers that are closed here but handed messages over that may be unacknowledged: id -> last tag (MCO-09).
@@ -86,6 +100,21 @@ class EngineSession:
         # Messages that the application has, or what it sent in its transaction, were lost with a connection (ACK-18).
         self._returned = False
         self._began = 0  # sequence of the last send before the present transaction
+
+    def open(self) -> Completion[Any]:
+        """Say OPEN_SESSION; answered by :attr:`opened`."""
+        self.opened = self.outbox.request(Command.OPEN_SESSION, self.id, self.mode, 0)
+
+        def opened(answer: Completion[Any]) -> None:
+            if answer.error is not None:
+                self._forget(self)
+
+        self.opened.add_callback(opened)
+        return self.opened
+
+    def call_to_acknowledge(self, hook: Callable[[], Any]) -> None:
+        """What ``acknowledge()`` of a message received here shall do."""
+        self.acknowledge_hook = hook
 
     # -- what a call may do ------------------------------------------------------------------------------------------
 
@@ -98,7 +127,7 @@ class EngineSession:
         """
         if self.closed:
             raise IllegalStateException("the session is closed")
-        self.connection.check_open()
+        self.outbox.check_open()
 
     # -- consumers ---------------------------------------------------------------------------------------------------
 
@@ -130,21 +159,26 @@ class EngineSession:
             ResourceAllocationException: the session has as many consumers as the broker allows.
         """
         self.check_open()
-        connection = self.connection
-        connection.check_limit("consumers", len(self.consumers), "the session")
-        condition = connection.check_selector(selector)
+        terms, deliveries = self.terms, self._deliveries
+        terms.check_limit("consumers", len(self.consumers), "the session")
+        condition = terms.check_selector(selector)
         name: str | None = None
         if durable or shared:
             if not isinstance(subscription, str) or not subscription:
                 raise JMSException("a durable or shared consumer needs the name of its subscription")
-            if durable and not shared and connection.client_id is None:
+            if durable and not shared and terms.client_id is None:
                 raise IllegalStateException(
                     "an unshared durable consumer needs a client id: set it on the connection first (SUB-10)"
                 )
             name = subscription
         consumer = EngineConsumer(
-            self,
-            connection.next_consumer(),
+            self.outbox,
+            terms,
+            self.id,
+            self.acknowledges_itself,
+            self.acknowledge_hook,
+            deliveries.average_bytes,
+            deliveries.next_id(),
             destination,
             address,
             condition,
@@ -153,38 +187,46 @@ class EngineSession:
             durable=durable,
             shared=shared,
         )
-        consumer.open()
+        deliveries.begin(consumer)
+
+        def opened(answer: Completion[Any]) -> None:
+            if answer.error is not None:
+                deliveries.forget(consumer)  # SEL-02: nothing is left behind
+                consumer.mark_closed()
+            else:
+                self.consumers[consumer.id] = consumer
+                consumer.has_opened(deliveries.started, self.shut)
+
+        consumer.open(deliveries.started).add_callback(opened)
         return consumer
 
     def close_consumer(self, consumer: EngineConsumer) -> Completion[Any]:
-        """See :meth:`EngineConsumer.close`."""
+        """Close it (MCO-07, MCO-10): the buffer goes back unmarked, what the application saw stays with the session.
+
+        The caller has made sure that nothing is between `take` and `settle` in another thread.
+        """
         consumer.mark_closed()
         self.consumers.pop(consumer.id, None)
-        connection = self.connection
-        connection.forget_consumer(consumer)
-        if consumer.gone is not None or connection.failure is not None or connection.closing or connection.closed:
-            done: Completion[Any] = Completion()
-            done.succeed(None)
-            return done
+        outbox = self.outbox
+        self._deliveries.forget(consumer)
+        if consumer.gone is not None or outbox.ended:
+            return _nothing_to_do()
         self._keep_consumed(consumer)
         if consumer.of_queue and consumer.holds_nothing:
             # Nothing goes back to a queue, and nobody can tell when: no answer is asked for. What ends with the
             # consumer of a topic, its subscription, others may ask about at once.
-            if connection.unsettled and not connection.repairing:
-                pack_acknowledgements(connection)
-            connection.append((Command.CLOSE_CONSUMER, 0, consumer.id, consumer.handed))
+            outbox.pack_acknowledgements()
+            outbox.append((Command.CLOSE_CONSUMER, 0, consumer.id, consumer.handed))
             return _nothing_to_do()
         consumer.buffer.clear()
-        return connection.request(Command.CLOSE_CONSUMER, consumer.id, consumer.handed)
+        return outbox.request(Command.CLOSE_CONSUMER, consumer.id, consumer.handed)
 
     def consumer_is_gone(self, consumer: EngineConsumer, error: Exception) -> None:
         """The broker closed the consumer: its destination is deleted, or an administrator did it."""
-        consumer.gone = error
-        consumer.buffer.clear()
         self.consumers.pop(consumer.id, None)
-        self.connection.forget_consumer(consumer)
+        self._deliveries.forget(consumer)
         self._keep_consumed(consumer)
-        consumer.mark_closed()
+        consumer.has_gone(error)
 
     def _keep_consumed(self, consumer: EngineConsumer) -> None:
         if consumer.holds_returned:
@@ -197,7 +239,7 @@ class EngineSession:
         self._consumed.clear()
         self._returned = False
         for consumer in self.consumers.values():
-            consumer.done = consumer.handed_then = consumer.handed
+            consumer.all_done()
 
     def set_flowing(self, flowing: bool) -> None:
         """The connection starts or stops: open or shut the gate of every consumer."""
@@ -232,17 +274,17 @@ class EngineSession:
         if self._is_broken:
             self._returned = False  # what was received since stays unacknowledged
             for consumer in self.consumers.values():
-                consumer.handed_then = consumer.handed
+                consumer.forget_returned()
             raise JMSException(
                 "the connection was lost and repaired since some of these messages were received: they come again, "
                 "marked as redelivered, and nothing was acknowledged; acknowledge() counts again from here on",
                 "CONNECTION_LOST",
-                self.connection.cause,
+                self.outbox.cause,
             )
         pairs = self.handed()
         if not pairs:
             return _nothing_to_do()
-        completion = self.connection.request(Command.ACKNOWLEDGE_ALL, self.id, pairs)
+        completion = self.outbox.request(Command.ACKNOWLEDGE_ALL, self.id, pairs)
         self._all_done()
         return completion
 
@@ -271,7 +313,7 @@ class EngineSession:
         if self._is_broken:
             return self._commit_broken()
         self._began = self.sends.sequence
-        completion = self.connection.request(Command.COMMIT, self.id, self.handed())
+        completion = self.outbox.request(Command.COMMIT, self.id, self.handed())
         completion.add_callback(self._committed)
         return completion
 
@@ -294,7 +336,7 @@ class EngineSession:
                 or TransactionRolledBackException(
                     "the connection was lost in the middle of the transaction: it was rolled back",
                     "TRANSACTION_ROLLED_BACK",
-                    self.connection.cause,
+                    self.outbox.cause,
                 )
             )
 
@@ -315,13 +357,13 @@ class EngineSession:
 
     def _take_back(self, verb: int) -> Completion[Any]:
         # The request packs the acknowledgements that wait; they must not cover what it is about: `done` moves after it.
-        completion = self.connection.request(verb, self.id, self.handed())
-        if self.transacted and self.connection.repairing:
+        completion = self.outbox.request(verb, self.id, self.handed())
+        if self.transacted and self.outbox.repairing:
             self.sends.drop()  # the request is said before what is sent from here on
         self._began = self.sends.sequence
         self._all_done()
         for consumer in self.consumers.values():
-            self.connection.ignore_deliveries(consumer)  # until the answer: sent before the broker took them back
+            self._deliveries.ignore(consumer)  # until the answer: sent before the broker took them back
         self._reset_credit()
         completion.add_callback(lambda _: self._resume())
         return completion
@@ -332,8 +374,8 @@ class EngineSession:
 
     def _resume(self) -> None:
         for consumer in tuple(self.consumers.values()):
-            self.connection.heed_deliveries(consumer)
-            consumer.set_flowing(self.connection.started)
+            self._deliveries.heed(consumer)
+            consumer.set_flowing(self._deliveries.started)
 
     # -- a lost connection -------------------------------------------------------------------------------------------
 
@@ -369,6 +411,27 @@ class EngineSession:
         self.sends.freeze()
         return handed
 
+    def say_again(self, confirmed: int, number: int | None) -> Completion[Any]:
+        """Open it again on a connection that is being restored.
+
+        Args:
+            confirmed: how many of its sends the broker has.
+            number: of an OPEN_SESSION that waits for its answer; None if it was open.
+        """
+        return self.outbox.say_first(Command.OPEN_SESSION, self.id, self.mode, confirmed, number=number)
+
+    # -- verbs of the connection that an application calls on a session -----------------------------------------------
+
+    def declare(self, address: str) -> Completion[Any]:
+        """Ask whether a destination can be sent to."""
+        self.outbox.check_open()
+        return self.outbox.request(Command.DECLARE, address)
+
+    def unsubscribe(self, name: object) -> Completion[Any]:
+        """Delete a durable subscription (SES-27)."""
+        self.outbox.check_open()
+        return self.outbox.request(Command.UNSUBSCRIBE, name)
+
     # -- closing -----------------------------------------------------------------------------------------------------
 
     def shut_gate(self) -> None:
@@ -393,19 +456,18 @@ class EngineSession:
         returned (CLO-08).
         """
         self.mark_closed()
-        connection = self.connection
-        if connection.failure is not None or connection.closing or connection.closed:
-            connection.forget_session(self)
+        if self.outbox.ended:
+            self._forget(self)
             return _nothing_to_do()
-        completion = connection.request(Command.CLOSE_SESSION, self.id, self.handed())
+        completion = self.outbox.request(Command.CLOSE_SESSION, self.id, self.handed())
         for consumer in tuple(self.consumers.values()):
-            connection.forget_consumer(consumer)
+            self._deliveries.forget(consumer)
         self.consumers.clear()
 
         def closed(answer: Completion[Any]) -> None:
             if answer.error is None:
                 self.sends.give_up()
-            connection.forget_session(self)
+            self._forget(self)
 
         completion.add_callback(closed)
         return completion

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from sievemq._engine.connection import ClientConnection
+from sievemq._engine.session import EngineSession
 from sievemq.exceptions import IllegalStateException
-
-if TYPE_CHECKING:
-    from sievemq._engine.connection import ClientConnection
-    from sievemq._engine.session import EngineSession
 
 __all__ = ["LEASE", "NOTHING", "PAGE", "TapPage", "TapState", "check_transacted", "fields_of", "page_of", "state_of"]
 
@@ -102,7 +100,7 @@ def fields_of(
         InvalidSelectorException: the selector, with the place of the mistake.
     """
     given = {key: value for key, value in options.items() if value is not None}
-    return name, destination, mode, engine.check_selector(selector), engine.options.dialect, given
+    return name, destination, mode, engine.terms.check_selector(selector), engine.options.dialect, given
 
 
 def check_transacted(session: EngineSession) -> None:

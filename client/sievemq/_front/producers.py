@@ -147,7 +147,7 @@ class ProducerState:
             parts.append(f"properties={short_mapping(self._values.properties)}")
         if engine.session.closed:
             parts.append("closed")
-        return f"<JMSProducer {', '.join([f'on {engine.session.connection.connection_id}', *parts])}>"
+        return f"<JMSProducer {', '.join([f'on {engine.session.terms.connection_id}', *parts])}>"
 
     # -- options (JPR-09) ---------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar
 
-from sievemq._engine.flow import Blocked
+from sievemq._engine.sends import Blocked
 from sievemq._front.listeners import connection_callbacks, exception_callback, flow_callbacks
 from sievemq.exceptions import JMSException
 

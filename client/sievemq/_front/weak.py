@@ -44,5 +44,5 @@ def unclosed(connection: object, engine: ClientConnection) -> str:
         connection: the front's.
         engine: its engine.
     """
-    to = "" if engine.peer is None else " to {}:{}".format(*engine.peer)
+    to = "" if engine.terms.peer is None else " to {}:{}".format(*engine.terms.peer)
     return f"unclosed {connection!r}{to} ({engine.options.agent}): close it or its context, or use `with`"

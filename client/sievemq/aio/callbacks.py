@@ -32,7 +32,7 @@ class CompletionCalls:
     def __init__(self, transport: Transport, sends: Sends) -> None:
         self._transport = transport
         self._calls = sends.calls
-        sends.ring = self._start
+        sends.call_back(self._start)
         self.open = 0
         self._task: asyncio.Task[None] | None = None
         self._waiters: list[asyncio.Future[bool]] = []

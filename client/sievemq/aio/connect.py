@@ -69,7 +69,7 @@ async def _open(
         connect_timeout=chosen.connect_timeout,
     )
     transport.at = await reach(transport, repair.order(url.hosts, 0), chosen.connect_timeout / 1000.0)
-    engine.peer = url.hosts[transport.at]
+    engine.terms.connected_to(url.hosts[transport.at])
     try:
         limit = chosen.connect_timeout
         await transport.wait_at_most(engine.open(), limit, f"{url} accepts connections but says nothing")

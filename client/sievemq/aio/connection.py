@@ -37,11 +37,9 @@ class Connection:
         self._sessions: set[Session] = set()
         self._contexts = 0  # open contexts; the last one closes the connection (CTX-08)
         self._closing: asyncio.Task[None] | None = None
-        engine.on_exception = weakly(self._reports.add)
-        engine.on_lost = weakly(self._reports.lost)
-        engine.on_restored = weakly(self._reports.restored)
-        engine.flow.on_blocked = weakly(self._reports.blocked)
-        engine.flow.on_unblocked = weakly(self._reports.unblocked)
+        reports = self._reports
+        engine.listen(weakly(reports.add), weakly(reports.lost), weakly(reports.restored))
+        engine.flow.listen(weakly(reports.blocked), weakly(reports.unblocked))
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
         if is_unclosed(self._engine):
@@ -60,7 +58,7 @@ class Connection:
     def __repr__(self) -> str:
         engine = self._engine
         state = "closed" if engine.closed else "lost" if engine.failure else "started" if engine.started else "stopped"
-        return f"<Connection {engine.connection_id} {state}>"
+        return f"<Connection {engine.terms.connection_id} {state}>"
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
@@ -116,7 +114,7 @@ class Connection:
     def get_client_id(self) -> str | None:
         """The client id; None if there is none (CON-04)."""
         self._engine.check_open()
-        return self._engine.client_id
+        return self._engine.terms.client_id
 
     async def set_client_id(self, client_id: str | None) -> None:
         """Claim a client id, before anything else is done with the connection (CON-05).
@@ -130,7 +128,7 @@ class Connection:
     def get_meta_data(self) -> ConnectionMetaData:
         """Versions and features (CON-12)."""
         self._engine.check_open()
-        return ConnectionMetaData(self._engine.broker, self._engine.features)
+        return ConnectionMetaData(self._engine.terms.broker, self._engine.terms.features)
 
     def get_exception_listener(self) -> ExceptionListener | Callable[[JMSException], Any] | None:
         """The listener that was set (CON-13)."""

@@ -76,7 +76,7 @@ class MessageConsumer:
                 elif not self._transport.armed:
                     self._transport.acknowledge_soon()
                 return message
-        if engine.shut or session._engine.closed or session._engine.connection.closed:
+        if engine.shut or session._engine.closed or session._engine.outbox.closed:
             raise StopAsyncIteration
         message = await self._wait(self._take, None)
         if message is None:
@@ -115,8 +115,8 @@ class MessageConsumer:
         self._check_open()
         self._transport.check_loop()
         engine = self._engine
-        if callback is not None and engine.window.size == 0:
-            engine.window.size = 1  # without prefetch: one message at a time
+        if callback is not None:
+            engine.one_at_a_time()
         self._session._delivery.set_listener(engine, callback)
         self._listener = listener
         if callback is not None:
@@ -244,8 +244,8 @@ class MessageConsumer:
         engine, transport, session = self._engine, self._transport, self._session
         await self._enter()
         timer: asyncio.TimerHandle | None = None
-        connection = engine.session.connection
-        end = transport.loop.time() + connection.skipped + timeout / 1000.0 if timeout else None
+        outbox, terms = session._engine.outbox, session._engine.terms
+        end = transport.loop.time() + terms.skipped + timeout / 1000.0 if timeout else None
         # With a short time to wait there is none to lose before the broker is told (PATIENCE).
         patient = not timeout or timeout >= _SHORT
         expired = False
@@ -255,34 +255,34 @@ class MessageConsumer:
             while True:
                 if engine.shut:
                     return None  # CLO-06
-                if connection.failure is not None:
-                    connection.check_open()
+                if outbox.failure is not None:
+                    outbox.check_open()
                 message = take() if engine.flowing else None
                 if message is not None:
                     self._after_take()
                     return message
-                if expired or (end is not None and end <= transport.loop.time() + connection.skipped):
+                if expired or (end is not None and end <= transport.loop.time() + terms.skipped):
                     return None
                 patient = patient and engine.flowing and not engine.expect() and not engine.lone
                 if not patient:
                     engine.want()
-                if not transport.armed and connection.urgent:
+                if not transport.armed and outbox.urgent:
                     transport.flush_soon()
                 if transport.asked or transport.armed:
                     transport.look()
                 future: asyncio.Future[bool] = transport.loop.create_future()
-                engine.waker = partial(wake, future)
+                engine.waits(partial(wake, future))
                 if patient:
                     timer = transport.loop.call_later(PATIENCE, wake, future)
                 elif end is not None:
-                    timer = transport.loop.call_at(end - connection.skipped, wake, future, True)
+                    timer = transport.loop.call_at(end - terms.skipped, wake, future, True)
                 expired = await future
                 patient = False
                 if timer is not None:
                     timer.cancel()
         finally:
             session._receiving = None
-            engine.waker = None
+            engine.waits(None)
             if timer is not None:
                 timer.cancel()
 
@@ -324,7 +324,7 @@ class MessageConsumer:
         if self._engine.closed:
             gone = self._engine.gone
             raise IllegalStateException(f"the consumer is closed{f': {gone}' if gone else ''}", None, gone)
-        self._engine.session.check_open()
+        self._session._engine.check_open()
 
     # -- closing ------------------------------------------------------------------------------------------------------
 
@@ -354,10 +354,10 @@ class MessageConsumer:
         engine = self._engine
         self._session._delivery.set_listener(engine, None)
         try:
-            await self._transport.ask(engine.close)
+            await self._transport.ask(lambda: self._session._engine.close_consumer(engine))
             self._transport.flush_soon()  # where there was nothing to wait for
         except JMSException:
-            if engine.session.connection.failure is None:
+            if self._session._engine.outbox.failure is None:
                 raise
 
 
@@ -373,7 +373,7 @@ class _Messages(AsyncIterator[M]):
     async def __anext__(self) -> M:
         consumer = self._consumer
         engine = consumer._engine
-        if engine.shut or engine.session.closed or engine.session.connection.closed:
+        if engine.shut or consumer._session._engine.closed or consumer._session._engine.outbox.closed:
             raise StopAsyncIteration
         message = await consumer._receive_as(self._read, None)
         if message is None:

@@ -90,7 +90,7 @@ class Delivery:
         if listener is None:
             if self._listeners.pop(consumer, None) is not None:
                 del self._wakers[consumer]
-                consumer.waker = None
+                consumer.waits(None)
                 self.idle = not self._listeners and self.calling is None
             return
         known = consumer in self._listeners
@@ -181,13 +181,13 @@ class Delivery:
                 return budget
             message = consumer.take() if consumer.flowing and consumer.buffer else None
             if message is None:
-                if engine.connection.failure is None:
-                    consumer.waker = self._wakers[consumer]
+                if engine.outbox.failure is None:
+                    consumer.waits(self._wakers[consumer])
                     if consumer.taken - consumer.waited_at >= consumer.window.half:
                         consumer.want()  # its window is too small for the traffic; want() widens it
                         transport.flush_soon()
                     elif consumer.flowing:
-                        consumer.waited_at = consumer.taken
+                        consumer.rests()
                         if not consumer.lone:
                             self._hungry.add(consumer)
                 return number

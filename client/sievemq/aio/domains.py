@@ -93,7 +93,7 @@ class QueueSession(Session):
         destination = None if queue is None else _queue(queue)
         if destination is not None:
             address = str(destination)
-            await self._transport.ask(lambda: self._engine.connection.declare(address))
+            await self._transport.ask(lambda: self._engine.declare(address))
         return QueueSender(self, EngineProducer(self._engine, destination))
 
     def create_topic(self, *arguments: Any, **keywords: Any) -> NoReturn:
@@ -211,7 +211,7 @@ class TopicSession(Session):
         destination = None if topic is None else _topic(topic)
         if destination is not None:
             address = str(destination)
-            await self._transport.ask(lambda: self._engine.connection.declare(address))
+            await self._transport.ask(lambda: self._engine.declare(address))
         return TopicPublisher(self, EngineProducer(self._engine, destination))
 
     def create_queue(self, *arguments: Any, **keywords: Any) -> NoReturn:

@@ -164,7 +164,7 @@ class MessageProducer(ProducerDefaults):
             raise IllegalStateException("a producer cannot be closed in a completion callback that it would wait for")
         if not session._engine.closed:
             await session._calls.wait()
-        self._engine.closed = True
+        self._engine.close()
 
 
 async def make_room(engine: EngineProducer, session: Session) -> None:

@@ -77,7 +77,7 @@ class Session:
         self._delivery = Delivery(self)
         self._calls = CompletionCalls(self._transport, engine.sends)
         self._recoveries = 0
-        engine.acknowledge_hook = weakly(self._acknowledged, is_gone)
+        engine.call_to_acknowledge(weakly(self._acknowledged, is_gone))
 
     async def __aenter__(self) -> Self:
         return self
@@ -152,7 +152,7 @@ class Session:
         transport, engine = self._transport, self._engine
         transport.check_loop()
         completion = engine.commit()
-        timeout = engine.connection.options.send_timeout
+        timeout = engine.terms.options.send_timeout
         if timeout:
             transport.expect(engine.sends, completion, timeout)
         await transport.wait(completion)  # at a limit where senders wait
@@ -229,7 +229,7 @@ class Session:
 
     async def _create_temporary(self, topic: bool) -> tuple[str, Callable[[], Awaitable[None]]]:
         self._engine.check_open()
-        engine, transport = self._engine.connection, self._transport
+        engine, transport = self._connection._engine, self._transport
         address: str = await transport.ask(lambda: engine.create_temporary(topic), undo=engine.delete_temporary)
 
         async def delete() -> None:
@@ -249,7 +249,7 @@ class Session:
             raise InvalidDestinationException(f"a subscription's name is needed, not {name!r}")
         if self._transport.undoing:
             await self._transport.undone()  # a consumer of it that nobody waited for any more
-        await self._transport.ask(lambda: self._engine.connection.unsubscribe(name))
+        await self._transport.ask(lambda: self._engine.unsubscribe(name))
 
     # -- producers, consumers, browsers -------------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ class Session:
         if destination is not None:
             destination = destination_for(destination)
             address = str(destination)
-            await self._transport.ask(lambda: self._engine.connection.declare(address))
+            await self._transport.ask(lambda: self._engine.declare(address))
         return MessageProducer(self, EngineProducer(self._engine, destination))
 
     @opening
@@ -385,7 +385,7 @@ class Session:
             durable=durable,
             shared=shared,
         )
-        await self._transport.ask(lambda: engine.opened, undo=lambda _: engine.close())
+        await self._transport.ask(lambda: engine.opened, undo=lambda _: self._engine.close_consumer(engine))
         return kind(self, engine)
 
     @opening
@@ -464,7 +464,7 @@ class Session:
             await self._leave(self._connection._patience())
             await self._transport.ask(self._engine.close)
         except JMSException:
-            if self._engine.connection.failure is None:  # else it is closed by the connection's end
+            if self._engine.outbox.failure is None:  # else it is closed by the connection's end
                 raise
         finally:
             self._connection._forget(self)

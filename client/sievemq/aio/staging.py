@@ -41,9 +41,8 @@ async def stage(session: Session, key: str, batch: int, lease: Milliseconds = LE
     """
     engine = session._engine
     check_transacted(engine)
-    connection = engine.connection
     name: str = await session._connection._transport.ask(
-        lambda: connection.request(Command.STAGE, engine.id, key, batch, milliseconds("a lease", lease))
+        lambda: engine.outbox.request(Command.STAGE, engine.id, key, batch, milliseconds("a lease", lease))
     )
     return name
 

@@ -183,9 +183,9 @@ class Transport(asyncio.Protocol):
         if self._waits_since:
             self._busy_poll.waited(time.monotonic() - self._waits_since)
             self._waits_since = 0.0
-        engine, skipped = self.engine, self.engine.skipped
+        engine, skipped = self.engine, self.engine.terms.skipped
         engine.receive_data(data)
-        if engine.skipped != skipped and engine.deadlines.next is not None:
+        if engine.terms.skipped != skipped and engine.next_deadline is not None:
             self._beat_again()
         if engine.down:
             self.abort()
@@ -237,7 +237,7 @@ class Transport(asyncio.Protocol):
         if (
             sends.sequence >= sends.sequence_limit
             or sends.sent_bytes >= sends.byte_limit
-            or self.engine.outbox_bytes >= _GATHER
+            or self.engine.outbox.queued_bytes >= _GATHER
         ):
             return False
         if not self.armed:
@@ -430,9 +430,9 @@ class Transport(asyncio.Protocol):
 
     def expect(self, sends: Sends, completion: Completion[Any] | None, timeout: int, sequence: int = 0) -> None:
         """Something may wait for room so long and no longer: arguments as of :meth:`ClientConnection.expect`."""
-        engine, before = self.engine, self.engine.deadlines.next
+        engine, before = self.engine, self.engine.next_deadline
         engine.expect(sends, completion, int(self.loop.time() * 1000.0), timeout, sequence)
-        if engine.deadlines.next != before:  # it is the first
+        if engine.next_deadline != before:  # it is the first
             self._beat_again()
 
     # -- heartbeats, the end ------------------------------------------------------------------------------------------
@@ -534,7 +534,7 @@ class Transport(asyncio.Protocol):
         if not engine.repairing:  # closed meanwhile
             self.abort()
             return
-        engine.peer = self._hosts[self.at]
+        engine.terms.connected_to(self._hosts[self.at])
         self._opened = int(loop.time() * 1000.0)
         engine.reopen()
         self.write()

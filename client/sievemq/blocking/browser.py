@@ -80,7 +80,7 @@ class QueueBrowser:
 
     def close(self) -> None:
         """Close the browser (BRW-11). Idempotent."""
-        self._engine.closed = True
+        self._engine.close()
 
 
 class _Enumeration(Iterator[M]):

@@ -33,7 +33,7 @@ class CompletionCalls:
 
     def __init__(self, sends: Sends) -> None:
         self._calls = sends.calls
-        sends.ring = self._ring
+        sends.call_back(self._ring)
         self._lock = allocate_lock()  # guards whether the thread rests or is there at all, and the watchers
         self._bell = allocate_lock()
         self._bell.acquire()

@@ -78,7 +78,7 @@ class MessageConsumer:
             try:
                 message = self.receive(None, message_type)
             except IllegalStateException:
-                if self._engine.shut or self._engine.session.closed or self._engine.session.connection.closed:
+                if self._engine.shut or self._session._engine.closed or self._session._engine.outbox.closed:
                     return
                 raise
             if message is None:
@@ -104,8 +104,8 @@ class MessageConsumer:
         callback = None if listener is None else message_callback(listener, awaits=False)
         with self._transport.lock:
             self._check_open()
-            if callback is not None and self._engine.window.size == 0:
-                self._engine.window.size = 1  # without prefetch: one message at a time
+            if callback is not None:
+                self._engine.one_at_a_time()
             self._session._delivery.set_listener(self._engine, callback)
             self._listener = listener
             if callback is not None:
@@ -254,8 +254,8 @@ class MessageConsumer:
         """Receive with all checks, waiting if need be. The session's guard is held."""
         self._check_receivable()
         engine, transport, session, woken = self._engine, self._transport, self._session, self._woken
-        connection = engine.session.connection
-        end = time.monotonic() + connection.skipped + timeout / 1000.0 if timeout else None
+        outbox, terms = session._engine.outbox, session._engine.terms
+        end = time.monotonic() + terms.skipped + timeout / 1000.0 if timeout else None
         # With a short time to wait there is none to lose before the broker is told (PATIENCE).
         patient = not timeout or timeout >= _SHORT
         session._current = engine
@@ -266,15 +266,15 @@ class MessageConsumer:
                         return None  # CLO-06
                     message = take() if engine.flowing else None
                     if message is None:
-                        if connection.failure is not None:
-                            connection.check_open()
-                        left = -1.0 if end is None else end - time.monotonic() - connection.skipped
+                        if outbox.failure is not None:
+                            outbox.check_open()
+                        left = -1.0 if end is None else end - time.monotonic() - terms.skipped
                         if end is not None and left <= 0.0:
                             return None
                         patient = patient and engine.flowing and not engine.expect() and not engine.lone
                         if not patient:
                             engine.want()
-                        engine.waker = self._wake
+                        engine.waits(self._wake)
                         session._blocked = get_ident()
                         transport.write_urgent()
                         transport.lead.begin(woken)
@@ -304,7 +304,7 @@ class MessageConsumer:
         self._transport.lead.end(self._woken)
         if self._engine.waker is None:
             self._woken.acquire(False)  # woken, noticed or not
-        self._engine.waker = None
+        self._engine.waits(None)
 
     def _after_take(self) -> None:
         if self._engine.taken >= self._engine.mark:
@@ -342,7 +342,7 @@ class MessageConsumer:
         if self._engine.closed:
             gone = self._engine.gone
             raise IllegalStateException(f"the consumer is closed{f': {gone}' if gone else ''}", None, gone)
-        self._engine.session.check_open()
+        self._session._engine.check_open()
 
     # -- closing ------------------------------------------------------------------------------------------------------
 
@@ -361,7 +361,7 @@ class MessageConsumer:
         self._session._wait_until_left(engine)
         with transport.lock:
             self._session._delivery.set_listener(engine, None)
-            completion = engine.close()
+            completion = self._session._engine.close_consumer(engine)
         if completion.done:
             if transport.asleep:
                 transport.nudge()
@@ -369,7 +369,7 @@ class MessageConsumer:
         try:
             transport.wait(completion)
         except JMSException:
-            if engine.session.connection.failure is None:
+            if self._session._engine.outbox.failure is None:
                 raise
 
 

@@ -62,7 +62,7 @@ class Delivery:
         if listener is None:
             if self._listeners.pop(consumer, None) is not None:
                 del self._wakers[consumer]
-                consumer.waker = None
+                consumer.waits(None)
                 self.idle = not self._listeners
             return
         known = consumer in self._listeners
@@ -143,10 +143,10 @@ class Delivery:
             message = consumer.take() if consumer.flowing and consumer.buffer else None
             if message is None:
                 with transport.lock:
-                    if session._engine.connection.failure is not None:
+                    if session._engine.outbox.failure is not None:
                         return
                     if not consumer.flowing or not consumer.buffer:
-                        consumer.waker = self._wakers.get(consumer)  # none any more: it has just lost its listener
+                        consumer.waits(self._wakers.get(consumer))  # none any more: it has just lost its listener
                         if consumer.flowing and consumer.expect():
                             consumer.want()
                         if not consumer.lone:

@@ -165,7 +165,7 @@ class MessageProducer(ProducerDefaults):
         if session._calls.mine:
             raise IllegalStateException("a producer cannot be closed in a completion callback that it would wait for")
         session._settle_sends()
-        self._engine.closed = True
+        self._engine.close()
 
 
 def wait_for_window(session: Session, engine: EngineProducer) -> None:

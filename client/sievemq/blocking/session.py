@@ -77,7 +77,7 @@ class Session:
         self._delivery = Delivery(self)
         self._calls = CompletionCalls(engine.sends)
         self._recoveries = 0
-        engine.acknowledge_hook = weakly(self._acknowledge, is_gone)
+        engine.call_to_acknowledge(weakly(self._acknowledge, is_gone))
 
     def __enter__(self) -> Self:
         return self
@@ -149,7 +149,7 @@ class Session:
     def _commit(self) -> None:
         transport, engine = self._transport, self._engine
         completion = transport.request(engine.commit)
-        timeout = engine.connection.options.send_timeout
+        timeout = engine.terms.options.send_timeout
         if timeout:
             transport.expect(engine.sends, completion, timeout)
         transport.wait_without_limit(completion)  # at a limit where senders wait
@@ -218,7 +218,7 @@ class Session:
 
     def _create_temporary(self, topic: bool) -> tuple[str, Callable[[], None]]:
         self._engine.check_open()
-        engine, transport = self._engine.connection, self._transport
+        engine, transport = self._connection._engine, self._transport
         address: str = transport.ask(lambda: engine.create_temporary(topic))
 
         def delete() -> None:
@@ -236,7 +236,7 @@ class Session:
         self._engine.check_open()
         if not isinstance(name, str) or not name:
             raise InvalidDestinationException(f"a subscription's name is needed, not {name!r}")
-        self._transport.ask(lambda: self._engine.connection.unsubscribe(name))
+        self._transport.ask(lambda: self._engine.unsubscribe(name))
 
     # -- producers, consumers, browsers -------------------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ class Session:
         if destination is not None:
             destination = destination_for(destination)
             address = str(destination)
-            self._transport.ask(lambda: self._engine.connection.declare(address))
+            self._transport.ask(lambda: self._engine.declare(address))
         return MessageProducer(self, EngineProducer(self._engine, destination))
 
     def create_consumer(
@@ -460,7 +460,7 @@ class Session:
             try:
                 self._transport.ask(self._engine.close)
             except JMSException:
-                if self._engine.connection.failure is None:  # else it is closed by the connection's end
+                if self._engine.outbox.failure is None:  # else it is closed by the connection's end
                     raise
             finally:
                 self._connection._forget(self)

@@ -119,7 +119,7 @@ class Transport:
     ) -> None:
         self._engine = engine
         self._hosts, self._at = hosts, at
-        engine.peer = hosts[at] if hosts else None
+        engine.terms.connected_to(hosts[at] if hosts else None)
         self._repair, self._reach = repair, reach
         self._connect_timeout = connect_timeout / 1000.0
         self._outages = 0  # those that the plan for repairs knows of
@@ -272,7 +272,7 @@ class Transport:
 
     def queued(self, sends: Sends) -> None:
         """One of these was queued that is not waited for: write it now, or see that it is written with others soon."""
-        if sends.sent_at != self.written_at or self._engine.outbox_bytes >= _GATHER:
+        if sends.sent_at != self.written_at or self._engine.outbox.queued_bytes >= _GATHER:
             self.flush()
         elif self.asleep:
             self.wake()
@@ -362,9 +362,9 @@ class Transport:
                 return 0.0
             if engine.repairing:
                 return max(0.0, self._welcome_by - time.monotonic())
-            if engine.outbox:
+            if engine.outbox.queue:
                 return _SEND_DELAY
-            if engine.unsettled or quiet < _QUIET_ROUNDS:
+            if engine.outbox.unsettled or quiet < _QUIET_ROUNDS:
                 return _ACKNOWLEDGE_DELAY
             # In this order: whoever queues something from here on sees it asleep, or is seen below.
             self.asleep = True
@@ -410,7 +410,7 @@ class Transport:
         if engine.has_output:
             # By a clock that neither an administrator nor a test sets back or stops.
             waited = time.monotonic() - self._wrote
-            if waited >= _ACKNOWLEDGE_DELAY or (engine.outbox and waited >= _SEND_DELAY):
+            if waited >= _ACKNOWLEDGE_DELAY or (engine.outbox.queue and waited >= _SEND_DELAY):
                 self.flush()
 
     def _drain_wakes(self) -> None:
@@ -487,7 +487,7 @@ class Transport:
                     return False
                 continue
             self._at, sock = found
-            engine.peer = self._hosts[self._at]
+            engine.terms.connected_to(self._hosts[self._at])
             self._take_socket(sock)
             return True
         return False
@@ -598,8 +598,8 @@ def _leave_to_the_parent() -> None:
         transport._selector.close()
         engine = transport._engine
         # The parent's business:
-        engine.on_exception = engine.on_lost = engine.on_restored = None
-        engine.flow.on_blocked = engine.flow.on_unblocked = None
+        engine.listen(None, None, None)
+        engine.flow.listen(None, None)
         engine.leave()
         engine.lost(OSError("it belongs to the process that this one was forked from; make a new one here"))
     _running.clear()

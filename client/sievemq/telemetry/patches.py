@@ -24,7 +24,7 @@ import sievemq.blocking.delivery
 import sievemq.blocking.jms_producer
 import sievemq.blocking.producer
 import sievemq.blocking.session
-from sievemq._engine import ClientConnection, EngineConsumer, EngineProducer
+from sievemq._engine import EngineConsumer, EngineProducer, Terms
 from sievemq.messages import Message
 from sievemq.telemetry.context import carried
 from sievemq.telemetry.recorder import Recorder
@@ -101,7 +101,7 @@ class Patches:
         recorder = self.recorder
 
         def send(engine: EngineProducer, message: Any, destination: Any, *rest: Any) -> Any:
-            recorder.sending(destination, engine.session.connection)
+            recorder.sending(destination, engine.session.terms)
             if not isinstance(message, Message):  # another implementation's: it comes again, adopted
                 return original(engine, message, destination, *rest)
             with carried(message):
@@ -124,7 +124,7 @@ class Patches:
             try:
                 message: Message | None = original(consumer, *arguments, **options)
             except Exception as error:
-                recorder.receive_failed(error, engine.destination, engine.session.connection, begun)
+                recorder.receive_failed(error, engine.destination, engine.terms, begun)
                 raise
             finally:
                 _receiving.reset(token)
@@ -147,7 +147,7 @@ class Patches:
             except StopAsyncIteration:
                 raise
             except Exception as error:
-                recorder.receive_failed(error, engine.destination, engine.session.connection, begun)
+                recorder.receive_failed(error, engine.destination, engine.terms, begun)
                 raise
             finally:
                 _receiving.reset(token)
@@ -200,7 +200,7 @@ class Patches:
         recorder, name = self.recorder, original.__name__
 
         def settle(owner: Any) -> None:
-            with recorder.settle(name, _connection_of(owner)):
+            with recorder.settle(name, _terms_of(owner)):
                 original(owner)
 
         return settle
@@ -209,7 +209,7 @@ class Patches:
         recorder, name = self.recorder, original.__name__
 
         async def settle(owner: Any) -> None:
-            with recorder.settle(name, _connection_of(owner)):
+            with recorder.settle(name, _terms_of(owner)):
                 await original(owner)
 
         return settle
@@ -227,11 +227,11 @@ class Patches:
         return acknowledge
 
 
-def _whose(consumer: EngineConsumer) -> tuple[Any, ClientConnection, str | None]:
-    return consumer.destination, consumer.session.connection, consumer.subscription
+def _whose(consumer: EngineConsumer) -> tuple[Any, Terms, str | None]:
+    return consumer.destination, consumer.terms, consumer.subscription
 
 
-def _connection_of(owner: Any) -> ClientConnection:
+def _terms_of(owner: Any) -> Terms:
     session = getattr(owner, "_session", owner)
-    connection: ClientConnection = session._engine.connection
-    return connection
+    terms: Terms = session._engine.terms
+    return terms

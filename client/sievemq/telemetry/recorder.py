@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from sievemq._engine import ClientConnection
+    from sievemq._engine import Terms
 
 __all__ = ["Attributes", "Recorder"]
 
@@ -91,9 +91,9 @@ class Recorder:
                 self._duration.record(time.perf_counter() - start, measured)
                 self._sent.add(1, measured)
 
-    def sending(self, destination: Destination, connection: ClientConnection | None) -> None:
+    def sending(self, destination: Destination, terms: Terms | None) -> None:
         """The current span sends to a destination."""
-        attributes = _attributes("send", "send", destination, connection)
+        attributes = _attributes("send", "send", destination, terms)
         self._target.set(attributes)
         span = trace.get_current_span()
         if span.is_recording():
@@ -110,7 +110,7 @@ class Recorder:
         self,
         message: Message,
         destination: Destination,
-        connection: ClientConnection | None,
+        terms: Terms | None,
         subscription: str | None,
         begun: float,
     ) -> None:
@@ -119,11 +119,11 @@ class Recorder:
         Args:
             message: the message.
             destination: the consumer's.
-            connection: the consumer's.
+            terms: of the consumer's connection.
             subscription: its subscription's name, if it has one.
             begun: when the receive was called, by time.perf_counter.
         """
-        attributes = _attributes("receive", "receive", destination, connection, subscription)
+        attributes = _attributes("receive", "receive", destination, terms, subscription)
         took = time.perf_counter() - begun
         span = self._tracer.start_span(
             f"receive {_name(destination)}",
@@ -137,11 +137,9 @@ class Recorder:
         self._duration.record(took, measured)
         self._consumed.add(1, measured)
 
-    def receive_failed(
-        self, error: Exception, destination: Destination, connection: ClientConnection | None, begun: float
-    ) -> None:
+    def receive_failed(self, error: Exception, destination: Destination, terms: Terms | None, begun: float) -> None:
         """A receive has raised."""
-        attributes = _attributes("receive", "receive", destination, connection)
+        attributes = _attributes("receive", "receive", destination, terms)
         took = time.perf_counter() - begun
         span = self._tracer.start_span(
             f"receive {_name(destination)}",
@@ -159,7 +157,7 @@ class Recorder:
         self,
         message: Message,
         destination: Destination | None,
-        connection: ClientConnection | None = None,
+        terms: Terms | None = None,
         subscription: str | None = None,
         *,
         listener: bool = False,
@@ -169,11 +167,11 @@ class Recorder:
         Args:
             message: the message.
             destination: the consumer's, or the message's.
-            connection: the consumer's, if one is known.
+            terms: of the consumer's connection, if one is known.
             subscription: the subscription's name, if it has one.
             listener: a listener is called: nobody has counted the message yet.
         """
-        attributes = _attributes("process", "process", destination, connection, subscription)
+        attributes = _attributes("process", "process", destination, terms, subscription)
         context = creation_context(message)
         start = time.perf_counter()
         measured = _measured(attributes)
@@ -197,9 +195,9 @@ class Recorder:
                     self._consumed.add(1, measured)
 
     @contextmanager
-    def settle(self, operation: str, connection: ClientConnection | None) -> Iterator[None]:
+    def settle(self, operation: str, terms: Terms | None) -> Iterator[None]:
         """Around acknowledge, commit, rollback, recover."""
-        attributes = _attributes(operation, "settle", None, connection)
+        attributes = _attributes(operation, "settle", None, terms)
         start = time.perf_counter()
         measured = _measured(attributes)
         with self._tracer.start_as_current_span(
@@ -222,7 +220,7 @@ def _attributes(
     operation: str,
     kind: str,
     destination: Destination | None,
-    connection: ClientConnection | None = None,
+    terms: Terms | None = None,
     subscription: str | None = None,
 ) -> Attributes:
     attributes: Attributes = {
@@ -235,11 +233,11 @@ def _attributes(
         if _temporary(destination):
             attributes[names.MESSAGING_DESTINATION_TEMPORARY] = True
             attributes[names.MESSAGING_DESTINATION_TEMPLATE] = _ANONYMOUS
-    if connection is not None:
-        if connection.client_id is not None:
-            attributes[names.MESSAGING_CLIENT_ID] = connection.client_id
-        if connection.peer is not None:
-            attributes[SERVER_ADDRESS], attributes[SERVER_PORT] = connection.peer
+    if terms is not None:
+        if terms.client_id is not None:
+            attributes[names.MESSAGING_CLIENT_ID] = terms.client_id
+        if terms.peer is not None:
+            attributes[SERVER_ADDRESS], attributes[SERVER_PORT] = terms.peer
     if subscription is not None:
         attributes[names.MESSAGING_DESTINATION_SUBSCRIPTION_NAME] = subscription
     return attributes

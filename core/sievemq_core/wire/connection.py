@@ -285,6 +285,11 @@ class WireConnection:
         """A frame with this command alone, which is not queued."""
         return b"".join(pack_frames([pack(command)]))
 
+    def send_all(self, packed: list[bytes]) -> None:
+        """As :meth:`send_packed`, of several commands."""
+        self.out += packed
+        self.pending_bytes += sum([len(command) for command in packed])
+
     def fail(self, error: SieveError) -> None:
         """Queue a fatal ERROR as this end's last word, in whatever state the connection is. Only a broker says it."""
         self.send_packed(pack((Command.ERROR, 0, int(error.code), error.text, error.details)))

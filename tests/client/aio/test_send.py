@@ -143,7 +143,7 @@ async def test_a_peer_that_does_not_read_makes_producers_wait(linked: Connection
     assert sent < 400
     assert linked._transport._transport is not None
     assert linked._transport._transport.get_write_buffer_size() < 1 << 20
-    assert linked._engine.outbox_bytes < 1 << 20
+    assert linked._engine.outbox.queued_bytes < 1 << 20
     broker.transport.resume_reading()
     await asyncio.wait_for(task, 60)
     await broker.until(Command.SEND, 400)

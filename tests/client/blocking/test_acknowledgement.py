@@ -45,9 +45,9 @@ def test_d_25_an_acknowledgement_leaves_by_itself(connect: Connect, queue: Queue
     other = connect().create_session()
     for _ in range(5_000):
         with other.create_browser(queue) as browser:
-            if not list(browser) and not session._engine.connection.has_output:
+            if not list(browser) and not session._engine.outbox.has_output:
                 break
-    assert not session._engine.connection.has_output
+    assert not session._engine.outbox.has_output
 
 
 def test_ack_04_ack_05_msg_01_client_acknowledge(connection: Connection, connect: Connect, queue: Queue) -> None:

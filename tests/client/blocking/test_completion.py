@@ -251,7 +251,7 @@ def test_d_32_a_lost_connection_fails_async_sends_in_order(connect: Connect, que
     connection._engine.leaving = True  # as if it were about to be closed: the loss is not repaired
     producer = connection.create_session().create_producer(queue)
     transport, listener = connection._transport, Completions()
-    connection._engine.clock = lambda: 2**62
+    connection._engine.terms.clock = lambda: 2**62
     with transport.lock:  # nothing can be written
         transport.written_at = 2**62  # and no send tries to
         for number in range(3):

@@ -22,7 +22,7 @@ from sievemq import (
     Topic,
     TopicRequestor,
 )
-from sievemq._engine.incoming import HANDLERS
+from sievemq._engine.connection import HANDLERS
 from sievemq_core.wire.commands import Command
 
 from .conftest import Connect

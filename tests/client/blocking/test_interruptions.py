@@ -44,13 +44,13 @@ def bodies(context: JMSContext, count: int) -> list[str | None]:
     return [consumer.receive_body(str, SOON) for _ in range(count)]
 
 
-@pytest.mark.parametrize("place", ["unconfirmed", "waiting", "outbox"])
+@pytest.mark.parametrize("place", ["unconfirmed", "waiting", "queue"])
 @pytest.mark.parametrize("mode", [DeliveryMode.PERSISTENT, DeliveryMode.NON_PERSISTENT])
 def test_a_send_that_is_interrupted_loses_the_connection_and_nothing_confirmed(url: str, place: str, mode: int) -> None:
     with ConnectionFactory(url).create_context() as context:
         producer, queue = context.create_producer().set_delivery_mode(mode), context.create_queue("q")
         session = context._session._engine
-        owner = session.connection if place == "outbox" else session.sends
+        owner = session.outbox if place == "queue" else session.sends
         producer.send(queue, "before")
         setattr(owner, place, interrupting := InterruptedAppend(getattr(owner, place)))
         if place == "waiting" and mode == DeliveryMode.NON_PERSISTENT:
@@ -59,7 +59,7 @@ def test_a_send_that_is_interrupted_loses_the_connection_and_nothing_confirmed(u
             with pytest.raises(KeyboardInterrupt):
                 producer.send(queue, "first")
             assert interrupting.interrupted
-            assert session.connection.outages == 1
+            assert context._connection._engine.outages == 1
         producer.send(queue, "second")
         producer.send(queue, "third")
         # Whether the one that was interrupted was sent is open. It was counted wholly or not at all: so it comes once.
@@ -77,15 +77,15 @@ def test_an_interrupt_before_a_send_counts_leaves_the_connection_alone(url: str)
             producer.send(queue, Interrupting("first"))
         producer.send(queue, "second")
         assert bodies(context, 1) == ["second"]
-        assert context._session._engine.connection.outages == 0
+        assert context._connection._engine.outages == 0
 
 
 def test_an_interrupted_request_loses_the_connection(url: str) -> None:
     with ConnectionFactory(url).create_context(JMSContext.SESSION_TRANSACTED) as context:
         producer, queue = context.create_producer(), context.create_queue("q")
         producer.send(queue, "first")
-        connection = context._session._engine.connection
-        connection.outbox = InterruptedAppend(connection.outbox)
+        connection = context._connection._engine
+        connection.outbox.queue = InterruptedAppend(connection.outbox.queue)
         with pytest.raises(KeyboardInterrupt):
             context.rollback()
         assert connection.outages == 1
@@ -98,18 +98,18 @@ def test_an_interrupted_request_loses_the_connection(url: str) -> None:
 def test_output_that_was_interrupted_half_way_is_said_again_on_another_connection(url: str) -> None:
     with ConnectionFactory(url).create_context() as context:
         producer, queue = context.create_producer(), context.create_queue("q")
-        context._session._engine.connection.outbox = InterruptedPop()
+        context._session._engine.outbox.queue = InterruptedPop()
         with pytest.raises(KeyboardInterrupt):
             producer.send(queue, "first")
         producer.send(queue, "second")
         assert bodies(context, 2) == ["first", "second"]
-        assert context._session._engine.connection.outages == 1
+        assert context._connection._engine.outages == 1
 
 
 def test_output_that_was_interrupted_half_way_loses_a_connection_that_is_not_repaired(url: str) -> None:
     with ConnectionFactory(url, reconnect=0).create_context() as context:
         producer, queue = context.create_producer(), context.create_queue("q")
-        context._session._engine.connection.outbox = InterruptedPop()
+        context._session._engine.outbox.queue = InterruptedPop()
         with pytest.raises(KeyboardInterrupt):
             producer.send(queue, "first")
         with pytest.raises(JMSRuntimeException, match="KeyboardInterrupt broke into it"):

@@ -190,7 +190,7 @@ def test_input_that_was_interrupted_half_way_comes_again_on_another_connection(
         with pytest.raises(KeyboardInterrupt):
             waiting.result()
         assert receive_text(consumer) == "one"
-        assert context._session._engine.connection.outages == 1
+        assert context._connection._engine.outages == 1
 
 
 HANDLER = """

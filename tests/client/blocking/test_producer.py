@@ -341,7 +341,7 @@ def test_sends_leave_under_a_clock_that_stands_still(
     """Tests like to freeze the time; what is written when must not depend on it."""
     monkeypatch.setattr("sievemq.blocking.transport.wall_clock", lambda: 1_700_000_000_000)
     connection = connect()
-    connection._engine.clock = lambda: 1_700_000_000_000
+    connection._engine.terms.clock = lambda: 1_700_000_000_000
     session = connection.create_session()
     producer, consumer = session.create_producer(queue), connect().create_session().create_consumer(queue)
     for number in range(3):
@@ -361,7 +361,7 @@ def test_large_messages(connection: Connection, session: Session, queue: Queue) 
 
 def test_a_body_larger_than_the_broker_takes(connect: Connect, queue: Queue) -> None:
     connection = connect()
-    connection._engine.max_body = 1_000  # as WELCOME would say
+    connection._engine.terms.max_body = 1_000  # as WELCOME would say
     producer = connection.create_session().create_producer(queue)
     with pytest.raises(ResourceAllocationException, match="1001 bytes"):
         producer.send(TextMessage("x" * 1_001))
@@ -372,7 +372,8 @@ def test_a_body_larger_than_the_broker_takes(connect: Connect, queue: Queue) -> 
 def test_a_window_of_unconfirmed_sends_that_is_full(url: str, queue: Queue, policy: str) -> None:
     """Many more messages than may be unconfirmed at once: the sender waits, nothing is lost."""
     with ConnectionFactory(url, send_confirm=policy).create_connection() as connection:
-        connection._engine.window_messages, connection._engine.window_bytes = 10, 2_000  # as WELCOME would say
+        terms = connection._engine.terms
+        terms.window_messages, terms.window_bytes = 10, 2_000  # as WELCOME would say
         connection.start()
         session = connection.create_session()
         producer = session.create_producer(queue)

@@ -132,9 +132,9 @@ def test_a_broker_that_does_not_read_for_a_while(peer: Peer) -> None:
     """More than the socket takes: no call blocks, and everything arrives in order once the broker reads again."""
     for number in range(200):
         with peer.transport.lock:
-            peer.engine.append((Command.ACKNOWLEDGE, number, 1, 0))
-            peer.engine.outbox.append(b"\x94\x19" + b"\xce" + number.to_bytes(4, "big") + b"\x02\x00")
-            peer.engine.append((Command.RELEASE, number, tuple(range(10_000))))
+            peer.engine.outbox.append((Command.ACKNOWLEDGE, number, 1, 0))
+            peer.engine.outbox.put(b"\x94\x19" + b"\xce" + number.to_bytes(4, "big") + b"\x02\x00")
+            peer.engine.outbox.append((Command.RELEASE, number, tuple(range(10_000))))
             peer.transport.write()
     received: list[tuple[object, ...]] = []
     while len(received) < 600:
@@ -146,7 +146,7 @@ def test_what_is_queued_without_a_write_leaves_soon(peer: Peer) -> None:
     """The I/O thread writes it, be it asleep or not: nobody else does."""
     for _ in range(3):
         with peer.transport.lock:
-            peer.engine.append((Command.ACKNOWLEDGE, 1, 1, 0))
+            peer.engine.outbox.append((Command.ACKNOWLEDGE, 1, 1, 0))
         peer.transport.nudge()
         assert peer.read() == [(Command.ACKNOWLEDGE, 1, 1, 0)]
 
@@ -154,7 +154,7 @@ def test_what_is_queued_without_a_write_leaves_soon(peer: Peer) -> None:
 def test_an_answer_is_written_at_once(peer: Peer) -> None:
     peer.say(Command.CLOCK, 5_000)
     assert peer.read() == [(Command.CLOCK_SEEN, 5_000)]
-    assert peer.engine.clock_offset == 5_000
+    assert peer.engine.terms.clock_offset == 5_000
 
 
 @pytest.mark.skipif(not CAN_LEAD, reason="the I/O thread reads")

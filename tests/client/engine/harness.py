@@ -43,7 +43,7 @@ class FakeBroker:
         self.engine = ClientConnection(options or EngineOptions(heartbeat=0), self.clock)
         self.wire = WireConnection("broker")
         self.reported: list[Exception] = []
-        self.engine.on_exception = self.reported.append
+        self.engine.listen(self.reported.append, None, None)
         self.opened = self.engine.open()
         self._limits = limits
 
@@ -127,7 +127,7 @@ class Memory:
         self.engine = ClientConnection(options, world.clock)
         self.broker = SieveConnection(world.broker, world.services, address="memory")
         self.reported: list[Exception] = []
-        self.engine.on_exception = self.reported.append
+        self.engine.listen(self.reported.append, None, None)
         self.cut = False
 
     def exchange(self, now: int) -> bool:

@@ -26,7 +26,7 @@ class Sender:
         self.producer: EngineProducer = self.broker.producer(self.session)
         self.told: list[Any] = []
         self.rings = 0
-        self.session.sends.ring = self.ring
+        self.session.sends.call_back(self.ring)
 
     def ring(self) -> None:
         self.rings += 1

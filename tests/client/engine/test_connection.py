@@ -70,9 +70,9 @@ def test_welcome_opens_the_connection() -> None:
     broker.welcome(clock_offset=100, durable=True)
     engine = broker.engine
     broker.opened.result()
-    assert (engine.broker, engine.connection_id, engine.clock_offset) == ("SieveMQ/test", "c1", 100)
-    assert (engine.window_messages, engine.window_bytes, engine.max_body) == (5, 6, 7)
-    assert engine.features["durable"] is True
+    assert (engine.terms.broker, engine.terms.connection_id, engine.terms.clock_offset) == ("SieveMQ/test", "c1", 100)
+    assert (engine.terms.window_messages, engine.terms.window_bytes, engine.terms.max_body) == (5, 6, 7)
+    assert engine.terms.features["durable"] is True
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_broker_of_a_later_release_may_say_more_in_welcome() -> None:
     welcome = pack((Command.WELCOME, 1, "SieveMQ/9", "i", "c1", 0, {"new": 1}, {"newer": True}, "more", 5))
     broker.engine.receive_data(b"".join(pack_frames([welcome])))
     broker.opened.result()
-    assert broker.engine.broker == "SieveMQ/9"
+    assert broker.engine.terms.broker == "SieveMQ/9"
 
 
 def test_a_stream_that_ends_before_welcome() -> None:
@@ -160,10 +160,10 @@ def test_con_05_con_08_con_10_client_id(broker: FakeBroker) -> None:
     engine.refuse(ErrorCode.INVALID_CLIENT_ID)
     with pytest.raises(InvalidClientIDException):
         refused.result()
-    assert engine.engine.client_id is None
+    assert engine.engine.terms.client_id is None
     engine.engine.set_client_id("y")
     engine.grant()
-    assert engine.engine.client_id == "y"
+    assert engine.engine.terms.client_id == "y"
     with pytest.raises(IllegalStateException):
         broker.engine.set_client_id("late")  # started
 
@@ -173,10 +173,10 @@ def test_con_05_con_08_con_10_client_id(broker: FakeBroker) -> None:
 
 def test_the_clock_is_followed_and_confirmed(broker: FakeBroker) -> None:
     broker.say(Command.CLOCK, -5)
-    assert broker.engine.clock_offset == -5
+    assert broker.engine.terms.clock_offset == -5
     assert broker.heard() == [(Command.CLOCK_SEEN, -5)]
     broker.say(Command.CLOCK, "x")
-    assert broker.engine.clock_offset == -5
+    assert broker.engine.terms.clock_offset == -5
 
 
 def test_flow(broker: FakeBroker) -> None:
@@ -205,7 +205,7 @@ def test_heartbeats_are_sent_when_nothing_else_is() -> None:
     assert broker.heard() == []  # HELLO was said in this interval
     assert engine.tick(1_000) == 500
     assert broker.heard() == [(Command.HEARTBEAT,)]
-    engine.append((Command.CREDIT, 1, 1))
+    engine.outbox.append((Command.CREDIT, 1, 1))
     broker.heard()
     engine.tick(1_500)
     assert broker.heard() == []
@@ -341,13 +341,14 @@ def test_the_real_broker_refuses_a_password(world: World) -> None:
 
 
 def test_tmp_07_temporary_destinations_of_the_real_broker(world: World) -> None:
-    engine = world.connect().engine
+    memory = world.connect()
+    engine, session = memory.engine, world.session(memory)
     address = world.result(engine.create_temporary(topic=False))
-    assert address == f"temporary-queue:{engine.connection_id}.1"
-    world.result(engine.declare(address))
+    assert address == f"temporary-queue:{engine.terms.connection_id}.1"
+    world.result(session.declare(address))
     world.result(engine.delete_temporary(address))
     with pytest.raises(InvalidDestinationException):
-        world.result(engine.declare(address))
+        world.result(session.declare(address))
 
 
 def test_requests_behind_goodbye_fail_and_goodbye_succeeds(broker: FakeBroker) -> None:
@@ -356,7 +357,7 @@ def test_requests_behind_goodbye_fail_and_goodbye_succeeds(broker: FakeBroker) -
     consumer = broker.consumer(session)
     closing = broker.engine.close()
     assert session.close().done
-    assert consumer.close().done
+    assert session.close_consumer(consumer).done
     late = broker.engine.request(Command.PING)
     with pytest.raises(IllegalStateException):
         late.result()

@@ -288,10 +288,11 @@ def test_lis_03_a_message_is_acknowledged_only_once_it_is_settled(broker: FakeBr
 
 def test_a_request_goes_behind_the_acknowledgements(broker: FakeBroker) -> None:
     """SUB-26: an unsubscribe must not find a message unacknowledged that the application is done with."""
-    consumer = broker.consumer(broker.session())
+    session = broker.session()
+    consumer = broker.consumer(session)
     broker.deliver(consumer, 1)
     take(consumer)
-    broker.engine.unsubscribe("s")
+    session.unsubscribe("s")
     assert [command[0] for command in broker.heard()] == [Command.ACKNOWLEDGE, Command.UNSUBSCRIBE]
 
 
@@ -313,7 +314,7 @@ def test_a_waker_is_called_once(broker: FakeBroker) -> None:
 def test_clo_06_closing_wakes(broker: FakeBroker) -> None:
     session = broker.session()
     woken: list[str] = []
-    for name, shut in (("gate", lambda c: c.shut_gate()), ("close", lambda c: c.close()),
+    for name, shut in (("gate", lambda c: c.shut_gate()), ("close", lambda c: session.close_consumer(c)),
                        ("session gate", lambda c: session.shut_gate())):  # fmt: skip
         consumer = broker.consumer(session)
         consumer.waker = lambda name=name: woken.append(name)  # type: ignore[misc]
@@ -403,7 +404,7 @@ def test_mco_10_close_tells_what_was_handed_over(broker: FakeBroker) -> None:
     consumer = broker.consumer(session)
     broker.deliver(consumer, 1, 2, 3)
     take(consumer)
-    closing = consumer.close()
+    closing = session.close_consumer(consumer)
     number, _, *fields = broker.grant()
     assert (number, fields) == (Command.CLOSE_CONSUMER, [consumer.id, 1])
     closing.result()
@@ -423,7 +424,7 @@ def test_the_broker_closes_a_consumer(broker: FakeBroker) -> None:
     assert not consumer.buffer
     assert [str(error) for error in broker.reported] == ["deleted"]
     assert session.consumers == {}
-    assert consumer.close().done
+    assert session.close_consumer(consumer).done
     assert broker.heard() == []
 
 
@@ -477,14 +478,14 @@ def test_who_selects_from_a_queue_is_opened_for_one_message(broker: FakeBroker) 
 def test_mco_10_closing_waits_for_the_broker_only_if_something_may_go_back(broker: FakeBroker) -> None:
     session = broker.session()
     idle = broker.consumer(session, selector="a = 1")
-    assert not idle.close().done  # one message may be on its way
+    assert not session.close_consumer(idle).done  # one message may be on its way
     done = broker.consumer(session, selector="a = 1")
     broker.deliver(done, 1)
     assert take(done) == "1"
-    assert done.close().done
+    assert session.close_consumer(done).done
     acknowledged, closed = broker.heard()[-2:]
     assert acknowledged == (Command.ACKNOWLEDGE, done.id, 1, 0)
     assert closed == (Command.CLOSE_CONSUMER, 0, done.id, 1)  # no answer is asked for
     kept = broker.consumer(session, selector="a = 1")
     broker.deliver(kept, 1)
-    assert not kept.close().done  # in the buffer: it goes back
+    assert not session.close_consumer(kept).done  # in the buffer: it goes back

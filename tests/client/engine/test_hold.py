@@ -166,7 +166,7 @@ def test_time_runs_with_the_brokers_clock_and_only_the_latest_is_kept() -> None:
     broker.heard()
     broker.engine.tick(0)
     assert [command[0] for command in broker.heard()] == [Command.WITHDRAW]
-    assert broker.engine.deadlines.next is None
+    assert broker.engine.next_deadline is None
 
 
 def test_limits_of_welcome_are_looked_at_before_anything_is_said() -> None:

@@ -150,7 +150,7 @@ class App:
             self.staged.clear()
 
     def close_consumer(self, consumer: EngineConsumer) -> None:
-        self.pending.append(consumer.close())
+        self.pending.append(self.session.close_consumer(consumer))
         self.consumers.remove(consumer)
 
     def close_session(self) -> None:

@@ -104,7 +104,7 @@ class Interrupting(deque[Any]):
 
 
 @pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("place", ["unconfirmed", "waiting", "outbox"])
+@pytest.mark.parametrize("place", ["unconfirmed", "waiting", "queue"])
 @pytest.mark.parametrize("half_dead", [True, False])
 def test_a_send_that_overlaps_the_repair_arrives_once(place: str, before: bool, half_dead: bool) -> None:
     world = World()
@@ -121,7 +121,7 @@ def test_a_send_that_overlaps_the_repair_arrives_once(place: str, before: bool, 
         memory.reopen()
         world.settle()
 
-    owner = memory.engine if place == "outbox" else session.sends
+    owner: Any = memory.engine.outbox if place == "queue" else session.sends
     queue = Interrupting(repair, before)
     queue.extend(getattr(owner, place))
     setattr(owner, place, queue)
@@ -215,8 +215,8 @@ def test_a_deletion_in_doubt_is_done(verb: str, lost: str) -> None:
     session = world.session(memory)
     if verb == "unsubscribe":
         consumer = world.consumer(session, Topic("t"), subscription="s", durable=True)
-        world.result(consumer.close())
-        done = memory.engine.unsubscribe("s")
+        world.result(session.close_consumer(consumer))
+        done = session.unsubscribe("s")
     else:
         done = memory.engine.delete_temporary(world.result(memory.engine.create_temporary(topic=False)))
     if lost == "answer":
@@ -246,7 +246,7 @@ def test_nothing_is_said_between_hello_and_welcome() -> None:
     assert memory.engine.data_to_send() == b""
     assert not memory.engine.has_output
     memory.reopen()
-    said = memory.engine.wire.out
+    said = memory.engine.outbox.wire.out
     assert [packed[1] for packed in said] == [Command.HELLO]
 
 
@@ -257,12 +257,12 @@ def test_it_is_told_once_all_that_was_open_is_open_again(again: bool) -> None:
     memory = world.connect(reconnect=5_000)
     world.consumer(world.session(memory), Topic("t"))
     told: list[set[int]] = []
-    pending = memory.engine.requests.pending
-    memory.engine.on_restored = lambda: told.append({command[0] for _, command in pending.values()})
+    pending = memory.engine.outbox.requests.pending
+    memory.engine.listen(None, None, lambda: told.append({command[0] for _, command in pending.values()}))
     memory.drop(world.clock.now)
     memory.reopen()
     if again:
-        while not memory.engine.welcomed or memory.engine.repairing:
+        while memory.engine.repairing:
             assert memory.exchange(world.clock.now)
         memory.lose_answers(world.clock.now)
         assert told == []

@@ -147,7 +147,7 @@ def test_d_27_what_one_send_or_a_setter_says_counts_in_the_same_millisecond() ->
     assert sent() == (0, 7, 1, NOW + 3, NOW + 8)
     producer.disable_timestamp = False
     assert sent() == (NOW, 7, 1, NOW + 3, NOW + 8)
-    broker.engine.clock_offset = 100
+    broker.engine.terms.clock_offset = 100
     assert sent() == (NOW + 100, 7, 1, NOW + 103, NOW + 108)
 
 
@@ -180,7 +180,7 @@ def test_a_sequence_may_be_as_long_as_it_likes() -> None:
 @pytest.mark.parametrize("bad", [Message(properties={f"p{n}": 1 for n in range(1_001)}), TextMessage("x" * 100)])
 def test_a_message_that_cannot_be_sent_leaves_no_trace(bad: Message) -> None:
     broker, session = session_of()
-    broker.engine.max_body = 99
+    broker.engine.terms.max_body = 99
     producer = broker.producer(session)
     producer.send(Message(), QUEUE, delivery_mode=1)
     with pytest.raises((MessageFormatException, ResourceAllocationException)):

@@ -175,7 +175,7 @@ def test_pro_19_nothing_is_sent_after_an_error(broker: FakeBroker) -> None:
             producer.send(TextMessage(), QUEUE, **wrong)
     with pytest.raises(MessageFormatException):
         producer.send(None, QUEUE)
-    broker.engine.max_body = 3
+    broker.engine.terms.max_body = 3
     with pytest.raises(ResourceAllocationException):
         producer.send(TextMessage("four"), QUEUE)
     assert broker.heard() == []

@@ -39,7 +39,7 @@ def test_ack_05_msg_01_acknowledge_covers_all_consumers(broker: FakeBroker) -> N
     take(first)
     take(second)
     take(closed)
-    closed.close()
+    session.close_consumer(closed)
     broker.grant()
     acknowledging = session.acknowledge()
     said = broker.grant()
@@ -197,7 +197,7 @@ def test_mco_08_an_acknowledgement_for_a_closed_consumer(broker: FakeBroker) -> 
     consumer = broker.consumer(session)
     broker.deliver(consumer, 1, 2)
     take(consumer)
-    consumer.close()  # in its own listener
+    session.close_consumer(consumer)  # in its own listener
     broker.grant()
     consumer.settle()  # the listener returns
     assert broker.heard() == [(Command.ACKNOWLEDGE, consumer.id, 1, 0)]

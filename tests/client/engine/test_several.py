@@ -8,7 +8,7 @@ import pytest
 
 from sievemq import Queue, TextMessage
 from sievemq._engine import ClientConnection, EngineConsumer, EngineOptions, EngineProducer
-from sievemq._engine.incoming import HANDLERS
+from sievemq._engine.connection import HANDLERS
 from sievemq_core.wire.codec import CommandTuple
 from sievemq_core.wire.commands import Command
 
@@ -91,7 +91,7 @@ def test_nothing_of_it_arrives_between_recover_and_its_answer(broker: FakeBroker
 
 
 def test_nobody_gets_what_is_for_a_closed_consumer(broker: FakeBroker, consumer: EngineConsumer) -> None:
-    consumer.close()
+    broker.engine.sessions[1].close_consumer(consumer)
     several(broker, consumer, 1, 2)
     assert not consumer.buffer
     assert broker.engine.failure is None
@@ -108,7 +108,7 @@ def test_the_average_size_is_that_of_a_message(broker: FakeBroker, consumer: Eng
     text = "x" * 1_000
     for first in range(1, 1_000, 100):
         broker.say(Command.DELIVER_SEVERAL, consumer.id, first, tuple(envelope(text) for _ in range(100)))
-    assert 900 < broker.engine.average_bytes < 1_100
+    assert 900 < broker.engine.deliveries.average_bytes() < 1_100
 
 
 def test_the_real_broker_says_it_to_the_real_client(world: World) -> None:

@@ -90,7 +90,7 @@ def _open(payloads: list[bytes], *, repair: bool) -> None:
     consumer = broker.consumer(session)
     broker.engine.start()
     producer: EngineProducer = broker.producer(session)
-    waiting: list[Any] = [broker.engine.declare("queue:q"), broker.engine.ping(), broker.engine.create_temporary(True)]
+    waiting: list[Any] = [session.declare("queue:q"), broker.engine.ping(), broker.engine.create_temporary(True)]
     waiting += [broker.engine.request(kind, *fields) for kind, fields in OF_TAPS]
     if repair:
         producer.send(TextMessage("x"), Queue("q"))

@@ -1,0 +1,70 @@
+"""The consumers of a connection, and which of them deliveries are for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from sievemq._engine.consumer import EngineConsumer
+
+__all__ = ["Deliveries"]
+
+
+class Deliveries:
+    """Those of one connection.
+
+    Args:
+        average_bytes: returns the size of a command that arrived of late.
+
+    Attributes:
+        started: they flow (CON-15).
+        consumers: all that are open or about to be opened, by id.
+        routes: consumers that deliveries are for; not those that wait for the answer to RECOVER or ROLLBACK.
+        next_id: gives the next consumer its id.
+        last_id: of the last consumer.
+    """
+
+    __slots__ = ("average_bytes", "consumers", "last_id", "next_id", "routes", "started")
+
+    def __init__(self, average_bytes: Callable[[], int]) -> None:
+        self.average_bytes = average_bytes
+        self.started = False
+        self.consumers: dict[int, EngineConsumer] = {}
+        self.routes: dict[int, EngineConsumer] = {}
+        self.next_id: Callable[[], int] = itertools.count(1).__next__
+        self.last_id = 0
+
+    def flow(self, started: bool) -> None:
+        """Let messages flow, or not."""
+        self.started = started
+
+    def begin(self, consumer: EngineConsumer) -> None:
+        """Deliver to a consumer, which is about to be opened."""
+        self.last_id = consumer.id
+        self.consumers[consumer.id] = self.routes[consumer.id] = consumer
+
+    def forget(self, consumer: EngineConsumer) -> None:
+        """Drop what arrives for a consumer from here on."""
+        self.consumers.pop(consumer.id, None)
+        self.routes.pop(consumer.id, None)
+
+    def ignore(self, consumer: EngineConsumer) -> None:
+        """Drop what arrives for a consumer until :meth:`heed`."""
+        self.routes.pop(consumer.id, None)
+
+    def heed(self, consumer: EngineConsumer) -> None:
+        """Deliver to the consumer again, unless it is closed."""
+        if consumer.id in self.consumers:
+            self.routes[consumer.id] = consumer
+
+    def wake(self) -> None:
+        """Wake everything that waits for a message: its time may be over."""
+        for consumer in tuple(self.consumers.values()):
+            consumer.wake()
+
+    def end(self) -> None:
+        """The connection has ended."""
+        self.routes.clear()
+        consumers, self.consumers = self.consumers, {}
+        for consumer in consumers.values():
+            consumer.end()

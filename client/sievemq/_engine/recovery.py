@@ -1,0 +1,229 @@
+"""What a client says on a connection that takes the place of a lost one, so that the application need not know (D-32).
+
+All of it is said in one go behind WELCOME, in this order: sessions; temporary destinations, where the broker has
+forgotten them; rollbacks; sends that are unconfirmed and did not arrive; consumers; requests that had no answer. A
+COMMIT or ACKNOWLEDGE_ALL that may have been carried out is not said again: WELCOME tells whether it was.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from sievemq._engine.answers import check_resumed
+from sievemq._engine.completion import Completion
+from sievemq._engine.consumer import EngineConsumer
+from sievemq._engine.deliveries import Deliveries
+from sievemq._engine.outbox import Outbox
+from sievemq._engine.session import EngineSession
+from sievemq._engine.terms import Terms
+from sievemq.exceptions import JMSException, TransactionRolledBackException
+from sievemq_core.wire.commands import Command
+
+__all__ = ["Recovery"]
+
+#: Requests after which the broker has taken back what it delivered, and all credit.
+_RECOVERING: Final = frozenset({Command.RECOVER, Command.ROLLBACK})
+_OF_SESSIONS: Final = frozenset({Command.COMMIT, Command.STAGE, Command.RECOVER, Command.ROLLBACK})
+#: What WELCOME tells of a session: the last of its sends that arrived, its last request that was carried out.
+Progress: TypeAlias = Mapping[int, tuple[int, int]]
+
+#: Consumers of which a HELLO can tell what the application has seen: a HELLO is small. Of further ones everything
+#: counts as seen.
+_MAX_HANDED: Final = 1_000
+
+
+class Recovery:
+    """Freezes what a connection has open when it is lost, and opens it again.
+
+    Args:
+        outbox, terms, deliveries, sessions, temporaries: of the connection.
+        give_up: called where a session cannot be opened again: the connection is lost for good.
+    """
+
+    __slots__ = ("_deliveries", "_give_up", "_handed", "_outbox", "_sessions", "_temporaries", "_terms")
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        terms: Terms,
+        deliveries: Deliveries,
+        sessions: dict[int, EngineSession],
+        temporaries: dict[str, bool],
+        give_up: Callable[[Exception], None],
+    ) -> None:
+        self._outbox = outbox
+        self._terms = terms
+        self._deliveries = deliveries
+        self._sessions = sessions
+        self._temporaries = temporaries
+        self._give_up = give_up
+        #: Pairs of consumer and last tag that the application may have seen, from the last loss.
+        self._handed: list[int] = []
+
+    def freeze(self) -> None:
+        """The connection is lost: nothing is delivered until it is restored; what is said waits."""
+        outbox = self._outbox
+        outbox.hold()
+        self._deliveries.routes.clear()
+        pending = outbox.requests.pending.values()
+        said = {(command[0], command[2]) for _, command in pending if command[0] in _OF_SESSIONS}
+        handed: list[int] = []
+        for session in tuple(self._sessions.values()):
+            committing = (Command.COMMIT, session.id) in said or (Command.STAGE, session.id) in said
+            recovering = (Command.RECOVER, session.id) in said or (Command.ROLLBACK, session.id) in said
+            for pair in session.freeze(committing, recovering):
+                handed += pair
+        self._handed = handed[: 2 * _MAX_HANDED]
+
+    def options(self, last_session: int) -> dict[str, object]:
+        """The options of a HELLO that takes the place of a lost connection.
+
+        Args:
+            last_session: id of the last session.
+        """
+        done: list[int] = []
+        for session in self._sessions.values():
+            if session.acknowledges_itself:
+                for consumer in islice(session.consumers.values(), _MAX_HANDED - len(done) // 2):
+                    if consumer.done:
+                        done += (consumer.id, consumer.done)
+        return {"handed": tuple(self._handed), "done": tuple(done), "ids": (last_session, self._deliveries.last_id)}
+
+    def restore(self, resumed: object, renewed: bool) -> list[Completion[Any]]:
+        """Say everything; what is said from here on comes behind it. WELCOME has just arrived.
+
+        Args:
+            resumed: what it says under that name: False, or what the broker remembers.
+            renewed: it is another incarnation than the one that was lost.
+
+        Returns:
+            The answers that are awaited until everything that was open is open again.
+
+        Raises:
+            ProtocolError: what it remembers is not in form; nothing has been said.
+        """
+        outbox, requests = self._outbox, self._outbox.requests
+        memory: Mapping[str, Any] = resumed if isinstance(resumed, dict) else {}
+        check_resumed(memory)
+        known: Progress = {number: (sent, settled) for number, sent, settled, *_ in memory.get("sessions", ())}
+        for number, sequence, code, text, *_ in memory.get("refused", ()):
+            refused = self._sessions.get(number)
+            if refused is not None and sequence > refused.sends.confirmed:
+                refused.sends.failed(sequence, code, text)
+        self._settle_doubtful(known, renewed and not self._terms.features.get("durable"))
+
+        # A sender that runs meanwhile adds to its session's unconfirmed sends first, then to the outbox: so it is said
+        # once, or twice with one number, which the broker passes over.
+        outbox.clear()
+        pending = dict(requests.pending)
+        opening = {
+            command[:1] + command[2:3] if command[0] == Command.OPEN_SESSION else command[:1] + command[3:4]: number
+            for number, (_, command) in pending.items()
+            if command[0] in _OPENING
+        }
+        answers: list[Completion[Any]] = []
+        arrived = {
+            session: self._open_session(session, known, opening, answers) for session in tuple(self._sessions.values())
+        }
+        if not memory.get("temporaries", bool(memory)):
+            answers += [self._create_again(*temporary) for temporary in tuple(self._temporaries.items())]
+        for number, (_, command) in pending.items():
+            if command[0] in _RECOVERING:  # sends that came before are forgotten already
+                outbox.say_first(command[0], *command[2:], number=number)
+        for session, count in arrived.items():
+            for packed in islice(_snapshot(session.sends.unconfirmed), count, None):
+                outbox.wire.send_packed(packed)
+                outbox.hurry()  # something may have waited for its confirm
+        answers += [self._open_consumer(consumer, opening) for consumer in tuple(self._deliveries.consumers.values())]
+        for number, (_, command) in pending.items():
+            if command[0] not in _OPENING and command[0] not in _RECOVERING:
+                outbox.say_first(command[0], *command[2:], number=number)
+        return answers
+
+    def _settle_doubtful(self, known: Progress, forgotten: bool) -> None:
+        """Those requests that had been said when the connection was lost, and of which it matters."""
+        cause = self._outbox.cause
+        for number, (completion, command) in self._outbox.requests.take_doubtful():
+            progress = known.get(command[2])
+            if progress is not None and progress[1] == number:
+                completion.succeed(None)
+            elif command[0] == Command.ACKNOWLEDGE_ALL:
+                completion.fail(JMSException(_RETURNED, "CONNECTION_LOST", cause))
+            elif progress is not None or forgotten:  # an open transaction ends with its connection (TXN-05, TXN-09)
+                completion.fail(TransactionRolledBackException(_ROLLED_BACK, "TRANSACTION_ROLLED_BACK", cause))
+            else:
+                completion.fail(JMSException(_UNKNOWN, "CONNECTION_LOST", cause))
+
+    def _open_session(
+        self,
+        session: EngineSession,
+        known: Progress,
+        opening: Mapping[tuple[int, int], int],
+        answers: list[Completion[Any]],
+    ) -> int:
+        """Open a session again; how many of its unconfirmed sends had arrived."""
+
+        def opened(answer: Completion[Any]) -> None:
+            if answer.error is not None:
+                self._give_up(answer.error)
+
+        arrived, sends = 0, session.sends
+        if not session.transacted and session.id in known:  # what a transacted one had sent was rolled back
+            arrived = min(max(0, known[session.id][0] - sends.confirmed), len(sends.unconfirmed))
+        number = opening.get((Command.OPEN_SESSION, session.id))
+        answer = session.say_again(sends.confirmed + arrived, number)
+        if number is None:
+            answer.add_callback(opened)
+        answers.append(answer)
+        return arrived
+
+    def _create_again(self, address: str, topic: bool) -> Completion[Any]:
+        def created(answer: Completion[Any]) -> None:
+            if answer.error is not None and self._outbox.usable:
+                self._temporaries.pop(address, None)
+                self._outbox.report(answer.error)
+
+        answer = self._outbox.say_first(Command.CREATE_TEMPORARY, topic, address)
+        answer.add_callback(created)
+        return answer
+
+    def _open_consumer(self, consumer: EngineConsumer, opening: Mapping[tuple[int, int], int]) -> Completion[Any]:
+        def opened(answer: Completion[Any]) -> None:
+            if answer.error is not None and self._outbox.usable:
+                self.close_consumer(consumer, answer.error)
+
+        number = opening.get((Command.OPEN_CONSUMER, consumer.id))
+        answer = consumer.say_again(self._deliveries.started, number)
+        if number is None:
+            answer.add_callback(opened)
+        self._deliveries.heed(consumer)
+        return answer
+
+    def close_consumer(self, consumer: EngineConsumer, error: Exception) -> None:
+        """The broker closed a consumer, or does not open it again."""
+        session = self._sessions.get(consumer.session)
+        if session is not None:
+            session.consumer_is_gone(consumer, error)
+        self._outbox.report(error)
+
+
+def _snapshot(unconfirmed: deque[bytes]) -> tuple[bytes, ...]:
+    while True:
+        try:
+            return tuple(unconfirmed)
+        except RuntimeError:  # a sender has just added one
+            continue
+
+
+_OPENING: Final = frozenset({Command.OPEN_SESSION, Command.OPEN_CONSUMER})
+_RETURNED: Final = (
+    "the connection was lost before the acknowledgement was carried out: the messages come again, marked as redelivered"
+)
+_ROLLED_BACK: Final = "the connection was lost before the commit was carried out: the transaction was rolled back"
+_UNKNOWN: Final = (
+    "the connection was lost while the commit was on its way, and the broker does not remember it any more: whether it "
+    "was carried out is not known"
+)
