@@ -214,6 +214,23 @@ def test_its_connection_may_end_meanwhile(how: str) -> None:
     assert not world.services.reports
 
 
+@pytest.mark.parametrize("how", ["drop", "goodbye"])
+def test_its_other_sessions_give_back_what_they_hold_when_the_connection_ends_meanwhile(how: str) -> None:
+    world = World()
+    client, _, _ = closing_session(world)
+    consumer = client.consumer(client.session(), "queue:other")
+    client.send(consumer.session, "kept", to="queue:other")
+    assert consumer.all() == ["kept"]
+    if how == "drop":
+        client.drop()
+    else:
+        client.request(Command.GOODBYE, (consumer.id, consumer.seen))
+    depths(world)
+    world.settle()
+    assert not client.transport_open
+    assert world.clients[1].browse("queue:other") == [(2, "kept")]
+
+
 def test_who_comes_back_meanwhile_may_subscribe_again() -> None:
     world = World()
     client = world.client(client_id="me", keep=60_000)
