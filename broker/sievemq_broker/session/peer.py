@@ -317,7 +317,6 @@ class Peer:
         "_send",
         "_table",
         "_turn",
-        "_unconfirmed",
         "_urgent",
         "_wants",
         "address",
@@ -343,6 +342,7 @@ class Peer:
         "sessions",
         "settings",
         "staged",
+        "unconfirmed",
         "watcher",
     )
     namespace: Namespace
@@ -391,7 +391,7 @@ class Peer:
         #: Requests of WANTs that the domain has not settled, by consumer.
         self._wants: dict[int, list[int]] = {}
         #: Sessions with sends to confirm at the end of the turn; and the client waits for one of the confirms, or may.
-        self._unconfirmed: dict[Session, None] = {}
+        self.unconfirmed: dict[Session, None] = {}
         self._urgent = False
         self.highest_session = self.highest_consumer = 0
         #: Offset of the clock that the client's times include, and how far that is behind the broker's.
@@ -424,7 +424,31 @@ class Peer:
             self._late_bytes += size
             return
         self._late_bytes = size
-        self._go_through(commands, now)
+        at, count = 0, len(commands)
+        while at < count and not self.closing:
+            command = commands[at]
+            number = command[0]
+            try:
+                if number == _SEND:
+                    at += self._send(self, commands, at, now)
+                else:
+                    at += 1
+                    self._handlers[number](self, command, now)
+            except ProtocolError as error:
+                self.fail(error, now)
+                break
+            except SieveError as error:
+                if not self.refuse(command, error, now):
+                    break
+            except Exception as error:  # the broker's own fault: it must not take other connections along
+                self.crash(command, error, now)
+                break
+            if self._pending is not None or (at < count and self.services.spent()):
+                self._late = commands[at:]
+                self._late_bytes = self._late_bytes * len(self._late) // count
+                break
+        if self.unconfirmed and (self._urgent or self._many_unconfirmed()):
+            self.flush_confirms()
 
     @property
     def behind(self) -> bool:
@@ -451,34 +475,7 @@ class Peer:
             if self._pending is not None:  # another one begins behind it
                 self._late = commands
                 return
-        self._go_through(commands, now)
-
-    def _go_through(self, commands: list[CommandTuple], now: int) -> None:
-        at, count = 0, len(commands)
-        while at < count and not self.closing:
-            command = commands[at]
-            number = command[0]
-            try:
-                if number == _SEND:
-                    at += self._send(self, commands, at, now)
-                else:
-                    at += 1
-                    self._handlers[number](self, command, now)
-            except ProtocolError as error:
-                self.fail(error, now)
-                break
-            except SieveError as error:
-                if not self.refuse(command, error, now):
-                    break
-            except Exception as error:  # the broker's own fault: it must not take other connections along
-                self.crash(command, error, now)
-                break
-            if self._pending is not None or (at < count and self.services.spent()):
-                self._late = commands[at:]
-                self._late_bytes = self._late_bytes * len(self._late) // count
-                break
-        if self._unconfirmed and (self._urgent or self._many_unconfirmed()):
-            self.flush_confirms()
+        self.carry_out(commands, self._late_bytes, now)
 
     def take_late(self) -> list[CommandTuple]:
         """Take away what waits for its turn."""
@@ -784,7 +781,7 @@ class Peer:
             known, settled = (0, 0) if self._memory is None else self._memory.sessions.pop(session_id, (0, 0))
             session.go_on_from(max(sent, known), settled)
             if session.sent:
-                self._unconfirmed[session] = None
+                self.unconfirmed[session] = None
 
     def close_session(self, session: Session, handed: Mapping[int, int], command: CommandTuple, now: int) -> None:
         """Close a session and its consumers; an open transaction is rolled back (TXN-05). What it holds comes back a
@@ -909,7 +906,7 @@ class Peer:
             urgent: the client waits for the confirm, or may.
         """
         session.took(count)
-        self._unconfirmed[session] = None
+        self.unconfirmed[session] = None
         if urgent:
             self._urgent = True
 
@@ -921,17 +918,12 @@ class Peer:
         some have gathered, or is asked for (PING), or with the next tick.
         """
         self._urgent = False
-        for session in self._unconfirmed:
+        for session in self.unconfirmed:
             self.confirm(session, session.sent)
-        self._unconfirmed.clear()
-
-    @property
-    def unconfirmed(self) -> bool:
-        """True if there are sends to confirm."""
-        return bool(self._unconfirmed)
+        self.unconfirmed.clear()
 
     def _many_unconfirmed(self) -> bool:
-        return any(session.sent - session.confirmed >= LAZY_CONFIRMS for session in self._unconfirmed)
+        return any(session.sent - session.confirmed >= LAZY_CONFIRMS for session in self.unconfirmed)
 
     def confirm(self, session: Session, sequence: int) -> None:
         """Settle the session's sends up to `sequence`."""
@@ -1139,7 +1131,7 @@ class Peer:
         self.owners.clear()
         self._wants.clear()
         self.retired.clear()
-        self._unconfirmed.clear()
+        self.unconfirmed.clear()
 
     def _remember(self) -> Memory:
         memory = self.remembers()

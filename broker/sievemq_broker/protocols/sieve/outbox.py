@@ -168,7 +168,9 @@ class Outbox:
 
     def confirm(self, session: int, sequence: int) -> None:
         """CONFIRM."""
-        self._send(Command.CONFIRM, session, sequence)
+        self._wire.send(Command.CONFIRM, session, sequence)
+        if not self._awake:
+            self.nudge()
 
     def refuse_send(self, session: int, sequence: int, error: SieveError) -> None:
         """SEND_FAILED."""
@@ -199,7 +201,8 @@ class Outbox:
 
     def _send(self, *command: object) -> None:
         self._wire.send(*command)
-        self.nudge()
+        if not self._awake:
+            self.nudge()
 
     # -- what the connection says -------------------------------------------------------------------------------------
 

@@ -125,23 +125,33 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
     if peer.watcher is not None:
         for envelope in batch:
             peer.watcher.sending(peer, text, envelope, transaction is not None)
-    if len(batch) > 1:
-        assert destination is not None
-        peer.namespace.send_row(destination, batch, now, peer.id)
-        _taken(peer, session, text, batch, len(batch), urgent, now)
-        return len(batch)
     if transaction is not None:
         _stage(peer, session, transaction, text, batch[0], urgent)
         return 1
-    if destination is None or destination.index.costly or destination.large:
-        sends = [(text, batch[0])]
-        examining = peer.namespace.examining(sends)
-        if examining is not None:
-            act = partial(_send_examined, peer, session, commands[at], sends, urgent)
-            peer.go_on_with(Pending(examining, commands[at], act, len(batch[0].packed)), now)
+    if len(batch) > 1:
+        assert destination is not None
+        peer.namespace.send_row(destination, batch, now, peer.id)
+    else:
+        if destination is None or destination.index.costly or destination.large:
+            sends = [(text, batch[0])]
+            examining = peer.namespace.examining(sends)
+            if examining is not None:
+                act = partial(_send_examined, peer, session, commands[at], sends, urgent)
+                peer.go_on_with(Pending(examining, commands[at], act, len(batch[0].packed)), now)
+                return 1
+        try:
+            full = peer.namespace.send(text, batch[0], now, peer.id)
+        except SieveError as error:
+            session.took(1)
+            peer.refuse_send(session, sequence, error)
             return 1
-    _send(peer, session, text, batch[0], urgent, now)
-    return 1
+        if full is not None:
+            _wait(peer, session, text, batch[0], full)
+            return 1
+    peer.took(session, len(batch), urgent)  # not before: after a fault of the broker what was accepted is confirmed
+    if peer.watcher is not None:
+        peer.watcher.sent(peer, text, batch, now)
+    return len(batch)
 
 
 def _send_examined(
@@ -167,7 +177,7 @@ def _send_examined(
         session.took(-1)
         _wait(peer, session, text, envelope, full)
     elif fan_out is None or fan_out is before:
-        _taken(peer, session, text, [envelope], 0, urgent, now)
+        _taken(peer, session, text, envelope, urgent, now)
     else:
         delivered = partial(_delivered, peer, session, text, envelope, urgent, fan_out)
         peer.go_on_with(Pending(fan_out, command, delivered, 0), now)
@@ -179,20 +189,7 @@ def _delivered(
     """Every subscription has what was sent."""
     if fan_out.error is not None:
         raise fan_out.error
-    _taken(peer, session, text, [envelope], 0, urgent, now)
-
-
-def _send(peer: Peer, session: Session, text: str, envelope: Envelope, urgent: bool, now: int) -> None:
-    try:
-        full = peer.namespace.send(text, envelope, now, peer.id)
-    except SieveError as error:
-        session.took(1)
-        peer.refuse_send(session, session.sent, error)
-        return
-    if full is None:
-        _taken(peer, session, text, [envelope], 1, urgent, now)
-    else:
-        _wait(peer, session, text, envelope, full)
+    _taken(peer, session, text, envelope, urgent, now)
 
 
 def _wait(peer: Peer, session: Session, text: str, envelope: Envelope, full: list[Limited]) -> None:
@@ -221,11 +218,11 @@ def _refuse(peer: Peer, session: Session, text: str, envelope: Envelope, error: 
     peer.refuse_send(session, session.sent, error)
 
 
-def _taken(peer: Peer, session: Session, text: str, batch: list[Envelope], count: int, urgent: bool, now: int) -> None:
-    """Messages were accepted; so many of them do not count as sent yet."""
-    peer.took(session, count, urgent)
+def _taken(peer: Peer, session: Session, text: str, envelope: Envelope, urgent: bool, now: int) -> None:
+    """A message was accepted that counts as sent already."""
+    peer.took(session, 0, urgent)
     if peer.watcher is not None:
-        peer.watcher.sent(peer, text, batch, now)
+        peer.watcher.sent(peer, text, [envelope], now)
 
 
 def _refuse_closed(peer: Peer, session_id: int, sequence: int) -> None:
