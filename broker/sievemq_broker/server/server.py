@@ -21,8 +21,7 @@ from sievemq_broker.server.credentials.user_store import UserStore
 from sievemq_broker.server.net.link import Connection, Link, Links
 from sievemq_broker.server.net.listener import bind, listen, make_tls_context
 from sievemq_broker.server.net.services import ServerServices, new_incarnation
-from sievemq_broker.server.net.timers import Timers
-from sievemq_broker.server.net.turn import Turn
+from sievemq_broker.server.net.turn import Timers, Turn
 from sievemq_broker.server.watch.counts import Ended
 from sievemq_broker.server.watch.memory import SHARE, Memory, machine_limit
 from sievemq_broker.server.watch.namespace_limits import NamespaceLimits

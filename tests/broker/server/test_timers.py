@@ -11,7 +11,7 @@ import pytest
 from sievemq_broker.clock import AdjustableClock
 from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.server.net.link import Links
-from sievemq_broker.server.net.timers import LAG_BOUNDS, SLICE, TICK_SECONDS, Timers
+from sievemq_broker.server.net.turn import LAG_BOUNDS, SLICE, TICK_SECONDS, Timers
 
 from .conftest import FakeConnection, StandingClock
 
