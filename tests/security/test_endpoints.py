@@ -16,7 +16,8 @@ from starlette.routing import Mount, Route
 from sievemq import ConnectionFactory
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.http.access import HEALTH
-from sievemq_broker.server.http.api.lazy import LazyApi
+from sievemq_broker.server.http.api.assemble import make_api
+from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.app import make_app
 
 from .support import DEADLINE, PASSWORD, ask, basic, secured
@@ -31,7 +32,7 @@ def _routes() -> list[str]:
     """Paths of all routes, with something in place of parameters; those of the API from its own description."""
     with secured() as broker:
         document = ask(broker, "/openapi.json", **basic("admin")).json
-        app = broker.call(lambda _: make_app(broker.server, LazyApi(broker.server)))
+        app = broker.call(lambda _: make_app(broker.server, make_api(Management(broker.server))))
     found = {route.path for route in app.routes if isinstance(route, Route)} | set(document["paths"])
     mounts = {route.path for route in app.routes if isinstance(route, Mount)}
     assert mounts == {"/api/v1"}, "what is mounted describes itself in /openapi.json, or is tested here"

@@ -14,7 +14,8 @@ from starlette.routing import Mount, Route
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.policy import DestinationPolicy
-from sievemq_broker.server.http.api.lazy import LazyApi
+from sievemq_broker.server.http.api.assemble import make_api
+from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.app import make_app
 
 TEXT = (Path(__file__).parents[3] / "docs/operating.md").read_text(encoding="utf-8")
@@ -71,7 +72,7 @@ def test_paths() -> None:
     with EmbeddedBroker() as broker:
         routes = {
             route.path
-            for route in make_app(broker.server, LazyApi(broker.server)).routes
+            for route in make_app(broker.server, make_api(Management(broker.server))).routes
             if isinstance(route, Route | Mount)
         }
     assert {name for name in first_cells(section("HTTP")) if name.startswith("/")} == routes - {"/console/{name:path}"}

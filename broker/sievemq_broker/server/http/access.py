@@ -41,9 +41,10 @@ from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
 from sievemq_broker.server.credentials.authenticator import TooManyAttemptsError
+from sievemq_broker.server.http.errors import ApiError, answer_to
 from sievemq_broker.server.http.hosts import Hosts, is_same_site
 from sievemq_broker.server.http.sessions import Session, Sessions
 from sievemq_broker.session.rights import Identity, Rights, Verb
@@ -183,23 +184,23 @@ class Access:
         except RequestError as error:
             if started or error.code is not ErrorCode.SECURITY:
                 raise
-            await _answer(403, error.code.name, error.text, error.details)(scope, receive, send_on)
+            await answer_to(error).response()(scope, receive, send_on)
 
     async def _admit(self, scope: Scope, headers: Headers) -> tuple[Identity, Callable[[], bool]]:
         """Who asks, and whether that still holds later on; the steps of the module's text."""
         if "content-length" in headers and "transfer-encoding" in headers:
             # Something in front might go by the other one, and take what is behind this request for one of its own.
             text = "Content-Length and Transfer-Encoding exclude each other"
-            raise _RefusedError(_answer(400, "BAD_REQUEST", text, headers={"Connection": "close"}))
+            raise _RefusedError(ApiError(400, "BAD_REQUEST", text, headers={"Connection": "close"}).response())
         host, path = headers.get("host", ""), scope["path"]
         if host and not self._hosts.allow(host):
             text = f"this broker does not answer to the name {host[:200]!r}; if it is yours, add it to http_hosts"
-            raise _RefusedError(_answer(421, "MISDIRECTED", text))
+            raise _RefusedError(ApiError(421, "MISDIRECTED", text).response())
         if path in HEALTH:
             return _NOBODY, _always
         if self._certificates and not scope["state"].get("client_certificate"):
             text = "a client certificate is needed here (tls_client_ca)"
-            raise _RefusedError(_answer(403, "CERTIFICATE", text))
+            raise _RefusedError(ApiError(403, "CERTIFICATE", text).response())
         if (
             headers.get("content-length", "0").isdecimal()
             and int(headers.get("content-length", "0")) > MAX_REQUEST_BYTES
@@ -209,7 +210,7 @@ class Access:
         same = is_same_site(host, headers.get("origin"), headers.get("sec-fetch-site"))
         if changing and not same:
             text = "a page of another site must not change anything here (Origin, Sec-Fetch-Site)"
-            raise _RefusedError(_answer(403, "CROSS_SITE", text))
+            raise _RefusedError(ApiError(403, "CROSS_SITE", text).response())
         authenticator = self._server.authenticator
         if not authenticator.required:
             return Identity(), _always
@@ -218,7 +219,9 @@ class Access:
         authorization = headers.get("authorization")
         if authorization is not None:
             if not same:  # a browser that remembers the password for some page of ours
-                raise _RefusedError(_answer(403, "CROSS_SITE", "a page of another site must not ask with a password"))
+                raise _RefusedError(
+                    ApiError(403, "CROSS_SITE", "a page of another site must not ask with a password").response()
+                )
             identity = await self._basic(scope, authorization)
             user = authenticator.users.find(identity.user or "")
             return identity, lambda: authenticator.users.find(identity.user or "") == user
@@ -229,7 +232,7 @@ class Access:
             raise _RefusedError(_challenge(scope, headers))
         if changing and headers.get("x-csrf-token") != session.csrf:
             text = "the header X-CSRF-Token must carry what GET /session answers as `csrf`"
-            raise _RefusedError(_answer(403, "CSRF", text))
+            raise _RefusedError(ApiError(403, "CSRF", text).response())
         scope["state"]["session"] = session
         user = session.user
         return (
@@ -249,7 +252,7 @@ class Access:
             raise _RefusedError(_throttled(error)) from None
         except (ValueError, AuthenticationError) as error:
             text = str(error) if isinstance(error, AuthenticationError) else "the header Authorization is malformed"
-            raise _RefusedError(_answer(401, "AUTHENTICATION", text, headers=_CHALLENGE)) from None
+            raise _RefusedError(ApiError(401, "AUTHENTICATION", text, headers=_CHALLENGE).response()) from None
 
     def _session(self, scope: Scope) -> Session | None:
         token = HTTPConnection(scope).cookies.get(cookie_name(scope["scheme"]))
@@ -264,23 +267,13 @@ def _always() -> bool:
     return True
 
 
-def _answer(
-    status: int,
-    error: str,
-    text: str,
-    details: dict[str, object] | None = None,
-    headers: dict[str, str] | None = None,
-) -> Response:
-    return JSONResponse({"error": error, "text": text, "details": details or {}}, status, headers)
-
-
 def _too_large() -> Response:
-    return _answer(413, "TOO_LARGE", f"a request may have {MAX_REQUEST_BYTES} bytes")
+    return ApiError(413, "TOO_LARGE", f"a request may have {MAX_REQUEST_BYTES} bytes").response()
 
 
 def _throttled(error: TooManyAttemptsError) -> Response:
     headers = {"Retry-After": str(error.retry_after)}
-    return _answer(429, "TOO_MANY_ATTEMPTS", error.text, error.details, headers)
+    return ApiError(429, "TOO_MANY_ATTEMPTS", error.text, error.details, headers).response()
 
 
 def _challenge(scope: Scope, headers: Headers) -> Response:
@@ -292,4 +285,4 @@ def _challenge(scope: Scope, headers: Headers) -> Response:
         return RedirectResponse(f"/sign-in?next={quote(there, safe='/')}", 303)
     asked = None if "sec-fetch-mode" in headers else _CHALLENGE
     asked = asked or {"WWW-Authenticate": 'Session realm="SieveMQ"'}
-    return _answer(401, "AUTHENTICATION", "a user name and a password are needed", headers=asked)
+    return ApiError(401, "AUTHENTICATION", "a user name and a password are needed", headers=asked).response()

@@ -13,9 +13,11 @@ from starlette.routing import BaseRoute, Match, Mount, Route
 
 from sievemq_broker.server.http.access import Access, require
 from sievemq_broker.server.http.api import PREFIX
-from sievemq_broker.server.http.api.lazy import LazyApi
+from sievemq_broker.server.http.api.router import Api
 from sievemq_broker.server.http.console import console_routes
+from sievemq_broker.server.http.errors import ApiError, internal
 from sievemq_broker.server.http.health import liveness, readiness
+from sievemq_broker.server.http.metrics import CONTENT_TYPE, MAX_DETAILED, chosen, detailed, exposition
 from sievemq_broker.server.http.sign_in import sign_in_routes
 from sievemq_broker.session.rights import EVERYTHING, Verb
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["make_app"]
 
 
-def make_app(server: Server, api: LazyApi) -> Starlette:
+def make_app(server: Server, api: Api) -> Starlette:
     """The application of one server. Every endpoint runs on the broker's loop, so it reads a state that stands still.
 
     Args:
@@ -44,17 +46,10 @@ def make_app(server: Server, api: LazyApi) -> Starlette:
 
     async def metrics(request: Request) -> Response:
         require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
-        from sievemq_broker.server.http.metrics import (  # at the first scrape: many brokers never see one
-            CONTENT_TYPE,
-            exposition,
-        )
-
         return Response(await exposition(server), media_type=CONTENT_TYPE)
 
     async def metrics_detailed(request: Request) -> Response:
         require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
-        from sievemq_broker.server.http.metrics import CONTENT_TYPE, MAX_DETAILED, chosen, detailed
-
         unknown = set(request.query_params) - {"namespace", "destination"}
         if unknown:
             raise HTTPException(
@@ -69,7 +64,7 @@ def make_app(server: Server, api: LazyApi) -> Starlette:
         return Response(detailed(found, server.clock.now()), media_type=CONTENT_TYPE)
 
     async def openapi(_: Request) -> Response:
-        return Response((await api.ready()).document(), media_type="application/json")
+        return Response(api.document(), media_type="application/json")
 
     return Starlette(
         routes=[
@@ -111,15 +106,13 @@ class _Unprintable(BaseRoute):
 
 async def _failure(request: Request, error: Exception) -> Response:
     """Errors are JSON of one form, without a traceback."""
-    if isinstance(error, HTTPException):
-        name = {400: "BAD_REQUEST", 404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "ERROR")
-        text = error.detail
-        if error.status_code == 404:
-            text = f"there is nothing at {request.scope['path'][:300]}; the console is at /, the API below {PREFIX}"
-        elif error.status_code == 405:
-            allowed = (error.headers or {}).get("Allow", "another method")
-            text = f"{request.method[:20]} is not possible here, only {allowed}"
-        body = {"error": name, "text": text, "details": {}}
-        return JSONResponse(body, error.status_code, error.headers)
-    text = "a fault of the broker; its log says more"
-    return JSONResponse({"error": "INTERNAL", "text": text, "details": {}}, 500)
+    if not isinstance(error, HTTPException):
+        return internal().response()
+    name = {400: "BAD_REQUEST", 404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "ERROR")
+    text = error.detail
+    if error.status_code == 404:
+        text = f"there is nothing at {request.scope['path'][:300]}; the console is at /, the API below {PREFIX}"
+    elif error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "another method")
+        text = f"{request.method[:20]} is not possible here, only {allowed}"
+    return ApiError(error.status_code, name, text, headers=error.headers).response()

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, cast
 import uvicorn
 
 from sievemq_broker.server.http import protocol
-from sievemq_broker.server.http.api.lazy import LazyApi
+from sievemq_broker.server.http.api.assemble import make_api
+from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.app import make_app
 from sievemq_broker.server.http.protocol import HEAD_BYTES, PatientProtocol
 from sievemq_broker.server.net.listener import listen
@@ -90,8 +91,8 @@ class HttpServer:
     """
 
     def __init__(self, server: Server) -> None:
-        self.api = LazyApi(server)
-        self._app = make_app(server, self.api)
+        self.management = Management(server)
+        self._app = make_app(server, make_api(self.management))
         self._uvicorn: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -125,11 +126,11 @@ class HttpServer:
             ready.cancel()
             self._task.result()
             raise RuntimeError("the HTTP server ended before it was ready")
-        self.api.start()
+        self.management.start()
 
     async def stop(self) -> None:
         """Finish open requests, for GRACE_SECONDS at most, and end."""
         if self._uvicorn is not None and self._task is not None:
-            await self.api.stop()  # streams end by themselves, not by being cut
+            await self.management.stop()  # streams end by themselves, not by being cut
             self._uvicorn.leave()
             await self._task

@@ -213,7 +213,7 @@ def test_only_so_many_actions_at_a_time(api: Api) -> None:
     from sievemq_broker.server.http.api.actions import MAX_AT_WORK
 
     api.ok("PUT", at(Q))
-    management = api.broker._http.api._management  # type: ignore[union-attr]
+    management = api.broker._http.management  # type: ignore[union-attr]
     api.broker.call(lambda _: setattr(management, "at_work", MAX_AT_WORK))
     try:
         answer = api("POST", f"{at(Q)}/actions/purge")

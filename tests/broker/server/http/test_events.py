@@ -167,7 +167,7 @@ def test_only_so_many_listen_and_who_leaves_makes_room(fresh: EmbeddedBroker, mo
         stream.until("tick")
         answer = api("GET", "/api/v1/events")
         assert (answer.status, answer.error) == (429, "TOO_MANY_REQUESTS")
-    hub = fresh._http.api._hub  # type: ignore[union-attr]
+    hub = fresh._http.management.hub  # type: ignore[union-attr]
     for _ in range(2_000):
         if not fresh.call(lambda _: len(hub.listeners)):
             break
@@ -280,7 +280,7 @@ def test_events_are_forgotten_when_nobody_has_listened_for_a_while(
     fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sievemq_broker.server.http.api.hub.LINGER_SECONDS", 0.0)
-    hub = fresh._http.api._hub  # type: ignore[union-attr]
+    hub = fresh._http.management.hub  # type: ignore[union-attr]
     with listening(fresh) as stream:
         stream.until("tick")
     deadline = time.monotonic() + DEADLINE
@@ -295,7 +295,7 @@ def test_events_are_forgotten_when_nobody_has_listened_for_a_while(
 
 
 def test_what_came_meanwhile_is_told_only_to_those_who_may_view_it(fresh: EmbeddedBroker) -> None:
-    hub = fresh._http.api._hub  # type: ignore[union-attr]
+    hub = fresh._http.management.hub  # type: ignore[union-attr]
     api = Api(fresh)
     with listening(fresh) as stream:
         stream.until("tick")

@@ -116,7 +116,7 @@ def test_a_purge_whose_client_has_gone_stops(api: Api, monkeypatch: pytest.Monke
         client.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode())
         assert at_work.wait(DEADLINE)
     assert noticed.wait(DEADLINE)
-    made: Any = api.broker._http.api._management  # type: ignore[union-attr]
+    made: Any = api.broker._http.management  # type: ignore[union-attr]
     end = time.monotonic() + DEADLINE
     while made.at_work and time.monotonic() < end:
         api.broker.call(lambda _: None)

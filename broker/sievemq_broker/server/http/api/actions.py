@@ -14,10 +14,10 @@ from sievemq_broker.domain.steps import Steps
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.errors import ApiError, answer_to, bad_request
 from sievemq_broker.server.http.api.messages import number_or_name, refuse_while_blocked, selector_of
 from sievemq_broker.server.http.api.rights import require
 from sievemq_broker.server.http.api.slices import run
+from sievemq_broker.server.http.errors import ApiError, answer_to, bad_request
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.destination import Kind, parse_address
 

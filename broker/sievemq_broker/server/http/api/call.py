@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from sievemq_broker.domain.namespace import Destination, Namespace
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
-from sievemq_broker.server.http.api.errors import ApiError, not_found
 from sievemq_broker.server.http.api.management import Management
+from sievemq_broker.server.http.errors import ApiError, not_found
 from sievemq_core.message.destination import Address, parse_address
 
 if TYPE_CHECKING:

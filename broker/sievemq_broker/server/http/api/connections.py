@@ -8,10 +8,10 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.brokers import address_at
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.errors import not_found
 from sievemq_broker.server.http.api.pages import decode_cursor, page_of
 from sievemq_broker.server.http.api.rights import may, require, verbs
 from sievemq_broker.server.http.api.slices import in_slices
+from sievemq_broker.server.http.errors import not_found
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import ErrorCode

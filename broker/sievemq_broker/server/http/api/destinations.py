@@ -14,11 +14,11 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.errors import ApiError
 from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
 from sievemq_broker.server.http.api.rights import caller, verbs
 from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
 from sievemq_broker.server.http.api.slices import in_slices, run
+from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.watch.counts import Counts, queues_at, waits_since
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.destination import Kind, parse_address

@@ -12,9 +12,9 @@ from starlette.datastructures import Headers
 from sievemq_broker.server.http.api import requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.errors import ApiError
 from sievemq_broker.server.http.api.hub import MAX_LISTENERS, Listener, Told
 from sievemq_broker.server.http.api.rights import caller
+from sievemq_broker.server.http.errors import ApiError
 
 __all__ = ["routes"]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sievemq_broker.server.http.api.hub import Hub
+from sievemq_broker.server.http.api.series import Sampler
+
 if TYPE_CHECKING:
-    from sievemq_broker.server.http.api.hub import Hub
-    from sievemq_broker.server.http.api.series import Sampler
     from sievemq_broker.server.server import Server
 
 __all__ = ["Management"]
@@ -17,22 +18,31 @@ class Management:
 
     Args:
         server: the broker.
-        sampler: rates and histories of destinations.
-        hub: events for the listeners of `/events`.
 
     Attributes:
+        sampler: rates and histories of destinations.
+        hub: events for the listeners of `/events`.
         at_work: actions on messages that are running.
     """
 
     __slots__ = ("_sender", "_sent", "at_work", "hub", "sampler", "server")
 
-    def __init__(self, server: Server, sampler: Sampler, hub: Hub) -> None:
+    def __init__(self, server: Server) -> None:
         self.server = server
-        self.sampler = sampler
-        self.hub = hub
+        self.sampler = Sampler(server)
+        self.hub = Hub(server, self.sampler)
         self.at_work = 0
         self._sent = 0
         self._sender: str | None = None
+
+    def start(self) -> None:
+        """Begin to count along."""
+        self.sampler.start(self.hub.look)
+
+    async def stop(self) -> None:
+        """End the streams of events and the counting."""
+        self.hub.end()
+        await self.sampler.stop()
 
     def message_id(self) -> str:
         """The next id of a message that is sent over the API."""

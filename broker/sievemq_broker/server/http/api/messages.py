@@ -13,10 +13,10 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.compose import compose
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.errors import ApiError, not_found
 from sievemq_broker.server.http.api.pages import decode_cursor, encode_cursor
 from sievemq_broker.server.http.api.shown import show_details, show_messages
 from sievemq_broker.server.http.api.slices import run
+from sievemq_broker.server.http.errors import ApiError, not_found
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.envelope import BODY, DELIVERY_TIME, EXPIRATION, TIMESTAMP, Envelope
 from sievemq_core.selector import CompiledSelector, compile_selector

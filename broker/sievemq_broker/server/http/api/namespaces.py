@@ -10,10 +10,10 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.destinations import empty
-from sievemq_broker.server.http.api.errors import ApiError
 from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
 from sievemq_broker.server.http.api.rights import caller, may, require
 from sievemq_broker.server.http.api.slices import in_slices
+from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.watch.counts import Holdings, queues_at
 from sievemq_broker.session.checks import check_identifier
 from sievemq_broker.session.rights import Verb

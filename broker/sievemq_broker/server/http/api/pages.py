@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sievemq_broker.server.http.api.errors import bad_request
 from sievemq_broker.server.http.api.slices import in_slices
+from sievemq_broker.server.http.errors import bad_request
 
 __all__ = ["asked_for", "decode_cursor", "encode_cursor", "page_of"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import HTTPConnection
 
 from sievemq_broker.server.http import access
-from sievemq_broker.server.http.api.errors import ApiError, not_found
+from sievemq_broker.server.http.errors import ApiError, not_found
 from sievemq_broker.session.rights import EVERYTHING, Identity, Verb
 from sievemq_core.errors import AddressError
 from sievemq_core.message.destination import parse_address

@@ -17,15 +17,15 @@ import msgspec.inspect
 
 from sievemq_broker import logs
 from sievemq_broker.server.http.api import PREFIX, openapi
-from sievemq_broker.server.http.api.answers import Error
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Endpoint
-from sievemq_broker.server.http.api.errors import ApiError, answer_to, bad_request, not_found
 from sievemq_broker.server.http.api.json_size import MAX_JSON_VALUES, has_at_most
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.api.requests import Nothing
 from sievemq_broker.server.http.api.rights import check
 from sievemq_broker.server.http.api.slices import GoneError, gone
+from sievemq_broker.server.http.encoding import encode
+from sievemq_broker.server.http.errors import ApiError, answer_to, bad_request, internal, not_found
 from sievemq_core.errors import SieveError
 
 if TYPE_CHECKING:
@@ -44,8 +44,6 @@ _DISCARDED = 16 * 1024 * 1024
 _MAX_PARAMETERS = 32
 
 log = logs.get("http")
-
-_encoder = msgspec.json.Encoder(order=None)
 
 
 class Api:
@@ -80,18 +78,19 @@ class Api:
                 await self._kept()
             if answer is None and endpoint.answer is None:
                 return  # it has answered itself
-            status, content, media = call.status, _encode(answer), endpoint.media
+            status, content, media = call.status, encode(answer), endpoint.media
         except GoneError:
             log.info("http.abandoned", path=scope["path"], method=scope["method"])
             return
         except ApiError as error:
-            status, content, headers = _failure(error)
+            status, content, headers = error.status, error.content, error.headers
         except SieveError as error:
-            status, content, headers = _failure(answer_to(error))
+            refused = answer_to(error)
+            status, content, headers = refused.status, refused.content, refused.headers
         except Exception as error:
             log.fault("http.failed", error, path=scope["path"], method=scope["method"])
-            text = "a fault of the broker; its log says more"
-            status, content, headers = _failure(ApiError(500, "INTERNAL", text))
+            fault = internal()
+            status, content, headers = fault.status, fault.content, fault.headers
         await respond(scope, send, status, content, media, headers)
 
     async def _kept(self) -> None:
@@ -110,7 +109,7 @@ class Api:
     def document(self) -> bytes:
         """The OpenAPI document."""
         if self._document is None:
-            self._document = _encode(openapi.document(self.endpoints))
+            self._document = encode(openapi.document(self.endpoints))
         return self._document
 
     def _find(self, scope: Scope) -> tuple[Endpoint, dict[str, str]]:
@@ -280,28 +279,6 @@ async def _read(receive: Receive, limit: int) -> bytes:
 def _too_large(limit: int, headers: Mapping[str, str]) -> ApiError:
     text = f"a body may have {limit} bytes here" if limit else "no body is expected here"
     return ApiError(413, "REQUEST_TOO_LARGE", text, {"limit": limit}, headers)
-
-
-def _encode(answer: object) -> bytes:
-    try:
-        return _encoder.encode(answer)
-    except UnicodeEncodeError:  # a lone surrogate somewhere; JMS allows any text, JSON does not
-        return _encoder.encode(_without_surrogates(msgspec.to_builtins(answer)))
-
-
-def _without_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return {_without_surrogates(name): _without_surrogates(item) for name, item in value.items()}
-    return value
-
-
-def _failure(error: ApiError) -> tuple[int, bytes, dict[str, str]]:
-    body = Error(error=error.error, text=error.text, details=error.details)
-    return error.status, _encode(body), error.headers
 
 
 async def respond(

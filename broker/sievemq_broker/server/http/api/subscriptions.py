@@ -11,10 +11,10 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.errors import not_found
 from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
 from sievemq_broker.server.http.api.rights import may, require, verbs
 from sievemq_broker.server.http.api.slices import in_slices, run
+from sievemq_broker.server.http.errors import not_found
 from sievemq_broker.server.watch.counts import Counts
 from sievemq_broker.session.rights import Verb
 

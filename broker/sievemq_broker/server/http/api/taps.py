@@ -10,11 +10,11 @@ from sievemq_broker.domain.tap import CopyTap, DrainTap
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.errors import not_found
 from sievemq_broker.server.http.api.messages import selector_of
 from sievemq_broker.server.http.api.pages import asked_for, decode_cursor, page_of
 from sievemq_broker.server.http.api.rights import caller, may
 from sievemq_broker.server.http.api.slices import in_slices, run
+from sievemq_broker.server.http.errors import not_found
 from sievemq_broker.session.handlers.taps import allow, allow_open, maker_of
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import RequestError

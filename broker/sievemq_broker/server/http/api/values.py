@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from sievemq_broker.server.http.api.answers import Value
-from sievemq_broker.server.http.api.errors import ApiError
 from sievemq_broker.server.http.api.slices import in_slices
+from sievemq_broker.server.http.errors import ApiError
 from sievemq_core.errors import FormatError
 from sievemq_core.message.values import BodyValue, PropertyValue, hold, letter_of, normalise_field
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from starlette.responses import Response
+
+from sievemq_broker.server.http.encoding import encode
 from sievemq_core.errors import ErrorCode, SieveError, cut_details, cut_text
 
-__all__ = ["ApiError", "answer_to", "bad_request", "not_found"]
+__all__ = ["ApiError", "answer_to", "bad_request", "internal", "not_found"]
 
 
 class ApiError(Exception):
@@ -37,6 +40,15 @@ class ApiError(Exception):
         self.details = cut_details(details)
         self.headers = dict(headers or {})
 
+    @property
+    def content(self) -> bytes:
+        """The JSON."""
+        return encode({"error": self.error, "text": self.text, "details": self.details})
+
+    def response(self) -> Response:
+        """The answer."""
+        return Response(self.content, self.status, self.headers, "application/json")
+
 
 def bad_request(text: str, **details: Any) -> ApiError:
     """400: the request cannot be understood."""
@@ -46,6 +58,11 @@ def bad_request(text: str, **details: Any) -> ApiError:
 def not_found(text: str, **details: Any) -> ApiError:
     """404: what the path names is not there."""
     return ApiError(404, "NOT_FOUND", text, details)
+
+
+def internal() -> ApiError:
+    """500: a fault of the broker."""
+    return ApiError(500, "INTERNAL", "a fault of the broker; its log says more")
 
 
 _STATUS = {
