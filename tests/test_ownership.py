@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 LEFT = {
     "sievemq.aio": 10,
     "sievemq.blocking": 9,
-    "sievemq_broker.domain": 41,
+    "sievemq_broker.domain": 26,
     "sievemq_broker.matching": 4,
     "sievemq_core.wire": 1,
 }

@@ -389,10 +389,12 @@ class TestNamespace(EmbeddedNamespace):
             lines: events to show; None for all.
         """
 
-        def show(_: Broker) -> str:
+        def show(broker: Broker) -> str:
+            space = broker.namespaces.get(self.name)
+            destinations = () if space is None else tuple(space.destinations)
             journals = self.broker._watch.recorder.journals
             others = [j for j in journals.values() if j.namespace != self.name and j.touched > self._since]
-            return excerpt(self._journal(), self.broker.server.clock.now(), lines, others)
+            return excerpt(self._journal(), self.broker.server.clock.now(), destinations, lines, others)
 
         return self.broker.call(show)
 

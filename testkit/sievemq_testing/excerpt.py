@@ -88,12 +88,19 @@ def show_event(event: Event) -> str:
 _WITH_MESSAGE = frozenset({"sent"})
 
 
-def excerpt(journal: Journal, now: int, lines: int | None = LINES, others: Iterable[Journal] = ()) -> str:
+def excerpt(
+    journal: Journal,
+    now: int,
+    destinations: Iterable[str],
+    lines: int | None = LINES,
+    others: Iterable[Journal] = (),
+) -> str:
     """The end of a journal, and why what was never delivered was not.
 
     Args:
         journal: of the namespace.
         now: the broker's time, ms since 1970.
+        destinations: addresses of those in the namespace.
         lines: events to show; None for all.
         others: journals of other namespaces that were used meanwhile.
     """
@@ -106,14 +113,16 @@ def excerpt(journal: Journal, now: int, lines: int | None = LINES, others: Itera
     if journal.dropped:
         text[0] += f"; {journal.dropped} older ones were forgotten"
     text += map(show_event, shown)
-    text += _left(journal, now)
+    text += _left(journal, now, tuple(destinations))
     text += _elsewhere(others)
     return "\n".join(text)
 
 
-def _left(journal: Journal, now: int) -> Iterable[str]:
+def _left(journal: Journal, now: int, destinations: tuple[str, ...]) -> Iterable[str]:
     """What still waits, and why."""
-    yield from _section("never delivered", [(fate, _undelivered) for fate in journal.undelivered()])
+    yield from _section(
+        "never delivered", [(fate, partial(_undelivered, destinations=destinations)) for fate in journal.undelivered()]
+    )
     yield from _section("not due yet", [(fate, partial(_delayed, due=due, now=now)) for fate, due in journal.delayed()])
     held = [fate for entry, fate in journal.fates.items() if entry.state != GONE and fate.last == "delivered"]
     yield from _section("delivered and never acknowledged", [(fate, _holders) for fate in held])
@@ -129,7 +138,7 @@ def _section(title: str, explained: list[tuple[Fate, Callable[[Fate], list[str]]
         yield f"  and {len(explained) - _EXPLAINED} more"
 
 
-def _undelivered(fate: Fate) -> list[str]:
+def _undelivered(fate: Fate, destinations: tuple[str, ...]) -> list[str]:
     """Why a message that waits was never delivered."""
     queue = fate.queue
     reasons = [
@@ -145,7 +154,7 @@ def _undelivered(fate: Fate) -> list[str]:
         reasons.append("the queue is paused")
     if not reasons:
         where = "on this subscription" if queue.place.topic is not None else f"on {queue.label}"
-        there = near_destination(queue.label, queue.namespace.destinations)
+        there = near_destination(queue.label, destinations)
         reasons.append(f"no consumer is open {where}{f'; there is {there}' if there is not None else ''}")
     return reasons
 

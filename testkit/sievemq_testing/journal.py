@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, Entry
+from sievemq_broker.domain.queue import Queue
 from sievemq_broker.matching.condition import is_true
 from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import MESSAGE_ID, Envelope
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from sievemq_broker.domain.consumer import Consumer
     from sievemq_broker.domain.place import Place
-    from sievemq_broker.domain.queue import Queue
+    from sievemq_broker.domain.ports import Observed, Taker
 
 __all__ = ["EVENTS", "SETTLED", "Event", "Fate", "Journal", "Recorder", "connection_of", "matches"]
 
@@ -292,50 +293,54 @@ class Recorder:
 
     # -- what the domain says ---------------------------------------------------------------------------------------
 
-    def accepted(self, queue: Queue, entry: Entry) -> None:
+    def accepted(self, queue: Observed, entry: Entry) -> None:
         """A message entered a queue."""
+        assert isinstance(queue, Queue)
         fate = self.of(queue.place.namespace).begin(queue, entry)
         refusing = _refusing(queue, entry.envelope)
         fate.refused_by.update(refusing)
         detail = due_in(entry.envelope.delivery_time - self._now()) if entry.state == DELAYED else ""
         self._tell(queue.place, entry, "accepted", detail, tuple(refusing.values()))
 
-    def handed(self, queue: Queue, entry: Entry) -> None:
+    def handed(self, queue: Observed, entry: Entry) -> None:
         """Watched connections say it, with the consumer's name."""
 
-    def released(self, queue: Queue, entry: Entry) -> None:
+    def released(self, queue: Observed, entry: Entry) -> None:
         """It came back unseen: nothing has become of it."""
         fate = self.of(queue.place.namespace).fates.get(entry)
         if fate is not None:
             fate.release("redelivered" if entry.count else "accepted")
 
-    def acknowledged(self, queue: Queue, entry: Entry, consumer: Consumer | None) -> None:
+    def acknowledged(self, queue: Observed, entry: Entry, consumer: Taker | None) -> None:
         """It was acknowledged and is gone."""
         self._tell(queue.place, entry, "acknowledged")
 
-    def returned(self, queue: Queue, entry: Entry) -> None:
+    def returned(self, queue: Observed, entry: Entry) -> None:
         """It came back, marked."""
         self._tell(queue.place, entry, "redelivered", f"attempt {entry.count} failed")
 
-    def expired(self, queue: Queue, entry: Entry) -> None:
+    def expired(self, queue: Observed, entry: Entry) -> None:
         """It outlived its time."""
+        assert isinstance(queue, Queue)
         if entry not in self.of(queue.place.namespace).fates:
             self.of(queue.place.namespace).begin(queue, entry)  # it was too late when it came
         self._tell(queue.place, entry, "expired")
 
-    def dead_lettered(self, queue: Queue, entry: Entry, reason: str) -> None:
+    def dead_lettered(self, queue: Observed, entry: Entry, reason: str) -> None:
         """It was moved to the dead-letter queue."""
         self._tell(queue.place, entry, "dead-lettered", f"reason: {reason}, after {entry.count} failed attempts")
 
-    def removed(self, queue: Queue, entry: Entry, reason: str) -> None:
+    def removed(self, queue: Observed, entry: Entry, reason: str) -> None:
         """It is gone without having been consumed: an administrator removed it, or its queue was deleted."""
         self._tell(queue.place, entry, "removed", f"reason: {reason}")
 
-    def refused(self, queue: Queue, envelope: Envelope) -> None:
+    def refused(self, queue: Observed, envelope: Envelope) -> None:
         """It was dropped at the queue's limit: no fate begins."""
-        self.note(queue.place.namespace, "refused", queue.label, envelope, detail="dropped: the queue is at its limit")
+        self.note(
+            queue.place.namespace, "refused", queue.place.label, envelope, detail="dropped: the queue is at its limit"
+        )
 
-    def unreadable(self, queue: Queue, entry: Entry, error: Exception) -> None:
+    def unreadable(self, queue: Observed, entry: Entry, error: Exception) -> None:
         """Its properties cannot be decoded."""
         self._tell(queue.place, entry, "unreadable", str(error))
 

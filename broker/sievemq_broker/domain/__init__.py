@@ -7,12 +7,12 @@
 
 Where things are:
 
-- what there is: broker, namespace, queue, topic, subscription, subscriptions, client_ids, temporaries
+- what there is: broker, namespace, queue, topic, subscriptions, client_ids, temporaries
 - a message on a queue: entry, place, fan_out, journal, deadlines, dead_letters, overrides
 - what waits, and looking at it: backlog, view, scan
 - who gets it: consumer, turns, recall
-- limits: policy, capacity, room, gate
-- taps, and sends in two steps: tap, taps, tap_log, tap_records, outcome_tap, stages, publishing
+- limits: policy, capacity, admission
+- taps, and sends in two steps: tap, taps, tap_log, outcome_tap, stages, publishing
 - an administrator's verbs, and what takes long: management, steps, examining
 - the edges: ports, observers, restore
 
@@ -25,8 +25,7 @@ from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.ports import DeliveryPort, Observer
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.subscription import Subscription
-from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.topic import Subscription, Topic
 
 __all__ = [
     "Broker",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sievemq_broker.domain.admission import Overfull, Rooms
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.domain.journal import Journal
@@ -15,13 +16,12 @@ from sievemq_broker.domain.policy import FAIL, DomainSettings
 from sievemq_broker.domain.ports import Observer
 from sievemq_broker.domain.publishing import Publishing
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.room import Overfull, Rooms
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
-    from sievemq_broker.domain.gate import Gate
+    from sievemq_broker.domain.admission import Gate
     from sievemq_broker.domain.outcome_tap import OutcomeTap
 
 __all__ = ["Broker"]

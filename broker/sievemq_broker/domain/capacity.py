@@ -11,9 +11,8 @@ from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
-    from sievemq_broker.domain.namespace import Destination
+    from sievemq_broker.domain.admission import Limited
     from sievemq_broker.domain.queue import Queue
-    from sievemq_broker.domain.room import Limited
     from sievemq_core.message.envelope import Envelope
 
 __all__ = [
@@ -31,7 +30,7 @@ __all__ = [
 
 
 def send_within(
-    destination: Destination, envelope: Envelope, now: int, connection: str | None, waited: bool
+    destination: Queue | Topic, envelope: Envelope, now: int, connection: str | None, waited: bool
 ) -> list[Limited] | None:
     """Send a message to a queue with limits, or to a topic whose subscriptions have some: all of them, or none.
 
@@ -60,7 +59,7 @@ def send_within(
     return None
 
 
-def move_within(destination: Destination, envelope: Envelope, now: int) -> None:
+def move_within(destination: Queue | Topic, envelope: Envelope, now: int) -> None:
     """As :func:`send_within`, for a message that has been in the broker before, or whose sender cannot wait.
 
     Raises:
@@ -165,7 +164,7 @@ def lacking(load: Iterable[tuple[Queue, int, int]], patient: bool, waited: bool)
     return full
 
 
-def admit_to(destination: Destination, queues: list[Queue], envelope: Envelope, now: int) -> None:
+def admit_to(destination: Queue | Topic, queues: list[Queue], envelope: Envelope, now: int) -> None:
     """Add a message that may be sent to each of these queues of a destination."""
     if isinstance(destination, Topic):
         destination.take(envelope, now)

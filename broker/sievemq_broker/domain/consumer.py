@@ -137,6 +137,12 @@ class Consumer:
         return f"<Consumer {self.id} of {self.source.place.label} credit={self.credit} holds={self.unacknowledged}>"
 
     @property
+    def selector(self) -> str | None:
+        """Its selector as text, None for none."""
+        condition = self.view.condition
+        return None if condition is None else condition.text
+
+    @property
     def unacknowledged(self) -> int:
         """Messages delivered and neither acknowledged nor given back."""
         return len(self.window) - self._holes

@@ -50,6 +50,9 @@ class Deliverer(Protocol):
     def journal(self) -> Gatherer | None:
         """Gathers what must survive the process."""
 
+    def begin_fan_out(self, fan_out: FanOut) -> None:
+        """Deliver a message in slices; no other one is."""
+
 
 class FanOut:
     """Delivers one message.

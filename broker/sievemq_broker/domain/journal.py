@@ -18,15 +18,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
-from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.room import NoRoomError, Overfull
+from sievemq_broker.domain.admission import NoRoomError, Overfull
+from sievemq_broker.domain.place import Place
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import DELIVERY_MODE, Envelope
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.entry import Entry
-    from sievemq_broker.domain.subscription import Subscription
-    from sievemq_broker.domain.topic import Topic
+    from sievemq_broker.domain.ports import Observed
+    from sievemq_broker.matching.condition import Condition
 
 __all__ = [
     "DESTINATION",
@@ -37,7 +37,9 @@ __all__ = [
     "PAUSED",
     "PLACE_BITS",
     "PLACE_MASK",
+    "PUBLISHED",
     "SUBSCRIPTION",
+    "TAP",
     "Batch",
     "Journal",
     "Key",
@@ -56,11 +58,13 @@ HELD_FLAG: Final = 0x8000
 GONE_STATE: Final = 0xFFFF
 MAX_COUNT: Final = 0x7FFE
 
-#: Kinds of definitions; others may be added by who uses :meth:`Journal.define`.
+#: Kinds of definitions.
 NAMESPACE: Final = "namespace"
 DESTINATION: Final = "destination"
 SUBSCRIPTION: Final = "subscription"
 PAUSED: Final = "paused"
+TAP: Final = "tap"
+PUBLISHED: Final = "published"
 
 PERSISTENT: Final = 2
 
@@ -201,7 +205,7 @@ class Ledger:
         self.journal = journal
         self.number = number
 
-    def accepted(self, queue: Queue, entry: Entry) -> None:
+    def accepted(self, queue: Observed, entry: Entry) -> None:
         """A message entered the queue; only a PERSISTENT one is kept."""
         envelope = entry.envelope
         if envelope.fields[DELIVERY_MODE] != PERSISTENT:
@@ -216,7 +220,7 @@ class Ledger:
         if size > BATCH_BYTES:
             self.journal.go_on()
 
-    def handed(self, queue: Queue, entry: Entry) -> None:
+    def handed(self, queue: Observed, entry: Entry) -> None:
         """It is on its way to a consumer: from now on nobody can say that it was not seen."""
         stored = entry.stored
         if stored:
@@ -227,19 +231,19 @@ class Ledger:
             else:
                 batch.held.append(stored)
 
-    def released(self, queue: Queue, entry: Entry) -> None:
+    def released(self, queue: Observed, entry: Entry) -> None:
         """It came back unseen."""
         if entry.stored:
             self.journal.batch.states[entry.stored] = min(entry.count, MAX_COUNT)
 
-    def returned(self, queue: Queue, entry: Entry) -> None:
+    def returned(self, queue: Observed, entry: Entry) -> None:
         """It came back, marked."""
         if entry.stored:
             batch = self.journal.batch
             batch.states[entry.stored] = min(entry.count, MAX_COUNT)
             batch.failures[entry.stored] = entry.failed
 
-    def acknowledged(self, queue: Queue, entry: Entry, by: object = None) -> None:
+    def acknowledged(self, queue: Observed, entry: Entry, by: object = None) -> None:
         """It is gone."""
         stored = entry.stored
         if stored:
@@ -247,14 +251,14 @@ class Ledger:
 
     expired = removed = acknowledged
 
-    def dead_lettered(self, queue: Queue, entry: Entry, reason: str) -> None:
+    def dead_lettered(self, queue: Observed, entry: Entry, reason: str) -> None:
         """It is gone from here; its new place was told before."""
         self.acknowledged(queue, entry)
 
-    def refused(self, queue: Queue, envelope: Envelope) -> None:
+    def refused(self, queue: Observed, envelope: Envelope) -> None:
         """It was not kept."""
 
-    def unreadable(self, queue: Queue, entry: Entry, error: Exception) -> None:
+    def unreadable(self, queue: Observed, entry: Entry, error: Exception) -> None:
         """It stays."""
 
 
@@ -328,9 +332,9 @@ class Journal:
 
     # -- what exists --------------------------------------------------------------------------------------------
 
-    def attach(self, queue: Queue, number: int) -> None:
-        """From now on the queue's messages are kept, under this number."""
-        queue.observe(Ledger(self, number))
+    def ledger(self, number: int) -> Ledger:
+        """Keeps the messages of a queue, under this number."""
+        return Ledger(self, number)
 
     def namespace_made(self, name: str) -> None:
         """A namespace exists."""
@@ -340,46 +344,42 @@ class Journal:
         """A namespace is gone, after everything in it."""
         self.define(NAMESPACE, (name,), None)
 
-    def destination_made(self, destination: Queue | Topic) -> None:
-        """A destination exists that is not temporary. A topic keeps no messages; its subscriptions do."""
-        number = 0
-        if isinstance(destination, Queue):
-            number = self.take_number()
-            self.attach(destination, number)
-        self.define(DESTINATION, (destination.namespace.name, destination.label), (number,))
+    def destination_made(self, place: Place, number: int) -> None:
+        """A destination exists that is not temporary.
 
-    def destination_deleted(self, destination: Queue | Topic) -> None:
+        Args:
+            place: the destination.
+            number: of the queue; 0 for a topic, which keeps no messages: its subscriptions do.
+        """
+        self.define(DESTINATION, (place.namespace, place.label), (number,))
+
+    def destination_deleted(self, place: Place) -> None:
         """A destination is gone, with its messages."""
-        if destination.paused:
-            self.destination_paused(destination, False)
-        self.define(DESTINATION, (destination.namespace.name, destination.label), None)
+        self.define(DESTINATION, (place.namespace, place.label), None)
 
-    def destination_paused(self, destination: Queue | Topic, paused: bool) -> None:
+    def destination_paused(self, place: Place, paused: bool) -> None:
         """An administrator has paused or resumed a destination that is not temporary."""
-        self.define(PAUSED, (destination.namespace.name, destination.label), () if paused else None)
+        self.define(PAUSED, (place.namespace, place.label), () if paused else None)
 
-    def subscription_made(self, subscription: Subscription) -> None:
-        """A durable subscription exists."""
-        number = self.take_number()
-        self.attach(subscription.queue, number)
-        condition = subscription.condition
-        self.define(
-            SUBSCRIPTION,
-            (subscription.topic.namespace.name, subscription.client_id, subscription.name),
-            (
-                number,
-                subscription.topic.label,
-                None if condition is None else condition.text,
-                None if condition is None else condition.dialect.name,
-                subscription.no_local,
-                subscription.shared,
-            ),
-        )
+    def subscription_made(
+        self, place: Place, number: int, condition: Condition | None, *, no_local: bool, shared: bool
+    ) -> None:
+        """A durable subscription exists.
 
-    def subscription_ended(self, subscription: Subscription) -> None:
+        Args:
+            place: of its queue.
+            number: of its queue.
+            condition: its selector, None for none.
+            no_local: not what connections with its client id publish.
+            shared: it may have several consumers.
+        """
+        text, dialect = (None, None) if condition is None else (condition.text, condition.dialect.name)
+        key = place.namespace, place.client_id, place.subscription
+        self.define(SUBSCRIPTION, key, (number, place.topic, text, dialect, no_local, shared))
+
+    def subscription_ended(self, place: Place) -> None:
         """A durable subscription is gone, with its messages."""
-        key = (subscription.topic.namespace.name, subscription.client_id, subscription.name)
-        self.define(SUBSCRIPTION, key, None)
+        self.define(SUBSCRIPTION, (place.namespace, place.client_id, place.subscription), None)
 
     def take_number(self) -> int:
         """A number for a new owner of messages."""

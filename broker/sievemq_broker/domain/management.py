@@ -87,29 +87,27 @@ def cancel(queue: Queue, choice: Choice) -> Steps[Outcome]:
     return _each(queue, choice, _remover(queue), delayed=True)
 
 
-def copy(queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
+def copy(namespace: Namespace, queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
     """Send copies of waiting messages to another destination; they stay where they are.
 
     Raises:
         AddressError, RequestError: the target took none (Namespace.transfer).
     """
-    namespace = queue.namespace
 
     def act(entry: Entry, now: int) -> Steps[bool]:
         return (yield from _transfer(namespace, target, entry, entry.envelope, now))
 
-    _check_target(queue, target, choice)
+    _check_target(namespace, queue, target, choice)
     return _each(queue, choice, act, waits=True)
 
 
-def move(queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
+def move(namespace: Namespace, queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
     """Move waiting messages to another queue; each leaves only when it has arrived there.
 
     Raises:
         AddressError, RequestError: the target took none (Namespace.transfer), or is a topic, where it might be lost.
     """
-    namespace = queue.namespace
-    if isinstance(_check_target(queue, target, choice), Topic):
+    if isinstance(_check_target(namespace, queue, target, choice), Topic):
         raise RequestError(
             f"{target} is a topic: what none of its subscriptions takes would be lost; copy to it instead",
             ErrorCode.INVALID_DESTINATION,
@@ -124,11 +122,14 @@ def move(queue: Queue, target: str, choice: Choice) -> Steps[Outcome]:
     return _each(queue, choice, act, waits=True)
 
 
-def retry(queue: Queue, choice: Choice, allow: Callable[[str], None] = lambda origin: None) -> Steps[Outcome]:
+def retry(
+    namespace: Namespace, queue: Queue, choice: Choice, allow: Callable[[str], None] = lambda origin: None
+) -> Steps[Outcome]:
     """Send dead letters back where they came from, without what was noted on them, attempts counted anew. One that does
     not say where it came from, or whose subscription is gone, is skipped.
 
     Args:
+        namespace: where they go.
         queue: of dead letters.
         choice: which of them.
         allow: called with the origin of each; raises if the administrator has no right to send to it.
@@ -136,7 +137,6 @@ def retry(queue: Queue, choice: Choice, allow: Callable[[str], None] = lambda or
     Raises:
         RequestError: its origin took none, or is not allowed.
     """
-    namespace = queue.namespace
 
     def act(entry: Entry, now: int) -> Steps[bool]:
         origin, envelope = risen(entry.envelope)
@@ -178,9 +178,8 @@ def _transfer(namespace: Namespace, target: str, entry: Entry, envelope: Envelop
     return True
 
 
-def _check_target(queue: Queue, target: str, choice: Choice) -> Queue | Topic | None:
+def _check_target(namespace: Namespace, queue: Queue, target: str, choice: Choice) -> Queue | Topic | None:
     """The target, if it exists; made if it does not, unless it is a dry run."""
-    namespace = queue.namespace
     found: Queue | Topic | None = namespace.find(target) if choice.dry_run else namespace.declare(target)
     if found is queue:
         raise RequestError(f"{target} is where the messages are", ErrorCode.INVALID_DESTINATION)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from sievemq_broker.domain import capacity, dead_letters, gate
+from sievemq_broker.domain import capacity, dead_letters
+from sievemq_broker.domain.admission import MESSAGE_BYTES, Gate, Limited, NoRoomError, Overfull
 from sievemq_broker.domain.backlog import check_cursor, check_part
 from sievemq_broker.domain.client_ids import ClientIds
 from sievemq_broker.domain.consumer import Consumer
@@ -14,12 +15,12 @@ from sievemq_broker.domain.entry import Entry, key_of
 from sievemq_broker.domain.examining import EXAMINED, Examining
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.place import Place
+from sievemq_broker.domain.policy import BLOCK, FAIL
 from sievemq_broker.domain.ports import DeliveryPort, Observer
+from sievemq_broker.domain.publishing import Publishing, Sends, is_large, load_of
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.room import Limited, NoRoomError, Overfull
 from sievemq_broker.domain.stages import Stages
 from sievemq_broker.domain.steps import Steps
-from sievemq_broker.domain.subscription import Subscription
 from sievemq_broker.domain.subscriptions import Subscriptions
 from sievemq_broker.domain.taps import Taps
 from sievemq_broker.domain.temporaries import Temporaries
@@ -31,12 +32,68 @@ from sievemq_core.message.destination import Address, parse_address
 from sievemq_core.message.envelope import DELIVERY_MODE, Envelope
 
 if TYPE_CHECKING:
-    from sievemq_broker.domain.broker import Broker
-    from sievemq_broker.domain.publishing import Publishing
+    from sievemq_broker.domain.admission import Rooms
+    from sievemq_broker.domain.fan_out import FanOut
+    from sievemq_broker.domain.journal import Journal
+    from sievemq_broker.domain.outcome_tap import OutcomeTap
+    from sievemq_broker.domain.policy import DomainSettings
 
 __all__ = ["Destination", "Namespace"]
 
 Destination: TypeAlias = Queue | Topic
+
+
+class Above(Protocol):
+    """The broker: what its namespaces share."""
+
+    @property
+    def settings(self) -> DomainSettings:
+        """Policies and limits."""
+
+    @property
+    def observer(self) -> Observer | None:
+        """Hears what becomes of messages."""
+
+    @property
+    def journal(self) -> Journal | None:
+        """Gathers what must survive the process."""
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """What happens at a moment."""
+
+    @property
+    def rooms(self) -> Rooms:
+        """Senders that wait at a limit."""
+
+    @property
+    def over(self) -> Overfull | None:
+        """There while all messages together are at the broker's limit."""
+
+    @property
+    def gate(self) -> Gate | None:
+        """Counts what comes in while that is near."""
+
+    @property
+    def on_deleted(self) -> Callable[[Destination], None] | None:
+        """Told of each queue and topic before it is deleted."""
+
+    @property
+    def stamping(self) -> list[OutcomeTap]:
+        """Taps that have observed something and do not know the time yet."""
+
+    @property
+    def fan_out(self) -> FanOut | None:
+        """The message that is being delivered in slices."""
+
+    def begin_fan_out(self, fan_out: FanOut) -> None:
+        """Deliver a message in slices; no other one is."""
+
+    def add_publishing(self, publishing: Publishing) -> None:
+        """Add a batch in slices."""
+
+    def add_work(self, queue: Queue) -> None:
+        """A queue has something to do that may take longer than a turn should."""
 
 
 class Namespace:
@@ -56,17 +113,17 @@ class Namespace:
         publishing: a large batch of them that is being published; None if there is none.
     """
 
-    def __init__(self, name: str, broker: Broker) -> None:
+    def __init__(self, name: str, broker: Above) -> None:
         self.name = name
         self.broker = broker
         self.destinations: dict[str, Destination] = {}
         self.policy = broker.settings.policy_for_namespace(name)
         self.over: Overfull | None = None
-        self.gate: gate.Gate | None = None
+        self.gate: Gate | None = None
         self.temporaries = Temporaries(self)
         self.client_ids = ClientIds()
-        self.subscriptions = Subscriptions()
-        self.taps = Taps(self)
+        self.subscriptions = Subscriptions(self, broker.settings.max_subscriptions)
+        self.taps = Taps(self, broker.stamping)
         self.stages = Stages(self)
         self.publishing: Publishing | None = None
         # By whatever form senders use, such as a bare name: all that were named, and those where a send need not be
@@ -76,6 +133,16 @@ class Namespace:
 
     def __repr__(self) -> str:
         return f"<Namespace {self.name!r} destinations={len(self.destinations)}>"
+
+    @property
+    def journal(self) -> Journal | None:
+        """Gathers what must survive the process."""
+        return self.broker.journal
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """Of the broker."""
+        return self.broker.deadlines
 
     # -- destinations -------------------------------------------------------------------------------------------
 
@@ -149,11 +216,24 @@ class Namespace:
                     ErrorCode.RESOURCE_ALLOCATION,
                     {"limit": "max_destinations"},
                 )
-            make = Topic if address.kind.is_topic else Queue
-            destination = self.destinations[text] = make(Place(self.name, text), settings.policy_for(text), self)
-            if self.broker.journal is not None and not address.kind.is_temporary:
-                self.broker.journal.destination_made(destination)
+            destination = self.destinations[text] = self._make(address, text)
         return destination
+
+    def _make(self, address: Address, text: str) -> Destination:
+        place, policy, journal = Place(self.name, text), self.broker.settings.policy_for(text), self.broker.journal
+        if address.kind.is_topic:
+            made: Destination = Topic(
+                place, policy, lambda place, left: Queue(place, policy, self, left), self.client_ids, self.broker
+            )
+        else:
+            made = Queue(place, policy, self)
+        if journal is not None and not address.kind.is_temporary:
+            number = 0
+            if isinstance(made, Queue):
+                number = journal.take_number()
+                made.observe(journal.ledger(number))
+            journal.destination_made(place, number)
+        return made
 
     def delete(self, address: Address | str, reason: str = "deleted by an administrator") -> bool:
         """Delete a destination with its messages and subscriptions; consumers are told through their port.
@@ -174,8 +254,11 @@ class Namespace:
         else:
             destination.delete(ErrorCode.INVALID_DESTINATION, text)
         del self.destinations[destination.label]
-        if self.broker.journal is not None and self.temporaries.owner_of(destination.label) is None:
-            self.broker.journal.destination_deleted(destination)
+        journal = self.broker.journal
+        if journal is not None and self.temporaries.owner_of(destination.label) is None:
+            if destination.paused:
+                journal.destination_paused(destination.place, False)
+            journal.destination_deleted(destination.place)
         self.taps.drop_all_on(destination.label)
         self.temporaries.forget(destination.label)
         known = parse_address(destination.label)
@@ -199,7 +282,7 @@ class Namespace:
     def _note_pause(self, destination: Destination) -> None:
         journal = self.broker.journal
         if journal is not None and self.temporaries.owner_of(destination.label) is None:
-            journal.destination_paused(destination, destination.paused)
+            journal.destination_paused(destination.place, destination.paused)
 
     # -- sending ------------------------------------------------------------------------------------------------
 
@@ -232,10 +315,10 @@ class Namespace:
                 destination = self._look_up(address, envelope)
             except NoRoomError as error:
                 return [error.place]
-            over = self.over or self.broker.over or gate.enter(self, ((destination, envelope),), connection)
+            over = self.over or self.broker.over or self._enter(((destination, envelope),), connection)
             if over is not None:
                 if over.refuses:
-                    gate.check_over(self)
+                    self._check_over()
                 return [over]
         policy = destination.policy
         if policy.special:
@@ -303,7 +386,7 @@ class Namespace:
         destination = self._routes.get(address)
         if destination is None:
             destination = self._look_up(address, envelope)
-            gate.count(self, ((destination, envelope),))  # who sends anew has asked whether there is room
+            self._count(((destination, envelope),))  # who sends anew has asked whether there is room
         if destination.policy.limited:
             capacity.move_within(destination, overridden(destination.policy, envelope, now), now)
             return
@@ -375,7 +458,7 @@ class Namespace:
             connection: id of the sender's connection, for no_local.
             patient: the sender can wait where that is the rule; otherwise it is refused there.
             waited: it has waited for room, and is the next.
-            acknowledges: messages go with it: see :func:`~sievemq_broker.domain.gate.enter_several`.
+            acknowledges: messages go with it: see :meth:`enter_several`.
 
         Returns:
             None; or, for a patient sender, what must have room before this can be done. Nothing has been sent then.
@@ -403,7 +486,7 @@ class Namespace:
                         messages, size = load.get(queue, (0, 0))
                         load[queue] = messages + 1, size + len(envelope.packed)
             checked.append((destination, envelope))
-        full = gate.enter_several(self, checked, connection, patient, acknowledges) if checked else []
+        full = self.enter_several(checked, connection, patient, acknowledges) if checked else []
         full += capacity.lacking(((queue, *of) for queue, of in load.items()), patient, waited)
         if full:
             return full
@@ -418,6 +501,72 @@ class Namespace:
             envelope.compact()
         return None
 
+    def is_large(self, sends: Sends) -> bool:
+        """True if a batch is to be added in slices, with :meth:`begin`."""
+        return is_large(sends, self.destinations)
+
+    def begin(
+        self,
+        sends: Sends,
+        now: int,
+        connection: str | None = None,
+        *,
+        patient: bool = False,
+        waited: bool = False,
+        acknowledges: bool = False,
+    ) -> Publishing | list[Limited]:
+        """:meth:`commit`, but in slices; while nothing else is on its way here.
+
+        Args:
+            sends: consumed if it begins.
+            now, connection, patient, waited, acknowledges: as there.
+
+        Returns:
+            What is on its way then; or, for a patient sender, what must have room before this can be done.
+
+        Raises:
+            AddressError, RequestError: as there. Nothing is sent then.
+        """
+        destinations = {address: self.declare(address) for address in dict.fromkeys([address for address, _ in sends])}
+        try:
+            self.check_kept(sends)
+        except NoRoomError as error:
+            if patient:
+                return [error.place]
+            raise
+        load = load_of(sends, destinations, now, connection)
+        going = ((destinations[address], envelope) for address, envelope in sends)
+        full = self.enter_several(going, connection, patient, acknowledges) if sends else []
+        for queue, (_, _, largest) in load.items():
+            capacity.check_sent(queue, largest)
+        wanted = ((queue, messages, size) for queue, (messages, size, _) in load.items())
+        full += capacity.lacking(wanted, patient, waited)
+        if full:
+            return full
+        promised = {
+            queue: (messages, size)
+            for queue, (messages, size, _) in load.items()
+            if queue.policy.at_limit in (FAIL, BLOCK)
+        }
+        publishing = Publishing(sends, destinations, promised, connection, self.broker, self._published)
+        self.publishing = publishing
+        self.broker.add_publishing(publishing)
+        return publishing
+
+    def _published(self) -> None:
+        self.publishing = None
+
+    def publish(self, sends: Sends, now: int, connection: str | None) -> None:
+        """:meth:`commit`, or :meth:`begin` for a large batch.
+
+        Raises:
+            AddressError, RequestError: as there.
+        """
+        if self.is_large(sends):
+            self.begin(sends, now, connection)
+        else:
+            self.commit(sends, now, connection)
+
     def _look_up(self, address: Address | str, envelope: Envelope) -> Destination:
         """Where a message goes that is not known yet, or while not every message can be kept."""
         destination = self.declare(address)
@@ -427,10 +576,85 @@ class Namespace:
             journal.check(mode, destination.label)
         return destination
 
-    def set_gate(self, gate: gate.Gate | None) -> None:
+    def set_gate(self, gate: Gate | None) -> None:
         """Count what comes in; None if there are no limits."""
         self.gate = gate
         self.forget_routes()
+
+    # -- limits -------------------------------------------------------------------------------------------------
+
+    def check_room(self, address: Address, envelope: Envelope) -> None:
+        """Raise unless a message may come in, as far as the namespace and the broker go: for who cannot wait.
+
+        Raises:
+            AddressError, RequestError: as :meth:`declare`; RESOURCE_ALLOCATION.
+        """
+        over = self.over or self.broker.over or self._enter(((self.declare(address), envelope),), None)
+        if over is not None:
+            raise RequestError(over.limit_text, ErrorCode.RESOURCE_ALLOCATION, {"namespace": self.name})
+
+    def enter_several(
+        self,
+        sends: Iterable[tuple[Destination, Envelope]],
+        connection: str | None,
+        patient: bool,
+        acknowledges: bool,
+    ) -> list[Limited]:
+        """Count a batch that is about to come in. What acknowledges something makes room for others too, so it need
+        not wait for the broker, and comes in whether that is full or not.
+
+        Returns:
+            What is at its limit: the batch must not come in then.
+
+        Raises:
+            RequestError: RESOURCE_ALLOCATION, it could never come in; or would have to wait, and cannot.
+        """
+        waits = patient and not acknowledges
+        over = (self.broker.over if waits else None) or self.over
+        over = over or self._enter(sends, connection, whether_full=waits)
+        if over is None:
+            return []
+        if over.refuses or not patient:
+            self._check_over()
+        return [over]
+
+    def _enter(
+        self, sends: Iterable[tuple[Destination, Envelope]], connection: str | None, *, whether_full: bool = True
+    ) -> Overfull | None:
+        """Count sends that are about to come in.
+
+        Args:
+            sends: where to, and what.
+            connection: id of the sender's connection, for no_local.
+            whether_full: ask whether the broker has room; otherwise they come in though it has none.
+
+        Returns:
+            None; or what is at its limit, of the namespace and the broker: they must not come in then.
+
+        Raises:
+            RequestError: RESOURCE_ALLOCATION, they could never come in.
+        """
+        gate, broker_gate = self.gate, self.broker.gate
+        if gate is None and broker_gate is None:
+            return None
+        load = _load_of(sends, connection)
+        over = None if gate is None else gate.enter(*load)
+        if over is None and broker_gate is not None:
+            if whether_full:
+                return broker_gate.enter(*load)
+            broker_gate.count(*load)
+        return over
+
+    def _count(self, sends: Iterable[tuple[Destination, Envelope]]) -> None:
+        """Count what comes in whether there is room or not."""
+        for gate in (self.gate, self.broker.gate):
+            if gate is not None:
+                gate.count(*_load_of(sends, None))
+
+    def _check_over(self) -> None:
+        """Raise RequestError RESOURCE_ALLOCATION if the namespace is at its limit: for who cannot wait."""
+        if self.over is not None:
+            raise RequestError(self.over.limit_text, ErrorCode.RESOURCE_ALLOCATION, {"namespace": self.name})
 
     def forget_routes(self) -> None:
         """Look every destination up again: what is done on the way has changed."""
@@ -504,7 +728,7 @@ class Namespace:
                 temporary=owner is not None,
             )
         else:
-            found = Subscription(
+            found = self.subscriptions.make(
                 destination,
                 None,
                 client_id,
@@ -514,7 +738,6 @@ class Namespace:
                 no_local=no_local,
                 connection=connection,
             )
-            destination.add(found)
         return found.queue.open_consumer(port, consumer_id, None, credit, now)
 
     def unsubscribe(self, client_id: str | None, name: str) -> None:
@@ -609,11 +832,6 @@ class Namespace:
     # -- for its queues -----------------------------------------------------------------------------------------
 
     @property
-    def deadlines(self) -> Deadlines:
-        """Of the broker."""
-        return self.broker.deadlines
-
-    @property
     def observer(self) -> Observer | None:
         """Of the broker."""
         return self.broker.observer
@@ -637,3 +855,18 @@ def _keeps(destination: Destination) -> bool:
     if isinstance(destination, Topic):
         return any(subscription.durable for subscription in destination.subscriptions)
     return not destination.label.startswith("temporary")
+
+
+def _load_of(sends: Iterable[tuple[Destination, Envelope]], connection: str | None) -> tuple[int, int]:
+    """Messages and bytes of what is about to be sent, for each queue in which it would be.
+
+    Args:
+        sends: where to, and what.
+        connection: id of the sender's connection, for no_local.
+    """
+    messages = size = 0
+    for destination, envelope in sends:
+        copies = 1 if isinstance(destination, Queue) else destination.copies(envelope, connection)
+        messages += copies
+        size += copies * (len(envelope.packed) + MESSAGE_BYTES)
+    return messages, size

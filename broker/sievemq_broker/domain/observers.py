@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sievemq_broker.domain.ports import Observer
+from sievemq_broker.domain.ports import Observed, Observer, Taker
 
 if TYPE_CHECKING:
-    from sievemq_broker.domain.consumer import Consumer
     from sievemq_broker.domain.entry import Entry
-    from sievemq_broker.domain.queue import Queue
     from sievemq_core.message.envelope import Envelope
 
 __all__ = ["Both", "joined", "without"]
@@ -39,42 +37,42 @@ class Both:
         self.first = first
         self.second = second
 
-    def accepted(self, queue: Queue, entry: Entry) -> None:
+    def accepted(self, queue: Observed, entry: Entry) -> None:
         self.first.accepted(queue, entry)
         self.second.accepted(queue, entry)
 
-    def handed(self, queue: Queue, entry: Entry) -> None:
+    def handed(self, queue: Observed, entry: Entry) -> None:
         self.first.handed(queue, entry)
         self.second.handed(queue, entry)
 
-    def released(self, queue: Queue, entry: Entry) -> None:
+    def released(self, queue: Observed, entry: Entry) -> None:
         self.first.released(queue, entry)
         self.second.released(queue, entry)
 
-    def acknowledged(self, queue: Queue, entry: Entry, consumer: Consumer | None) -> None:
+    def acknowledged(self, queue: Observed, entry: Entry, consumer: Taker | None) -> None:
         self.first.acknowledged(queue, entry, consumer)
         self.second.acknowledged(queue, entry, consumer)
 
-    def returned(self, queue: Queue, entry: Entry) -> None:
+    def returned(self, queue: Observed, entry: Entry) -> None:
         self.first.returned(queue, entry)
         self.second.returned(queue, entry)
 
-    def expired(self, queue: Queue, entry: Entry) -> None:
+    def expired(self, queue: Observed, entry: Entry) -> None:
         self.first.expired(queue, entry)
         self.second.expired(queue, entry)
 
-    def dead_lettered(self, queue: Queue, entry: Entry, reason: str) -> None:
+    def dead_lettered(self, queue: Observed, entry: Entry, reason: str) -> None:
         self.first.dead_lettered(queue, entry, reason)
         self.second.dead_lettered(queue, entry, reason)
 
-    def removed(self, queue: Queue, entry: Entry, reason: str) -> None:
+    def removed(self, queue: Observed, entry: Entry, reason: str) -> None:
         self.first.removed(queue, entry, reason)
         self.second.removed(queue, entry, reason)
 
-    def refused(self, queue: Queue, envelope: Envelope) -> None:
+    def refused(self, queue: Observed, envelope: Envelope) -> None:
         self.first.refused(queue, envelope)
         self.second.refused(queue, envelope)
 
-    def unreadable(self, queue: Queue, entry: Entry, error: Exception) -> None:
+    def unreadable(self, queue: Observed, entry: Entry, error: Exception) -> None:
         self.first.unreadable(queue, entry, error)
         self.second.unreadable(queue, entry, error)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sievemq_broker.domain.ports import Observed, Taker
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.tap import CopyTap, Mode, TapTerms
+from sievemq_broker.domain.tap import CopyTap, Keeper, Mode, TapTerms
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.message import outcomes
 from sievemq_core.message.envelope import BODY_KIND, PROPERTIES, BodyKind, Envelope, pack_properties
 
 if TYPE_CHECKING:
-    from sievemq_broker.domain.consumer import Consumer
     from sievemq_broker.domain.entry import Entry
     from sievemq_broker.domain.topic import Topic
 
@@ -40,13 +40,20 @@ class OutcomeTap(CopyTap):
     mode: Mode = "outcomes"
 
     def __init__(
-        self, tap_id: str, name: str, destination: Queue | Topic, condition: Condition | None, terms: TapTerms, now: int
+        self,
+        keeper: Keeper,
+        tap_id: str,
+        name: str,
+        destination: Queue | Topic,
+        condition: Condition | None,
+        terms: TapTerms,
+        now: int,
     ) -> None:
         #: What was observed since the last stamp: the message, and what is said of it.
         self._noted: list[tuple[Envelope, tuple[str, str | None, str | None, str | None, int]]] = []
         self._packed: dict[object, tuple[bytes | None, str | None]] = {}
         self._watch = _Watch(self)
-        super().__init__(tap_id, name, destination, condition, terms, now)
+        super().__init__(keeper, tap_id, name, destination, condition, terms, now)
 
     def _attach(self) -> None:
         self.destination.observe(self._watch)
@@ -66,17 +73,16 @@ class OutcomeTap(CopyTap):
             self._append(self._record(envelope, said), max(1, said[4]), now)
 
     def note(
-        self, queue: Queue, envelope: Envelope, outcome: str, reason: str | None, selector: str | None, attempts: int
+        self, queue: Observed, envelope: Envelope, outcome: str, reason: str | None, selector: str | None, attempts: int
     ) -> None:
         """Something became of a message."""
         if not self._wants(envelope):
             return
         if not self._noted:
-            self.destination.namespace.broker.stamping.append(self)
-        subscription = queue.place.subscription
+            self._keeper.stamp_soon(self)
         if outcome == outcomes.DEAD_LETTERED and self._noted and self._noted[-1][0] is envelope:
             self._noted.pop()  # that it has expired is not the last word
-        self._noted.append((envelope, (outcome, reason, selector, subscription, attempts)))
+        self._noted.append((envelope, (outcome, reason, selector, queue.place.subscription, attempts)))
 
     def _record(self, envelope: Envelope, said: tuple[str, str | None, str | None, str | None, int]) -> bytes:
         packed = self._packed.get(said)
@@ -97,38 +103,37 @@ class _Watch:
     def __init__(self, tap: OutcomeTap) -> None:
         self._tap = tap
 
-    def accepted(self, queue: Queue, entry: Entry) -> None:
+    def accepted(self, queue: Observed, entry: Entry) -> None:
         """Nothing became of it yet; nor with the next three."""
 
-    def handed(self, queue: Queue, entry: Entry) -> None: ...
+    def handed(self, queue: Observed, entry: Entry) -> None: ...
 
-    def released(self, queue: Queue, entry: Entry) -> None: ...
+    def released(self, queue: Observed, entry: Entry) -> None: ...
 
-    def returned(self, queue: Queue, entry: Entry) -> None: ...
+    def returned(self, queue: Observed, entry: Entry) -> None: ...
 
-    def unreadable(self, queue: Queue, entry: Entry, error: Exception) -> None: ...
+    def unreadable(self, queue: Observed, entry: Entry, error: Exception) -> None: ...
 
-    def acknowledged(self, queue: Queue, entry: Entry, consumer: Consumer | None) -> None:
+    def acknowledged(self, queue: Observed, entry: Entry, consumer: Taker | None) -> None:
         """Consumed."""
-        condition = None if consumer is None else consumer.view.condition
-        selector = None if condition is None else condition.text
+        selector = None if consumer is None else consumer.selector
         attempts = entry.count + (consumer is not None)  # when it came back the last one was counted
         self._tap.note(queue, entry.envelope, outcomes.ACKNOWLEDGED, None, selector, attempts)
 
-    def expired(self, queue: Queue, entry: Entry) -> None:
+    def expired(self, queue: Observed, entry: Entry) -> None:
         """Gone, unless a dead letter is made of it."""
         self._tap.note(queue, entry.envelope, outcomes.EXPIRED, None, None, entry.count)
 
-    def dead_lettered(self, queue: Queue, entry: Entry, reason: str) -> None:
+    def dead_lettered(self, queue: Observed, entry: Entry, reason: str) -> None:
         """The last word about one that has expired, too."""
         self._tap.note(queue, entry.envelope, outcomes.DEAD_LETTERED, reason, None, entry.count)
 
-    def removed(self, queue: Queue, entry: Entry, reason: str) -> None:
+    def removed(self, queue: Observed, entry: Entry, reason: str) -> None:
         """An administrator, or a limit."""
         outcome = outcomes.DROPPED if reason == OLDEST else outcomes.REMOVED
         self._tap.note(queue, entry.envelope, outcome, reason, None, entry.count)
 
-    def refused(self, queue: Queue, envelope: Envelope) -> None:
+    def refused(self, queue: Observed, envelope: Envelope) -> None:
         """It never entered the queue."""
         self._tap.note(queue, envelope, outcomes.DROPPED, "newest", None, 0)
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 from sievemq_core.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from sievemq_broker.domain.consumer import Consumer
     from sievemq_broker.domain.entry import Entry
-    from sievemq_broker.domain.queue import Queue
+    from sievemq_broker.domain.place import Place
     from sievemq_core.message.envelope import Envelope
 
-__all__ = ["DeliveryPort", "Observer", "deliver_each"]
+__all__ = ["DeliveryPort", "Observed", "Observer", "Taker", "deliver_each"]
 
 
 class DeliveryPort(Protocol):
@@ -59,39 +58,55 @@ def deliver_each(port: DeliveryPort, consumer_id: int, tag: int, row: list[bytes
     return taken
 
 
+class Observed(Protocol):
+    """A queue."""
+
+    @property
+    def place(self) -> Place:
+        """What it is called."""
+
+
+class Taker(Protocol):
+    """A consumer."""
+
+    @property
+    def selector(self) -> str | None:
+        """Its selector as text, None for none."""
+
+
 class Observer(Protocol):
     """Hears what becomes of messages: a journal, a tap, a log. Costs nothing where there is none.
 
     An entry is known by its queue and ``entry.sequence``; the envelope is still there when a method is called.
     """
 
-    def accepted(self, queue: Queue, entry: Entry) -> None:
+    def accepted(self, queue: Observed, entry: Entry) -> None:
         """A message entered a queue; it may be scheduled for later (``entry.state``)."""
 
-    def handed(self, queue: Queue, entry: Entry) -> None:
+    def handed(self, queue: Observed, entry: Entry) -> None:
         """It is on its way to a consumer."""
 
-    def released(self, queue: Queue, entry: Entry) -> None:
+    def released(self, queue: Observed, entry: Entry) -> None:
         """It came back unseen and unmarked."""
 
-    def acknowledged(self, queue: Queue, entry: Entry, consumer: Consumer | None) -> None:
+    def acknowledged(self, queue: Observed, entry: Entry, consumer: Taker | None) -> None:
         """It was acknowledged and is gone; by this consumer, if that is still known."""
 
-    def returned(self, queue: Queue, entry: Entry) -> None:
+    def returned(self, queue: Observed, entry: Entry) -> None:
         """It came back, marked as redelivered; ``entry.count`` says how often it was handed out."""
 
-    def expired(self, queue: Queue, entry: Entry) -> None:
+    def expired(self, queue: Observed, entry: Entry) -> None:
         """It outlived its time and is gone (EXP-05)."""
 
-    def dead_lettered(self, queue: Queue, entry: Entry, reason: str) -> None:
+    def dead_lettered(self, queue: Observed, entry: Entry, reason: str) -> None:
         """It was moved to a dead-letter queue (D-22)."""
 
-    def removed(self, queue: Queue, entry: Entry, reason: str) -> None:
+    def removed(self, queue: Observed, entry: Entry, reason: str) -> None:
         """It gave way to another at a limit (``oldest``), an administrator removed it (``purged``, ``moved``,
         ``retried``), or its queue was deleted (``deleted``)."""
 
-    def refused(self, queue: Queue, envelope: Envelope) -> None:
+    def refused(self, queue: Observed, envelope: Envelope) -> None:
         """A message was dropped at a limit before it entered the queue."""
 
-    def unreadable(self, queue: Queue, entry: Entry, error: Exception) -> None:
+    def unreadable(self, queue: Observed, entry: Entry, error: Exception) -> None:
         """Its properties cannot be decoded, so no selector was asked: it stays on the queue (D-14)."""

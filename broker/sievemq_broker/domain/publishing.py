@@ -11,22 +11,20 @@ one batch until it is done, so a broker that dies has kept all of it or nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from sievemq_broker.domain import capacity, gate
+from sievemq_broker.domain import capacity
 from sievemq_broker.domain.overrides import overridden
-from sievemq_broker.domain.policy import BLOCK, FAIL
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.room import Limited, NoRoomError
 from sievemq_broker.domain.steps import SLICE
 from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
-    from sievemq_broker.domain.namespace import Namespace
+    from sievemq_broker.domain.fan_out import Deliverer
     from sievemq_broker.domain.topic import Topic
 
-__all__ = ["AT_ONCE", "Publishing", "Told", "begin", "is_large"]
+__all__ = ["AT_ONCE", "Publishing", "Sends", "Told", "is_large", "load_of"]
 
 #: Messages that are added within one turn without further ado, each counted for every subscription that it goes to: two
 #: or three milliseconds.
@@ -38,18 +36,18 @@ Told: TypeAlias = Callable[[int], None]
 """Called when it is over, with the time (ms epoch)."""
 
 
-def is_large(namespace: Namespace, sends: Sends) -> bool:
+def is_large(sends: Sends, destinations: Mapping[str, Queue | Topic]) -> bool:
     """True if a batch is to be added in slices.
 
     Args:
-        namespace: where it goes.
         sends: address and message.
+        destinations: where addresses lead, as far as they are known.
     """
     if len(sends) > AT_ONCE:
         return True
     places = 0
     for address, _ in sends:
-        destination = namespace.destinations.get(address)
+        destination = destinations.get(address)
         if destination is not None:
             if destination.large:
                 return True
@@ -57,57 +55,7 @@ def is_large(namespace: Namespace, sends: Sends) -> bool:
     return places > AT_ONCE
 
 
-def begin(
-    namespace: Namespace,
-    sends: Sends,
-    now: int,
-    connection: str | None = None,
-    *,
-    patient: bool = False,
-    waited: bool = False,
-    acknowledges: bool = False,
-) -> Publishing | list[Limited]:
-    """Send several messages, all or none, in order, as :meth:`Namespace.commit` does, but in slices.
-
-    Args:
-        namespace: where they go; nothing else is on its way there.
-        sends: address and message; consumed if it begins.
-        now: ms epoch.
-        connection: id of the sender's connection, for no_local.
-        patient: the sender can wait where that is the rule; otherwise it is refused there.
-        waited: it has waited for room, and is the next.
-        acknowledges: messages go with it: see :func:`~sievemq_broker.domain.gate.enter_several`.
-
-    Returns:
-        What is on its way then; or, for a patient sender, what must have room before this can be done.
-
-    Raises:
-        AddressError, RequestError: as :meth:`Namespace.commit`. Nothing is sent then.
-    """
-    destinations = {address: namespace.declare(address) for address in dict.fromkeys([address for address, _ in sends])}
-    try:
-        namespace.check_kept(sends)
-    except NoRoomError as error:
-        if patient:
-            return [error.place]
-        raise
-    load = _load(sends, destinations, now, connection)
-    going = ((destinations[address], envelope) for address, envelope in sends)
-    full = gate.enter_several(namespace, going, connection, patient, acknowledges) if sends else []
-    for queue, (_, _, largest) in load.items():
-        capacity.check_sent(queue, largest)
-    full += capacity.lacking(((queue, *of[:2]) for queue, of in load.items()), patient, waited)
-    if full:
-        return full
-    promised = {
-        queue: (messages, size) for queue, (messages, size, _) in load.items() if queue.policy.at_limit in (FAIL, BLOCK)
-    }
-    namespace.publishing = Publishing(namespace, sends, destinations, promised, connection)
-    namespace.broker.add_publishing(namespace.publishing)
-    return namespace.publishing
-
-
-def _load(
+def load_of(
     sends: Sends, destinations: dict[str, Queue | Topic], now: int, connection: str | None
 ) -> dict[Queue, tuple[int, int, int]]:
     """How many messages and bytes go where there are limits, and the largest; what is prescribed there is applied to
@@ -132,11 +80,12 @@ class Publishing:
     """One batch on its way. At most one of a namespace: the next one waits until it is over.
 
     Args:
-        namespace: where it goes.
         sends: address and message, in order; consumed.
         destinations: where each address leads.
         promised: messages and bytes, by queue, that are kept free for it below the limits there.
         connection: id of the sender's connection, for no_local.
+        deliverer: the broker; it adds no message to a topic with very many subscriptions while it delivers another.
+        over: called when it is over, before all others.
 
     Attributes:
         error: a fault of the broker that ended it early.
@@ -145,12 +94,13 @@ class Publishing:
     __slots__ = (
         "_completed",
         "_connection",
+        "_deliverer",
         "_destinations",
         "_envelope",
         "_held",
         "_left",
         "_limited",
-        "_namespace",
+        "_over",
         "_promised",
         "_queues",
         "_told",
@@ -160,13 +110,15 @@ class Publishing:
 
     def __init__(
         self,
-        namespace: Namespace,
         sends: Sends,
         destinations: dict[str, Queue | Topic],
         promised: dict[Queue, tuple[int, int]],
         connection: str | None,
+        deliverer: Deliverer,
+        over: Callable[[], None],
     ) -> None:
-        self._namespace = namespace
+        self._deliverer = deliverer
+        self._over = over
         sends.reverse()
         self._left = sends  # the next one last: taken from there they are freed one by one, not in one long turn
         self._destinations = destinations
@@ -191,7 +143,7 @@ class Publishing:
         self._promised = promised
         for queue, (messages, size) in promised.items():
             queue.promise(messages, size)
-        journal = namespace.broker.journal
+        journal = deliverer.journal
         if journal is not None:
             journal.hold()
 
@@ -253,7 +205,7 @@ class Publishing:
         address, envelope = self._left[-1]
         destination = self._destinations[address]
         if destination.large:
-            fan_out = self._namespace.broker.fan_out
+            fan_out = self._deliverer.fan_out
             if fan_out is not None and not fan_out.over:
                 fan_out.work(budget, now)
                 return budget
@@ -292,7 +244,7 @@ class Publishing:
     def tell(self, now: int) -> None:
         """It is over. In a turn of its own: what comes next may be another batch, and a journal must be written in
         between."""
-        self._namespace.publishing = None
+        self._over()
         for told in self._told:
             told(now)
 
@@ -315,7 +267,7 @@ class Publishing:
         if self._completed:
             return
         self._completed = True
-        journal = self._namespace.broker.journal
+        journal = self._deliverer.journal
         if journal is not None:
             journal.let_go()
         for queue, (messages, size) in self._promised.items():

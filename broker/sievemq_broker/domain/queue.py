@@ -12,7 +12,7 @@ what one that waits asks of others of :mod:`recall`. A subscription owns a queue
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from sievemq_broker.domain.backlog import Backlog
 from sievemq_broker.domain.consumer import Consumer
@@ -129,7 +129,6 @@ class Queue:
         "index",
         "label",
         "main",
-        "namespace",
         "observer",
         "paused",
         "place",
@@ -157,7 +156,6 @@ class Queue:
         self.policy = policy
         self._host = host
         self._deadlines = host.deadlines
-        self.namespace: Any = host
         self._on_left = on_left
         self.observer: Observer | None = host.observer
         self.taps: tuple[Copier, ...] = ()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sievemq_broker.domain import tap_records
 from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.journal import (
     DESTINATION,
@@ -16,13 +15,15 @@ from sievemq_broker.domain.journal import (
     MAX_COUNT,
     NAMESPACE,
     PAUSED,
+    PUBLISHED,
     SUBSCRIPTION,
+    TAP,
     Journal,
     Saved,
     SavedEntry,
 )
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.subscription import Subscription
+from sievemq_broker.domain.tap import CopyTap, TapTerms
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import Envelope
@@ -55,7 +56,7 @@ def restore(broker: Broker, saved: Saved, now: int) -> int:
     journal = Journal(saved.next_batch)
     try:
         queues = _definitions(broker, saved, journal)
-        taps = tap_records.restore(broker, saved, journal, now)
+        taps = _taps(broker, saved, journal, now)
     except SieveError as error:
         raise RestoreError(f"what was kept cannot be restored: {error}") from error
     count = 0
@@ -92,7 +93,7 @@ def _definitions(broker: Broker, saved: Saved, journal: Journal) -> dict[int, Qu
         namespace = broker.namespace(str(name))
         topic = namespace.create(label)
         assert isinstance(topic, Topic)
-        subscription = Subscription(
+        subscription = namespace.subscriptions.make(
             topic,
             str(title),
             None if client_id is None else str(client_id),
@@ -102,15 +103,33 @@ def _definitions(broker: Broker, saved: Saved, journal: Journal) -> dict[int, Qu
             no_local=no_local,
             connection=None,
         )
-        namespace.subscriptions.durable[subscription.client_id, str(title)] = subscription
-        topic.add(subscription)
+        namespace.subscriptions.keep(subscription)
         queues[number] = subscription.queue
     for name, label in saved.definitions(PAUSED):
         broker.namespace(str(name)).create(str(label)).pause()
     for number, queue in queues.items():
-        journal.attach(queue, number)
+        queue.observe(journal.ledger(number))
         journal.numbers_from(number + 1)
     return queues
+
+
+def _taps(broker: Broker, saved: Saved, journal: Journal, now: int) -> dict[int, CopyTap]:
+    """Taps and published batches, before the messages are there; the copy taps by number, without their messages."""
+    for (name, owner, key), (batch, *_) in saved.definitions(PUBLISHED).items():
+        broker.namespace(str(name)).stages.remember(None if owner is None else str(owner), str(key), batch)
+    copies: dict[int, CopyTap] = {}
+    for (name, label, title), value in saved.definitions(TAP).items():
+        number, tap_id, mode, text, dialect, terms, *state = value[:11]
+        namespace = broker.namespace(str(name))
+        condition = None if text is None else compile_selector(text, dialect)
+        tap = namespace.taps.make(
+            mode, tap_id, str(title), namespace.create(str(label)), condition, TapTerms(*terms), now
+        )
+        tap.resume(number, *state)
+        if isinstance(tap, CopyTap):
+            copies[number] = tap
+            journal.numbers_from(number + 1)
+    return copies
 
 
 def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> None:

@@ -12,17 +12,17 @@ know whether its last publish was carried out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from sievemq_broker.domain import publishing, tap_records
 from sievemq_broker.domain.entry import DELAYED, GONE
+from sievemq_broker.domain.journal import PUBLISHED, Journal
 from sievemq_broker.domain.shares import Shares
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
 from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
-    from sievemq_broker.domain.namespace import Namespace
+    from sievemq_broker.domain.deadlines import Deadlines
 
 __all__ = ["MAX_KEYS", "MAX_STAGED_BYTES", "Stages"]
 
@@ -64,6 +64,25 @@ class _Stage:
         self.sequence = sequence
 
 
+class Publisher(Protocol):
+    """A namespace."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def journal(self) -> Journal | None:
+        """Keeps what was published over a restart."""
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """Of the broker."""
+
+    def publish(self, sends: list[tuple[str, Envelope]], now: int, connection: str | None) -> None:
+        """Send all of these, or none; a large batch in slices."""
+
+
 class Stages:
     """Those of one namespace.
 
@@ -77,7 +96,7 @@ class Stages:
 
     __slots__ = ("_keys", "_made", "_namespace", "_stages", "bytes", "published")
 
-    def __init__(self, namespace: Namespace) -> None:
+    def __init__(self, namespace: Publisher) -> None:
         self._namespace = namespace
         self._stages: dict[str, _Stage] = {}
         self._made = 0
@@ -141,7 +160,7 @@ class Stages:
             )
         self._stages[stage_id] = stage
         self.bytes += stage.bytes
-        self._namespace.broker.deadlines.push_span(now + lease, self, stage)
+        self._namespace.deadlines.push_span(now + lease, self, stage)
         return stage_id
 
     def publish(
@@ -187,14 +206,9 @@ class Stages:
             for address in addresses:
                 allow(address)
         count = len(sends)
-        if publishing.is_large(self._namespace, sends):
-            publishing.begin(self._namespace, sends, now, connection)
-        else:
-            self._namespace.commit(sends, now, connection)
+        self._namespace.publish(sends, now, connection)
         if count:  # to publish nothing once more does no harm
-            journal = self._namespace.broker.journal
-            if journal is not None:  # in one batch with the messages: both are kept, or none
-                tap_records.published(journal, self._namespace.name, (owner, key), batch)
+            self._define((owner, key), batch)  # in one batch with the messages: both are kept, or none
             self.remember(owner, key, batch)
         self.discard(key, batch, owner=owner)
         return count
@@ -231,9 +245,13 @@ class Stages:
             oldest = self._keys.first_to_go()
             self._keys.discard(*oldest)
             del self.published[oldest]
-            journal = self._namespace.broker.journal
-            if journal is not None:
-                tap_records.published(journal, self._namespace.name, oldest, None)
+            self._define(oldest, None)
+
+    def _define(self, key: tuple[str | None, str], batch: int | None) -> None:
+        """Keep the last batch that a user has published under a key; with None forget the key."""
+        journal = self._namespace.journal
+        if journal is not None:
+            journal.define(PUBLISHED, (self._namespace.name, *key), None if batch is None else (batch,))
 
     def discard(self, key: str, batch: int, *, owner: str | None) -> int:
         """Forget what is staged for a batch and was not published.
@@ -246,7 +264,7 @@ class Stages:
         ]
         for stage in found:
             self._forget(stage)
-            self._namespace.broker.deadlines.void()
+            self._namespace.deadlines.void()
         return sum(len(stage.sends) for stage in found)
 
     def on_jump(self, entry: _Stage, by: int) -> None:

@@ -4,27 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import TYPE_CHECKING, Protocol
 
-from sievemq_broker.domain.subscription import Subscription
-from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.topic import Subscription, Topic
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
 
+if TYPE_CHECKING:
+    from sievemq_broker.domain.journal import Journal
+
 __all__ = ["Subscriptions"]
+
+
+class Home(Protocol):
+    """A namespace."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def journal(self) -> Journal | None:
+        """Keeps durable subscriptions over a restart."""
 
 
 class Subscriptions:
     """Those of one namespace, by client id (or None, for shared ones) and name (SUB-18).
+
+    Args:
+        namespace: whose.
+        limit: how many there may be.
 
     Attributes:
         durable: they outlive their consumers.
         shared: shared non-durable ones; their names are apart from those of the durable ones (SUB-17).
     """
 
-    __slots__ = ("durable", "shared")
+    __slots__ = ("_limit", "_namespace", "durable", "shared")
 
-    def __init__(self) -> None:
+    def __init__(self, namespace: Home, limit: int) -> None:
+        self._namespace = namespace
+        self._limit = limit
         self.durable: dict[tuple[str | None, str], Subscription] = {}
         self.shared: dict[tuple[str | None, str], Subscription] = {}
 
@@ -88,15 +109,14 @@ class Subscriptions:
                 raise _in_use(found, "shared", "is in use with another topic or selector; close its consumers")
             _refuse_if_held(found)
             self.drop(found)  # SUB-13, SUB-15
-        limit = topic.namespace.broker.settings.max_subscriptions
-        if len(self.durable) + len(self.shared) >= limit:
+        if len(self.durable) + len(self.shared) >= self._limit:
             raise RequestError(
-                f"namespace {topic.namespace.name!r} has {limit} durable and shared subscriptions, as many as are "
-                "allowed; unsubscribe those that are not used any more",
+                f"namespace {self._namespace.name!r} has {self._limit} durable and shared subscriptions, as many as "
+                "are allowed; unsubscribe those that are not used any more",
                 ErrorCode.RESOURCE_ALLOCATION,
                 {"limit": "max_subscriptions"},
             )
-        found = Subscription(
+        found = known[key] = self.make(
             topic,
             name,
             client_id,
@@ -106,12 +126,44 @@ class Subscriptions:
             no_local=no_local,
             connection=None if shared else connection,
         )
-        known[key] = found
-        topic.add(found)
-        journal = topic.namespace.broker.journal
+        journal = self._namespace.journal
         if durable and journal is not None:
-            journal.subscription_made(found)
+            number = journal.take_number()
+            found.queue.observe(journal.ledger(number))
+            journal.subscription_made(found.queue.place, number, condition, no_local=no_local, shared=shared)
         return found
+
+    def make(
+        self,
+        topic: Topic,
+        name: str | None,
+        client_id: str | None,
+        condition: Condition | None,
+        *,
+        durable: bool,
+        shared: bool,
+        no_local: bool,
+        connection: str | None,
+    ) -> Subscription:
+        """A new subscription; it gets what is published from now on."""
+        made = Subscription(
+            topic,
+            name,
+            client_id,
+            condition,
+            durable=durable,
+            shared=shared,
+            no_local=no_local,
+            connection=connection,
+            drop=self.drop,
+        )
+        topic.add(made)
+        return made
+
+    def keep(self, subscription: Subscription) -> None:
+        """Know a durable subscription that was there before a restart."""
+        assert subscription.name is not None
+        self.durable[subscription.client_id, subscription.name] = subscription
 
     def unsubscribe(self, client_id: str | None, name: str) -> None:
         """See Namespace.unsubscribe."""
@@ -135,9 +187,9 @@ class Subscriptions:
         if subscription.name is not None:
             known = self.durable if subscription.durable else self.shared
             del known[(subscription.client_id, subscription.name)]
-            journal = subscription.topic.namespace.broker.journal
+            journal = self._namespace.journal
             if subscription.durable and journal is not None:
-                journal.subscription_ended(subscription)
+                journal.subscription_ended(subscription.queue.place)
 
 
 def _refuse_if_held(subscription: Subscription) -> None:

@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
-from sievemq_broker.domain import tap_records
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.entry import DELAYED
+from sievemq_broker.domain.journal import TAP
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import SLICE, Steps
@@ -32,9 +32,10 @@ from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.deadlines import Deadlines
+    from sievemq_broker.domain.journal import Journal
     from sievemq_broker.domain.topic import Topic
 
-__all__ = ["STEP", "CopyTap", "DrainTap", "Mode", "Tap", "TapTerms"]
+__all__ = ["STEP", "CopyTap", "DrainTap", "Keeper", "Mode", "Tap", "TapTerms"]
 
 Mode: TypeAlias = Literal["copy", "outcomes", "drain"]
 
@@ -64,10 +65,29 @@ class TapTerms:
     lease: int
 
 
+class Keeper(Protocol):
+    """What a tap needs of its namespace."""
+
+    @property
+    def journal(self) -> Journal | None:
+        """Keeps taps over a restart."""
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """Ends leases, and what is too old."""
+
+    def drop(self, tap: Tap, now: int) -> None:
+        """The lease of a tap is over: it ends."""
+
+    def stamp_soon(self, tap: Tap) -> None:
+        """A tap has observed something: it is to be stamped at the end of the turn."""
+
+
 class Tap:
     """What both kinds are.
 
     Args:
+        keeper: has it.
         tap_id: unique for ever.
         name: the reader's name for it.
         destination: what it is on.
@@ -94,6 +114,7 @@ class Tap:
     __slots__ = (
         "__weakref__",
         "_armed",
+        "_keeper",
         "acknowledged",
         "claim",
         "condition",
@@ -117,8 +138,16 @@ class Tap:
     sequence: Final = 0
 
     def __init__(
-        self, tap_id: str, name: str, destination: Queue | Topic, condition: Condition | None, terms: TapTerms, now: int
+        self,
+        keeper: Keeper,
+        tap_id: str,
+        name: str,
+        destination: Queue | Topic,
+        condition: Condition | None,
+        terms: TapTerms,
+        now: int,
     ) -> None:
+        self._keeper = keeper
         self.id = tap_id
         self.name = name
         self.destination = destination
@@ -260,10 +289,6 @@ class Tap:
 
     # -- time ---------------------------------------------------------------------------------------------------
 
-    @property
-    def _deadlines(self) -> Deadlines:
-        return self.destination.namespace.broker.deadlines
-
     def _arm(self) -> None:
         """See that :meth:`on_deadline` is called when there is something to do."""
         if self._armed or not self.open:
@@ -275,7 +300,7 @@ class Tap:
             moments.append(oldest + self.terms.age)
         if moments:
             self._armed = True
-            self._deadlines.push(min(moments), self, self)
+            self._keeper.deadlines.push(min(moments), self, self)
 
     def _leased(self) -> bool:
         """True if the end of the lease would change anything."""
@@ -311,22 +336,57 @@ class Tap:
     # -- the journal --------------------------------------------------------------------------------------------
 
     def record(self) -> None:
-        """Let the journal, if there is one, know how it stands."""
-        journal = self.destination.namespace.broker.journal
-        if journal is not None:
-            tap_records.record(journal, self)
+        """Let the journal, if there is one, know how it stands.
+
+        A copy tap is there again as it was after a restart, its messages included: they are kept under its number, and
+        it counts on from the first of them. A drain tap is there again, but what it had taken is on its queue, marked:
+        it counts as lost, and comes again under new sequences.
+        """
+        journal = self._keeper.journal
+        if journal is None:
+            return
+        condition, terms = self.condition, self.terms
+        text, dialect = (None, None) if condition is None else (condition.text, condition.dialect.name)
+        behind = self.log.first - 1 if self.number else self.log.last
+        limits = terms.messages, terms.bytes, terms.age, terms.lease
+        state = (
+            self.number, self.id, self.mode, text, dialect, limits, behind, self.acknowledged, self.lost, self.missed,
+            self.owner,
+        )  # fmt: skip
+        journal.define(TAP, self._key, state)
+
+    @property
+    def _key(self) -> tuple[str, str, str]:
+        place = self.destination.place
+        return place.namespace, place.label, self.name
+
+    def resume(self, number: int, behind: int, acknowledged: int, lost: int, missed: int, owner: str | None) -> None:
+        """Be as :meth:`record` has kept it; without its messages.
+
+        Args:
+            number: under which the journal keeps its messages.
+            behind: sequence before the first one to come.
+            acknowledged, lost, missed, owner: its attributes.
+        """
+        self.number, self.log = number, TapLog(behind)
+        self.acknowledged, self.lost, self.missed, self.owner = acknowledged, lost, missed, owner
+
+    def take_over(self, owner: str | None, terms: TapTerms) -> None:
+        """Belong to a user, with these terms from now on."""
+        self.owner, self.terms = owner, terms
+        self.record()
 
     def _gone(self) -> list[int] | None:
         """Where the numbers of messages go that it does not hold any more."""
-        journal = self.destination.namespace.broker.journal
+        journal = self._keeper.journal
         return journal.batch.gone if journal is not None and self.number else None
 
     def forget(self) -> None:
         """It is gone for good: the journal forgets it, and what it held."""
-        journal = self.destination.namespace.broker.journal
+        journal = self._keeper.journal
         if journal is not None:
             self.log.drop(self.log.last, self._gone())
-            tap_records.forget(journal, self)
+            journal.define(TAP, self._key, None)
 
 
 class CopyTap(Tap):
@@ -336,12 +396,19 @@ class CopyTap(Tap):
     mode: Mode = "copy"
 
     def __init__(
-        self, tap_id: str, name: str, destination: Queue | Topic, condition: Condition | None, terms: TapTerms, now: int
+        self,
+        keeper: Keeper,
+        tap_id: str,
+        name: str,
+        destination: Queue | Topic,
+        condition: Condition | None,
+        terms: TapTerms,
+        now: int,
     ) -> None:
-        super().__init__(tap_id, name, destination, condition, terms, now)
+        super().__init__(keeper, tap_id, name, destination, condition, terms, now)
         #: What waited in the queue when the tap was made, and what came while that was looked at: still to be judged.
         self._waiting: deque[Envelope] = deque()
-        journal = destination.namespace.broker.journal
+        journal = keeper.journal
         if journal is not None:
             self.number = journal.take_number()
         self._attach()
@@ -403,7 +470,7 @@ class CopyTap(Tap):
         log, terms = self.log, self.terms
         stored = 0
         if self.number:  # NON_PERSISTENT ones too: a sequence without holes is worth more than a little room
-            journal = self.destination.namespace.broker.journal
+            journal = self._keeper.journal
             assert journal is not None  # else no number
             batch = journal.batch
             stored = batch.base | len(batch.accepted)
@@ -425,7 +492,7 @@ class CopyTap(Tap):
         return bool(waiting)
 
     def _lapse(self, now: int) -> None:
-        self.destination.namespace.taps.drop(self, now)
+        self._keeper.drop(self, now)
 
     def close(self, now: int) -> None:
         if self.open:
@@ -441,9 +508,16 @@ class DrainTap(Tap):
     destination: Queue
 
     def __init__(
-        self, tap_id: str, name: str, destination: Queue, condition: Condition | None, terms: TapTerms, now: int
+        self,
+        keeper: Keeper,
+        tap_id: str,
+        name: str,
+        destination: Queue,
+        condition: Condition | None,
+        terms: TapTerms,
+        now: int,
     ) -> None:
-        super().__init__(tap_id, name, destination, condition, terms, now)
+        super().__init__(keeper, tap_id, name, destination, condition, terms, now)
         self._now = now
         self._behind = 0  # sequence before tag 1 of the consumer
         self._giving = False  # a part of what it held has gone back, and the rest will
@@ -483,16 +557,19 @@ class DrainTap(Tap):
     def _leased(self) -> bool:
         return self._consumer.unacknowledged > 0
 
-    def go_on_behind(self, last: int) -> None:
-        """Begin behind this sequence: what lies before was taken by a broker that is gone; it is on the queue again."""
-        self.log = TapLog(last)
-        self._behind = last
+    def resume(self, number: int, behind: int, acknowledged: int, lost: int, missed: int, owner: str | None) -> None:
+        """Begin behind `behind`: what lies before was taken by a broker that is gone; it is on the queue again."""
+        done = max(acknowledged, lost)
+        if behind > done:
+            lost, missed = behind, missed + behind - done
+        super().resume(0, behind, acknowledged, lost, missed, owner)
+        self._behind = behind
 
     def _lapse(self, now: int) -> None:
         if self._consumer.unacknowledged > SLICE:
             self._give_back(now)
             self._armed = True
-            self._deadlines.push(now + 1, self, self)  # a turn of the loop for each slice
+            self._keeper.deadlines.push(now + 1, self, self)  # a turn of the loop for each slice
             return
         self._lose(self.log.last)
         self._behind = self.log.last

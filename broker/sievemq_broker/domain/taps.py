@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sievemq_broker.domain.dead_letters import origins_of
 from sievemq_broker.domain.outcome_tap import OutcomeTap
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.tap import CopyTap, DrainTap, TapTerms
+from sievemq_broker.domain.tap import CopyTap, DrainTap, Tap, TapTerms
 from sievemq_broker.matching.condition import Condition, group_key
 from sievemq_core.errors import ErrorCode, RequestError, shown
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS
-from sievemq_core.message.destination import parse_address
+from sievemq_core.message.destination import Address, parse_address
 
 if TYPE_CHECKING:
-    from sievemq_broker.domain.namespace import Namespace
+    from sievemq_broker.domain.deadlines import Deadlines
+    from sievemq_broker.domain.journal import Journal
+    from sievemq_broker.domain.topic import Topic
 
 __all__ = ["MAX_TAPS", "Taps", "terms_of"]
 
@@ -55,21 +57,45 @@ def terms_of(mode: str, options: dict[str, Any]) -> TapTerms:
     return TapTerms(*values.values())
 
 
+class Home(Protocol):
+    """A namespace."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def journal(self) -> Journal | None:
+        """Keeps taps over a restart."""
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """Of the broker."""
+
+    def find(self, address: str | Address) -> Queue | Topic | None:
+        """The destination with this address, or None."""
+
+    def declare(self, address: str) -> Queue | Topic:
+        """The destination with this address; made if there is none."""
+
+
 class Taps:
     """By destination and name.
 
     Args:
         namespace: whose.
+        stamping: outcome taps that have observed something and do not know the time yet.
 
     Attributes:
         made: how many there ever were.
         missed: messages that taps lost which are gone.
     """
 
-    __slots__ = ("_namespace", "_taps", "made", "missed")
+    __slots__ = ("_namespace", "_stamping", "_taps", "made", "missed")
 
-    def __init__(self, namespace: Namespace) -> None:
+    def __init__(self, namespace: Home, stamping: list[OutcomeTap]) -> None:
         self._namespace = namespace
+        self._stamping = stamping
         self.made = 0
         self.missed = 0
         self._taps: dict[tuple[str, str], CopyTap | DrainTap] = {}
@@ -85,6 +111,21 @@ class Taps:
         """What all of them hold. Messages that wait in a queue as well are counted twice: the bytes are shared, but
         each holder alone keeps them."""
         return sum(tap.held_bytes for tap in self._taps.values())
+
+    @property
+    def journal(self) -> Journal | None:
+        """As a :class:`~sievemq_broker.domain.tap.Keeper`."""
+        return self._namespace.journal
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """As a :class:`~sievemq_broker.domain.tap.Keeper`."""
+        return self._namespace.deadlines
+
+    def stamp_soon(self, tap: Tap) -> None:
+        """As a :class:`~sievemq_broker.domain.tap.Keeper`."""
+        assert isinstance(tap, OutcomeTap)
+        self._stamping.append(tap)
 
     def get(self, name: str, address: str) -> CopyTap | DrainTap | None:
         """The tap with this name on this destination, or None.
@@ -165,8 +206,7 @@ class Taps:
                     {"tap": found.id, "mode": found.mode},
                 )
             if found.terms != terms:
-                found.terms = terms
-                found.record()
+                found.take_over(found.owner, terms)
             found.hear(now)
             return found
         if not name or len(name) > MAX_IDENTIFIER_CHARS or not name.isprintable():
@@ -187,25 +227,18 @@ class Taps:
                 {"limit": "taps"},
             )
         tap_id = f"{maker}.{self.made + 1}"
-        made: CopyTap | DrainTap
-        if mode == "drain":
-            if not isinstance(destination, Queue):
-                raise RequestError(
-                    f"{destination.label} is a topic: it keeps nothing that could be drained; use mode 'copy'",
-                    ErrorCode.INVALID_DESTINATION,
-                    {"destination": destination.label},
-                )
-            made = DrainTap(tap_id, name, destination, condition, terms, now)
-        elif mode == "outcomes":
-            made = OutcomeTap(tap_id, name, destination, condition, terms, now)
-        else:
-            made = CopyTap(tap_id, name, destination, condition, terms, now)
-            if start == "earliest" and isinstance(destination, Queue):
-                waiting = destination.main.waits(-1, destination.depth)
-                made.take_backlog([entry.envelope for entry in waiting], now)
-        made.owner = owner
-        self.add(made)
-        made.record()
+        if mode == "drain" and not isinstance(destination, Queue):
+            raise RequestError(
+                f"{destination.label} is a topic: it keeps nothing that could be drained; use mode 'copy'",
+                ErrorCode.INVALID_DESTINATION,
+                {"destination": destination.label},
+            )
+        made = self.make(mode, tap_id, name, destination, condition, terms, now)
+        if mode == "copy" and start == "earliest" and isinstance(destination, Queue):
+            assert isinstance(made, CopyTap)
+            waiting = destination.main.waits(-1, destination.depth)
+            made.take_backlog([entry.envelope for entry in waiting], now)
+        made.take_over(owner, terms)
         return made
 
     def _require_there(self, text: str) -> None:
@@ -218,12 +251,29 @@ class Taps:
                 {"destination": str(address)},
             )
 
-    def add(self, tap: CopyTap | DrainTap) -> None:
-        """Know a tap: a new one, or one that was kept."""
+    def make(
+        self,
+        mode: str,
+        tap_id: str,
+        name: str,
+        destination: Queue | Topic,
+        condition: Condition | None,
+        terms: TapTerms,
+        now: int,
+    ) -> CopyTap | DrainTap:
+        """A new tap, or one that was kept."""
+        made: CopyTap | DrainTap
+        if mode == "drain":
+            assert isinstance(destination, Queue)
+            made = DrainTap(self, tap_id, name, destination, condition, terms, now)
+        else:
+            kind = OutcomeTap if mode == "outcomes" else CopyTap
+            made = kind(self, tap_id, name, destination, condition, terms, now)
         self.made += 1
-        self._taps[tap.destination.label, tap.name] = tap
+        self._taps[destination.label, name] = made
+        return made
 
-    def drop(self, tap: CopyTap | DrainTap, now: int) -> None:
+    def drop(self, tap: Tap, now: int) -> None:
         """End a tap."""
         if self._taps.get((tap.destination.label, tap.name)) is tap:
             del self._taps[tap.destination.label, tap.name]

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import Address, Kind, parse_address
 
-if TYPE_CHECKING:
-    from sievemq_broker.domain.namespace import Namespace
-
 __all__ = ["Temporaries"]
 
 #: Destinations that are deleted in one slice, at 10 to 20 microseconds each.
 AT_ONCE = 200
+
+
+class Destinations(Protocol):
+    """Those of a namespace."""
+
+    def create(self, address: Address) -> Queue | Topic:
+        """Make a destination, or find it."""
+
+    def find(self, address: Address | str) -> Queue | Topic | None:
+        """The destination with this address, or None."""
+
+    def delete(self, address: Address | str, reason: str) -> bool:
+        """Delete a destination with its messages and subscriptions."""
 
 
 class Temporaries:
@@ -28,7 +39,7 @@ class Temporaries:
 
     __slots__ = ("_namespace", "_number", "_owned", "_owners")
 
-    def __init__(self, namespace: Namespace) -> None:
+    def __init__(self, namespace: Destinations) -> None:
         self._namespace = namespace
         self._owners: dict[str, str] = {}  # address -> connection id
         self._owned: dict[str, dict[str, None]] = {}  # the other way round

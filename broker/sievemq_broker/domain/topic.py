@@ -1,24 +1,109 @@
-"""A topic: every message goes to each subscription whose selector matches, as one copy that shares its bytes."""
+"""A topic and its subscriptions: every message goes to each one whose selector matches, as one copy that shares its
+bytes. A subscription owns a queue."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sievemq_broker.domain.fan_out import LARGE, Admit, FanOut
+from sievemq_broker.domain.fan_out import LARGE, Admit, Deliverer, FanOut
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
-from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.subscription import Subscription
-from sievemq_broker.matching.condition import group_key
+from sievemq_broker.domain.queue import Copier, Queue
+from sievemq_broker.matching.condition import Condition, group_key
 from sievemq_broker.matching.index import SelectorIndex
 from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
-    from sievemq_broker.domain.namespace import Namespace
+    from sievemq_broker.domain.client_ids import ClientIds
     from sievemq_broker.domain.ports import Observer
-    from sievemq_broker.domain.tap import CopyTap
 
-__all__ = ["Topic"]
+__all__ = ["Subscription", "Topic"]
+
+
+class Subscription:
+    """Who gets a copy of what is published.
+
+        durable  shared
+        no       no       SUB-01: one consumer, dies with it; has no name
+        no       yes      SUB-02: many consumers, dies with the last
+        yes      no       SUB-03: one consumer at a time, lives until unsubscribe
+        yes      yes      SUB-04: many consumers, lives until unsubscribe
+
+    Attributes:
+        topic: to what.
+        name: None for an unshared non-durable one.
+        client_id: with the name, its identity (SUB-18); may be None for shared ones.
+        condition: its selector, None for none. Applied at publication (SUB-23).
+        no_local: not what `connection` publishes; for a durable one, what any connection with its client id publishes.
+        connection: of the consumer, for no_local of a non-durable one.
+        queue: what it has collected, and its consumers.
+        since: messages that had been published before it was made.
+
+    Args:
+        drop: ends it, in its namespace.
+    """
+
+    __slots__ = (
+        "_drop",
+        "client_id",
+        "condition",
+        "connection",
+        "durable",
+        "name",
+        "no_local",
+        "queue",
+        "shared",
+        "since",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: Topic,
+        name: str | None,
+        client_id: str | None,
+        condition: Condition | None,
+        *,
+        durable: bool,
+        shared: bool,
+        no_local: bool,
+        connection: str | None,
+        drop: Callable[[Subscription], None],
+    ) -> None:
+        self._drop = drop
+        self.topic = topic
+        self.name = name
+        self.client_id = client_id
+        self.condition = condition
+        self.durable = durable
+        self.shared = shared
+        self.no_local = no_local
+        self.connection = connection
+        self.since = topic.published
+        label = topic.label if name is None else f"{topic.label}/{name}"
+        place = Place(topic.place.namespace, label, topic.label, name, client_id)
+        self.queue = topic.make_queue(place, self.consumer_left)
+
+    @property
+    def active(self) -> bool:
+        """True while it has a consumer."""
+        return bool(self.queue.consumers)
+
+    def is_for(self, topic: Topic, condition: Condition | None, no_local: bool) -> bool:
+        """True if it was made with these arguments, so that a consumer may resume it (SUB-12, SUB-14, SUB-19)."""
+        return self.topic is topic and group_key(self.condition) == group_key(condition) and self.no_local == no_local
+
+    def blocks(self, connection: str, client_id: str | None) -> bool:
+        """True if no_local keeps out what this connection publishes (SUB-20, SUB-21)."""
+        if not self.no_local:
+            return False
+        return connection == self.connection or (self.durable and client_id is not None and client_id == self.client_id)
+
+    def consumer_left(self) -> None:
+        """A consumer has closed: a non-durable subscription ends with its last one."""
+        if not self.durable and not self.active:
+            self._drop(self)
 
 
 class Group:
@@ -33,6 +118,13 @@ class Group:
 class Topic:
     """Fans messages out to subscriptions.
 
+    Args:
+        place: what it is called.
+        policy: for each subscription's queue.
+        make_queue: makes the queue of a subscription; it calls the second when a consumer has closed.
+        client_ids: of the connections that publish, for no_local.
+        deliverer: delivers a message for very many subscriptions in slices.
+
     Attributes:
         place: what it is called.
         label: how it is named in logs and errors, such as ``topic:prices``.
@@ -45,6 +137,8 @@ class Topic:
     """
 
     __slots__ = (
+        "_client_ids",
+        "_deliverer",
         "_groups",
         "_local",
         "_plain",
@@ -52,7 +146,7 @@ class Topic:
         "index",
         "label",
         "large",
-        "namespace",
+        "make_queue",
         "observers",
         "paused",
         "place",
@@ -63,11 +157,20 @@ class Topic:
         "unreadable",
     )
 
-    def __init__(self, place: Place, policy: DestinationPolicy, namespace: Namespace) -> None:
+    def __init__(
+        self,
+        place: Place,
+        policy: DestinationPolicy,
+        make_queue: Callable[[Place, Callable[[], None]], Queue],
+        client_ids: ClientIds,
+        deliverer: Deliverer,
+    ) -> None:
         self.place = place
         self.label = place.label
         self.policy = policy
-        self.namespace = namespace
+        self.make_queue = make_queue
+        self._client_ids = client_ids
+        self._deliverer = deliverer
         self.subscriptions: dict[Subscription, None] = {}
         self.large = False
         self.index: SelectorIndex[Group] = SelectorIndex()
@@ -78,7 +181,7 @@ class Topic:
         self._groups: dict[object, Group] = {}
         self.paused = False
         #: Those that keep a copy of what is published.
-        self.taps: tuple[CopyTap, ...] = ()
+        self.taps: tuple[Copier, ...] = ()
         #: Those that are told what becomes of messages in the subscriptions.
         self.observers: tuple[Observer, ...] = ()
         self._local = 0  # subscriptions with no_local: while there are none, nobody asks who published
@@ -131,18 +234,18 @@ class Topic:
             self.index.remove(group)
 
     def _weigh(self) -> None:
-        if not self.large or self.namespace.broker.fan_out is None:  # else what is sent now might overtake that
+        if not self.large or self._deliverer.fan_out is None:  # else what is sent now might overtake that
             self.large = len(self.subscriptions) > LARGE
 
     def subscription_of(self, queue: object) -> Subscription | None:
         """The subscription that a queue belongs to, None for one of another topic."""
         return self._subscription_of.get(queue)
 
-    def add_tap(self, tap: CopyTap) -> None:
+    def add_tap(self, tap: Copier) -> None:
         """From now on it is told what is published."""
         self.taps = (*self.taps, tap)
 
-    def remove_tap(self, tap: CopyTap) -> None:
+    def remove_tap(self, tap: Copier) -> None:
         """It is told nothing any more."""
         self.taps = tuple(each for each in self.taps if each is not tap)
 
@@ -187,9 +290,17 @@ class Topic:
         else:
             queues = self._plain
         if self._local and connection is not None:
-            client_id = self.namespace.client_ids.of(connection)
+            client_id = self._client_ids.of(connection)
             queues = [queue for queue in queues if not self._subscription_of[queue].blocks(connection, client_id)]
         return queues
+
+    def copies(self, envelope: Envelope, connection: str | None) -> int:
+        """How many subscriptions get a message; that it was looked at is counted nowhere."""
+        index = self.index
+        counted = self.unreadable, index.evaluations, index.matches
+        found = len(self.matching(envelope, connection))
+        self.unreadable, index.evaluations, index.matches = counted
+        return found
 
     def take(self, envelope: Envelope, now: int) -> None:
         """Count a message, and let taps have it."""
@@ -221,7 +332,7 @@ class Topic:
             now: ms epoch.
             admit: adds it to one of the queues.
         """
-        broker = self.namespace.broker
+        broker = self._deliverer
         journal = broker.journal
         before = broker.fan_out
         if before is not None:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
+from sievemq_broker.domain.admission import Limited
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.examining import EXAMINED, Examining
 from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.ports import DeliveryPort
-from sievemq_broker.domain.room import Limited
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.session.checks import check_identifier, pairs, undelivered, unknown
 from sievemq_broker.session.lost import MAX_REFUSED, LostConnections, Memory, Returned, held_by

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sievemq_broker.domain.gate import MESSAGE_BYTES
-from sievemq_broker.domain.room import Limited, Rooms
+from sievemq_broker.domain.admission import MESSAGE_BYTES, Limited, Rooms
 from sievemq_broker.session.transaction import Transaction
 from sievemq_core.message.envelope import Envelope
 
@@ -67,7 +66,7 @@ class Stall:
 
     @property
     def load(self) -> tuple[int, int]:
-        """See :class:`~sievemq_broker.domain.room.Waiter`."""
+        """See :class:`~sievemq_broker.domain.admission.Waiter`."""
         if self.envelope is not None:
             return 1, len(self.envelope.packed) + MESSAGE_BYTES
         assert self._transaction is not None
@@ -75,7 +74,7 @@ class Stall:
         return messages, self._transaction.bytes + MESSAGE_BYTES * messages
 
     def room(self, place: Limited, now: int) -> bool:
-        """One of the places has room again: see :class:`~sievemq_broker.domain.room.Waiter`."""
+        """One of the places has room again: see :class:`~sievemq_broker.domain.admission.Waiter`."""
         self._retry(now)
         return place not in self._places
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from sievemq_broker.domain.journal import DESTINATION, HELD_FLAG, SUBSCRIPTION, Key, SavedEntry
-from sievemq_broker.domain.tap_records import TAP
+from sievemq_broker.domain.journal import DESTINATION, HELD_FLAG, SUBSCRIPTION, TAP, Key, SavedEntry
 from sievemq_broker.store.blob import Kept, State, pack_value, unpack_batch, unpack_value
 from sievemq_broker.store.database import DATABASE, HEAD, PAGE_BYTES, SCHEMA, connect, create_tables, definition_id
 from sievemq_broker.store.errors import DamagedError, StoreError

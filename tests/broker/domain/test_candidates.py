@@ -136,7 +136,7 @@ def test_d_17_management_by_an_id_costs_the_same_at_any_depth(depth: int) -> Non
     one = management.Choice(selector(f"JMSCorrelationID = 'c{depth - 1}'"), dry_run=True)
     assert finish(management.remove(queue, one), world.now).matched == 1
     some = management.Choice(selector("JMSCorrelationID IN ('c5', 'c6', 'c7') AND NOT even"))
-    assert finish(management.move(queue, "queue:r", some), world.now).touched == 2
+    assert finish(management.move(world.namespace, queue, "queue:r", some), world.now).touched == 2
     assert len(finish(management.waiting(queue, selector("JMSMessageID = 'm9'"), -1, 10), world.now)[0]) == 1
     assert queue.backlog.examined - before == 5
     named = queue.backlog._with_ids({"m9", "m3", "none"})

@@ -80,7 +80,10 @@ def test_the_dead_letters_of_a_subscription_say_whose() -> None:
     (letter,) = letters(world, "queue:DLQ.t")
     assert [letter.properties[name] for name in (ORIGIN, SUBSCRIPTION, CLIENT_ID)] == ["topic:t", "s", "id"]
     assert world.got(other) == ["a"]
-    assert finish(management.retry(world.namespace.queue("queue:DLQ.t"), Choice()), world.now).touched == 1
+    assert (
+        finish(management.retry(world.namespace, world.namespace.queue("queue:DLQ.t"), Choice()), world.now).touched
+        == 1
+    )
     assert world.counts(consumer) == [("a", 1), ("a", 1)]
     assert world.got(other) == ["a"]  # the others have had it
 
@@ -144,7 +147,7 @@ def test_undecodable_properties_are_kept_as_they_are() -> None:
     fail(world, consumer, 1)
     (letter,) = letters(world, "queue:DLQ.q")
     assert letter.fields[9] == b"\xc1"
-    outcome = finish(management.retry(world.namespace.queue("queue:DLQ.q"), Choice()), world.now)
+    outcome = finish(management.retry(world.namespace, world.namespace.queue("queue:DLQ.q"), Choice()), world.now)
     assert (outcome.matched, outcome.touched, outcome.skipped) == (1, 0, 1)
 
 
@@ -173,13 +176,13 @@ def test_retry_sends_back_without_what_was_noted() -> None:
     fail(world, consumer, 1)
     world.clear(consumer)
     dlq = world.namespace.queue("queue:DLQ.q")
-    outcome = finish(management.retry(dlq, Choice(selector("n > 0"), limit=2)), world.now)
+    outcome = finish(management.retry(world.namespace, dlq, Choice(selector("n > 0"), limit=2)), world.now)
     assert (outcome.touched, outcome.more) == (2, True)
     assert world.counts(consumer) == [("m1", 1), ("m2", 1)]
     assert [entry.envelope.properties for entry in consumer.window if entry is not None] == [{"n": 1}, {"n": 2}]
     assert world.browse("queue:DLQ.q") == ["m0", "m3"]
     world.send("queue:DLQ.q", "stranger")
-    assert finish(management.retry(dlq, Choice()), world.now).skipped == 1
+    assert finish(management.retry(world.namespace, dlq, Choice()), world.now).skipped == 1
     assert world.browse("queue:DLQ.q") == ["stranger"]
 
 
@@ -217,25 +220,25 @@ class TestManagement:
     def test_move_leaves_nothing_behind_and_copy_everything(self) -> None:
         world = self.world()
         queue = world.namespace.queue("queue:q")
-        assert finish(management.copy(queue, "queue:r", Choice(selector("n = 3"))), NOW).touched == 1
-        assert finish(management.move(queue, "queue:r", Choice(selector("n > 7"))), NOW).touched == 2
+        assert finish(management.copy(world.namespace, queue, "queue:r", Choice(selector("n = 3"))), NOW).touched == 1
+        assert finish(management.move(world.namespace, queue, "queue:r", Choice(selector("n > 7"))), NOW).touched == 2
         assert world.browse("queue:r") == ["m3", "m9", "m8"]
         assert world.browse("queue:q", "n = 3 OR n > 7") == ["m3"]
         with pytest.raises(RequestError, match="where the messages are"):
-            management.move(queue, "q", Choice())
+            management.move(world.namespace, queue, "q", Choice())
         with pytest.raises(RequestError, match="would be lost"):
-            management.move(queue, "topic:t", Choice())
+            management.move(world.namespace, queue, "topic:t", Choice())
 
     def test_a_target_that_is_full_stops_it_and_nothing_is_lost(self) -> None:
         world = self.world(max_messages=2)
         queue = world.namespace.queue("queue:q")
-        outcome = finish(management.move(queue, "queue:small", Choice()), NOW)
+        outcome = finish(management.move(world.namespace, queue, "queue:small", Choice()), NOW)
         assert (outcome.matched, outcome.touched, outcome.more) == (2, 2, True)
         assert outcome.stopped is not None
         assert "max_messages" in outcome.stopped.text
         assert (len(world.browse("queue:small")), len(world.browse("queue:q"))) == (2, 8)
         with pytest.raises(RequestError, match="max_messages"):
-            finish(management.move(queue, "queue:small", Choice()), NOW)
+            finish(management.move(world.namespace, queue, "queue:small", Choice()), NOW)
         assert len(world.browse("queue:q")) == 8
 
     def test_scheduled_messages_are_listed_and_cancelled(self) -> None:

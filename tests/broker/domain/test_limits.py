@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sievemq_broker.domain.admission import LOOK_AT, Limited, Rooms
 from sievemq_broker.domain.dead_letters import REFUSED_DELAY_MS
 from sievemq_broker.domain.policy import AT_LIMIT, DestinationPolicy, NamespacePolicy
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.room import LOOK_AT, Limited, Rooms
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.envelope import pack_properties
 

@@ -109,7 +109,7 @@ def test_removed_by_an_administrator_or_with_its_queue() -> None:
     world = Watched()
     queue = world.namespace.queue("queue:q")
     world.send("queue:q", "moved", "purged", "left")
-    finish(management.move(queue, "queue:other", management.Choice(limit=1)), world.now)
+    finish(management.move(world.namespace, queue, "queue:other", management.Choice(limit=1)), world.now)
     finish(management.purge(queue, management.Choice(limit=1)), world.now)
     assert world.said() == [("moved", "removed", "moved"), ("purged", "removed", "purged")]
     queue.clear()
@@ -123,7 +123,7 @@ def test_a_dead_letter_that_is_sent_back() -> None:
     for tag in range(1, 7):
         consumer.recover(tag, world.now)
         consumer.grant(1, world.now)
-    finish(management.retry(world.namespace.queue("queue:DLQ.q"), management.Choice()), world.now)
+    finish(management.retry(world.namespace, world.namespace.queue("queue:DLQ.q"), management.Choice()), world.now)
     assert world.said() == [("bad", "removed", "retried")]
 
 

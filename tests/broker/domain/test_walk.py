@@ -87,7 +87,9 @@ def test_moves_keep_order_and_lose_nothing(plan: list[tuple[str, int]], moved: i
     more = True
     touched = 0
     while more:
-        outcome = finish(management.move(queue, "queue:r", Choice(selector(f"n < {moved}"), limit=limit)), NOW)
+        outcome = finish(
+            management.move(world.namespace, queue, "queue:r", Choice(selector(f"n < {moved}"), limit=limit)), NOW
+        )
         more = outcome.more
         touched += outcome.touched
     assert touched == len(chosen)
@@ -102,7 +104,7 @@ def test_what_happens_between_two_slices_is_neither_lost_nor_doubled() -> None:
     world = World()
     world.send(Q, *(message(f"m{n}", priority=n % 3, properties={"n": n}) for n in range(3_000)))
     queue = world.namespace.queue(Q)
-    steps = management.move(queue, "queue:r", Choice(selector("n >= 0")))
+    steps = management.move(world.namespace, queue, "queue:r", Choice(selector("n >= 0")))
     next(steps)
     consumers: list[Consumer] = []
     try:

@@ -13,7 +13,7 @@ import pytest
 
 from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.domain.gate import MESSAGE_BYTES
+from sievemq_broker.domain.admission import MESSAGE_BYTES
 from sievemq_broker.server.watch.counts import queues_in
 
 MIB = 1024 * 1024

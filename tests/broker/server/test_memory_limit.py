@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sievemq_broker.domain import Broker
-from sievemq_broker.domain.gate import MESSAGE_BYTES
+from sievemq_broker.domain.admission import MESSAGE_BYTES
 from sievemq_broker.server.net.link import Links
 from sievemq_broker.server.watch.memory import SLICE, Memory, machine_limit
 from sievemq_core.errors import RequestError
@@ -103,12 +103,12 @@ def test_far_from_the_limit_nothing_is_counted() -> None:
 def test_near_the_limit_each_send_is_counted() -> None:
     world = World(GIB)
     queue = world.space.queue("queue:q")
-    queue.bytes = GIB - 5 * EACH  # as if there were so much
+    queue.backlog.bytes = GIB - 5 * EACH  # as if there were so much
     world.look()
     assert world.broker.gate is not None
     assert world.space._routes == {}
     assert world.send(7) == 5
-    queue.bytes = 0
+    queue.backlog.bytes = 0
     world.look()
     assert world.broker.gate is None
     assert world.send(1) == 1
@@ -128,7 +128,7 @@ def test_what_may_be_read_is_used_up_before_it_may_be_added_up_again() -> None:
     world.memory._clock = slow
     world.memory.look()
     assert world.memory._next > world.time > begin
-    queue.bytes = GIB - 20 * EACH
+    queue.backlog.bytes = GIB - 20 * EACH
     world.links.on_look_at()
     gate = world.broker.gate
     assert gate is not None
@@ -137,7 +137,7 @@ def test_what_may_be_read_is_used_up_before_it_may_be_added_up_again() -> None:
     gate.bytes = 0
     assert world.send(1) == 0
     assert world.memory.blocked
-    queue.bytes = 0
+    queue.backlog.bytes = 0
     world.time += 10
     world.memory.look()
     assert not world.memory.blocked

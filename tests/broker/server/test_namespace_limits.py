@@ -10,7 +10,7 @@ from sievemq import ConnectionFactory, ResourceAllocationException
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import ConfigError, load
 from sievemq_broker.domain import Broker, DomainSettings
-from sievemq_broker.domain.gate import MESSAGE_BYTES
+from sievemq_broker.domain.admission import MESSAGE_BYTES
 from sievemq_broker.domain.policy import NamespacePolicy
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.watch.namespace_limits import NamespaceLimits

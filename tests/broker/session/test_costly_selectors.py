@@ -288,7 +288,11 @@ def test_a_transfer_is_examined_in_pieces(meter: Meter, verb: str) -> None:
         space.transfer(source, Envelope(heavy(f"m{number}", **origin)), world.now)
     queue = space.queue(source)
     choice = management.Choice()
-    steps = management.retry(queue, choice) if verb == "retry" else getattr(management, verb)(queue, "queue:to", choice)
+    steps = (
+        management.retry(space, queue, choice)
+        if verb == "retry"
+        else getattr(management, verb)(space, queue, "queue:to", choice)
+    )
     next(steps)
     outcome = carried_out(steps, world)
     assert (outcome.matched, outcome.touched, outcome.skipped) == (3, 3, 0)
@@ -303,7 +307,7 @@ def test_a_message_that_is_consumed_while_it_is_examined_is_not_moved(meter: Met
     space = world.broker.namespace("")
     consumers = [subscriber.consumer(subscriber.session(), "queue:to", selector=hostile(n)) for n in range(30)]
     space.transfer("queue:from", Envelope(heavy("m")), world.now)
-    steps = management.move(space.queue("queue:from"), "queue:to", management.Choice())
+    steps = management.move(space, space.queue("queue:from"), "queue:to", management.Choice())
     next(steps)
     while not meter.evaluations:
         METER.during(lambda: steps.send(world.now))

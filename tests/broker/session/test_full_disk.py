@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sievemq_broker.domain import room
+from sievemq_broker.domain import admission
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
@@ -158,7 +158,7 @@ def test_a_disk_that_is_full_again_stops_them_where_they_are() -> None:
 
 def test_many_sessions_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few are asked in a look, so that a turn stays short."""
-    monkeypatch.setattr(room, "GO_ON", 3)
+    monkeypatch.setattr(admission, "GO_ON", 3)
     world = world_that()
     clients = [world.client() for _ in range(4)]
     fills(world)

@@ -147,7 +147,7 @@ def test_an_administrator_sees_and_touches_what_was_there_before(world: World) -
     assert texts_in(queue) == ["before"]
     assert finish(queue.locate([queue.sequence, "ID:x"], held=True), 0) == []
     assert len(finish(management.scheduled(queue, None, (-1, -1), 10), 0)[0]) == 1
-    moved = finish(management.move(queue, "queue:r", Choice()), world.now)
+    moved = finish(management.move(world.broker.namespace(""), queue, "queue:r", Choice()), world.now)
     assert (moved.matched, moved.touched, moved.more) == (1, 1, False)
     assert finish(management.purge(queue, Choice(dry_run=True)), world.now).matched == 1
     turns(world)

@@ -61,7 +61,7 @@ def make_app(server: Server, api: Api) -> Starlette:
         if number > MAX_DETAILED:
             what = f"{number} destinations fit and one scrape shows {MAX_DETAILED}"
             raise HTTPException(400, f"{what}; narrow it, as in ?destination=queue:orders.*")
-        return Response(detailed(found, server.clock.now()), media_type=CONTENT_TYPE)
+        return Response(detailed(server, found), media_type=CONTENT_TYPE)
 
     async def openapi(_: Request) -> Response:
         return Response(api.document(), media_type="application/json")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase, translate
 from itertools import chain, islice
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from sievemq_broker.domain.dead_letters import dead_letter_address
+from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.policy import DROP_NEWEST, DROP_OLDEST
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
@@ -74,14 +75,14 @@ def chosen(server: Server, namespace: str, pattern: str) -> tuple[list[Queue | T
     return found[:MAX_DETAILED], len(found)
 
 
-def detailed(destinations: list[Queue | Topic], now: int) -> bytes:
+def detailed(server: Server, destinations: list[Queue | Topic]) -> bytes:
     """A scrape of single destinations.
 
     Args:
+        server: the broker.
         destinations: which.
-        now: the broker's time, ms since 1970.
     """
-    return _text(DetailedCollector(destinations, now))
+    return _text(DetailedCollector(destinations, server.broker.namespaces, server.clock.now()))
 
 
 def _text(collector: Collector) -> bytes:
@@ -298,11 +299,13 @@ class DetailedCollector(Collector):
 
     Args:
         destinations: which.
+        namespaces: of the broker.
         now: the broker's time, ms since 1970.
     """
 
-    def __init__(self, destinations: list[Queue | Topic], now: int) -> None:
+    def __init__(self, destinations: list[Queue | Topic], namespaces: Mapping[str, Namespace], now: int) -> None:
         self._destinations = destinations
+        self._namespaces = namespaces
         self._now = now
 
     def collect(self) -> Iterator[Metric]:
@@ -348,7 +351,8 @@ class DetailedCollector(Collector):
             f"{DETAILED}tap_messages_missed", "Messages that went before its reader was done.", labels=with_tap
         )
         chosen = set(self._destinations)
-        for space in dict.fromkeys(of.namespace for of in self._destinations):
+        names = dict.fromkeys(of.place.namespace for of in self._destinations)
+        for space in [space for name in names if (space := self._namespaces.get(name)) is not None]:
             for tap in space.taps:
                 if tap.destination in chosen:
                     key = (*_labels_of(tap.destination), tap.name)

@@ -3,7 +3,7 @@
 Queues know what they hold, and for what consumers hold an estimate will do. This adds it up a few times a second. To
 add it up at each send would cost every message; so far from the limit nothing is counted but what is read from sockets:
 no message takes more than AMPLIFIED times the bytes in which it came, for each that gets it. Before that could pass the
-limit it is added up anew, and near the limit each send is counted (:mod:`sievemq_broker.domain.gate`). Below RESUME of
+limit it is added up anew, and near the limit each send is counted (`domain/admission.py`). Below RESUME of
 the limit producers go on.
 """
 
@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sievemq_broker import logs
+from sievemq_broker.domain.admission import MESSAGE_BYTES, UNLIMITED, Gate, Overfull
 from sievemq_broker.domain.consumer import Consumer
-from sievemq_broker.domain.gate import MESSAGE_BYTES, UNLIMITED, Gate
-from sievemq_broker.domain.room import Overfull
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.net.large_frames import FRAMES_SHARE
 from sievemq_broker.server.watch.counts import held_bytes, queues_of
@@ -223,7 +222,7 @@ class Memory:
                 self._count(AMPLIFIED * self._copies * _READ)  # until it is added up
 
     def _enter(self, messages: int, size: int) -> Overfull | None:
-        """See :class:`~sievemq_broker.domain.gate.Gate`."""
+        """See :class:`~sievemq_broker.domain.admission.Gate`."""
         if size > self.limit:
             raise RequestError(
                 f"all messages may take {self.limit} bytes here (max_memory_bytes) and this alone would take {size}; "

@@ -1,6 +1,6 @@
 """What happens at the limits of namespaces: sends wait or are refused, one by one, as at a destination's.
 
-What a namespace may still take is counted send by send (:mod:`sievemq_broker.domain.gate`); when that is used up, what
+What a namespace may still take is counted send by send (`domain/admission.py`); when that is used up, what
 is there is added up here. Whether one that was full has room again is looked at a few times a second.
 """
 
@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
-from sievemq_broker.domain.gate import MESSAGE_BYTES, UNLIMITED, Gate
+from sievemq_broker.domain.admission import MESSAGE_BYTES, UNLIMITED, Gate, Overfull
 from sievemq_broker.domain.policy import FAIL
-from sievemq_broker.domain.room import Overfull
 from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.server.watch.memory import COSTLY, RESUME, STEP
 from sievemq_core.errors import ErrorCode, RequestError
@@ -83,7 +82,7 @@ class _Keeper:
         self.gate = Gate(self.enter)
 
     def enter(self, messages: int, size: int) -> Overfull | None:
-        """See :class:`~sievemq_broker.domain.gate.Gate`."""
+        """See :class:`~sievemq_broker.domain.admission.Gate`."""
         space, gate, policy = self._space, self.gate, self._space.policy
         assert policy is not None
         limits = (policy.max_messages, policy.max_bytes)

@@ -6,11 +6,11 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from sievemq_broker.domain.admission import Limited
 from sievemq_broker.domain.broker_properties import without_broker_properties
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.fan_out import FanOut
-from sievemq_broker.domain.publishing import Publishing, begin, is_large
-from sievemq_broker.domain.room import Limited
+from sievemq_broker.domain.publishing import Publishing
 from sievemq_broker.session.checks import check_message, shift_times, too_much_credit, unknown
 from sievemq_broker.session.peer import Peer, Pending
 from sievemq_broker.session.session import Session
@@ -363,7 +363,7 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
     session = peer.session(session_id)
     transaction = session.transaction
     assert transaction is not None
-    large = is_large(peer.namespace, transaction.staged)
+    large = peer.namespace.is_large(transaction.staged)
     if (large or session.committing) and peer.namespace.publishing is not None:
         if session.stall is None:  # else it is tried again as long as it waits for room
             session.begin_commit()
@@ -380,7 +380,7 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
             full: list[Limited] | None
             how = {"patient": True, "waited": waited, "acknowledges": any(seen.values())}
             if large:
-                begun = begin(peer.namespace, transaction.staged, now, peer.id, **how)
+                begun = peer.namespace.begin(transaction.staged, now, peer.id, **how)
                 publishing, full = (begun, None) if isinstance(begun, Publishing) else (None, begun)
             else:
                 full = peer.namespace.commit(transaction.staged, now, peer.id, **how)

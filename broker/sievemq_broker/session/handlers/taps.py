@@ -115,7 +115,7 @@ def _deleting(peer: Peer, tap: CopyTap | DrainTap, command: tuple[Any, ...]) -> 
     try:
         now = yield from tap.empty()
         if tap.open:
-            tap.destination.namespace.taps.drop(tap, now)
+            peer.namespace.taps.drop(tap, now)
     except Exception as error:
         peer.crash(command, error, peer.services.now())
         return
@@ -222,7 +222,7 @@ def allow_open(identity: Identity, namespace: Namespace, name: str, destination:
         AddressError: the destination is none.
         RequestError: SECURITY.
     """
-    _allow(identity, namespace, mode, destination)
+    _allow(identity, namespace.name, mode, destination)
     require_there(identity, namespace, destination)
     known = namespace.taps.get(name, destination)
     if known is not None:
@@ -235,7 +235,7 @@ def allow(identity: Identity, tap: CopyTap | DrainTap) -> None:
     Raises:
         RequestError: SECURITY.
     """
-    _allow(identity, tap.destination.namespace, tap.mode, tap.destination.label)
+    _allow(identity, tap.destination.place.namespace, tap.mode, tap.destination.label)
     _allow_this(identity, tap)
 
 
@@ -248,12 +248,12 @@ def _the_tap(peer: Peer, name: str, destination: str) -> CopyTap | DrainTap:
 
 def _allow_this(identity: Identity, tap: CopyTap | DrainTap) -> None:
     if tap.owner != identity.user:
-        identity.require(Verb.MANAGE, tap.destination.namespace.name, tap.destination.label)
+        identity.require(Verb.MANAGE, tap.destination.place.namespace, tap.destination.label)
 
 
-def _allow(identity: Identity, namespace: Namespace, mode: str, destination: str) -> None:
+def _allow(identity: Identity, namespace: str, mode: str, destination: str) -> None:
     verb = Verb.CONSUME if mode == "drain" else Verb.BROWSE
-    identity.require(verb, namespace.name, str(parse_address(destination)))
+    identity.require(verb, namespace, str(parse_address(destination)))
 
 
 def _state(tap: CopyTap | DrainTap) -> dict[str, Any]:

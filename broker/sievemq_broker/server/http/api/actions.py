@@ -37,7 +37,7 @@ MAX_AT_WORK = 8
 async def move_messages(call: Call[Any, requests.Relocate]) -> answers.Touched:
     """Move waiting messages to another queue of the namespace, in order; each leaves when it has arrived."""
     target = _target(call)
-    return await _act(call, lambda queue, choice: management.move(queue, target, choice))
+    return await _act(call, lambda queue, choice: management.move(call.namespace(), queue, target, choice))
 
 
 @routes.add("POST", _ACTIONS + "/copy", Verb.MANAGE, answers.Touched, body=requests.Relocate)
@@ -45,7 +45,7 @@ async def copy_messages(call: Call[Any, requests.Relocate]) -> answers.Touched:
     """Send copies of waiting messages to another destination of the namespace; they stay where they are."""
     target = _target(call)
     refuse_while_blocked(call)
-    return await _act(call, lambda queue, choice: management.copy(queue, target, choice))
+    return await _act(call, lambda queue, choice: management.copy(call.namespace(), queue, target, choice))
 
 
 @routes.add("POST", _ACTIONS + "/delete", Verb.MANAGE, answers.Touched, body=requests.Choose)
@@ -73,7 +73,7 @@ async def retry_messages(call: Call[Any, requests.Choose]) -> answers.Touched:
     def allow(origin: str) -> None:
         require(call, Verb.SEND, call.path["ns"], str(parse_address(origin)))
 
-    return await _act(call, lambda queue, choice: management.retry(queue, choice, allow))
+    return await _act(call, lambda queue, choice: management.retry(call.namespace(), queue, choice, allow))
 
 
 @routes.add("POST", _ACTIONS + "/cancel", Verb.MANAGE, answers.Touched, body=requests.Choose, body_optional=True)

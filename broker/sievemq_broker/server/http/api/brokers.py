@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from sievemq_broker.domain.admission import Limited
 from sievemq_broker.domain.queue import Queue
-from sievemq_broker.domain.room import Limited
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.http.api import answers
 from sievemq_broker.server.http.api.call import Call

@@ -64,10 +64,11 @@ def _identifier(connection: Peer, consumer: Consumer) -> str:
 
 
 async def _rows(call: Call[Any, Any], destination: Destination) -> list[_Row]:
+    space = call.namespace()
     return [
         (connection_number(connection.id), connection, consumer)
         async for connection in in_slices(list(call.server.services.connections.values()), every=16)
-        if connection.namespace is destination.namespace
+        if connection.namespace is space
         for number, consumer in list(connection.consumers.items())
         if number not in connection.retired and consumer.source.place.destination == destination.label
     ]

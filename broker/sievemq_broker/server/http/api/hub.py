@@ -24,9 +24,8 @@ from sievemq_broker.server.http.api.slices import in_slices
 if TYPE_CHECKING:
     from sievemq_broker.domain.consumer import Consumer
     from sievemq_broker.domain.queue import Queue
-    from sievemq_broker.domain.subscription import Subscription
     from sievemq_broker.domain.tap import Tap
-    from sievemq_broker.domain.topic import Topic
+    from sievemq_broker.domain.topic import Subscription, Topic
     from sievemq_broker.server.http.api.series import Sampler
     from sievemq_broker.server.server import Server
     from sievemq_broker.session.peer import Peer

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from sievemq_broker.domain import management
-from sievemq_broker.domain.gate import check_room
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.server.http.api import answers, requests
@@ -142,7 +141,7 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     sends = [(str(address), envelope)]
     now = await run(call.server, _examined(space, sends))
     envelope = sends[0][1]
-    check_room(space, address, envelope)
+    space.check_room(address, envelope)
     space.transfer(address, envelope, now)  # nobody could tell this sender to wait
     call.server.turn.worked()
     fields = envelope.fields

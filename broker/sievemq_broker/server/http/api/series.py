@@ -239,7 +239,8 @@ class Sampler:
         first = not self.times
         known = self._seen.get(destination)
         if known is None:
-            if destination.namespace.destinations.get(destination.label) is not destination:
+            space = self._server.broker.namespaces.get(destination.place.namespace)
+            if space is None or space.destinations.get(destination.label) is not destination:
                 return visited  # deleted
             known = self._seen[destination] = _NONE
             if not first:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sievemq_broker.domain import management
-from sievemq_broker.domain.subscription import Subscription
-from sievemq_broker.domain.topic import Topic
+from sievemq_broker.domain.topic import Subscription, Topic
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
@@ -90,7 +89,7 @@ def _show(call: Call[Any, Any], found: Subscription) -> answers.Subscription:
     counts = Counts()
     counts.add(queue)
     return answers.Subscription(
-        namespace=found.topic.namespace.name,
+        namespace=found.topic.place.namespace,
         topic=found.topic.label,
         name=found.name,
         client_id=found.client_id,
@@ -107,5 +106,5 @@ def _show(call: Call[Any, Any], found: Subscription) -> answers.Subscription:
         consumers=len(queue.consumers),
         paused=queue.paused,
         counters=counters_of(counts),
-        may=verbs(call, found.topic.namespace.name, found.topic.label),
+        may=verbs(call, found.topic.place.namespace, found.topic.label),
     )

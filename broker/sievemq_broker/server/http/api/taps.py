@@ -90,7 +90,7 @@ async def delete_tap(call: Call[requests.DryRun, Any]) -> answers.Touched:
     if not dry_run:
         await run(call.server, tap.empty())
         if tap.open:
-            tap.destination.namespace.taps.drop(tap, call.now)
+            call.namespace().taps.drop(tap, call.now)
         call.server.turn.worked()
     return answers.Touched.of(held, dry_run)
 

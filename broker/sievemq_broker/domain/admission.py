@@ -1,17 +1,37 @@
-"""Senders that wait: at a limit whose rule says "block" a message is not taken before there is room for it.
+"""What decides whether a message may come in: limits, what is left below them, and the senders that wait for room.
 
-Who waits for a place is asked in the order in which they came, one message each, and who comes while somebody waits
-stands behind them: so nobody starves, however many send.
+At a limit whose rule says "block" a message is not taken before there is room for it. Senders that wait for a place are
+asked in the order in which they came, one message each; a sender that comes meanwhile stands behind them.
+
+A namespace's sum on each send would cost every send of every queue in it. So whatever adds up how much there is says
+how much more may come (:class:`Gate`). That is counted down here, and added up anew when it is used up. What goes
+meanwhile is not counted, so what is left is never more than there is room.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
-from typing import Protocol
+from typing import Final, Protocol
 
 from sievemq_core.errors import ErrorCode, RequestError
 
-__all__ = ["GO_ON", "Limited", "NoRoomError", "Overfull", "Rooms", "Waiter"]
+__all__ = [
+    "GO_ON",
+    "MESSAGE_BYTES",
+    "UNLIMITED",
+    "Gate",
+    "Limited",
+    "NoRoomError",
+    "Overfull",
+    "Rooms",
+    "Waiter",
+]
+
+#: What a message takes beside its packed bytes: an entry, an envelope, its places in a view. Measured: 160 to 380.
+MESSAGE_BYTES: Final = 256
+
+UNLIMITED: Final = 2**62
 
 #: Full places that one look asks. More of them take turns, so that a turn stays short.
 LOOK_AT = 64
@@ -49,6 +69,54 @@ class Overfull:
         self.has_room = False
 
 
+class Gate:
+    """What may still come in before somebody has to look.
+
+    Args:
+        look: adds up what is there, as so many messages and bytes want to come in; if there is room sets both anew for
+            what is left behind them, else answers what they are to wait for.
+
+    Attributes:
+        messages, bytes: that may come; bytes with :data:`MESSAGE_BYTES` for each message.
+    """
+
+    __slots__ = ("_look", "bytes", "messages")
+
+    def __init__(self, look: Callable[[int, int], Overfull | None]) -> None:
+        self._look = look
+        self.messages = 0
+        self.bytes = 0
+
+    def allow(self, messages: int, size: int) -> None:
+        """So much may come in from now on before it is added up anew."""
+        self.messages = messages
+        self.bytes = size
+
+    def enter(self, messages: int, size: int) -> Overfull | None:
+        """Count what is about to come in.
+
+        Args:
+            messages: how many, a topic's for each that gets them.
+            size: of all of them, with :data:`MESSAGE_BYTES` for each.
+
+        Returns:
+            None; or what is at its limit: then nothing was counted.
+
+        Raises:
+            RequestError: RESOURCE_ALLOCATION, it could never come in.
+        """
+        if messages > self.messages or size > self.bytes:
+            return self._look(messages, size)
+        self.messages -= messages
+        self.bytes -= size
+        return None
+
+    def count(self, messages: int, size: int) -> None:
+        """Count what comes in whether there is room or not, or only moves."""
+        self.messages -= messages
+        self.bytes -= size
+
+
 class NoRoomError(RequestError):
     """A message may not come in now; a sender that can wait says it again when there is room.
 
@@ -68,7 +136,7 @@ class Waiter(Protocol):
 
     @property
     def load(self) -> tuple[int, int]:
-        """Messages that it has, and the memory they take as :mod:`sievemq_broker.domain.gate` counts it."""
+        """Messages that it has, and the memory they take as :class:`Gate` counts it."""
 
     def room(self, place: Limited, now: int) -> bool:
         """`place` has room again, as far as is known: try once more.
