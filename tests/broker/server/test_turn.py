@@ -100,16 +100,6 @@ def test_what_comes_while_it_looks_is_a_turn_and_it_goes_on_looking_from_there(s
     assert stage.looks() > 0
 
 
-def test_it_sleeps_where_looking_makes_nothing_faster(stage: Stage) -> None:
-    turn = stage.make(200)
-    stage.feed(turn, 1.0)
-    slept = 0
-    for _ in range(4_000):
-        stage.feed(turn, 100e-6)
-        slept += not stage.looks()  # then what comes next comes later than if it had slept
-    assert slept > 3_600
-
-
 def test_zero_is_never(stage: Stage) -> None:
     turn = stage.make(0)
     for _ in range(3):
