@@ -19,7 +19,11 @@ from sievemq_spark.errors import PipelineError
 from sievemq_spark.schema import COLUMN_NAMES, COLUMNS, OUTCOME_COLUMNS
 from sievemq_spark.selector_column import checked
 
-__all__ = ["ReadOptions", "WriteOptions", "destination_of"]
+__all__ = ["WORTH", "ReadOptions", "WriteOptions", "destination_of"]
+
+#: Messages that are worth a task of their own. With fewer, starting tasks costs more than they gain; and where a queue
+#: is browsed, the broker passes over the messages of other tasks.
+WORTH: Final = 25_000
 
 #: How users write the options; Spark does not tell letter case.
 _SPELLED: Final = {

@@ -16,17 +16,13 @@ from sievemq.taps import TapPage
 from sievemq.url import parse_url
 from sievemq_spark.connect import connect
 from sievemq_spark.missing import require_queues
-from sievemq_spark.options import ReadOptions, broker_name
+from sievemq_spark.options import WORTH, ReadOptions, broker_name
 from sievemq_spark.tap_rows import record_batches
 
 __all__ = ["BrowsePartition", "BrowseReader", "depth_of", "pages"]
 
 #: Messages of a page; the broker gives a thousand at once, or about 1 MiB.
 PAGE: Final = 1_000
-
-#: Messages that are worth a task of their own. The broker passes over the messages of other tasks, which costs it about
-#: a hundredth of sending them.
-WORTH: Final = 25_000
 
 
 def depth_of(connection: Connection, queue: Queue) -> int:

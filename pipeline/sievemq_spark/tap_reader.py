@@ -21,7 +21,7 @@ from sievemq_spark.errors import DataLossError, NoDestinationError, PipelineErro
 from sievemq_spark.links import PATIENCE, Link
 from sievemq_spark.missing import HINT, is_missing
 from sievemq_spark.offsets import Place
-from sievemq_spark.options import ReadOptions, broker_name
+from sievemq_spark.options import WORTH, ReadOptions, broker_name
 from sievemq_spark.outcome_rows import outcome_batches
 from sievemq_spark.tap_rows import record_batches
 
@@ -38,9 +38,6 @@ _MODES: Final[dict[str, Literal["copy", "outcomes", "drain"]]] = {
 }
 
 _PAUSE: Final = 0.1  # seconds
-
-#: Messages that are worth a task of their own.
-WORTH: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)

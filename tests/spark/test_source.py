@@ -118,7 +118,7 @@ def test_several_queues(spark: Any, url: str) -> None:
 
 def test_a_deep_queue_is_read_by_several_tasks(spark: Any, url: str) -> None:
     """Each message once, and `seq` gives the order of delivery over all of them."""
-    from sievemq_spark.reader import WORTH  # imports the extra `spark`
+    from sievemq_spark.options import WORTH  # imports the extra `spark`
 
     depth = 2 * WORTH + 1
     with ConnectionFactory(url).create_context() as context:

@@ -35,7 +35,7 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_spark import links
 from sievemq_spark.errors import DataLossError, NoDestinationError, PipelineError
 from sievemq_spark.offsets import lag
-from sievemq_spark.options import ReadOptions, WriteOptions
+from sievemq_spark.options import WORTH, ReadOptions, WriteOptions
 from sievemq_spark.reader import BrowseReader
 from sievemq_spark.schema import COLUMNS
 from sievemq_spark.source import SieveMQDataSource
@@ -235,9 +235,11 @@ def test_a_selector_and_latest(broker: EmbeddedBroker) -> None:
 
 def test_a_range_is_read_in_parts(broker: EmbeddedBroker) -> None:
     (source,) = sources(Stream(broker).options)
-    parts = pieces(source, "x", 10, 25_010, 3)
-    assert [(part.after, part.upto) for part in parts] == [(10, 8343), (8343, 16676), (16676, 25010)]  # type: ignore[attr-defined]
-    assert len(pieces(source, "x", 0, 5_000, 8)) == 1
+    parts = pieces(source, "x", 10, 10 + 3 * WORTH, 3)
+    assert [part.upto - part.after for part in parts] == [WORTH] * 3  # type: ignore[attr-defined]
+    assert [part.after for part in parts] == [10, *(part.upto for part in parts[:-1])]  # type: ignore[attr-defined]
+    assert len(pieces(source, "x", 0, WORTH, 8)) == 1
+    assert len(pieces(source, "x", 0, WORTH + 1, 8)) == 2
     assert pieces(source, "x", 5, 5, 8) == []
 
 
