@@ -198,8 +198,8 @@ class Api:
 
     async def until_quiet(self, consumer: Any) -> None:
         """Return once everything that the consumer's connection has to say by itself is written."""
-        connection = engine_of(consumer).session.connection
-        await self._until(lambda: not connection.has_output)
+        outbox = engine_of(consumer)._outbox
+        await self._until(lambda: not outbox.has_output)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(LIMIT):
