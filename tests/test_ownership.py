@@ -15,7 +15,6 @@ LEFT = {
     "sievemq.blocking": 9,
     "sievemq_broker.domain": 26,
     "sievemq_broker.matching": 4,
-    "sievemq_core.wire": 1,
 }
 
 #: Attributes of the standard library's objects for which there is no other way to set them.

@@ -10,8 +10,7 @@ from sievemq_core.limits import MAX_FRAME_BYTES
 from sievemq_core.message.envelope import Envelope, pack_properties, unpack_properties
 from sievemq_core.wire.codec import pack, pack_delivery
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
-from sievemq_core.wire.connection import WireConnection
-from sievemq_core.wire.framing import FrameReader, pack_frames
+from sievemq_core.wire.connection import FrameReader, WireConnection, pack_frames
 
 __all__ = ["run"]
 

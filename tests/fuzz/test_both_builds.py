@@ -15,8 +15,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command as Number
-from sievemq_core.wire.connection import WireConnection
-from sievemq_core.wire.framing import pack_frames
+from sievemq_core.wire.connection import WireConnection, pack_frames
 
 #: What stands where something else belongs.
 WRONG = st.one_of(

@@ -13,8 +13,7 @@ from sievemq_broker.session import Identity, Peer, Services, SessionSettings
 from sievemq_core.message.envelope import pack_properties
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command as Number
-from sievemq_core.wire.connection import WireConnection
-from sievemq_core.wire.framing import pack_frames
+from sievemq_core.wire.connection import WireConnection, pack_frames
 
 NOW = 1_700_000_000_000
 

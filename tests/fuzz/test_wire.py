@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from sievemq_core.errors import ProtocolError
 from sievemq_core.wire.codec import Decoder, pack
 from sievemq_core.wire.commands import COMMANDS, Command
-from sievemq_core.wire.connection import State, WireConnection
+from sievemq_core.wire.connection import FrameReader, State, WireConnection, pack_frames
 from sievemq_core.wire.form import examine
-from sievemq_core.wire.framing import FrameReader, pack_frames
 
 text = st.text(max_size=20)
 uint = st.integers(0, 2**63 - 1)

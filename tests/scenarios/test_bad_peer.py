@@ -14,7 +14,7 @@ from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_FRAME_BYTES
 from sievemq_core.wire.codec import CommandTuple, Decoder, pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
-from sievemq_core.wire.framing import FrameReader
+from sievemq_core.wire.connection import FrameReader
 
 HELLO = (Command.HELLO, PROTOCOL_VERSION, "", None, None, None, 0, "raw peer", None, {})
 

@@ -16,8 +16,7 @@ from sievemq_broker.session.table import CHECKS, HANDLERS, OPEN
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import COMMANDS, PROTOCOL_VERSION, Command
-from sievemq_core.wire.connection import WireConnection
-from sievemq_core.wire.framing import pack_frames
+from sievemq_core.wire.connection import WireConnection, pack_frames
 
 from .support import DEADLINE, PASSWORD, hello, said_at_last, secured
 

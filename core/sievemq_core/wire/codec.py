@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgpack
 
@@ -11,12 +11,12 @@ from sievemq_core.errors import ProtocolError
 from sievemq_core.limits import GATHER_BYTES, MAX_ARRAY, MAX_CLIENT_VALUES, MAX_FRAME_COMMANDS, MAX_MAP
 from sievemq_core.wire.commands import Command, CommandSpec
 from sievemq_core.wire.form import CommandTuple, check_headers, examine
-from sievemq_core.wire.framing import Payload
 
 __all__ = [
     "DELIVERIES_HEAD",
     "CommandTuple",
     "Decoder",
+    "Payload",
     "check_headers",
     "check_values",
     "describe",
@@ -29,6 +29,9 @@ __all__ = [
     "send_start",
     "unpack_value",
 ]
+
+Payload: TypeAlias = bytes | bytearray
+"""What a frame holds. A bytearray where the frame came in pieces: it is not copied once more when the last is there."""
 
 _packer = msgpack.Packer(use_bin_type=True, unicode_errors="surrogatepass")
 

@@ -5,6 +5,17 @@ Role-blind: a client and a broker run the same class, and one table says who may
     HELLO ── HELLO ──> WELCOMING ── WELCOME ──> OPEN ── GOODBYE ──> CLOSING ── end of the stream ──> CLOSED
       └──────────────────── a fatal ERROR, a broken frame or the end of the stream ────────────────────┘
 
+Frames: a length and that many bytes of commands.
+
+     0       4                              4 + length
+     +-------+------------------------------+
+     | u32   | command command … command    |     length: big-endian, 1 … max_frame
+     +-------+------------------------------+
+
+A frame holds one or more whole commands, each a msgpack array. Whoever has several commands to say in one loop turn
+says them in one frame: the length is checked once, the decoder runs in C over all of them. A frame of more than
+GATHER_BYTES holds one command.
+
 The caller feeds bytes with :meth:`receive_data`, says commands with :meth:`send` or :meth:`send_packed`, and writes
 what :meth:`data_to_send` returns. Nothing here waits or knows the time: who does asks once each interval, for a
 heartbeat to send and whether anything came.
@@ -27,12 +38,11 @@ from sievemq_core.limits import (
     MAX_FRAME_COMMANDS,
     UNCOUNTED_BYTES,
 )
-from sievemq_core.wire.codec import CommandTuple, Decoder, pack, pack_deliveries, pack_delivery
+from sievemq_core.wire.codec import CommandTuple, Decoder, Payload, pack, pack_deliveries, pack_delivery
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_core.wire.form import FORMS, ROWS, TRUSTED_FORMS, Form, examine
-from sievemq_core.wire.framing import FrameReader, Payload, pack_frames
 
-__all__ = ["State", "WireConnection"]
+__all__ = ["FrameReader", "State", "WireConnection", "pack_frames"]
 
 Role = Literal["client", "broker"]
 
@@ -84,6 +94,110 @@ _ROW: dict[tuple[State, Role], tuple[int, Form]] = {
     (state, role): (_MOSTLY[role] if _MOSTLY[role] in plain else -1, ROWS[_MOSTLY[role]])
     for (state, role), plain in _PLAIN.items()
 }
+
+
+class FrameReader:
+    """Cuts a byte stream into frame payloads. O(n) in the bytes fed, however they are cut.
+
+    Args:
+        max_frame: bytes a payload may have; a longer one is refused as soon as its length is read, before anything
+            is reserved for it.
+    """
+
+    __slots__ = ("_need", "_partial", "max_frame", "number")
+
+    def __init__(self, max_frame: int) -> None:
+        self.max_frame = max_frame
+        # An unfinished frame grows in place: one block of memory, which goes back to the system when it is freed.
+        self._partial = bytearray()
+        self._need = 4
+        #: Counts the frames of which a read ended in the middle.
+        self.number = 0
+
+    def accept(self, max_frame: int) -> None:
+        """Accept frames of this many bytes from now on."""
+        self.max_frame = max_frame
+
+    def feed(self, data: bytes) -> list[Payload]:
+        """Take bytes from the peer and return the payloads that are now complete, in order.
+
+        Raises:
+            ProtocolError: a length of zero (MALFORMED_FRAME) or above `max_frame` (FRAME_TOO_LARGE).
+        """
+        payloads: list[Payload] = []
+        partial = self._partial
+        if partial:
+            partial += data
+            need = self._need
+            if len(partial) < need:
+                return payloads
+            self._partial = bytearray()
+            if need > 4:
+                data = bytes(partial[need:])
+                del partial[need:], partial[:4]
+                payloads.append(partial)
+            else:
+                data = bytes(partial)
+        position, end = 0, len(data)
+        self._need = 4
+        while end - position >= 4:
+            length = int.from_bytes(data[position : position + 4], "big")
+            if not 0 < length <= self.max_frame:
+                raise self._refuse(length)
+            stop = position + 4 + length
+            if stop > end:
+                self._need = 4 + length
+                break
+            payloads.append(data[position + 4 : stop])
+            position = stop
+        if position < end:
+            self._partial += data[position:]
+            self.number += 1
+        return payloads
+
+    def _refuse(self, length: int) -> ProtocolError:
+        if length == 0:
+            return ProtocolError("a frame of length zero")
+        return ProtocolError(
+            f"a frame of {length} bytes; at most {self.max_frame} are accepted here", ErrorCode.FRAME_TOO_LARGE
+        )
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes held of a frame that is not complete yet; not zero at the end of a stream means a truncated frame."""
+        return len(self._partial)
+
+    def drop(self) -> None:
+        """Forget the frame that is not complete."""
+        self._partial = bytearray()
+        self._need = 4
+
+    @property
+    def expected(self) -> int:
+        """Bytes of the frame that is not complete yet, its length included; 4 while that is not known, 0 between two
+        frames."""
+        return self._need if self._partial else 0
+
+
+def pack_frames(commands: list[bytes], gather: int = GATHER_BYTES) -> list[bytes]:
+    """Frames for packed commands, in order, of at most `gather` bytes and MAX_FRAME_COMMANDS commands.
+
+    A single command larger than that gets a frame of its own.
+    """
+    frames: list[bytes] = []
+    start = size = 0
+    for index, command in enumerate(commands):
+        length = len(command)
+        if size and (size + length > gather or index - start == MAX_FRAME_COMMANDS):
+            frames.append(size.to_bytes(4, "big"))
+            frames.extend(commands[start:index])
+            start = index
+            size = 0
+        size += length
+    if size:
+        frames.append(size.to_bytes(4, "big"))
+        frames.extend(commands[start:] if start else commands)
+    return frames
 
 
 class WireConnection:
@@ -347,7 +461,7 @@ class WireConnection:
         else:
             self._enter(TRANSITIONS[self.state, number])
             if number == Command.WELCOME:
-                self._frames.max_frame = self._max_frame
+                self._frames.accept(self._max_frame)
                 if self.role == "broker":
                     self._decoder = Decoder(GATHER_BYTES, MAX_CLIENT_VALUES)
 

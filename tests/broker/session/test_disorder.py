@@ -14,7 +14,7 @@ from sievemq_broker.domain.policy import DomainSettings
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
-from sievemq_core.wire.framing import pack_frames
+from sievemq_core.wire.connection import pack_frames
 
 from ..domain.test_observer import Notes
 from .harness import AUTO, TRANSACTED, Client, Consumer, World, consumer_fields, envelope

@@ -19,7 +19,7 @@ from sievemq.url import parse_url
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
-from sievemq_core.wire.framing import pack_frames
+from sievemq_core.wire.connection import pack_frames
 
 from .harness import Clock, FakeBroker, World
 

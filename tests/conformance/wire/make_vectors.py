@@ -13,7 +13,7 @@ from sievemq_core.message.envelope import pack_properties
 from sievemq_core.message.values import Byte, Float, Long, Short
 from sievemq_core.wire.codec import pack, pack_deliveries, pack_delivery
 from sievemq_core.wire.commands import Command
-from sievemq_core.wire.framing import pack_frames
+from sievemq_core.wire.connection import pack_frames
 
 HERE = Path(__file__).parent
 C = Command

@@ -29,9 +29,8 @@ from sievemq_core.message.envelope import pack_properties, unpack_properties
 from sievemq_core.message.values import Byte, Char, Float, Long, Short
 from sievemq_core.wire.codec import Decoder, pack
 from sievemq_core.wire.commands import COMMANDS, Command
-from sievemq_core.wire.connection import State, WireConnection
+from sievemq_core.wire.connection import FrameReader, State, WireConnection, pack_frames
 from sievemq_core.wire.form import examine
-from sievemq_core.wire.framing import FrameReader, pack_frames
 
 from .make_vectors import FILES, render
 

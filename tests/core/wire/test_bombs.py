@@ -22,8 +22,7 @@ from sievemq_core.limits import (
 )
 from sievemq_core.wire.codec import Decoder, check_values, pack
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
-from sievemq_core.wire.connection import State, WireConnection
-from sievemq_core.wire.framing import pack_frames
+from sievemq_core.wire.connection import State, WireConnection, pack_frames
 
 MIB = 1024 * 1024
 MAPS = b"\xdc\x3f\xff" + b"\x80" * 16_383  # an array of as many empty maps

@@ -16,7 +16,7 @@ from sievemq._engine import EngineOptions, EngineProducer
 from sievemq.exceptions import JMSException
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
-from sievemq_core.wire.framing import pack_frames
+from sievemq_core.wire.connection import pack_frames
 
 OPEN, HANDSHAKE, REPAIR = b"\0", b"\1", b"\2"
 

@@ -12,8 +12,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
-from sievemq_core.wire.connection import WireConnection
-from sievemq_core.wire.framing import pack_frames
+from sievemq_core.wire.connection import WireConnection, pack_frames
 
 
 def seeds() -> Iterator[bytes]:

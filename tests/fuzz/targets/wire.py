@@ -10,9 +10,8 @@ from tests.fuzz.targets.vectors import frames
 from sievemq_core.errors import ProtocolError
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import COMMANDS, Command
-from sievemq_core.wire.connection import State, WireConnection
+from sievemq_core.wire.connection import State, WireConnection, pack_frames
 from sievemq_core.wire.form import examine
-from sievemq_core.wire.framing import pack_frames
 
 STATES = list(State)
 

@@ -6,7 +6,7 @@ import pytest
 
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.limits import GATHER_BYTES
-from sievemq_core.wire.framing import FrameReader, pack_frames
+from sievemq_core.wire.connection import FrameReader, pack_frames
 
 
 def frame(payload: bytes) -> bytes:
