@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sievemq_broker.domain import Consumer, DestinationPolicy, management
@@ -19,7 +21,8 @@ from sievemq_broker.domain.dead_letters import (
 from sievemq_broker.domain.management import Choice
 from sievemq_broker.domain.steps import finish
 from sievemq_core.errors import RequestError
-from sievemq_core.message.envelope import Envelope
+from sievemq_core.limits import MAX_PROPERTIES, MAX_PROPERTIES_BYTES
+from sievemq_core.message.envelope import PROPERTIES, Envelope
 
 from .support import NOW, World, message, selector
 
@@ -149,6 +152,30 @@ def test_undecodable_properties_are_kept_as_they_are() -> None:
     assert letter.fields[9] == b"\xc1"
     outcome = finish(management.retry(world.namespace, world.namespace.queue("queue:DLQ.q"), Choice()), world.now)
     assert (outcome.matched, outcome.touched, outcome.skipped) == (1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        pytest.param({f"p{number}": number for number in range(MAX_PROPERTIES)}, id="many"),
+        pytest.param({f"p{number}": "x" * 10_400 for number in range(25)}, id="large"),
+    ],
+)
+def test_a_full_message_loses_its_own_last_properties_to_the_notes(own: dict[str, Any]) -> None:
+    world = World(("queue:q", DestinationPolicy(max_attempts=1)))
+    consumer = world.consumer("queue:q")
+    filler = MAX_PROPERTIES_BYTES - len(message(properties=own).fields[PROPERTIES])
+    full = own if len(own) == MAX_PROPERTIES else {**own, "last": "y" * (filler - 20)}
+    world.send("queue:q", message("a", properties=full))
+    fail(world, consumer, 1)
+    (letter,) = letters(world, "queue:DLQ.q")
+    notes = {REASON: "attempts", ORIGIN: "queue:q", ATTEMPTS: 1, FIRST_FAILURE: NOW, LAST_FAILURE: NOW}
+    kept = {name: value for name, value in letter.properties.items() if name in full}
+    assert letter.properties == {**kept, **notes}
+    assert list(kept.items()) == list(full.items())[: len(kept)]
+    assert len(full) > len(kept) >= len(full) - len(notes)
+    assert len(letter.properties) <= MAX_PROPERTIES
+    assert len(letter.fields[PROPERTIES]) <= MAX_PROPERTIES_BYTES
 
 
 def test_expired_messages_may_be_dead_lettered() -> None:

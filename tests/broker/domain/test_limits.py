@@ -38,6 +38,11 @@ def test_scheduled_messages_count_towards_the_limit() -> None:
     assert not queue.at_limit
 
 
+def test_a_delay_that_grows_beyond_any_number_is_the_longest() -> None:
+    rule = DestinationPolicy(redelivery_delay=10, redelivery_factor=3.0, redelivery_delay_max=5_000)
+    assert [rule.redelivery_delay_after(attempts) for attempts in (1, 2, 3, 7, 10_000)] == [10, 30, 90, 5_000, 5_000]
+
+
 def test_bytes_at_the_limit() -> None:
     size = len(message("a").packed)
     world = small("fail", max_bytes=2 * size)
@@ -67,10 +72,12 @@ def test_limits_are_whole_numbers(kind: type[DestinationPolicy | NamespacePolicy
         ({"redelivery_delay": 0.5}, "redelivery_delay must be a whole number, it is 0.5"),
         ({"time_to_live": 0.5}, "time_to_live must be a whole number, it is 0.5"),
         ({"delay": -1}, "delay must not be negative, it is -1"),
+        ({"redelivery_factor": 0.5}, "redelivery_factor must be at least 1, it is 0.5"),
+        ({"dead_letter_expired": 1}, "dead_letter_expired must be True or False, it is 1"),
+        ({"slow_consumer_seconds": -1}, "slow_consumer_seconds must not be negative, it is -1"),
         ({"priority": 4.0}, "priority must be 0 to 9, it is 4.0"),
         ({"priority": -1}, "priority must be 0 to 9, it is -1"),
         ({"delivery_mode": True}, "delivery_mode must be 1 or 2, it is True"),
-        ({"dead_letter_expired": 1}, "dead_letter_expired must be True or False, it is 1"),
     ],
 )
 def test_rules_are_of_their_types(rule: dict[str, object], text: str) -> None:

@@ -13,7 +13,7 @@ from sievemq_broker.domain.entry import key_of
 from sievemq_broker.domain.management import Choice
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import finish
-from sievemq_broker.domain.view import Walk
+from sievemq_broker.domain.view import PIECE, Walk
 
 from .support import NOW, World, message, selector
 
@@ -166,3 +166,60 @@ def test_scheduled_ones_are_shown_by_their_time_and_held_ones_by_arrival() -> No
     world.consumer(Q, credit=5)
     held, _ = finish(management.held(queue, None, (-1, -1), 10), NOW)
     assert [entry.sequence for entry in held] == sorted(entry.sequence for entry in held)
+
+
+def test_a_walk_gathers_many_that_came_back_in_pieces() -> None:
+    world = World()
+    count = 2 * PIECE + 10
+    world.send(Q, *(message(f"m{n}", properties={"n": n % 3}) for n in range(count)))
+    consumer = world.consumer(Q, credit=count)
+    consumer.recover(count, world.now)
+    consumer.close(0, world.now)
+    queue = world.namespace.queue(Q)
+    walk = Walk(queue.main, -1)
+    assert any(True for _ in walk.gather()), "it rests between two pieces"
+    walk = Walk(queue.main, -1)
+    for _ in walk.gather():
+        pass
+    found: list[Any] = []
+    while not walk.done:
+        found += walk.take(1_000)
+    assert [entry.sequence for entry in found] == list(range(1, count + 1))
+    assert finish(management.purge(queue, Choice(condition=selector("n = 1"))), NOW).touched == len(range(1, count, 3))
+    assert queue.depth == count - len(range(1, count, 3))
+
+
+def test_what_goes_while_a_walk_rests_is_not_removed_twice() -> None:
+    world = World()
+    world.send(Q, *(message(f"m{n}") for n in range(3_000)))
+    queue = world.namespace.queue(Q)
+    steps = management.purge(queue, Choice())
+    consumer = world.consumer(Q, credit=0)
+    taken = 0
+    try:
+        next(steps)
+        while True:
+            steps.send(NOW)
+            consumer.grant(1, NOW)
+            taken += 1
+            consumer.acknowledge(consumer.tag, NOW)
+    except StopIteration as done:
+        outcome = done.value
+    acknowledged = queue.acknowledged
+    assert taken >= 5
+    assert outcome.touched + acknowledged == 3_000
+    assert (queue.depth, queue.in_flight) == (0, 0)
+
+
+def test_many_held_messages_of_several_consumers_come_in_pages() -> None:
+    world = World()
+    for _ in range(3):
+        world.consumer(Q, credit=700)
+    world.send(Q, *(message(f"m{n}") for n in range(2_100)))
+    queue = world.namespace.queue(Q)
+    after: tuple[int, int] | None = (-1, -1)
+    found: list[int] = []
+    while after is not None:
+        page, after = finish(management.held(queue, None, after, 900), NOW)
+        found += [entry.sequence for entry in page]
+    assert found == list(range(1, 2_101))
