@@ -268,7 +268,7 @@ def _always() -> bool:
 
 
 def _too_large() -> Response:
-    return ApiError(413, "TOO_LARGE", f"a request may have {MAX_REQUEST_BYTES} bytes").response()
+    return ApiError(413, "REQUEST_TOO_LARGE", f"a request may have {MAX_REQUEST_BYTES} bytes").response()
 
 
 def _throttled(error: TooManyAttemptsError) -> Response:

@@ -16,15 +16,13 @@ from sievemq_broker.server.http.api import PREFIX
 from sievemq_broker.server.http.api.router import Api
 from sievemq_broker.server.http.console import console_routes
 from sievemq_broker.server.http.errors import ApiError, internal
-from sievemq_broker.server.http.health import liveness, readiness
 from sievemq_broker.server.http.metrics import CONTENT_TYPE, MAX_DETAILED, chosen, detailed, exposition
 from sievemq_broker.server.http.sign_in import sign_in_routes
+from sievemq_broker.server.server import Phase, Server
 from sievemq_broker.session.rights import EVERYTHING, Verb
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
-
-    from sievemq_broker.server.server import Server
 
 __all__ = ["make_app"]
 
@@ -82,6 +80,22 @@ def make_app(server: Server, api: Api) -> Starlette:
         middleware=[Middleware(Access, server=server)],
         exception_handlers={HTTPException: _failure, 500: _failure},
     )
+
+
+def liveness(server: Server) -> dict[str, object]:
+    """That this is computed at all says that the loop turns; how late it was lately is a hint."""
+    return {"status": "ok", "loop_lag_seconds": round(server.timers.lag.last, 6)}
+
+
+def readiness(server: Server) -> tuple[bool, dict[str, object]]:
+    """True if clients may be sent here; and the answer, with the reasons if not."""
+    reasons: list[str] = []
+    if server.phase is not Phase.READY:
+        reasons.append(server.phase.value)
+    if len(server.services.connections) >= server.links.limit:  # those before WELCOME make room
+        reasons.append(f"all {server.links.limit} connections are taken")
+    ready = not reasons
+    return ready, {"status": "ready" if ready else "not ready", "reasons": reasons}
 
 
 class _Below(Mount):

@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -19,11 +19,10 @@ from sievemq_broker import logs
 from sievemq_broker.server.http.api import PREFIX, openapi
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Endpoint
-from sievemq_broker.server.http.api.json_size import MAX_JSON_VALUES, has_at_most
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.api.requests import Nothing
 from sievemq_broker.server.http.api.rights import check
-from sievemq_broker.server.http.api.slices import GoneError, gone
+from sievemq_broker.server.http.api.slices import GoneError, gone, in_slices
 from sievemq_broker.server.http.encoding import encode
 from sievemq_broker.server.http.errors import ApiError, answer_to, bad_request, internal, not_found
 from sievemq_core.errors import SieveError
@@ -32,13 +31,22 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 
-__all__ = ["Api"]
+__all__ = ["MAX_JSON_VALUES", "Api", "has_at_most"]
 
 #: Seconds that a body may take to arrive.
 BODY_SECONDS = 30.0
 
 #: Bytes of a body that is too large that are read all the same, so that its sender sees the answer.
 _DISCARDED = 16 * 1024 * 1024
+
+#: Of a request, counted as its commas and brackets outside of strings: some milliseconds of decoding.
+MAX_JSON_VALUES: Final = 20_000
+
+#: Bytes that are looked at in one slice.
+_PIECE: Final = 65_536
+
+_MARKS: Final = b",", b"[", b"{"
+_without_escapes: Final = re.compile(rb"\\.", re.DOTALL).sub
 
 #: Parameters of one request.
 _MAX_PARAMETERS = 32
@@ -274,6 +282,29 @@ async def _read(receive: Receive, limit: int) -> bytes:
             if size > limit:
                 raise _too_large(limit, {})
             return b"".join(chunks)
+
+
+async def has_at_most(data: bytes, limit: int) -> bool:
+    """True if there are at most so many commas and opening brackets outside of strings; in slices.
+
+    Args:
+        data: JSON, or anything else.
+        limit: how many may be.
+    """
+    if sum(map(data.count, _MARKS)) <= limit:
+        return True
+    found, inside, rest = 0, False, b""
+    async for start in in_slices(range(0, len(data), _PIECE), every=1):
+        piece = rest + data[start : start + _PIECE]
+        rest = b""
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # an escape that goes on in the next piece
+            piece, rest = piece[:-1], b"\\"
+        parts = _without_escapes(b"", piece).split(b'"')
+        found += sum(part.count(mark) for part in parts[inside::2] for mark in _MARKS)
+        if found > limit:
+            return False
+        inside ^= len(parts) % 2 == 0
+    return True
 
 
 def _too_large(limit: int, headers: Mapping[str, str]) -> ApiError:
