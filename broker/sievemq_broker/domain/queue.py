@@ -311,11 +311,14 @@ class Queue:
     def accept(self, envelopes: list[Envelope], now: int) -> None:
         """Add messages in order, and deliver what consumers can take. Cannot fail: limits were checked before."""
         entries: list[Entry] = []
-        observer, taps = self.observer, self.taps
+        observer, taps, sole = self.observer, self.taps, self._sole
+        state = READY
+        if sole is not None and sole.credit > 0 and not self.backlog.depth and sole.port.writable:
+            state = HELD  # the only consumer gets it; with a depth, what waits goes first
         for envelope in envelopes:
             sequence = self.sequence = self.sequence + 1
             delayed = envelope.delivery_time > now and envelope.delayed
-            entry = Entry(sequence, envelope, DELAYED if delayed else HELD)
+            entry = Entry(sequence, envelope, DELAYED if delayed else state)
             if observer is not None:
                 observer.accepted(self, entry)
             if taps:
@@ -327,21 +330,16 @@ class Queue:
                 self.expire(entry, now)
             else:
                 entries.append(entry)
-        sole = self._sole
-        if (
-            sole is not None
-            and entries
-            and not self.backlog.depth  # else what waits goes first
-            and sole.credit > 0
-            and sole.port.writable
-        ):
+        if state == HELD and entries:
+            assert sole is not None
             credit = sole.credit
             taken = self._deliver(sole, entries if len(entries) <= credit else entries[:credit])
             if taken == len(entries):
                 return
             del entries[:taken]
+            for entry in entries:
+                entry.make_ready()
         for entry in entries:
-            entry.make_ready()
             self._arrive(entry)
 
     def restore(self, entry: Entry, now: int) -> None:
@@ -354,7 +352,7 @@ class Queue:
         else:
             if entry.count:
                 entry.come_back()
-            self._place(entry, ())
+            self._arrive(entry)
 
     def _arrive(self, entry: Entry) -> None:
         """Deliver an entry to a consumer that can take it, or let it wait (READY or STRAY)."""
@@ -371,7 +369,13 @@ class Queue:
                 entry.hold()
                 self._hand(best, entry)
                 return
-        self._place(entry, matched)
+        self._wait(entry, matched)
+
+    def _wait(self, entry: Entry, matched: list[View] | tuple[()]) -> None:
+        """Let an entry wait in all views that show it."""
+        self.backlog.place(entry, matched)
+        if entry.envelope.expiration:
+            self._deadlines.push(entry.envelope.expiration, self, entry)
 
     def _match(self, entry: Entry) -> list[View]:
         matched = self.backlog.match(entry)
@@ -381,13 +385,6 @@ class Queue:
             if self.observer is not None:
                 self.observer.unreadable(self, entry, error)
         return matched
-
-    def _place(self, entry: Entry, matched: list[View] | tuple[()]) -> None:
-        """Let an entry wait in all views that show it."""
-        self.backlog.place(entry, matched)
-        expiration = entry.envelope.expiration
-        if expiration:
-            self._deadlines.push(expiration, self, entry)
 
     def _unplace(self, entry: Entry) -> None:
         """An entry stops waiting."""
@@ -459,7 +456,7 @@ class Queue:
         for entry in entries:
             self._unplace(entry)
             entry.come_back()
-            self._place(entry, self._match(entry) if self.backlog.views else ())
+            self._wait(entry, self._match(entry) if self.backlog.views else ())
 
     # -- moments --------------------------------------------------------------------------------------------------
 
