@@ -29,6 +29,7 @@ from sievemq_broker.session.session import Meter, Session, SessionMode
 from sievemq_broker.session.settings import AuthenticationError, SessionSettings
 from sievemq_broker.session.transaction import StagedBytes
 from sievemq_broker.session.waiting import Stall
+from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import Envelope
@@ -152,6 +153,7 @@ def _never() -> bool:
     return False
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Services(ABC):
     """What clients need from the rim around them; one per broker. A test implements it in a few lines.
 
