@@ -87,7 +87,7 @@ async def test_who_is_cut_off_or_leaves_while_it_waits_leaves_nothing_behind(api
     await api._until(lambda: bool(cut.blocked))
     waiting = domain.rooms.bytes
     await leaves.close()
-    (link,) = [link for link in api.broker.server.links.open if link.connection.id == _id_of(cut)]
+    (link,) = [link for link in api.broker.server.links.open if link.connection.peer.id == _id_of(cut)]
     api.broker.call(lambda _: link.abort())
     for task in gone:
         try:
