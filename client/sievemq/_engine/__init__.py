@@ -71,7 +71,7 @@ Where things are:
 - a session: session, browser, taps, producer
 - consumers: deliveries, consumer, credit
 - sends, their fate, what they wait for: sends
-- what is said, and answered: outbox, requests, answers
+- what is said, and answered: outbox, requests
 - what holds with the broker: terms, selector, options
 - values: completion, heartbeat, repair
 """
