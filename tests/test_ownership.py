@@ -13,8 +13,6 @@ ROOT = Path(__file__).parents[1]
 LEFT = {
     "sievemq.aio": 10,
     "sievemq.blocking": 9,
-    "sievemq_broker.domain": 26,
-    "sievemq_broker.matching": 4,
 }
 
 #: Attributes of the standard library's objects for which there is no other way to set them.

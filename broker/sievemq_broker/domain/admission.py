@@ -68,6 +68,10 @@ class Overfull:
         self.refuses = refuses
         self.has_room = False
 
+    def end(self) -> None:
+        """It is not at its limit any more."""
+        self.has_room = True
+
 
 class Gate:
     """What may still come in before somebody has to look.

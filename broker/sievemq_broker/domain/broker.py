@@ -110,6 +110,10 @@ class Broker:
             self.journal.namespace_deleted(found.name)
         return True
 
+    def keep_in(self, journal: Journal) -> None:
+        """From now on what must survive this process is gathered there."""
+        self.journal = journal
+
     def refuse_persistent(self, reason: str | None) -> None:
         """Take no PERSISTENT messages, since they cannot be kept; or, with None, take them again.
 
@@ -117,9 +121,7 @@ class Broker:
         """
         journal = self.journal
         if journal is not None:
-            if journal.refusing is not None:
-                journal.refusing.has_room = True
-            journal.refusing = None if reason is None else Overfull(reason, self.settings.on_full_disk == FAIL)
+            journal.refuse(None if reason is None else Overfull(reason, self.settings.on_full_disk == FAIL))
             for namespace in self.namespaces.values():
                 namespace.forget_routes()
 
@@ -132,7 +134,7 @@ class Broker:
         if text == (None if self.over is None else self.over.limit_text):
             return
         if self.over is not None:
-            self.over.has_room = True
+            self.over.end()
         self.over = None if text is None else Overfull(text, refuses=False)
         for namespace in self.namespaces.values():
             namespace.forget_routes()

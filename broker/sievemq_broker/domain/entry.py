@@ -49,6 +49,21 @@ class Entry:
         self.count = 0
         self.places = 0
 
+    def keep(self, stored: int) -> None:
+        """The journal keeps it under this number; 0 if it does not."""
+        self.stored = stored
+
+    def resume(self, stored: int, count: int, failed: int) -> None:
+        """Be as the journal has kept it.
+
+        Args:
+            stored, count: its attributes.
+            failed: ms epoch of its first failed delivery, if there was one.
+        """
+        self.stored, self.count = stored, count
+        if count:
+            self.failed = failed
+
     def file(self) -> None:
         """It waits in one more view."""
         self.places += 1

@@ -95,7 +95,7 @@ class Batch:
 
     __slots__ = ("accepted", "base", "before", "definitions", "failures", "gone", "held", "id", "size", "states")
 
-    def __init__(self, batch_id: int) -> None:
+    def __init__(self, batch_id: int, before: tuple[Batch, ...] = ()) -> None:
         self.id = batch_id
         self.base = batch_id << PLACE_BITS
         self.accepted: list[tuple[int, bytes]] = []
@@ -105,7 +105,20 @@ class Batch:
         self.failures: dict[int, int] = {}
         self.definitions: dict[tuple[str, Key], tuple[Any, ...] | None] = {}
         self.size = 0
-        self.before: tuple[Batch, ...] = ()
+        self.before = before
+
+    def add(self, owner: int, packed: bytes) -> int:
+        """Keep a new message of the queue or tap with this number; the message's own number."""
+        accepted = self.accepted
+        number = self.base | len(accepted)
+        accepted.append((owner, packed))
+        self.size += len(packed) + ENTRY_BYTES
+        return number
+
+    def follow(self) -> Batch:
+        """One that goes on behind this, and is cut together with it."""
+        before, self.before = self.before, ()
+        return Batch(self.id + 1, (*before, self))
 
     def __bool__(self) -> bool:
         return bool(self.before or self.accepted or self.held or self.gone or self.states or self.definitions)
@@ -209,16 +222,9 @@ class Ledger:
         """A message entered the queue; only a PERSISTENT one is kept."""
         envelope = entry.envelope
         if envelope.fields[DELIVERY_MODE] != PERSISTENT:
-            entry.stored = 0
+            entry.keep(0)
             return
-        batch = self.journal.batch
-        accepted = batch.accepted
-        packed = envelope.packed
-        entry.stored = batch.base | len(accepted)
-        accepted.append((self.number, packed))
-        size = batch.size = batch.size + len(packed) + ENTRY_BYTES  # as Journal.grow
-        if size > BATCH_BYTES:
-            self.journal.go_on()
+        entry.keep(self.journal.keep(self.number, envelope.packed))
 
     def handed(self, queue: Observed, entry: Entry) -> None:
         """It is on its way to a consumer: from now on nobody can say that it was not seen."""
@@ -297,17 +303,27 @@ class Journal:
         self.batch = Batch(batch.id + 1)
         return batch
 
-    def grow(self, size: int) -> None:
-        """A message of so many bytes has been added to the batch."""
-        self.batch.size += size + ENTRY_BYTES
-        if self.batch.size > BATCH_BYTES:
-            self.go_on()
+    def keep(self, owner: int, packed: bytes) -> int:
+        """Keep a new message.
 
-    def go_on(self) -> None:
-        """The batch is large enough: what follows stands in another one, which is cut together with it."""
+        Args:
+            owner: number of the queue or tap.
+            packed: its envelope.
+
+        Returns:
+            The message's number.
+        """
         batch = self.batch
-        self.batch = Batch(batch.id + 1)
-        self.batch.before, batch.before = (*batch.before, batch), ()
+        number = batch.add(owner, packed)
+        if batch.size > BATCH_BYTES:
+            self.batch = batch.follow()  # large enough: what comes next stands in another one
+        return number
+
+    def refuse(self, full: Overfull | None) -> None:
+        """Take no PERSISTENT messages while something is full; or, with None, take them again."""
+        if self.refusing is not None:
+            self.refusing.end()
+        self.refusing = full
 
     def define(self, kind: str, key: Key, value: tuple[Any, ...] | None) -> None:
         """Keep a small state under a name; it is there again after a restart.

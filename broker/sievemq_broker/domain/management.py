@@ -71,6 +71,25 @@ class Outcome:
     more: bool = False
     stopped: SieveError | None = None
 
+    def match(self) -> None:
+        """Another message is chosen."""
+        self.matched += 1
+
+    def end(self) -> None:
+        """There are others, beyond the limit."""
+        self.more = True
+
+    def note(self, done: bool) -> None:
+        """The message that was chosen last was handled; or could not be, and stays."""
+        self.touched += done
+        self.skipped += not done
+
+    def stop(self, error: SieveError) -> None:
+        """The message that was chosen last ends it early."""
+        self.matched -= 1
+        self.more = True
+        self.stopped = error
+
 
 def remove(queue: Queue, choice: Choice) -> Steps[Outcome]:
     """Remove waiting messages, in order of delivery."""
@@ -219,9 +238,9 @@ class _Run:
             if not self.queue.backlog.matching(choice.condition, entry):
                 return True
         if choice.limit is not None and outcome.matched >= choice.limit:
-            outcome.more = True
+            outcome.end()
             return False
-        outcome.matched += 1
+        outcome.match()
         if choice.dry_run:
             return True
         try:
@@ -229,14 +248,9 @@ class _Run:
         except SieveError as error:
             if not outcome.touched:
                 raise
-            outcome.matched -= 1
-            outcome.more = True
-            outcome.stopped = error
+            outcome.stop(error)
             return False
-        if done:
-            outcome.touched += 1
-        else:
-            outcome.skipped += 1
+        outcome.note(done)
         return True
 
 

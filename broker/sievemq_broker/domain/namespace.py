@@ -429,7 +429,7 @@ class Namespace:
     def set_over(self, over: Overfull | None) -> None:
         """It is at a limit from now on, or with None below it."""
         if self.over is not None:
-            self.over.has_room = True
+            self.over.end()
         self.over = over
         self.forget_routes()
 

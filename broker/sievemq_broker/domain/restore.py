@@ -75,7 +75,7 @@ def restore(broker: Broker, saved: Saved, now: int) -> int:
             _fill(queues[number], waiting.pop(number), journal, now)
         except SieveError as error:
             raise RestoreError(f"a message of {queues[number].label} cannot be restored: {error}") from error
-    broker.journal = journal
+    broker.keep_in(journal)
     return count
 
 
@@ -147,14 +147,11 @@ def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int) -> N
     if late:
         arrivals.sort(key=lambda item: item[:2])
     for _, number, each, envelope in arrivals:
+        count, failed = each.state & ~HELD_FLAG, each.failed or now
+        if each.state & HELD_FLAG:
+            count = min(count + 1, MAX_COUNT)
+            journal.batch.states[number] = count
+            journal.batch.failures[number] = failed
         entry = Entry(0, envelope)
-        entry.stored = number
-        state = each.state
-        if state:
-            entry.count = state & ~HELD_FLAG
-            if state & HELD_FLAG:
-                entry.count = min(entry.count + 1, MAX_COUNT)
-                journal.batch.states[number] = entry.count
-                journal.batch.failures[number] = each.failed or now
-            entry.failed = each.failed or now
+        entry.resume(number, count, failed)
         queue.restore(entry, now)

@@ -63,6 +63,10 @@ class _Stage:
         self.state = DELAYED
         self.sequence = sequence
 
+    def end(self) -> None:
+        """It is published, discarded, or its lease is over: its deadline is void."""
+        self.state = GONE
+
 
 class Publisher(Protocol):
     """A namespace."""
@@ -277,7 +281,7 @@ class Stages:
     def _forget(self, stage: _Stage) -> None:
         del self._stages[stage.id]
         self.bytes -= stage.bytes
-        stage.state = GONE
+        stage.end()
 
 
 def _sends_of(stages: list[_Stage]) -> list[tuple[str, Envelope]]:

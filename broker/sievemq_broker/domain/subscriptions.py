@@ -103,7 +103,7 @@ class Subscriptions:
                 raise _in_use(found, "unshared", "has a consumer already; close that one")
             if found.is_for(topic, condition, no_local):  # SUB-12
                 if not shared:
-                    found.connection = connection  # SUB-21: no_local follows the consumer
+                    found.follow(connection)
                 return found
             if found.active:  # SUB-14
                 raise _in_use(found, "shared", "is in use with another topic or selector; close its consumers")

@@ -472,10 +472,7 @@ class CopyTap(Tap):
         if self.number:  # NON_PERSISTENT ones too: a sequence without holes is worth more than a little room
             journal = self._keeper.journal
             assert journal is not None  # else no number
-            batch = journal.batch
-            stored = batch.base | len(batch.accepted)
-            batch.accepted.append((self.number, packed))
-            journal.grow(len(packed))
+            stored = journal.keep(self.number, packed)
         log.append(packed, count, now, stored)
         if len(log) > terms.messages or log.bytes > terms.bytes:
             self._lose(log.over(terms.messages, terms.bytes))

@@ -94,6 +94,10 @@ class Subscription:
         """True if it was made with these arguments, so that a consumer may resume it (SUB-12, SUB-14, SUB-19)."""
         return self.topic is topic and group_key(self.condition) == group_key(condition) and self.no_local == no_local
 
+    def follow(self, connection: str) -> None:
+        """Its consumer is on another connection now: no_local goes by that one (SUB-21)."""
+        self.connection = connection
+
     def blocks(self, connection: str, client_id: str | None) -> bool:
         """True if no_local keeps out what this connection publishes (SUB-20, SUB-21)."""
         if not self.no_local:
@@ -273,11 +277,17 @@ class Topic:
         for subscription in list(self.subscriptions):
             subscription.queue.unpause(now)
 
-    def matching(self, envelope: Envelope, connection: str | None) -> list[Queue]:
-        """The queues of the subscriptions that get a message (SUB-05); selector and no_local decide now (SUB-22)."""
+    def matching(self, envelope: Envelope, connection: str | None, counted: bool = True) -> list[Queue]:
+        """The queues of the subscriptions that get a message (SUB-05); selector and no_local decide now (SUB-22).
+
+        Args:
+            envelope: the message.
+            connection: id of the sender's connection, for no_local.
+            counted: count what selectors were asked.
+        """
         if self._groups:
             index = self.index
-            groups = index.match(envelope)
+            groups = index.match(envelope) if counted else index.look(envelope)
             if len(groups) == 1 and not self._plain:
                 queues = groups[0].queues
             else:
@@ -286,7 +296,7 @@ class Topic:
                     queues += group.queues
             if index.error is not None:
                 index.take_error()
-                self.unreadable += 1
+                self.unreadable += counted
         else:
             queues = self._plain
         if self._local and connection is not None:
@@ -296,11 +306,7 @@ class Topic:
 
     def copies(self, envelope: Envelope, connection: str | None) -> int:
         """How many subscriptions get a message; that it was looked at is counted nowhere."""
-        index = self.index
-        counted = self.unreadable, index.evaluations, index.matches
-        found = len(self.matching(envelope, connection))
-        self.unreadable, index.evaluations, index.matches = counted
-        return found
+        return len(self.matching(envelope, connection, counted=False))
 
     def take(self, envelope: Envelope, now: int) -> None:
         """Count a message, and let taps have it."""

@@ -25,7 +25,8 @@ AT_ONCE = 500
 class Index(Protocol[T_contra]):
     """Whose selectors are asked."""
 
-    evaluations: int
+    def count(self) -> None:
+        """A selector was asked."""
 
     def has(self, target: T_contra) -> bool:
         """True if it is filed."""
@@ -102,13 +103,13 @@ class Answers(Generic[T]):
                 return spent
             left.pop()
             spent += cost
-            index.evaluations += 1
+            index.count()
             try:
                 if function is None or function(properties, fields):
                     self.found.append(target)
             except Exception as error:  # whatever a hostile sender managed, it concerns this message alone
                 self.error = error
-        envelope.answers = self
+        envelope.remember(self)
         self._envelope, self._properties = None, {}
         return spent
 
@@ -118,6 +119,14 @@ class Answers(Generic[T]):
         if not index.has(target) or index.serial(target) > self.serial:
             return None
         return target in self.found
+
+    def fail(self, error: Exception) -> None:
+        """One of them could not say (D-14)."""
+        self.error = error
+
+    def reach(self, serial: int) -> None:
+        """All selectors up to this one have been asked."""
+        self.serial = serial
 
     def drop(self) -> None:
         """Forget who was removed after it was asked."""

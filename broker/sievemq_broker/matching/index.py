@@ -186,11 +186,22 @@ class SelectorIndex(Generic[T]):
                     if not condition.facts.never and is_true(condition, envelope):
                         answers.found.append(target)
                 except Exception as error:  # as below
-                    answers.error = error
-            answers.serial = self._serial
+                    answers.fail(error)
+            answers.reach(self._serial)
         self.error = answers.error or self.error
         self.matches += len(answers.found)
         return answers.found.copy()
+
+    def count(self) -> None:
+        """A selector was asked."""
+        self.evaluations += 1
+
+    def look(self, envelope: Envelope) -> list[T]:
+        """:meth:`match`, counted nowhere."""
+        counted = self.evaluations, self.matches
+        found = self.match(envelope)
+        self.evaluations, self.matches = counted
+        return found
 
     def match(self, envelope: Envelope) -> list[T]:
         """The targets whose selector is TRUE for this message. One that is filed under several facts may be asked once

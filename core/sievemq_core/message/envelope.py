@@ -308,6 +308,10 @@ class Envelope:
         fields = self._fields
         return self._correlation_id if fields is None else fields[CORRELATION_ID]
 
+    def remember(self, answers: Any) -> None:
+        """What costly selectors have said of it."""
+        self.answers = answers
+
     def compact(self) -> None:
         """Drop what can be decoded again, so that a waiting message costs little more than its packed bytes."""
         fields = self._fields
