@@ -98,18 +98,43 @@ def test_others_go_on_consumers_and_who_sends_what_need_not_be_kept() -> None:
     assert reader.all() == ["b"]
 
 
-def test_a_commit_waits_and_is_carried_out_whole() -> None:
+@pytest.mark.parametrize("count", [2, 2_000])
+def test_a_commit_waits_and_is_carried_out_whole(count: int) -> None:
     world = world_that()
     client = world.client()
     session = client.session(TRANSACTED)
     fills(world)
-    client.send(session, "a", "b")
+    texts = [str(number) for number in range(count)]
+    client.send(session, *texts)
     request = client.request(Command.COMMIT, session, ())
     turn(world)
     assert client.answer_to(request) is None
+    assert client.browse() == []
     has_room(world)
+    while world.broker.work(world.now):  # many are added in slices
+        world.settle()
     assert client.answer_to(request) == (Command.OK, request, None)
-    assert client.browse() == [(1, "a"), (1, "b")]
+    assert client.browse() == [(1, text) for text in texts]
+
+
+@pytest.mark.parametrize("count", [2, 2_000])
+def test_a_commit_that_may_not_wait_is_rolled_back_whole(count: int) -> None:
+    world = world_that("fail")
+    client = world.client()
+    session = client.session(TRANSACTED)
+    fills(world)
+    client.send(session, *(str(number) for number in range(count)))
+    request = client.request(Command.COMMIT, session, ())
+    turn(world)
+    answer = client.answer_to(request)
+    assert answer is not None
+    assert answer[0] == Command.ERROR
+    assert answer[2] == ErrorCode.TRANSACTION_ROLLED_BACK
+    assert client.browse() == []
+    has_room(world)
+    client.send(session, "later")
+    client.commit(session)
+    assert client.browse() == [(1, "later")]
 
 
 def test_by_default_senders_are_refused() -> None:
