@@ -113,6 +113,7 @@ def test_a_commit_waits_and_is_carried_out_whole(count: int) -> None:
     has_room(world)
     while world.broker.work(world.now):  # many are added in slices
         world.settle()
+    world.settle()
     assert client.answer_to(request) == (Command.OK, request, None)
     assert client.browse() == [(1, text) for text in texts]
 
