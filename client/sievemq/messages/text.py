@@ -105,7 +105,10 @@ class TextMessage(Message):
             return None
         if body is PENDING:
             return self._fields[12]  # type: ignore[no-any-return]
-        return encode_text(body)
+        try:
+            return body.encode()  # type: ignore[no-any-return]
+        except UnicodeEncodeError:
+            return encode_text(body)  # lone surrogates
 
     def _body_repr(self) -> str:
         if self._body is PENDING:

@@ -87,7 +87,7 @@ def pack_send(
     decided: bytes,
     headers: tuple[object, object, object] | None,
     properties: bytes | None,
-    letters: str | None,
+    letters: object,
     kind: int,
     body: bytes | None,
 ) -> bytes:
@@ -100,7 +100,7 @@ def pack_send(
         decided: timestamp to delivery time, of :func:`pack_fields`.
         headers: correlation id, reply-to and type; None for none of them.
         properties: packed; None for none.
-        letters: types of properties that msgpack does not tell apart; None for none.
+        letters: types of properties that msgpack does not tell apart, text; None for none.
         kind: of the body.
         body: encoded; None for none.
     """
