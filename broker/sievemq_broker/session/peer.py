@@ -313,6 +313,7 @@ class Peer:
         "_handlers",
         "_late",
         "_late_bytes",
+        "_lazy",
         "_memory",
         "_pending",
         "_resumed",
@@ -395,6 +396,8 @@ class Peer:
         #: Sessions with sends to confirm at the end of the turn; and the client waits for one of the confirms, or may.
         self.unconfirmed: dict[Session, None] = {}
         self._urgent = False
+        #: How many sends there are to confirm.
+        self._lazy = 0
         self.highest_session = self.highest_consumer = 0
         #: Offset of the clock that the client's times include, and how far that is behind the broker's.
         self.clock_seen = self.clock_lag = 0
@@ -449,7 +452,7 @@ class Peer:
                 self._late = commands[at:]
                 self._late_bytes = self._late_bytes * len(self._late) // count
                 break
-        if self.unconfirmed and (self._urgent or self._many_unconfirmed()):
+        if self._urgent or self._lazy >= LAZY_CONFIRMS:
             self.flush_confirms()
 
     @property
@@ -909,6 +912,7 @@ class Peer:
         """
         session.took(count)
         self.unconfirmed[session] = None
+        self._lazy += count
         if urgent:
             self._urgent = True
 
@@ -920,12 +924,10 @@ class Peer:
         some have gathered, or is asked for (PING), or with the next tick.
         """
         self._urgent = False
+        self._lazy = 0
         for session in self.unconfirmed:
             self.confirm(session, session.sent)
         self.unconfirmed.clear()
-
-    def _many_unconfirmed(self) -> bool:
-        return any(session.sent - session.confirmed >= LAZY_CONFIRMS for session in self.unconfirmed)
 
     def confirm(self, session: Session, sequence: int) -> None:
         """Settle the session's sends up to `sequence`."""

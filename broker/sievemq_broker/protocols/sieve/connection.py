@@ -89,7 +89,8 @@ class SieveConnection:
         peer.carry_out(commands, len(data), now)
         if self.wire.behind:
             self._go_on(now)
-        self.outbox.leave()
+        if not self.wire.pending_bytes:
+            self.outbox.leave()
 
     @property
     def behind(self) -> bool:
@@ -108,7 +109,8 @@ class SieveConnection:
         else:
             self._decode(now)
         self._go_on(now)
-        self.outbox.leave()
+        if not self.wire.pending_bytes:
+            self.outbox.leave()
 
     def _go_on(self, now: int) -> None:
         """Decode what else arrived, and carry it out, as far as there is time."""

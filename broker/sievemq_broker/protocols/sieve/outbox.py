@@ -217,9 +217,9 @@ class Outbox:
         self._awake = True
 
     def leave(self) -> None:
-        """It has fed the connection."""
+        """It has fed the connection, and there is no output for which it looks."""
         if not self._over:
-            self._awake = self._wire.pending_bytes > 0
+            self._awake = False
 
     def sent(self) -> bool:
         """The rim has taken all output. True if deliveries were held back and can go on next turn; it is woken then."""

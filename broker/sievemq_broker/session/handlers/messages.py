@@ -89,7 +89,13 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
     transaction = session.transaction
     destination = peer.namespace.route(text) if transaction is None else None
     most = 1
-    if destination is not None and destination.takes_rows and not destination.index.costly and not destination.large:
+    if (
+        destination is not None
+        and at + 1 < len(commands)
+        and destination.takes_rows
+        and not destination.index.costly
+        and not destination.large
+    ):
         most = max(1, _DELIVERIES // (destination.fan_out or 1))
     batch: list[Envelope] = []
     urgent = False
