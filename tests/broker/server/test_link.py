@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sievemq_broker.server.net import turn
 from sievemq_broker.server.net.link import HIGH_WATER, LOW_WATER, READ_BYTES, READ_PAUSE, Link, Links
 from sievemq_broker.server.net.turn import PIECE_SECONDS, Turn
 
@@ -287,7 +288,10 @@ async def test_end_of_stream_and_loss_reach_the_connection() -> None:
 
 
 @pytest.mark.parametrize("where", ["receive_data", "receive_eof", "resume", "data_to_send"])
-async def test_fault_of_the_broker_ends_only_this_connection(where: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_fault_of_the_broker_ends_only_this_connection(
+    where: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "TURN_SECONDS", 60.0)  # logging the fault may take longer than a turn
     rig = Rig()
     link, transport, connection = rig.open()
     other_link, other_transport, other = rig.open()
