@@ -48,7 +48,7 @@ STEP: Final = 64
 AMPLIFIED: Final = 10
 
 #: Queues and consumers that are added up in one tick: two or three milliseconds.
-SLICE: Final = 3_000
+SLICE: Final = 1_500
 
 #: Copies of a message that are allowed for; a topic with more subscriptions may pass the limit by what is read at once.
 _MOST_COPIES: Final = 1_000
