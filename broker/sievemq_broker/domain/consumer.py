@@ -336,7 +336,8 @@ class Consumer:
             else:
                 buffered.append(entry)
         self.handed = self.tag = self.base + len(self.window)
-        self.source.take_back(buffered, now, [], None)
+        if buffered:
+            self.source.take_back(buffered, now, [], None)
         self.source.part_with(self, now)
 
     def abandon(self, now: int, handed: int | None = None) -> None:

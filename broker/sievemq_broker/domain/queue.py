@@ -356,10 +356,14 @@ class Queue:
 
     def _arrive(self, entry: Entry) -> None:
         """Deliver an entry to a consumer that can take it, or let it wait (READY or STRAY)."""
-        matched = self._match(entry) if self.backlog.views else ()
+        backlog = self.backlog
+        matched = backlog.match(entry) if backlog.views else ()
+        if self.index.error is not None:
+            self._note_unreadable(entry)
         if not self._shut:
             turns = self._turns
-            best = turns[self.main].next_for(entry)
+            main = turns[self.main]
+            best = main.next_for(entry) if main.ready or main.waiting else None
             for view in matched:
                 # First those that wait, longest waiting first, then the one served longest ago.
                 other = turns[view].next_for(entry)
@@ -377,14 +381,11 @@ class Queue:
         if entry.envelope.expiration:
             self._deadlines.push(entry.envelope.expiration, self, entry)
 
-    def _match(self, entry: Entry) -> list[View]:
-        matched = self.backlog.match(entry)
-        if self.index.error is not None:
-            error = self.index.take_error()
-            self.unreadable += 1
-            if self.observer is not None:
-                self.observer.unreadable(self, entry, error)
-        return matched
+    def _note_unreadable(self, entry: Entry) -> None:
+        error = self.index.take_error()
+        self.unreadable += 1
+        if self.observer is not None:
+            self.observer.unreadable(self, entry, error)
 
     def _unplace(self, entry: Entry) -> None:
         """An entry stops waiting."""
@@ -412,7 +413,9 @@ class Queue:
     def _hand(self, consumer: Consumer, entry: Entry) -> None:
         """Deliver an entry that is in no view any more to a consumer whose turn it is."""
         self._deliver(consumer, [entry])
-        self._turns[consumer.view].served(consumer, entry)
+        turns = self._turns[consumer.view]
+        if turns.groups is not None or len(turns.ready) > 1:
+            turns.served(consumer, entry)
 
     def _hand_waiting(self, consumer: Consumer, entry: Entry, now: int) -> None:
         """Deliver what waited, unless it has expired unnoticed (EXP-05: the timer may not have reached it yet)."""
@@ -456,7 +459,9 @@ class Queue:
         for entry in entries:
             self._unplace(entry)
             entry.come_back()
-            self._wait(entry, self._match(entry) if self.backlog.views else ())
+            self._wait(entry, self.backlog.match(entry) if self.backlog.views else ())
+            if self.index.error is not None:
+                self._note_unreadable(entry)
 
     # -- moments --------------------------------------------------------------------------------------------------
 
@@ -690,7 +695,8 @@ class Queue:
         turns = self._turns.get(consumer.view)
         if turns is not None and turns.groups is not None:
             self._arrive_again(turns.leave(consumer))
-            self._serve(turns, now)
+            if self.backlog.depth:
+                self._serve(turns, now)
         self._recall.leave(consumer, now)
         if self._on_left is not None:
             self._on_left()

@@ -140,8 +140,6 @@ class Turns:
 
         A consumer that can take something has nothing waiting that it could be served, so nothing is overtaken.
         """
-        if not self.ready and not self.waiting:
-            return None
         view = self.view
         if view.scanning != ALL_SCANNED:  # what the scan has still to find goes before it, or is it
             if entry.state == READY:
