@@ -39,18 +39,20 @@ test: ## linters, type checker and all tests, the rest too where one fails; inst
 venv: ## make .venv with everything for development
 	@.ci/venv dev
 
-lint: ## ruff, its formatter, mypy --strict, the import contracts, the console's JavaScript and CSS
+lint: ## ruff, its formatter, generated text, mypy --strict, the import contracts, the console's JavaScript and CSS
 	@.ci/venv dev
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/python client/generate_blocking.py --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	.ci/console
 
-format: ## let ruff rewrite what it can
+format: ## let ruff rewrite what it can, and renew what is generated
 	@.ci/venv dev
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
+	$(BIN)/python client/generate_blocking.py
 
 fast: ## the tests that take seconds, two at a time (ARGS="-n 0" for one)
 	@.ci/venv dev

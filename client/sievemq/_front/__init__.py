@@ -15,6 +15,7 @@ from sievemq._front.naming import names_selector
 from sievemq._front.producers import Body, ProducerDefaults, ProducerState, destination_and_message, message_for
 from sievemq._front.receiving import Wanted, answers, as_body, as_kind, check_timeout
 from sievemq._front.reports import ExceptionReports
+from sievemq._front.runtime import translated
 from sievemq._front.weak import is_gone, is_unclosed, unclosed, weakly
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "names_selector",
     "refuse_awaitable",
     "refuse_lone_name",
+    "translated",
     "unclosed",
     "version",
     "weakly",

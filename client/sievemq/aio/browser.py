@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, overload
+from typing import Self, TypeVar, overload
 
 from sievemq._engine import EngineBrowser, Scan
 from sievemq._front import as_kind
+from sievemq.aio.transport import Transport
 from sievemq.destinations import Queue
 from sievemq.exceptions import IllegalStateException
 from sievemq.messages import Message
-
-if TYPE_CHECKING:
-    from sievemq.aio.session import Session
 
 __all__ = ["QueueBrowser"]
 
@@ -26,10 +24,10 @@ class QueueBrowser:
     ``async for message in browser`` is a new scan.
     """
 
-    __slots__ = ("_engine", "_session")
+    __slots__ = ("_engine", "_transport")
 
-    def __init__(self, session: Session, engine: EngineBrowser) -> None:
-        self._session = session
+    def __init__(self, transport: Transport, engine: EngineBrowser) -> None:
+        self._transport = transport
         self._engine = engine
 
     async def __aenter__(self) -> Self:
@@ -102,4 +100,4 @@ class _Enumeration(AsyncIterator[M]):
             if scan.finished:
                 raise StopAsyncIteration
             self._browser._check_open()
-            await self._browser._session._transport.ask(scan.fetch)
+            await self._browser._transport.ask(scan.fetch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Callable
+from itertools import count
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
@@ -35,7 +36,8 @@ class Connection:
         self._reports = Reports(transport.loop)
         self._listener: ExceptionListener | Callable[[JMSException], Any] | None = None
         self._sessions: set[Session] = set()
-        self._contexts = 0  # open contexts; the last one closes the connection (CTX-08)
+        self._contexts: set[int] = set()  # open contexts; the last one closes the connection (CTX-08)
+        self._numbers = count()
         self._closing: asyncio.Task[None] | None = None
         reports = self._reports
         engine.listen(weakly(reports.add), weakly(reports.lost), weakly(reports.restored))
@@ -108,6 +110,21 @@ class Connection:
 
     def _forget(self, session: Session) -> None:
         self._sessions.discard(session)
+
+    def _context_opened(self) -> int:
+        """Count in a context; return its number."""
+        number = next(self._numbers)
+        self._contexts.add(number)
+        return number
+
+    def _has_context(self, number: int) -> bool:
+        return number in self._contexts
+
+    def _context_closed(self, number: int) -> bool:
+        """Count out a context; True if none is left."""
+        self._transport.check_loop()
+        self._contexts.discard(number)
+        return not self._contexts
 
     # -- what it is ---------------------------------------------------------------------------------------------------
 

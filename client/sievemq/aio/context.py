@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from functools import wraps
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
+from typing import Any, Final, Self
 
 from sievemq._engine import (
     AUTO_ACKNOWLEDGE,
@@ -15,7 +14,7 @@ from sievemq._engine import (
     Blocked,
     EngineProducer,
 )
-from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for, names_selector
+from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for, names_selector, translated
 from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.connection import Connection
 from sievemq.aio.consumer import MessageConsumer
@@ -24,9 +23,10 @@ from sievemq.aio.jms_producer import JMSProducer
 from sievemq.aio.listeners import ExceptionListener
 from sievemq.aio.opening import opening
 from sievemq.aio.requestors import ReplyQueue
+from sievemq.aio.runtime import translated_coroutine
 from sievemq.aio.session import Session
 from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from sievemq.exceptions import IllegalStateException, JMSException, runtime_twin
+from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq.messages import BytesMessage, Json, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from sievemq.messages.foreign import Sendable
 from sievemq.object_codec import PlainData
@@ -34,39 +34,6 @@ from sievemq.session_mode import SessionMode, SessionModeLike
 from sievemq_core.durations import Milliseconds
 
 __all__ = ["JMSContext"]
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _local(
-    method: Callable[Concatenate[JMSContext, P], R],
-) -> Callable[Concatenate[JMSContext, P], R]:
-    """The method, raising the runtime twins of what it raises (PY-21)."""
-
-    @wraps(method)
-    def translated(self: JMSContext, *arguments: P.args, **keywords: P.kwargs) -> R:
-        try:
-            return method(self, *arguments, **keywords)
-        except JMSException as error:
-            raise runtime_twin(error) from error.__cause__
-
-    return cast("Callable[Concatenate[JMSContext, P], R]", translated)
-
-
-def _runtime(
-    method: Callable[Concatenate[JMSContext, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[JMSContext, P], Coroutine[Any, Any, R]]:
-    """As :func:`_local`, for a coroutine function."""
-
-    @wraps(method)
-    async def translated(self: JMSContext, *arguments: P.args, **keywords: P.kwargs) -> R:
-        try:
-            return await method(self, *arguments, **keywords)
-        except JMSException as error:
-            raise runtime_twin(error) from error.__cause__
-
-    return cast("Callable[Concatenate[JMSContext, P], Coroutine[Any, Any, R]]", translated)
 
 
 @names_selector
@@ -87,8 +54,7 @@ class JMSContext:
         self._session = session
         self._replies = ReplyQueue(connection)
         self._auto_start = True
-        self._closed = False
-        connection._contexts += 1
+        self._number = connection._context_opened()
 
     @classmethod
     async def _open(cls, connection: Connection, session_mode: SessionModeLike) -> Self:
@@ -109,7 +75,7 @@ class JMSContext:
     # -- the connection -----------------------------------------------------------------------------------------------
 
     @opening
-    @_runtime
+    @translated_coroutine
     async def create_context(self, session_mode: SessionModeLike) -> JMSContext:
         """A further context on the same connection (CTX-01); does not start it. May be called from any task.
 
@@ -119,50 +85,50 @@ class JMSContext:
         self._session._engine.check_open()
         return await JMSContext._open(self._connection, session_mode)
 
-    @_local
+    @translated
     def get_client_id(self) -> str | None:
         """The connection's client id (CTX-03)."""
         self._session._engine.check_open()
         return self._connection.get_client_id()
 
-    @_runtime
+    @translated_coroutine
     async def set_client_id(self, client_id: str | None) -> None:
         """Claim a client id for the connection, before anything else is done (CTX-03)."""
         self._session._engine.check_open()
         await self._connection.set_client_id(client_id)
 
-    @_local
+    @translated
     def get_meta_data(self) -> ConnectionMetaData:
         """Versions and features (CTX-04)."""
         self._session._engine.check_open()
         return self._connection.get_meta_data()
 
-    @_local
+    @translated
     def get_exception_listener(self) -> ExceptionListener | Callable[[JMSException], Any] | None:
         """The connection's exception listener (CTX-04)."""
         self._session._engine.check_open()
         return self._connection.get_exception_listener()
 
-    @_local
+    @translated
     def set_exception_listener(self, listener: ExceptionListener | Callable[[JMSException], Any] | None) -> None:
         """Hear of the connection's problems (CTX-04, EXL-06)."""
         self._session._engine.check_open()
         self._connection.set_exception_listener(listener)
 
     @property
-    @_local
+    @translated
     def blocked(self) -> tuple[Blocked, ...]:
         """As :meth:`Connection.blocked`."""
         self._session._engine.check_open()
         return self._connection.blocked
 
-    @_runtime
+    @translated_coroutine
     async def start(self) -> None:
         """Start the connection, for all its contexts (CTX-05)."""
         self._session._engine.check_open()
         await self._connection.start()
 
-    @_runtime
+    @translated_coroutine
     async def stop(self) -> None:
         """Stop the connection, for all its contexts (CTX-05).
 
@@ -172,19 +138,19 @@ class JMSContext:
         self._session._engine.check_open()
         await self._connection.stop()
 
-    @_local
+    @translated
     def set_auto_start(self, auto_start: bool) -> None:
         """Whether creating a consumer starts the connection; True by default (CTX-06)."""
         self._session._engine.check_open()
         self._auto_start = bool(auto_start)
 
-    @_local
+    @translated
     def get_auto_start(self) -> bool:
         """What was set (CTX-06)."""
         self._session._engine.check_open()
         return self._auto_start
 
-    @_runtime
+    @translated_coroutine
     async def close(self) -> None:
         """Close the session and what it made; with the last context the connection closes too (CTX-08). Idempotent.
 
@@ -193,82 +159,78 @@ class JMSContext:
         Raises:
             IllegalStateRuntimeException: in its own listener (CLO-11) or completion callback (CLO-13).
         """
-        if self._closed:
-            return
-        self._session._check_may_close("the context")
-        self._connection._transport.check_loop()
-        self._closed = True
         connection = self._connection
-        connection._contexts -= 1
-        if connection._contexts:
-            await self._replies.close()
-            await self._session.close()
-        else:
-            await connection.close()
+        if connection._has_context(self._number):
+            self._session._check_may_close("the context")
+            if connection._context_closed(self._number):
+                await connection.close()
+            else:
+                await self._replies.close()
+                await self._session.close()
 
     # -- the session --------------------------------------------------------------------------------------------------
 
-    @_local
+    @translated
     def create_message(self) -> Message:
         """A message without a body (CTX-09)."""
         return self._session.create_message()
 
-    @_local
+    @translated
     def create_text_message(self, text: str | Json | None = None) -> TextMessage:
         """A text message (CTX-09)."""
         return self._session.create_text_message(text)
 
-    @_local
+    @translated
     def create_bytes_message(self) -> BytesMessage:
         """A bytes message, write-only (CTX-09)."""
         return self._session.create_bytes_message()
 
-    @_local
+    @translated
     def create_map_message(self) -> MapMessage:
         """A map message (CTX-09)."""
         return self._session.create_map_message()
 
-    @_local
+    @translated
     def create_stream_message(self) -> StreamMessage:
         """A stream message, write-only (CTX-09)."""
         return self._session.create_stream_message()
 
-    @_local
+    @translated
     def create_object_message(self, obj: PlainData | None = None) -> ObjectMessage:
         """An object message with a snapshot of plain data (CTX-09)."""
         return self._session.create_object_message(obj)
 
-    @_local
+    @translated
     def get_transacted(self) -> bool:
         """True if the session is transacted (CTX-10)."""
         return self._session.get_transacted()
 
-    @_local
+    @translated
     def get_session_mode(self) -> SessionMode:
         """The mode given at creation (CTX-10)."""
         return self._session.get_acknowledge_mode()
 
-    @_runtime
+    @translated_coroutine
     async def commit(self) -> None:
         """As :meth:`Session.commit` (CTX-11)."""
         await self._session.commit()
 
-    @_runtime
+    @translated_coroutine
     async def rollback(self) -> None:
         """As :meth:`Session.rollback` (CTX-11)."""
         await self._session.rollback()
 
-    @_runtime
+    @translated_coroutine
     async def recover(self) -> None:
         """As :meth:`Session.recover` (CTX-11)."""
         await self._session.recover()
 
-    @_runtime
+    @translated_coroutine
     async def acknowledge(self) -> None:
         """Acknowledge everything this session has consumed, in CLIENT_ACKNOWLEDGE mode; else no effect (CTX-15)."""
         await self._session._acknowledge()
 
-    @_local
+    @translated
     def create_producer(self) -> JMSProducer:
         """A producer; a light object (CTX-02)."""
         self._session._engine.check_open()
@@ -276,7 +238,7 @@ class JMSContext:
         return JMSProducer(self._session, EngineProducer(self._session._engine, None))
 
     @opening
-    @_runtime
+    @translated_coroutine
     async def create_consumer(
         self, destination: Destination, message_selector: str | None = None, no_local: bool = False
     ) -> JMSConsumer:
@@ -287,7 +249,7 @@ class JMSContext:
         return await self._consumer(await self._session.create_consumer(destination, message_selector, no_local))
 
     @opening
-    @_runtime
+    @translated_coroutine
     async def create_shared_consumer(
         self, topic: Topic, shared_subscription_name: str, message_selector: str | None = None
     ) -> JMSConsumer:
@@ -300,7 +262,7 @@ class JMSContext:
         )
 
     @opening
-    @_runtime
+    @translated_coroutine
     async def create_durable_consumer(
         self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
     ) -> JMSConsumer:
@@ -313,7 +275,7 @@ class JMSContext:
         )
 
     @opening
-    @_runtime
+    @translated_coroutine
     async def create_shared_durable_consumer(
         self, topic: Topic, name: str, message_selector: str | None = None
     ) -> JMSConsumer:
@@ -329,7 +291,7 @@ class JMSContext:
             await self._connection.start()
         return JMSConsumer(consumer)
 
-    @_runtime
+    @translated_coroutine
     async def request(
         self, destination: Destination, message: Sendable | Body, timeout: Milliseconds | None = None
     ) -> Message | None:
@@ -362,28 +324,28 @@ class JMSContext:
             raise IllegalStateException("the connection is stopped, and no reply would come: call start() first")
         return await self._replies.request(destination, request, milliseconds)
 
-    @_local
+    @translated
     def create_queue(self, queue_name: str) -> Queue:
         """Name a queue (CTX-14)."""
         return self._session.create_queue(queue_name)
 
-    @_local
+    @translated
     def create_topic(self, topic_name: str) -> Topic:
         """Name a topic (CTX-14)."""
         return self._session.create_topic(topic_name)
 
-    @_runtime
+    @translated_coroutine
     async def create_temporary_queue(self) -> TemporaryQueue:
         """A queue that lives as long as the connection (CTX-14, TMP-12)."""
         return await self._session.create_temporary_queue()
 
-    @_runtime
+    @translated_coroutine
     async def create_temporary_topic(self) -> TemporaryTopic:
         """A topic that lives as long as the connection (CTX-14, TMP-12)."""
         return await self._session.create_temporary_topic()
 
     @opening
-    @_runtime
+    @translated_coroutine
     async def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
         """A browser of a queue (CTX-14); needs no started connection (D-36).
 
@@ -391,7 +353,7 @@ class JMSContext:
         """
         return await self._session.create_browser(queue, message_selector)
 
-    @_runtime
+    @translated_coroutine
     async def unsubscribe(self, name: str) -> None:
         """Delete a durable subscription (CTX-14)."""
         await self._session.unsubscribe(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from math import ceil
 from types import TracebackType
 from typing import Self
@@ -13,6 +12,7 @@ from sievemq.aio.connection import Connection
 from sievemq.aio.consumer import MessageConsumer
 from sievemq.aio.producer import MessageProducer
 from sievemq.aio.session import Session
+from sievemq.aio.waiting import Lock, now
 from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, destination_for
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException, JMSException
 from sievemq.messages import Message
@@ -22,7 +22,7 @@ __all__ = ["QueueRequestor", "ReplyQueue", "TopicRequestor"]
 
 
 class _Requestor:
-    """The temporary destination is made by the first request, since a constructor cannot wait for it."""
+    """The temporary destination is made by the first request; a constructor waits for nothing."""
 
     def __init__(self, session: Session, destination: Queue | Topic) -> None:
         self._session = session
@@ -30,6 +30,7 @@ class _Requestor:
         self._reply_to: TemporaryQueue | TemporaryTopic | None = None
         self._producer: MessageProducer | None = None
         self._consumer: MessageConsumer | None = None
+        self._late = False  # replies to an earlier request may still come
 
     async def __aenter__(self) -> Self:
         await self._open()
@@ -58,11 +59,14 @@ class _Requestor:
         milliseconds = None if timeout is None else check_timeout(timeout)
         producer, consumer = await self._open()
         # What is left of an earlier request is none of this one's (REQ-04).
-        while await consumer.receive_no_wait() is not None:
+        while self._late and await consumer.receive_no_wait() is not None:
             pass
         message.set_jms_reply_to(self._reply_to)
+        self._late = True
         await producer.send(message)
-        return await consumer.receive(milliseconds)
+        reply = await consumer.receive(milliseconds)
+        self._late = reply is None or isinstance(self._destination, Topic)
+        return reply
 
     async def _open(self) -> tuple[MessageProducer, MessageConsumer]:
         session = self._session
@@ -140,7 +144,7 @@ class ReplyQueue:
         self._queue: TemporaryQueue | None = None
         self._late = False  # the reply to an earlier request may still come
         self._closed = False
-        self._turn = asyncio.Lock()
+        self._turn = Lock()
 
     async def request(self, destination: Destination, request: Message, timeout: int | None) -> Message | None:
         """As :meth:`JMSContext.request`; the timeout in milliseconds."""
@@ -155,9 +159,9 @@ class ReplyQueue:
                 self._consumer = await self._session.create_consumer(self._queue)
             request.set_jms_reply_to(self._queue)
             self._late = True
-            await (await self._session.create_producer()).send(destination, request)
-            loop = asyncio.get_running_loop()
-            end = loop.time() + timeout / 1000.0 if timeout else None
+            producer = await self._session.create_producer()
+            await producer.send(destination, request)
+            end = now() + timeout / 1000.0 if timeout else None
             while True:
                 try:
                     reply = await self._consumer.receive(timeout)
@@ -169,7 +173,7 @@ class ReplyQueue:
                     self._late = reply is None
                     return reply
                 if end is not None:
-                    timeout = max(1, ceil((end - loop.time()) * 1000.0))
+                    timeout = max(1, ceil((end - now()) * 1000.0))
 
     async def _drop(self) -> None:
         if self._consumer is not None:

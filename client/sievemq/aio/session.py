@@ -407,7 +407,7 @@ class Session:
         self._transport.check_loop()
         engine = EngineBrowser(self._engine, destination, message_selector)
         await self._transport.ask(lambda: engine.opened)
-        return QueueBrowser(self, engine)
+        return QueueBrowser(self._transport, engine)
 
     # -- who may be inside --------------------------------------------------------------------------------------------
 

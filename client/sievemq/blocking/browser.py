@@ -1,19 +1,18 @@
+# Generated from sievemq/aio/browser.py by client/generate_blocking.py; change that file, then run `make format`.
 """QueueBrowser (§4.1.6)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, overload
+from typing import Self, TypeVar, overload
 
 from sievemq._engine import EngineBrowser, Scan
 from sievemq._front import as_kind
+from sievemq.blocking.transport import Transport
 from sievemq.destinations import Queue
 from sievemq.exceptions import IllegalStateException
 from sievemq.messages import Message
-
-if TYPE_CHECKING:
-    from sievemq.blocking.session import Session
 
 __all__ = ["QueueBrowser"]
 
@@ -26,10 +25,10 @@ class QueueBrowser:
     ``for message in browser`` is a new scan.
     """
 
-    __slots__ = ("_engine", "_session")
+    __slots__ = ("_engine", "_transport")
 
-    def __init__(self, session: Session, engine: EngineBrowser) -> None:
-        self._session = session
+    def __init__(self, transport: Transport, engine: EngineBrowser) -> None:
+        self._transport = transport
         self._engine = engine
 
     def __enter__(self) -> Self:
@@ -102,4 +101,4 @@ class _Enumeration(Iterator[M]):
             if scan.finished:
                 raise StopIteration
             self._browser._check_open()
-            self._browser._session._transport.ask(scan.fetch)
+            self._browser._transport.ask(scan.fetch)

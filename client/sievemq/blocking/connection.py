@@ -6,6 +6,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from itertools import count
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
@@ -32,7 +33,8 @@ class Connection:
         self._reports = Reports()
         self._listener: ExceptionListener | Callable[[JMSException], None] | None = None
         self._sessions: set[Session] = set()
-        self._contexts = 0  # open contexts; the last one closes the connection (CTX-08)
+        self._contexts: set[int] = set()  # open contexts; the last one closes the connection (CTX-08)
+        self._numbers = count()
         self._changing = threading.Lock()  # one start, stop or close at a time
         reports = self._reports
         engine.listen(weakly(reports.add), weakly(reports.lost), weakly(reports.restored))
@@ -104,6 +106,22 @@ class Connection:
     def _forget(self, session: Session) -> None:
         with self._transport.lock:
             self._sessions.discard(session)
+
+    def _context_opened(self) -> int:
+        """Count in a context; return its number."""
+        with self._transport.lock:
+            number = next(self._numbers)
+            self._contexts.add(number)
+        return number
+
+    def _has_context(self, number: int) -> bool:
+        return number in self._contexts
+
+    def _context_closed(self, number: int) -> bool:
+        """Count out a context; True if none is left."""
+        with self._transport.lock:
+            self._contexts.discard(number)
+            return not self._contexts
 
     # -- what it is ---------------------------------------------------------------------------------------------------
 

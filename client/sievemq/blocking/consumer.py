@@ -56,9 +56,14 @@ class MessageConsumer:
         selector = f" where {self._engine.selector!r}" if self._engine.selector else ""
         return f"<{type(self).__name__} {self._engine.address}{selector}{', closed' if self._engine.closed else ''}>"
 
-    def __iter__(self) -> Iterator[Message]:
-        """Receive until the consumer is closed."""
-        return self.messages(Message)
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Message:
+        message = self._next(Message)
+        if message is None:
+            raise StopIteration
+        return message
 
     def messages(self, message_type: type[M]) -> Iterator[M]:
         """Receive messages of one class until the consumer is closed.
@@ -74,16 +79,17 @@ class MessageConsumer:
         return self._messages(message_type)
 
     def _messages(self, message_type: type[M]) -> Iterator[M]:
-        while True:
-            try:
-                message = self.receive(None, message_type)
-            except IllegalStateException:
-                if self._engine.shut or self._session._engine.closed or self._session._engine.outbox.closed:
-                    return
-                raise
-            if message is None:
-                return
+        while (message := self._next(message_type)) is not None:
             yield message
+
+    def _next(self, message_type: type[M]) -> M | None:
+        """The next message of an iteration; None if the consumer is closed."""
+        try:
+            return self.receive(None, message_type)
+        except IllegalStateException:
+            if self._engine.shut or self._session._engine.closed or self._session._engine.outbox.closed:
+                return None
+            raise
 
     def get_message_selector(self) -> str | None:
         """The selector; None if there is none (MCO-01)."""

@@ -1,11 +1,11 @@
+# Generated from sievemq/aio/context.py by client/generate_blocking.py; change that file, then run `make format`.
 """JMSContext (§2.8): a connection and one session in one object. Everything fails with the runtime exceptions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
+from typing import Final, Self
 
 from sievemq._engine import (
     AUTO_ACKNOWLEDGE,
@@ -15,15 +15,17 @@ from sievemq._engine import (
     Blocked,
     EngineProducer,
 )
-from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for, names_selector
+from sievemq._front import Body, ConnectionMetaData, check_timeout, message_for, names_selector, translated
 from sievemq.blocking.browser import QueueBrowser
 from sievemq.blocking.connection import Connection
+from sievemq.blocking.consumer import MessageConsumer
 from sievemq.blocking.jms_consumer import JMSConsumer
 from sievemq.blocking.jms_producer import JMSProducer
 from sievemq.blocking.listeners import ExceptionListener
 from sievemq.blocking.requestors import ReplyQueue
+from sievemq.blocking.session import Session
 from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from sievemq.exceptions import IllegalStateException, JMSException, runtime_twin
+from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq.messages import BytesMessage, Json, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from sievemq.messages.foreign import Sendable
 from sievemq.object_codec import PlainData
@@ -32,30 +34,13 @@ from sievemq_core.durations import Milliseconds
 
 __all__ = ["JMSContext"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _runtime(
-    method: Callable[Concatenate[JMSContext, P], R],
-) -> Callable[Concatenate[JMSContext, P], R]:
-    """The method, raising the runtime twins of what it raises (PY-21)."""
-
-    @wraps(method)
-    def translated(self: JMSContext, *arguments: P.args, **keywords: P.kwargs) -> R:
-        try:
-            return method(self, *arguments, **keywords)
-        except JMSException as error:
-            raise runtime_twin(error) from error.__cause__
-
-    return cast("Callable[Concatenate[JMSContext, P], R]", translated)
-
 
 @names_selector
 class JMSContext:
     """Made by :meth:`ConnectionFactory.create_context`; starts its connection with the first consumer (CTX-07).
 
-    Used from one thread at a time (THR-02); `create_context` and `close` from any.
+    Belongs to one thread at a time as a :class:`Session` does (THR-02); `create_context`
+    and `close` may be called from any thread.
     """
 
     SESSION_TRANSACTED: Final = SESSION_TRANSACTED
@@ -63,15 +48,17 @@ class JMSContext:
     CLIENT_ACKNOWLEDGE: Final = CLIENT_ACKNOWLEDGE
     DUPS_OK_ACKNOWLEDGE: Final = DUPS_OK_ACKNOWLEDGE
 
-    def __init__(self, connection: Connection, session_mode: SessionModeLike) -> None:
+    def __init__(self, connection: Connection, session: Session) -> None:
         self._connection = connection
-        # The session must not make it too late for a client id: a context is born with one (CTX-03).
-        self._session = connection._create_session(session_mode, is_action=False)
+        self._session = session
         self._replies = ReplyQueue(connection)
         self._auto_start = True
-        self._closed = False
-        with connection._transport.lock:
-            connection._contexts += 1
+        self._number = connection._context_opened()
+
+    @classmethod
+    def _open(cls, connection: Connection, session_mode: SessionModeLike) -> Self:
+        # The session alone must not make it too late for a client id: a context is born with one (CTX-03).
+        return cls(connection, connection._create_session(session_mode, is_action=False))
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +73,7 @@ class JMSContext:
 
     # -- the connection -----------------------------------------------------------------------------------------------
 
-    @_runtime
+    @translated
     def create_context(self, session_mode: SessionModeLike) -> JMSContext:
         """A further context on the same connection (CTX-01); does not start it. May be called from any thread.
 
@@ -94,52 +81,52 @@ class JMSContext:
             JMSRuntimeException: not one of the four modes.
         """
         self._session._engine.check_open()
-        return JMSContext(self._connection, session_mode)
+        return JMSContext._open(self._connection, session_mode)
 
-    @_runtime
+    @translated
     def get_client_id(self) -> str | None:
         """The connection's client id (CTX-03)."""
         self._session._engine.check_open()
         return self._connection.get_client_id()
 
-    @_runtime
+    @translated
     def set_client_id(self, client_id: str | None) -> None:
         """Claim a client id for the connection, before anything else is done (CTX-03)."""
         self._session._engine.check_open()
         self._connection.set_client_id(client_id)
 
-    @_runtime
+    @translated
     def get_meta_data(self) -> ConnectionMetaData:
         """Versions and features (CTX-04)."""
         self._session._engine.check_open()
         return self._connection.get_meta_data()
 
-    @_runtime
+    @translated
     def get_exception_listener(self) -> ExceptionListener | Callable[[JMSException], None] | None:
         """The connection's exception listener (CTX-04)."""
         self._session._engine.check_open()
         return self._connection.get_exception_listener()
 
-    @_runtime
+    @translated
     def set_exception_listener(self, listener: ExceptionListener | Callable[[JMSException], None] | None) -> None:
         """Hear of the connection's problems (CTX-04, EXL-06)."""
         self._session._engine.check_open()
         self._connection.set_exception_listener(listener)
 
     @property
-    @_runtime
+    @translated
     def blocked(self) -> tuple[Blocked, ...]:
         """As :meth:`Connection.blocked`."""
         self._session._engine.check_open()
         return self._connection.blocked
 
-    @_runtime
+    @translated
     def start(self) -> None:
         """Start the connection, for all its contexts (CTX-05)."""
         self._session._engine.check_open()
         self._connection.start()
 
-    @_runtime
+    @translated
     def stop(self) -> None:
         """Stop the connection, for all its contexts (CTX-05).
 
@@ -149,111 +136,104 @@ class JMSContext:
         self._session._engine.check_open()
         self._connection.stop()
 
-    @_runtime
+    @translated
     def set_auto_start(self, auto_start: bool) -> None:
         """Whether creating a consumer starts the connection; True by default (CTX-06)."""
         self._session._engine.check_open()
         self._auto_start = bool(auto_start)
 
-    @_runtime
+    @translated
     def get_auto_start(self) -> bool:
         """What was set (CTX-06)."""
         self._session._engine.check_open()
         return self._auto_start
 
-    @_runtime
+    @translated
     def close(self) -> None:
         """Close the session and what it made; with the last context the connection closes too (CTX-08). Idempotent.
 
         Raises:
             IllegalStateRuntimeException: in its own listener (CLO-11) or completion callback (CLO-13).
         """
-        if self._closed:
-            return
-        self._session._check_may_close("the context")
         connection = self._connection
-        with connection._transport.lock:
-            if self._closed:
-                return
-            self._closed = True
-            connection._contexts -= 1
-            last = connection._contexts == 0
-        if last:
-            connection.close()
-        else:
-            self._replies.close()
-            self._session.close()
+        if connection._has_context(self._number):
+            self._session._check_may_close("the context")
+            if connection._context_closed(self._number):
+                connection.close()
+            else:
+                self._replies.close()
+                self._session.close()
 
     # -- the session --------------------------------------------------------------------------------------------------
 
-    @_runtime
+    @translated
     def create_message(self) -> Message:
         """A message without a body (CTX-09)."""
         return self._session.create_message()
 
-    @_runtime
+    @translated
     def create_text_message(self, text: str | Json | None = None) -> TextMessage:
         """A text message (CTX-09)."""
         return self._session.create_text_message(text)
 
-    @_runtime
+    @translated
     def create_bytes_message(self) -> BytesMessage:
         """A bytes message, write-only (CTX-09)."""
         return self._session.create_bytes_message()
 
-    @_runtime
+    @translated
     def create_map_message(self) -> MapMessage:
         """A map message (CTX-09)."""
         return self._session.create_map_message()
 
-    @_runtime
+    @translated
     def create_stream_message(self) -> StreamMessage:
         """A stream message, write-only (CTX-09)."""
         return self._session.create_stream_message()
 
-    @_runtime
+    @translated
     def create_object_message(self, obj: PlainData | None = None) -> ObjectMessage:
         """An object message with a snapshot of plain data (CTX-09)."""
         return self._session.create_object_message(obj)
 
-    @_runtime
+    @translated
     def get_transacted(self) -> bool:
         """True if the session is transacted (CTX-10)."""
         return self._session.get_transacted()
 
-    @_runtime
+    @translated
     def get_session_mode(self) -> SessionMode:
         """The mode given at creation (CTX-10)."""
         return self._session.get_acknowledge_mode()
 
-    @_runtime
+    @translated
     def commit(self) -> None:
         """As :meth:`Session.commit` (CTX-11)."""
         self._session.commit()
 
-    @_runtime
+    @translated
     def rollback(self) -> None:
         """As :meth:`Session.rollback` (CTX-11)."""
         self._session.rollback()
 
-    @_runtime
+    @translated
     def recover(self) -> None:
         """As :meth:`Session.recover` (CTX-11)."""
         self._session.recover()
 
-    @_runtime
+    @translated
     def acknowledge(self) -> None:
         """Acknowledge everything this session has consumed, in CLIENT_ACKNOWLEDGE mode; else no effect (CTX-15)."""
         self._session._acknowledge()
 
-    @_runtime
+    @translated
     def create_producer(self) -> JMSProducer:
         """A producer; a light object (CTX-02)."""
         self._session._engine.check_open()
         self._connection._engine.mark_used()
         return JMSProducer(self._session, EngineProducer(self._session._engine, None))
 
-    @_runtime
+    @translated
     def create_consumer(
         self, destination: Destination, message_selector: str | None = None, no_local: bool = False
     ) -> JMSConsumer:
@@ -263,7 +243,7 @@ class JMSContext:
         """
         return self._consumer(self._session.create_consumer(destination, message_selector, no_local))
 
-    @_runtime
+    @translated
     def create_shared_consumer(
         self, topic: Topic, shared_subscription_name: str, message_selector: str | None = None
     ) -> JMSConsumer:
@@ -273,7 +253,7 @@ class JMSContext:
         """
         return self._consumer(self._session.create_shared_consumer(topic, shared_subscription_name, message_selector))
 
-    @_runtime
+    @translated
     def create_durable_consumer(
         self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
     ) -> JMSConsumer:
@@ -283,7 +263,7 @@ class JMSContext:
         """
         return self._consumer(self._session.create_durable_consumer(topic, name, message_selector, no_local))
 
-    @_runtime
+    @translated
     def create_shared_durable_consumer(
         self, topic: Topic, name: str, message_selector: str | None = None
     ) -> JMSConsumer:
@@ -293,13 +273,13 @@ class JMSContext:
         """
         return self._consumer(self._session.create_shared_durable_consumer(topic, name, message_selector))
 
-    def _consumer(self, consumer: Any) -> JMSConsumer:
+    def _consumer(self, consumer: MessageConsumer) -> JMSConsumer:
         self._connection._engine.mark_used()
         if self._auto_start:
             self._connection.start()
         return JMSConsumer(consumer)
 
-    @_runtime
+    @translated
     def request(
         self, destination: Destination, message: Sendable | Body, timeout: Milliseconds | None = None
     ) -> Message | None:
@@ -307,6 +287,7 @@ class JMSContext:
 
         It is sent and its reply received outside of the context's session: at once in a transacted context, too, and
         also where the context has listeners. The first request makes a temporary queue for replies.
+        Threads that request at once take turns.
 
         Args:
             destination: where the request goes.
@@ -331,27 +312,27 @@ class JMSContext:
             raise IllegalStateException("the connection is stopped, and no reply would come: call start() first")
         return self._replies.request(destination, request, milliseconds)
 
-    @_runtime
+    @translated
     def create_queue(self, queue_name: str) -> Queue:
         """Name a queue (CTX-14)."""
         return self._session.create_queue(queue_name)
 
-    @_runtime
+    @translated
     def create_topic(self, topic_name: str) -> Topic:
         """Name a topic (CTX-14)."""
         return self._session.create_topic(topic_name)
 
-    @_runtime
+    @translated
     def create_temporary_queue(self) -> TemporaryQueue:
         """A queue that lives as long as the connection (CTX-14, TMP-12)."""
         return self._session.create_temporary_queue()
 
-    @_runtime
+    @translated
     def create_temporary_topic(self) -> TemporaryTopic:
         """A topic that lives as long as the connection (CTX-14, TMP-12)."""
         return self._session.create_temporary_topic()
 
-    @_runtime
+    @translated
     def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
         """A browser of a queue (CTX-14); needs no started connection (D-36).
 
@@ -359,7 +340,7 @@ class JMSContext:
         """
         return self._session.create_browser(queue, message_selector)
 
-    @_runtime
+    @translated
     def unsubscribe(self, name: str) -> None:
         """Delete a durable subscription (CTX-14)."""
         self._session.unsubscribe(name)

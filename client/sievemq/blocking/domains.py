@@ -1,3 +1,4 @@
+# Generated from sievemq/aio/domains.py by client/generate_blocking.py; change that file, then run `make format`.
 """The names of JMS 1.0.2's two domains, point-to-point and publish/subscribe, as thin classes (§9.2).
 
 Code written against them ports word by word. Each is one of the unified classes with a few names more, and without what

@@ -1,3 +1,4 @@
+# Generated from sievemq/aio/factory.py by client/generate_blocking.py; change that file, then run `make format`.
 """ConnectionFactory (§5.3)."""
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class ConnectionFactory(FactorySettings):
                 refuse_lone_name(user_name)
             connection = self.create_connection(user_name, password)  # type: ignore[arg-type]
             try:
-                return JMSContext(connection, AUTO_ACKNOWLEDGE if session_mode is None else session_mode)
+                return JMSContext._open(connection, AUTO_ACKNOWLEDGE if session_mode is None else session_mode)
             except BaseException:
                 connection.close()
                 raise

@@ -1,3 +1,4 @@
+# Generated from sievemq/aio/jms_consumer.py by client/generate_blocking.py; change that file, then run `make format`.
 """JMSConsumer (§8.5)."""
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ M = TypeVar("M", bound=Message)
 class JMSConsumer:
     """A consumer of a context. ``for message in consumer`` receives until it is closed."""
 
-    __slots__ = ("_consumer",)
+    __slots__ = ("_consumer", "_next")
 
     def __init__(self, consumer: MessageConsumer) -> None:
         self._consumer = consumer
+        self._next = consumer.__next__
 
     def __enter__(self) -> Self:
         return self
@@ -38,13 +40,18 @@ class JMSConsumer:
     def __repr__(self) -> str:
         return f"<JMSConsumer {self._consumer!r}>"
 
-    def __iter__(self) -> Iterator[Message]:
-        """Receive until the consumer is closed."""
-        return self.messages(Message)
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Message:
+        try:
+            return self._next()
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
 
     def messages(self, message_type: type[M]) -> Iterator[M]:
         """As :meth:`MessageConsumer.messages`; its exceptions as their runtime twins."""
-        return _translated(self._consumer.messages(message_type))
+        return _Messages(self._consumer.messages(message_type))
 
     def get_message_selector(self) -> str | None:
         """The selector; None if there is none (JCO-01)."""
@@ -133,8 +140,16 @@ class JMSConsumer:
             raise runtime_twin(error) from error.__cause__
 
 
-def _translated(messages: Iterator[M]) -> Iterator[M]:
-    try:
-        yield from messages
-    except JMSException as error:
-        raise runtime_twin(error) from error.__cause__
+class _Messages(Iterator[M]):
+    """An iteration over messages of one kind that raises the runtime exceptions."""
+
+    __slots__ = ("_messages",)
+
+    def __init__(self, messages: Iterator[M]) -> None:
+        self._messages = messages
+
+    def __next__(self) -> M:
+        try:
+            return next(self._messages)
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__

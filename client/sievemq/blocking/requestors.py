@@ -1,8 +1,8 @@
+# Generated from sievemq/aio/requestors.py by client/generate_blocking.py; change that file, then run `make format`.
 """QueueRequestor and TopicRequestor (§4.1.7, §4.2.10): a request and its reply."""
 
 from __future__ import annotations
 
-import time
 from math import ceil
 from types import TracebackType
 from typing import Self
@@ -11,7 +11,9 @@ from sievemq._engine import AUTO_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE
 from sievemq._front import answers, check_timeout
 from sievemq.blocking.connection import Connection
 from sievemq.blocking.consumer import MessageConsumer
+from sievemq.blocking.producer import MessageProducer
 from sievemq.blocking.session import Session
+from sievemq.blocking.waiting import Lock, now
 from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, destination_for
 from sievemq.exceptions import IllegalStateException, InvalidDestinationException, JMSException
 from sievemq.messages import Message
@@ -21,13 +23,18 @@ __all__ = ["QueueRequestor", "ReplyQueue", "TopicRequestor"]
 
 
 class _Requestor:
-    def __init__(self, session: Session, destination: Queue | Topic, reply_to: TemporaryQueue | TemporaryTopic) -> None:
+    """The temporary destination is made by the first request; a constructor waits for nothing."""
+
+    def __init__(self, session: Session, destination: Queue | Topic) -> None:
         self._session = session
-        self._reply_to = reply_to
-        self._producer = session.create_producer(destination)
-        self._consumer = session.create_consumer(reply_to)
+        self._destination = destination
+        self._reply_to: TemporaryQueue | TemporaryTopic | None = None
+        self._producer: MessageProducer | None = None
+        self._consumer: MessageConsumer | None = None
+        self._late = False  # replies to an earlier request may still come
 
     def __enter__(self) -> Self:
+        self._open()
         return self
 
     def __exit__(
@@ -51,20 +58,38 @@ class _Requestor:
         """
         self._session._engine.check_open()
         milliseconds = None if timeout is None else check_timeout(timeout)
-        self._forget_late_replies()
+        producer, consumer = self._open()
+        # What is left of an earlier request is none of this one's (REQ-04).
+        while self._late and consumer.receive_no_wait() is not None:
+            pass
         message.set_jms_reply_to(self._reply_to)
-        self._producer.send(message)
-        return self._consumer.receive(milliseconds)
+        self._late = True
+        producer.send(message)
+        reply = consumer.receive(milliseconds)
+        self._late = reply is None or isinstance(self._destination, Topic)
+        return reply
 
-    def _forget_late_replies(self) -> None:
-        """Drop what is left of an earlier request."""
+    def _open(self) -> tuple[MessageProducer, MessageConsumer]:
+        session = self._session
+        if self._reply_to is None:
+            if isinstance(self._destination, Queue):
+                self._reply_to = session.create_temporary_queue()
+            else:
+                self._reply_to = session.create_temporary_topic()
+        if self._producer is None:
+            self._producer = session.create_producer(self._destination)
+        if self._consumer is None:
+            self._consumer = session.create_consumer(self._reply_to)
+        return self._producer, self._consumer
 
     def close(self) -> None:
         """Close the session it was given, and delete the temporary destination (REQ-03). Idempotent."""
         if self._session._engine.closed:
             return
-        self._consumer.close()
-        self._reply_to.delete()
+        if self._consumer is not None:
+            self._consumer.close()
+        if self._reply_to is not None:
+            self._reply_to.delete()
         self._session.close()
 
 
@@ -84,7 +109,7 @@ class QueueRequestor(_Requestor):
         _check_session(session)
         if queue is None or not isinstance(destination := destination_for(queue), Queue):
             raise InvalidDestinationException(f"a QueueRequestor needs a queue, not {queue!r}")
-        super().__init__(session, destination, session.create_temporary_queue())
+        super().__init__(session, destination)
 
 
 class TopicRequestor(_Requestor):
@@ -103,11 +128,7 @@ class TopicRequestor(_Requestor):
         _check_session(session)
         if topic is None or not isinstance(destination := destination_for(topic), Topic):
             raise InvalidDestinationException(f"a TopicRequestor needs a topic, not {topic!r}")
-        super().__init__(session, destination, session.create_temporary_topic())
-
-    def _forget_late_replies(self) -> None:
-        while self._consumer.receive_no_wait() is not None:  # REQ-04
-            pass
+        super().__init__(session, destination)
 
 
 class ReplyQueue:
@@ -124,33 +145,36 @@ class ReplyQueue:
         self._queue: TemporaryQueue | None = None
         self._late = False  # the reply to an earlier request may still come
         self._closed = False
+        self._turn = Lock()
 
     def request(self, destination: Destination, request: Message, timeout: int | None) -> Message | None:
         """As :meth:`JMSContext.request`; the timeout in milliseconds."""
-        if self._late:
-            self._drop()
-        if self._session is None:
-            self._session = self._connection.create_session(AUTO_ACKNOWLEDGE)
-        if self._queue is None:
-            self._queue = self._session.create_temporary_queue()
-        if self._consumer is None:
-            self._consumer = self._session.create_consumer(self._queue)
-        request.set_jms_reply_to(self._queue)
-        self._late = True
-        self._session.create_producer().send(destination, request)
-        end = time.monotonic() + timeout / 1000.0 if timeout else None
-        while True:
-            try:
-                reply = self._consumer.receive(timeout)
-            except IllegalStateException:
-                if not self._closed:
-                    raise
-                return None  # closed after the send and before the wait
-            if reply is None or answers(request, reply):
-                self._late = reply is None
-                return reply
-            if end is not None:
-                timeout = max(1, ceil((end - time.monotonic()) * 1000.0))
+        with self._turn:
+            if self._late:
+                self._drop()
+            if self._session is None:
+                self._session = self._connection.create_session(AUTO_ACKNOWLEDGE)
+            if self._queue is None:
+                self._queue = self._session.create_temporary_queue()
+            if self._consumer is None:
+                self._consumer = self._session.create_consumer(self._queue)
+            request.set_jms_reply_to(self._queue)
+            self._late = True
+            producer = self._session.create_producer()
+            producer.send(destination, request)
+            end = now() + timeout / 1000.0 if timeout else None
+            while True:
+                try:
+                    reply = self._consumer.receive(timeout)
+                except IllegalStateException:
+                    if not self._closed:
+                        raise
+                    return None  # closed after the send and before the wait
+                if reply is None or answers(request, reply):
+                    self._late = reply is None
+                    return reply
+                if end is not None:
+                    timeout = max(1, ceil((end - now()) * 1000.0))
 
     def _drop(self) -> None:
         if self._consumer is not None:

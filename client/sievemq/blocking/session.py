@@ -379,7 +379,7 @@ class Session:
         with self._transport.lock:
             engine = EngineBrowser(self._engine, destination, message_selector)
         self._transport.wait(engine.opened)
-        return QueueBrowser(self, engine)
+        return QueueBrowser(self._transport, engine)
 
     # -- who may be inside --------------------------------------------------------------------------------------------
 

@@ -1,0 +1,27 @@
+"""The simplified API fails with the runtime exceptions (PY-21)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from sievemq.exceptions import JMSException, runtime_twin
+
+__all__ = ["translated"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def translated(method: Callable[P, R]) -> Callable[P, R]:
+    """The method, raising the runtime twins of what it raises."""
+
+    @wraps(method)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return method(*arguments, **keywords)
+        except JMSException as error:
+            raise runtime_twin(error) from error.__cause__
+
+    return call

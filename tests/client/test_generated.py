@@ -1,0 +1,52 @@
+"""Modules of the blocking API that are generated from the asyncio API."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "client" / "generate_blocking.py"
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("generate_blocking", SCRIPT)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_generated_modules_are_up_to_date(generator: ModuleType) -> None:
+    assert list(generator.out_of_date()) == []
+
+
+def test_every_phrase_of_the_table_is_in_a_source(generator: ModuleType) -> None:
+    assert generator.unused_phrases() == []
+
+
+def test_code_that_waits_becomes_code_that_blocks(generator: ModuleType) -> None:
+    source = (
+        "from sievemq.aio.opening import Opening, opening\n\n\n"
+        "class Twice:\n"
+        "    @opening\n"
+        "    async def create(self) -> Opening[int]:\n"
+        "        async with self._lock:\n"
+        "            return await self._make()\n"
+    )
+    text: str = generator.blocking(source, "twice")
+    assert text.splitlines()[1:] == [
+        "class Twice:",
+        "    def create(self) -> int:",
+        "        with self._lock:",
+        "            return self._make()",
+    ]
+
+
+def test_a_changed_source_makes_a_module_out_of_date(generator: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator, "CODE", [*generator.CODE, (r"\bbrowser\b", "reader")])
+    assert "browser.py" in {path.name for path in generator.out_of_date()}
