@@ -157,27 +157,27 @@ class InvalidSelectorException(JMSException):
 
     @property
     def selector(self) -> str | None:
-        """The selector's text, or the first 65,536 characters of it."""
+        """The selector's text, or the first 65,536 characters of it. An extension (EXC-05)."""
         return self._text("selector")
 
     @property
     def position(self) -> int | None:
-        """Where the mistake is, counted from 0."""
+        """Where the mistake is, counted from 0. An extension (EXC-05)."""
         return self._number("position")
 
     @property
     def length(self) -> int | None:
-        """How many characters are wrong; 0 at the end of the text."""
+        """How many characters are wrong; 0 at the end of the text. An extension (EXC-05)."""
         return self._number("length")
 
     @property
     def expected(self) -> str | None:
-        """What could have stood there."""
+        """What could have stood there. An extension (EXC-05)."""
         return self._text("expected")
 
     @property
     def hint(self) -> str | None:
-        """What to write instead."""
+        """What to write instead. An extension (EXC-05)."""
         return self._text("hint")
 
     def _text(self, name: str) -> str | None:
