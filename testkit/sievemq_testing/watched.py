@@ -290,7 +290,11 @@ class WatchedConnection(SieveConnection):
 
         What is wrong with it is answered as if it had just come.
         """
-        if not self.closing:
+        if self.closing:
+            return
+        if self.peer.behind:
+            self.peer.put_off(command)
+        else:
             self.peer.carry_out([command], 0, now)
             self.peer.flush_confirms()
             self.outbox.nudge()

@@ -420,14 +420,10 @@ class Peer:
         0026). Never raises: what is wrong ends this client's connection at most.
 
         Args:
-            commands: each a verb of the table and its fields; they wait behind what is not carried out yet.
+            commands: each a verb of the table and its fields. Nothing must be :attr:`behind`.
             size: bytes that they were.
             now: milliseconds since 1970.
         """
-        if self._pending is not None or self._late:
-            self._late += commands
-            self._late_bytes += size
-            return
         self._late_bytes = size
         at, count = 0, len(commands)
         while at < count and not self.closing:
@@ -467,20 +463,24 @@ class Peer:
             now: milliseconds since 1970.
         """
         commands, self._late = self._late, []
-        pending = self._pending
+        pending = self._take_pending()
         if pending is not None:
             try:
-                if not pending.go_on(self.services.spent, now):
-                    self._late = commands
-                    return
-                self._pending = None
-                pending.act(now)
+                self.go_on_with(pending, now)
             except Exception as error:  # the broker's own fault: it must not take other connections along
                 self.crash(pending.command, error, now)
-            if self._pending is not None:  # another one begins behind it
+            if self._pending is not None:  # it is not over, or another one begins behind it
                 self._late = commands
                 return
         self.carry_out(commands, self._late_bytes, now)
+
+    def _take_pending(self) -> Pending | None:
+        pending, self._pending = self._pending, None
+        return pending
+
+    def put_off(self, command: CommandTuple) -> None:
+        """A command is to be carried out behind those that wait for their turn."""
+        self._late.append(command)
 
     def take_late(self) -> list[CommandTuple]:
         """Take away what waits for its turn."""
