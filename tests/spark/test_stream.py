@@ -330,12 +330,12 @@ def test_connections_that_are_lost_in_the_middle_of_a_batch(spark: Any, broker: 
     send(broker, *(str(n) for n in range(60)))
     fetch, seen = HANDLERS[Command.FETCH_TAP], set[tuple[int, int]]()
 
-    def fetch_or_drop(connection: Any, command: tuple[Any, ...], now: int) -> None:
+    def fetch_or_drop(peer: Any, command: tuple[Any, ...], now: int) -> None:
         if (begin := command[5:7]) in seen:
-            fetch(connection, command, now)
+            fetch(peer, command, now)
         else:
             seen.add(begin)
-            next(link for link in broker.server.links.open if link.connection is connection).abort()
+            broker.server.links.of(peer).abort()
 
     HANDLERS[Command.FETCH_TAP] = fetch_or_drop
     try:
