@@ -193,6 +193,13 @@ class EngineConsumer:
             self.unsettled = True
             self._outbox.unsettled.append(self)
 
+    def take_for_good(self) -> Message | None:
+        """Take the next message, and settle it where the session acknowledges by itself."""
+        message = self.take()
+        if message is not None and self.acknowledges_itself:
+            self.settle()
+        return message
+
     def _give_back(self, tags: tuple[int, ...]) -> None:
         # Counted as taken, not as released: `released` belongs to the other side.
         self.taken += len(tags)

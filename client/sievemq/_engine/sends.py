@@ -280,6 +280,11 @@ class Sends:
         """Some for which nobody waits may not be taken yet; what a transaction has sent ends with it (TXN-05)."""
         return len(self.unconfirmed) > len(self.waiting) and not self._transacted
 
+    @property
+    def calls_back(self) -> bool:
+        """The fate of an asynchronous send is not known yet."""
+        return any(isinstance(settled, tuple) for _, settled, _ in self.waiting)
+
     def call_back(self, ring: Callable[[], None]) -> None:
         """Call this when there is something in :attr:`calls`."""
         self.ring = ring

@@ -51,6 +51,7 @@ class EngineSession:
         opened: settled when the broker has opened or refused it.
         acknowledge_hook: what ``message.acknowledge()`` of a message received here calls; set by the front.
         sends: what it sent and is not settled.
+        recoveries: how often :meth:`recover` was called; what is received after one is another message (LIS-07).
     """
 
     __slots__ = (
@@ -67,6 +68,7 @@ class EngineSession:
         "mode",
         "opened",
         "outbox",
+        "recoveries",
         "sends",
         "shut",
         "terms",
@@ -93,6 +95,7 @@ class EngineSession:
         self.acknowledge_hook: Callable[[], None] = no_hook
         self.opened: Completion[Any] = Completion()
         self.sends = Sends(outbox, terms, number, self.transacted)
+        self.recoveries = 0
         self.closed = self.shut = False
         self.consumers: dict[int, EngineConsumer] = {}
         # Consumers that are closed here but handed messages over that may be unacknowledged: id -> last tag (MCO-09).
@@ -294,6 +297,7 @@ class EngineSession:
         Raises:
             IllegalStateException: the session is transacted (ACK-12) or closed.
         """
+        self.recoveries += 1
         self.check_open()
         if self.transacted:
             raise IllegalStateException("recover() is for sessions that are not transacted: use rollback()")

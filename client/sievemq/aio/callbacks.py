@@ -21,19 +21,15 @@ _TURN: Final = 2_048
 
 
 class CompletionCalls:
-    """The task that makes the calls of one session, which exists only while there is something to call.
+    """The task that makes the calls of one session, which exists only while there is something to call."""
 
-    Attributes:
-        open: asynchronous sends whose callback has not returned; who sends counts.
-    """
-
-    __slots__ = ("_calls", "_task", "_transport", "_waiters", "open")
+    __slots__ = ("_calls", "_sends", "_task", "_transport", "_waiters")
 
     def __init__(self, transport: Transport, sends: Sends) -> None:
         self._transport = transport
+        self._sends = sends
         self._calls = sends.calls
         sends.call_back(self._start)
-        self.open = 0
         self._task: asyncio.Task[None] | None = None
         self._waiters: list[asyncio.Future[bool]] = []
 
@@ -50,7 +46,7 @@ class CompletionCalls:
     async def wait(self) -> None:
         """Return once every callback of the sends made so far has returned (CPL-09, CPL-10)."""
         self._start()  # its task may have been cancelled with all others
-        while self.open > 0:
+        while self._calls or self._task is not None or self._sends.calls_back:
             await self._transport.park(self._waiters)
 
     async def _run(self) -> None:
@@ -66,15 +62,13 @@ class CompletionCalls:
                     if ends_its_task(error):
                         raise
                     _log.exception("a completion listener raised")
-                finally:
-                    self.open -= 1
                 left -= 1
                 if not left:
                     left = _TURN
                     await turn()
         finally:
             self._task = None
-            if self.open <= 0:  # less where a send was interrupted that goes out all the same
+            if not calls and not self._sends.calls_back:
                 release(self._waiters)
             elif self._waiters:  # the loop ends, and what closes meanwhile waits for the other calls
                 self._start()

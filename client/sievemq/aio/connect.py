@@ -68,8 +68,7 @@ async def _open(
         reach=reach,
         connect_timeout=chosen.connect_timeout,
     )
-    transport.at = await reach(transport, repair.order(url.hosts, 0), chosen.connect_timeout / 1000.0)
-    engine.terms.connected_to(url.hosts[transport.at])
+    await transport.connect(reach, repair)
     try:
         limit = chosen.connect_timeout
         await transport.wait_at_most(engine.open(), limit, f"{url} accepts connections but says nothing")

@@ -192,11 +192,11 @@ class Connection:
         """
         self._engine.check_open()
         self._transport.check_loop()
-        if any(session._delivery.mine for session in self._sessions):
+        if any(session._control.delivery.mine for session in self._sessions):
             raise IllegalStateException("the connection cannot be stopped by a message listener that it would wait for")
         self._engine.stop()
         for session in tuple(self._sessions):
-            await session._delivery.left()
+            await session._control.delivery.left()
 
     async def close(self) -> None:
         """Close the connection and everything made by it (CLO-02). Idempotent.
@@ -210,7 +210,7 @@ class Connection:
         if self._closing is not None and self._closing.done():
             return
         for session in self._sessions:
-            session._check_may_close("the connection")
+            session._control.check_may_close("the connection")
         self._transport.check_loop()
         if self._closing is None:
             self._closing = self._transport.loop.create_task(self._close(), name="sievemq-close")
@@ -224,7 +224,7 @@ class Connection:
         try:
             until = self._patience()
             for session in sessions:
-                await session._leave(until)
+                await session._control.leave(until)
             await self._transport.ask(self._engine.close)
         finally:
             self._sessions.clear()

@@ -161,7 +161,7 @@ class JMSContext:
         """
         connection = self._connection
         if connection._has_context(self._number):
-            self._session._check_may_close("the context")
+            self._session._control.check_may_close("the context")
             if connection._context_closed(self._number):
                 await connection.close()
             else:
@@ -235,7 +235,7 @@ class JMSContext:
         """A producer; a light object (CTX-02)."""
         self._session._engine.check_open()
         self._connection._engine.mark_used()
-        return JMSProducer(self._session, EngineProducer(self._session._engine, None))
+        return JMSProducer(self._session._control, EngineProducer(self._session._engine, None))
 
     @opening
     @translated_coroutine

@@ -8,17 +8,14 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from sievemq._engine import EngineConsumer
+from sievemq._engine import EngineConsumer, EngineSession
 from sievemq._front import log_raised
 from sievemq.aio.listeners import ends_its_task
-from sievemq.aio.transport import release, turn
+from sievemq.aio.transport import Transport, release, turn
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
-
-if TYPE_CHECKING:
-    from sievemq.aio.session import Session
 
 __all__ = ["Delivery"]
 
@@ -34,7 +31,9 @@ class Delivery:
     """Hands messages of a session's consumers to their listeners. Its task starts with the first listener.
 
     Args:
-        session: whose.
+        engine: of the session.
+        transport: of its connection.
+        recover: has what was received and not acknowledged come again.
 
     Attributes:
         idle: no consumer has a listener, and none is running.
@@ -42,24 +41,28 @@ class Delivery:
     """
 
     __slots__ = (
+        "_engine",
         "_feeding",
         "_holders",
         "_hungry",
         "_listeners",
         "_ready",
+        "_recover",
         "_rest",
-        "_session",
         "_signal",
         "_stopping",
         "_task",
+        "_transport",
         "_waiters",
         "_wakers",
         "calling",
         "idle",
     )
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, engine: EngineSession, transport: Transport, recover: Callable[[], Awaitable[None]]) -> None:
+        self._engine = engine
+        self._transport = transport
+        self._recover = recover
         self.idle = True
         self.calling: EngineConsumer | None = None
         self._listeners: dict[EngineConsumer, Callable[[Message], Any]] = {}
@@ -100,14 +103,14 @@ class Delivery:
             self._wakers[consumer] = partial(self._put, consumer)
             self._put(consumer)
         if self._task is None:
-            self._task = self._session._transport.loop.create_task(self._run(), name="sievemq-session")
+            self._task = self._transport.loop.create_task(self._run(), name="sievemq-session")
 
     # -- for those who wait for a listener ----------------------------------------------------------------------------
 
     async def left(self, consumer: EngineConsumer | None = None) -> None:
         """Return once no listener is running, of one consumer or of any; at once in a listener."""
         while self.calling is not None and (consumer is None or self.calling is consumer) and not self.mine:
-            await self._session._transport.park(self._waiters)
+            await self._transport.park(self._waiters)
 
     def hold(self) -> None:
         """Call no listener until :meth:`release`; one that runs goes on."""
@@ -138,7 +141,7 @@ class Delivery:
 
     async def _run(self) -> None:
         ready = self._ready
-        loop = self._session._transport.loop
+        loop = self._transport.loop
         left = _TURN
         while not self._stopping:
             if not ready or self._holders:
@@ -169,9 +172,7 @@ class Delivery:
 
     def _turn(self, consumer: EngineConsumer, budget: int) -> int:
         """Deliver some messages of one consumer, until there is something to await; returns how many."""
-        session = self._session
-        engine = session._engine
-        transport = session._transport
+        engine, transport = self._engine, self._transport
         for number in range(budget):
             listener = self._listeners.get(consumer)
             if listener is None or consumer.shut or self._stopping:
@@ -192,7 +193,7 @@ class Delivery:
                             self._hungry.add(consumer)
                 return number
             self.calling = consumer
-            recoveries = session._recoveries
+            recoveries = engine.recoveries
             try:
                 result = listener(message)
                 if result is not None and inspect.isawaitable(result):
@@ -205,7 +206,7 @@ class Delivery:
                 self._rest = self._failed(message, recoveries, error)
                 return number + 1
             # _done and _end_call, written out: most listeners are plain functions, and each message comes here.
-            if engine.acknowledges_itself and recoveries == session._recoveries:
+            if engine.acknowledges_itself and recoveries == engine.recoveries:
                 consumer.settle()
                 if not transport.armed:
                     transport.acknowledge_soon()
@@ -231,19 +232,17 @@ class Delivery:
             self._done(consumer, recoveries)
 
     def _done(self, consumer: EngineConsumer, recoveries: int) -> None:
-        session = self._session
-        if (
-            session._engine.acknowledges_itself and recoveries == session._recoveries
-        ):  # else recover() was called: LIS-07
+        engine, transport = self._engine, self._transport
+        if engine.acknowledges_itself and recoveries == engine.recoveries:  # else recover() was called: LIS-07
             consumer.settle()
-            if not session._transport.armed:
-                session._transport.acknowledge_soon()
+            if not transport.armed:
+                transport.acknowledge_soon()
 
     async def _failed(self, message: Message, recoveries: int, error: BaseException) -> None:
         log_raised(message, error)
-        session = self._session
+        engine = self._engine
         # LIS-05, LIS-06: in other sessions the next message follows, and this one stays unacknowledged.
-        if session._engine.acknowledges_itself and recoveries == session._recoveries:
+        if engine.acknowledges_itself and recoveries == engine.recoveries:
             await self._redeliver(error)  # LIS-04
 
     def _end_call(self) -> None:
@@ -256,11 +255,11 @@ class Delivery:
 
     def _top_up(self, consumer: EngineConsumer) -> None:
         consumer.top_up()
-        self._session._transport.flush_soon()
+        self._transport.flush_soon()
 
     async def _redeliver(self, error: BaseException) -> None:
         try:
-            await self._session._recover()
+            await self._recover()
         except JMSException:
             _log.debug("the message comes again with its connection's end", exc_info=error)
 
@@ -271,4 +270,4 @@ class Delivery:
         for consumer in hungry:
             if consumer.waker is not None and consumer.flowing and consumer in self._listeners:
                 consumer.want()
-        self._session._transport.flush_soon()
+        self._transport.flush_soon()

@@ -6,8 +6,8 @@ from typing import Self
 
 from sievemq._engine import EngineProducer
 from sievemq._front import Body, ProducerState, completion_callbacks
+from sievemq.aio.control import Control
 from sievemq.aio.producer import Listener, make_room
-from sievemq.aio.session import Session
 from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.messages import Message
@@ -22,12 +22,12 @@ class JMSProducer(ProducerState):
     ``await context.create_producer().set_priority(9).set_property("region", "EU").send(queue, "hello")``
     """
 
-    __slots__ = ("_sends", "_session", "_transport")
+    __slots__ = ("_control", "_sends", "_transport")
 
-    def __init__(self, session: Session, engine: EngineProducer) -> None:
+    def __init__(self, control: Control, engine: EngineProducer) -> None:
         super().__init__(engine)
-        self._session = session
-        self._sends, self._transport = engine.sends, session._transport
+        self._control = control  # keeps the connection alive
+        self._sends, self._transport = engine.sends, control.transport
 
     async def send(self, destination: Destination, message: Sendable | Body) -> Self:
         """Send a message, or a body that a message is made around (JPR-01 … JPR-07).
@@ -52,12 +52,10 @@ class JMSProducer(ProducerState):
             if self._dresses or not isinstance(message, Message):
                 message = self._dress(message)
             if not transport.admits(sends):
-                await make_room(engine, self._session)
+                await make_room(engine, transport)
             callbacks = self._callbacks
             completion = engine.send(message, destination, callbacks)
-            if callbacks is not None:
-                self._session._calls.open += 1
-            elif completion is None:
+            if callbacks is None and completion is None:
                 return self
             if engine.send_timeout:
                 transport.expect(sends, completion, engine.send_timeout, sends.sequence)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypedDict, overload
+from typing import Any, Self, TypedDict, overload
 
 from sievemq._engine import ABSENT, Absent, EngineProducer
 from sievemq._front import ProducerDefaults, completion_callbacks, destination_and_message
+from sievemq.aio.control import Control
 from sievemq.aio.listeners import CompletionListener
-from sievemq.aio.transport import turn
+from sievemq.aio.transport import Transport, turn
 from sievemq.delivery_mode import DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException
 from sievemq.messages import Message
 from sievemq.messages.foreign import Sendable
 from sievemq_core.durations import Milliseconds
-
-if TYPE_CHECKING:
-    from sievemq.aio.session import Session
 
 __all__ = ["MessageProducer", "make_room"]
 
@@ -37,12 +35,12 @@ class SendOptions(TypedDict, total=False):
 class MessageProducer(ProducerDefaults):
     """Made by a session; sends to one destination, or to the one that each send names."""
 
-    __slots__ = ("_session", "_transport")
+    __slots__ = ("_control", "_transport")
 
-    def __init__(self, session: Session, engine: EngineProducer) -> None:
-        self._session = session
+    def __init__(self, control: Control, engine: EngineProducer) -> None:
+        self._control = control
         self._engine = engine
-        self._transport = session._transport
+        self._transport = control.transport
 
     async def __aenter__(self) -> Self:
         return self
@@ -138,11 +136,9 @@ class MessageProducer(ProducerDefaults):
         sends, transport = engine.sends, self._transport
         # What has to be waited for comes first: once the message is handed over nothing may come in between (CPL-05).
         if not transport.admits(sends):
-            await make_room(engine, self._session)
+            await make_room(engine, transport)
         completion = engine.send(message, to, callbacks, delivery_mode, priority, time_to_live)
-        if callbacks is not None:
-            self._session._calls.open += 1
-        elif completion is None:
+        if callbacks is None and completion is None:
             return
         if engine.send_timeout:
             transport.expect(sends, completion, engine.send_timeout, sends.sequence)
@@ -159,17 +155,17 @@ class MessageProducer(ProducerDefaults):
         """
         if self._engine.closed:
             return
-        session = self._session
-        if session._calls.mine:
+        control = self._control
+        if control.calls.mine:
             raise IllegalStateException("a producer cannot be closed in a completion callback that it would wait for")
-        if not session._engine.closed:
-            await session._calls.wait()
+        if not control.engine.closed:
+            await control.calls.wait()
         self._engine.close()
 
 
-async def make_room(engine: EngineProducer, session: Session) -> None:
+async def make_room(engine: EngineProducer, transport: Transport) -> None:
     """Before a send: let the loop turn if much is to be written, wait if the socket or the broker is slow."""
-    transport, sends = session._transport, engine.sends
+    sends = engine.sends
     transport.check_loop()
     while not transport.admits(sends):
         engine.check_open()

@@ -5,24 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from sievemq._engine import (
     AUTO_ACKNOWLEDGE,
     CLIENT_ACKNOWLEDGE,
     DUPS_OK_ACKNOWLEDGE,
     SESSION_TRANSACTED,
+    ClientConnection,
     Completion,
     EngineBrowser,
-    EngineConsumer,
     EngineProducer,
     EngineSession,
 )
 from sievemq._front import is_gone, names_selector, weakly
 from sievemq.aio.browser import QueueBrowser
-from sievemq.aio.callbacks import CompletionCalls
 from sievemq.aio.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
-from sievemq.aio.delivery import Delivery
+from sievemq.aio.control import Control
 from sievemq.aio.opening import opening
 from sievemq.aio.producer import MessageProducer
 from sievemq.aio.transport import Transport
@@ -41,13 +40,23 @@ from sievemq.messages import BytesMessage, Json, MapMessage, Message, ObjectMess
 from sievemq.object_codec import PlainData
 from sievemq.session_mode import SessionMode
 
-if TYPE_CHECKING:
-    from sievemq.aio.connection import Connection
-
 __all__ = ["Session"]
 
 C = TypeVar("C", bound=MessageConsumer)
 M = TypeVar("M", bound=Message)
+
+
+class _Connection(Protocol):
+    """What a session needs of its connection, which it keeps alive."""
+
+    _engine: ClientConnection
+    _transport: Transport
+
+    def _patience(self) -> float | None:
+        """Until when, by the loop's clock, closing may wait for what was sent to be taken; None for ever."""
+
+    def _forget(self, session: Session) -> None:
+        """The session is closed."""
 
 
 @names_selector
@@ -67,16 +76,12 @@ class Session:
     CLIENT_ACKNOWLEDGE: Final = CLIENT_ACKNOWLEDGE
     DUPS_OK_ACKNOWLEDGE: Final = DUPS_OK_ACKNOWLEDGE
 
-    def __init__(self, connection: Connection, engine: EngineSession) -> None:
+    def __init__(self, connection: _Connection, engine: EngineSession) -> None:
         self._connection = connection
         self._engine = engine
         self._transport = connection._transport
-        # The consumer at which some task receives; None if none does.
-        self._receiving: EngineConsumer | None = None
+        self._control = Control(engine, self._transport, self)
         self._closing: asyncio.Task[None] | None = None
-        self._delivery = Delivery(self)
-        self._calls = CompletionCalls(self._transport, engine.sends)
-        self._recoveries = 0
         engine.call_to_acknowledge(weakly(self._acknowledged, is_gone))
 
     async def __aenter__(self) -> Self:
@@ -119,7 +124,7 @@ class Session:
     def _made(self, kind: Callable[..., M], *body: object) -> M:
         self._engine.check_open()
         message = kind(*body)
-        message._acknowledge = _nothing  # no effect (MSG-02), but as awaitable as that of a received one
+        message._call_to_acknowledge(_nothing)  # no effect (MSG-02), but as awaitable as that of a received one
         return message
 
     # -- mode ---------------------------------------------------------------------------------------------------------
@@ -172,11 +177,7 @@ class Session:
             IllegalStateException: the session is transacted (ACK-12).
         """
         self._engine.check_open()
-        await self._exclusively(self._recover)
-
-    async def _recover(self) -> None:
-        self._recoveries += 1
-        await self._transport.ask(self._engine.recover)
+        await self._control.exclusively(self._control.recover)
 
     async def _acknowledge(self) -> None:
         await self._transport.ask(self._engine.acknowledge)
@@ -192,12 +193,12 @@ class Session:
 
     async def _end_transaction(self, verb: str, act: Callable[[], Awaitable[Any]]) -> None:
         self._engine.check_open()
-        if self._calls.mine:
+        if self._control.calls.mine:
             raise IllegalStateException(f"{verb}() is not allowed in a completion callback of the session (CPL-11)")
         if not self._engine.transacted:
             raise IllegalStateException(f"{verb}() is for transacted sessions")
-        await self._settle_sends()
-        await self._exclusively(act)
+        await self._control.settle_sends()
+        await self._control.exclusively(act)
 
     # -- destinations -------------------------------------------------------------------------------------------------
 
@@ -265,7 +266,7 @@ class Session:
             destination = destination_for(destination)
             address = str(destination)
             await self._transport.ask(lambda: self._engine.declare(address))
-        return MessageProducer(self, EngineProducer(self._engine, destination))
+        return MessageProducer(self._control, EngineProducer(self._engine, destination))
 
     @opening
     async def create_consumer(
@@ -386,7 +387,7 @@ class Session:
             shared=shared,
         )
         await self._transport.ask(lambda: engine.opened, undo=lambda _: self._engine.close_consumer(engine))
-        return kind(self, engine)
+        return kind(self._control, engine)
 
     @opening
     async def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
@@ -409,36 +410,6 @@ class Session:
         await self._transport.ask(lambda: engine.opened)
         return QueueBrowser(self._transport, engine)
 
-    # -- who may be inside --------------------------------------------------------------------------------------------
-
-    async def _exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do what must not happen while a listener or a receive is under way; waits for a listener."""
-        delivery = self._delivery
-        if delivery.mine:
-            await work()
-            return
-        if self._receiving is not None:
-            self._refuse()
-        delivery.hold()
-        try:
-            await delivery.left()
-            await work()
-        finally:
-            delivery.release()
-
-    def _refuse(self) -> NoReturn:
-        """Raise for a use of the session while another task receives in it."""
-        self._engine.check_open()
-        raise IllegalStateException(
-            "another task is receiving in this session: a session is used by one task at a time "
-            "(MCO-13); create_context() and create_session() make more of them"
-        )
-
-    async def _settle_sends(self) -> None:
-        """Wait for the sends made so far and for the callbacks of the asynchronous ones (CPL-09, CPL-10)."""
-        await self._transport.ask(self._engine.sends.settled)
-        await self._calls.wait()
-
     # -- closing ------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -452,7 +423,7 @@ class Session:
         """
         if self._engine.closed:
             return
-        self._check_may_close("the session")
+        self._control.check_may_close("the session")
         if self._closing is None:
             self._transport.check_loop()
             self._closing = self._transport.loop.create_task(self._close(), name="sievemq-close")
@@ -461,32 +432,13 @@ class Session:
     async def _close(self) -> None:
         self._engine.shut_gate()
         try:
-            await self._leave(self._connection._patience())
+            await self._control.leave(self._connection._patience())
             await self._transport.ask(self._engine.close)
         except JMSException:
             if self._engine.outbox.failure is None:  # else it is closed by the connection's end
                 raise
         finally:
             self._connection._forget(self)
-
-    async def _leave(self, until: float | None) -> None:
-        """The gate is shut: wait for everybody inside, then end the delivery task.
-
-        Args:
-            until: by the loop's clock, how long what was sent may wait for room (D-26); None for ever.
-        """
-        await self._delivery.left()
-        engine = self._engine
-        if engine.sends.linger:
-            await self._transport.wait_until(engine.sends.settled(), until)
-        await self._calls.wait()
-        self._delivery.stop()
-
-    def _check_may_close(self, what: str) -> None:
-        if self._delivery.mine:
-            raise IllegalStateException(f"{what} cannot be closed by a message listener that it would wait for")
-        if self._calls.mine:
-            raise IllegalStateException(f"{what} cannot be closed in a completion callback that it would wait for")
 
 
 class _Acknowledgement:

@@ -41,7 +41,7 @@ async def stage(session: Session, key: str, batch: int, lease: Milliseconds = LE
     """
     engine = session._engine
     check_transacted(engine)
-    name: str = await session._connection._transport.ask(
+    name: str = await session._transport.ask(
         lambda: engine.outbox.request(Command.STAGE, engine.id, key, batch, milliseconds("a lease", lease))
     )
     return name

@@ -82,6 +82,10 @@ class _Limit:
         self.end = end
         self.completion: Completion[Any] | None = completion
 
+    def lift(self) -> None:
+        """It may take as long as it takes."""
+        self.completion = None
+
 
 class Transport(asyncio.Protocol):
     """Moves bytes between an engine and the loop's transport, and lets tasks wait for the engine. Has the loop connect
@@ -349,7 +353,7 @@ class Transport(asyncio.Protocol):
             await future
         except asyncio.CancelledError:
             if limit is not None:
-                limit.completion = None  # as long as it takes: it may have to be undone
+                limit.lift()  # it may have to be undone
             if undo is not None:
                 self.undoing.append(completion)
                 completion.add_callback(partial(self._undo, undo))
@@ -436,6 +440,11 @@ class Transport(asyncio.Protocol):
             self._beat_again()
 
     # -- heartbeats, the end ------------------------------------------------------------------------------------------
+
+    async def connect(self, reach: Reach, repair: Repair) -> None:
+        """Connect for the first time."""
+        self.at = await reach(self, repair.order(self._hosts, 0), self._connect_timeout)
+        self.engine.terms.connected_to(self._hosts[self.at])
 
     def keep_alive(self) -> None:
         """Keep the heartbeats from now on."""

@@ -187,12 +187,12 @@ class Connection:
             IllegalStateException: in a message listener of this connection (CON-19).
         """
         self._engine.check_open()
-        if any(session._delivery.mine for session in self._all()):
+        if any(session._control.delivery.mine for session in self._all()):
             raise IllegalStateException("the connection cannot be stopped by a message listener that it would wait for")
         with self._transport.lock:
             self._engine.stop()
         for session in self._all():
-            session._wait_until_paused()
+            session._control.wait_until_paused()
 
     def close(self) -> None:
         """Close the connection and everything made by it (CLO-02). Idempotent.
@@ -203,7 +203,7 @@ class Connection:
             IllegalStateException: in a message listener (CLO-09) or completion callback (CLO-13) of this connection.
         """
         for session in self._all():
-            session._check_may_close("the connection")
+            session._control.check_may_close("the connection")
         with self._changing:
             with self._transport.lock:
                 closed = self._engine.closed
@@ -214,7 +214,7 @@ class Connection:
             if not closed:
                 until = self._patience()
                 for session in self._all():
-                    session._leave(until)
+                    session._control.leave(until)
                 try:
                     self._transport.ask(self._engine.close)
                 finally:

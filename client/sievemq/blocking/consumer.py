@@ -2,47 +2,37 @@
 
 from __future__ import annotations
 
-import time
-from _thread import allocate_lock, get_ident
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar, overload
+from typing import Self, TypeVar, overload
 
-from sievemq._engine import PATIENCE, EngineConsumer
+from sievemq._engine import EngineConsumer
 from sievemq._front import Wanted, as_kind, check_timeout, message_callback
+from sievemq.blocking.control import Control
 from sievemq.blocking.listeners import MessageListener
 from sievemq.destinations import Queue, Topic
 from sievemq.exceptions import IllegalStateException, JMSException, MessageFormatException
 from sievemq.messages import Message
 from sievemq_core.durations import Milliseconds
 
-if TYPE_CHECKING:
-    from sievemq.blocking.session import Session
-
 __all__ = ["MessageConsumer", "QueueReceiver", "TopicSubscriber"]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
-#: Milliseconds; a receive with a shorter timeout tells the broker at once that it waits.
-_SHORT: Final = 20
-
 
 class MessageConsumer:
     """Made by a session. ``for message in consumer`` receives until the consumer is closed."""
 
-    __slots__ = ("_engine", "_guard", "_listener", "_session", "_transport", "_woken")
+    __slots__ = ("_control", "_engine", "_guard", "_listener", "_transport")
 
-    def __init__(self, session: Session, engine: EngineConsumer) -> None:
-        self._session = session
+    def __init__(self, control: Control, engine: EngineConsumer) -> None:
+        self._control = control
         self._engine = engine
-        self._guard = session._guard
-        self._transport = session._transport
+        self._guard = control.guard
+        self._transport = control.transport
         self._listener: MessageListener | Callable[[Message], None] | None = None
-        # Held except between being woken and noticing it.
-        self._woken = allocate_lock()
-        self._woken.acquire()
 
     def __enter__(self) -> Self:
         return self
@@ -87,18 +77,19 @@ class MessageConsumer:
         try:
             return self.receive(None, message_type)
         except IllegalStateException:
-            if self._engine.shut or self._session._engine.closed or self._session._engine.outbox.closed:
+            session = self._control.engine
+            if self._engine.shut or session.closed or session.outbox.closed:
                 return None
             raise
 
     def get_message_selector(self) -> str | None:
         """The selector; None if there is none (MCO-01)."""
-        self._check_open()
+        self._control.check_open(self._engine)
         return self._engine.selector
 
     def get_message_listener(self) -> MessageListener | Callable[[Message], None] | None:
         """The listener that was set (MCO-02)."""
-        self._check_open()
+        self._control.check_open(self._engine)
         return self._listener
 
     def set_message_listener(self, listener: MessageListener | Callable[[Message], None] | None) -> None:
@@ -109,10 +100,10 @@ class MessageConsumer:
         """
         callback = None if listener is None else message_callback(listener, awaits=False)
         with self._transport.lock:
-            self._check_open()
+            self._control.check_open(self._engine)
             if callback is not None:
                 self._engine.one_at_a_time()
-            self._session._delivery.set_listener(self._engine, callback)
+            self._control.delivery.set_listener(self._engine, callback)
             self._listener = listener
             if callback is not None:
                 self._engine.top_up()
@@ -152,20 +143,20 @@ class MessageConsumer:
             timeout = check_timeout(timeout)
         guard = self._guard
         if not guard.acquire(False):
-            self._enter()
+            self._control.enter(self._engine)
         try:
             engine = self._engine
-            if engine.flowing and self._session._delivery.idle:
+            if engine.flowing and self._control.delivery.idle:
                 message = engine.take()
                 if message is not None:
                     if engine.acknowledges_itself:
                         engine.settle()
                     if engine.taken >= engine.mark:
-                        self._top_up()
+                        self._control.top_up(engine)
                     if self._transport.asleep:
                         self._transport.nudge()
                     return message
-            return self._wait(self._take, timeout)
+            return self._control.receive(engine, engine.take_for_good, timeout)
         finally:
             guard.release()
 
@@ -182,9 +173,9 @@ class MessageConsumer:
 
     def _receive_by(self, take: Callable[[], Message | None], timeout: int | None) -> Message | None:
         """Receive by another way of taking a message."""
-        self._enter()
+        self._control.enter(self._engine)
         try:
-            return self._wait(take, timeout)
+            return self._control.receive(self._engine, take, timeout)
         except MessageFormatException:
             self._end_attempt()
             raise
@@ -205,150 +196,24 @@ class MessageConsumer:
         """
         if message_type is not Message:
             return self._receive_as_no_wait(as_kind(message_type))
-        return self._receive_no_wait(self._take)
+        return self._receive_no_wait(self._engine.take_for_good)
 
     def _receive_no_wait(self, take: Callable[[], Message | None]) -> Message | None:
-        self._enter()
+        self._control.enter(self._engine)
         try:
-            return self._look(take)
+            return self._control.receive_no_wait(self._engine, take)
         except MessageFormatException:
             self._end_attempt()
             raise
         finally:
             self._guard.release()
 
-    def _look(self, take: Callable[[], Message | None]) -> Message | None:
-        """Receive without waiting for a message. The session's guard is held."""
-        self._check_receivable()
-        engine, transport = self._engine, self._transport
-        with transport.lock:
-            message = take() if engine.flowing else None
-            completion = engine.want(answered=True) if message is None else None
-        if message is not None:
-            self._after_take()
-            return message
-        if completion is None:  # MCO-06: stopped
-            return None
-        try:
-            transport.wait(completion)
-        except JMSException:
-            if engine.shut:
-                return None
-            raise
-        with transport.lock:
-            message = take() if engine.flowing else None
-        if message is not None:
-            self._after_take()
-        return message
-
     def _end_attempt(self) -> None:
         """Have a message redelivered whose body was refused, if that counts. The session's guard is held."""
         engine = self._engine
         if engine.acknowledges_itself and engine.done != engine.handed:
             with suppress(JMSException):  # the message goes back with its connection's end
-                self._session._recover()
-
-    def _take(self) -> Message | None:
-        """Take a message from the buffer. The engine lock is held."""
-        engine = self._engine
-        message = engine.take()
-        if message is not None and engine.acknowledges_itself:
-            engine.settle()
-        return message
-
-    def _wait(self, take: Callable[[], Message | None], timeout: int | None) -> Message | None:
-        """Receive with all checks, waiting if need be. The session's guard is held."""
-        self._check_receivable()
-        engine, transport, session, woken = self._engine, self._transport, self._session, self._woken
-        outbox, terms = session._engine.outbox, session._engine.terms
-        end = time.monotonic() + terms.skipped + timeout / 1000.0 if timeout else None
-        # With a short time to wait there is none to lose before the broker is told (PATIENCE).
-        patient = not timeout or timeout >= _SHORT
-        session._current = engine
-        try:
-            while True:
-                with transport.lock:
-                    if engine.shut:
-                        return None  # CLO-06
-                    message = take() if engine.flowing else None
-                    if message is None:
-                        if outbox.failure is not None:
-                            outbox.check_open()
-                        left = -1.0 if end is None else end - time.monotonic() - terms.skipped
-                        if end is not None and left <= 0.0:
-                            return None
-                        patient = patient and engine.flowing and not engine.expect() and not engine.lone
-                        if not patient:
-                            engine.want()
-                        engine.waits(self._wake)
-                        session._blocked = get_ident()
-                        transport.write_urgent()
-                        transport.lead.begin(woken)
-                if message is not None:
-                    self._after_take()
-                    return message
-                # A limit far beyond what the platform can wait for is as good as none.
-                seconds = PATIENCE if patient else min(left, 1e6)
-                transport.lead.wait(woken, seconds)
-                patient = False
-                with transport.lock:
-                    self._stop_waiting()
-        finally:
-            if session._blocked:  # interrupted, by a signal
-                with transport.lock:
-                    self._stop_waiting()
-            session._current = None
-
-    def _wake(self) -> None:
-        """Called by the engine, once, with its lock held."""
-        self._woken.release()
-        self._transport.lead.rouse()
-
-    def _stop_waiting(self) -> None:
-        """Nobody waits any more. The engine lock is held, so from here on nobody is woken either."""
-        self._session._blocked = 0
-        self._transport.lead.end(self._woken)
-        if self._engine.waker is None:
-            self._woken.acquire(False)  # woken, noticed or not
-        self._engine.waits(None)
-
-    def _after_take(self) -> None:
-        if self._engine.taken >= self._engine.mark:
-            self._top_up()
-        if self._transport.asleep:
-            self._transport.nudge()
-
-    def _top_up(self) -> None:
-        with self._transport.lock:
-            self._engine.top_up()
-            self._transport.write()
-
-    def _enter(self) -> None:
-        """Take the session's guard. A thread that stops or closes something holds it for a moment: that is waited for.
-
-        Raises:
-            IllegalStateException: another thread is blocked in a receive of the session (MCO-13), or it has a listener
-                (MCO-12).
-        """
-        while not self._guard.acquire(timeout=0.002):
-            self._check_receivable()
-            if self._session._delivery.mine:
-                raise IllegalStateException("a message listener cannot receive: its message is not done with yet")
-            if self._session._blocked:
-                self._session._refuse()
-
-    def _check_receivable(self) -> None:
-        self._check_open()
-        if not self._session._delivery.idle:
-            raise IllegalStateException(
-                "the session has a message listener: it receives either by listeners or by receive (MCO-12)"
-            )
-
-    def _check_open(self) -> None:
-        if self._engine.closed:
-            gone = self._engine.gone
-            raise IllegalStateException(f"the consumer is closed{f': {gone}' if gone else ''}", None, gone)
-        self._session._engine.check_open()
+                self._control.recover()
 
     # -- closing ------------------------------------------------------------------------------------------------------
 
@@ -364,10 +229,10 @@ class MessageConsumer:
             if engine.closed or engine.shut:
                 return
             engine.shut_gate()
-        self._session._wait_until_left(engine)
+        self._control.wait_until_left(engine)
         with transport.lock:
-            self._session._delivery.set_listener(engine, None)
-            completion = self._session._engine.close_consumer(engine)
+            self._control.delivery.set_listener(engine, None)
+            completion = self._control.engine.close_consumer(engine)
         if completion.done:
             if transport.asleep:
                 transport.nudge()
@@ -375,7 +240,7 @@ class MessageConsumer:
         try:
             transport.wait(completion)
         except JMSException:
-            if self._session._engine.outbox.failure is None:
+            if self._control.engine.outbox.failure is None:
                 raise
 
 
@@ -386,7 +251,7 @@ class QueueReceiver(MessageConsumer):
 
     def get_queue(self) -> Queue:
         """The queue (section 13)."""
-        self._check_open()
+        self._control.check_open(self._engine)
         assert isinstance(self._engine.destination, Queue)
         return self._engine.destination
 
@@ -398,11 +263,11 @@ class TopicSubscriber(MessageConsumer):
 
     def get_topic(self) -> Topic:
         """The topic (section 13)."""
-        self._check_open()
+        self._control.check_open(self._engine)
         assert isinstance(self._engine.destination, Topic)
         return self._engine.destination
 
     def get_no_local(self) -> bool:
         """True if what its own connection publishes is not delivered (SES-21)."""
-        self._check_open()
+        self._control.check_open(self._engine)
         return self._engine.no_local

@@ -8,15 +8,13 @@ from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sievemq._engine import PATIENCE, EngineConsumer
+from sievemq._engine import PATIENCE, EngineConsumer, EngineSession
 from sievemq._front import log_raised, refuse_awaitable
+from sievemq.blocking.transport import Transport
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
-
-if TYPE_CHECKING:
-    from sievemq.blocking.session import Session
 
 __all__ = ["Delivery"]
 
@@ -30,16 +28,41 @@ class Delivery:
     """Hands messages of a session's consumers to their listeners. Its thread starts with the first listener.
 
     Args:
-        session: whose.
+        engine: of the session.
+        transport: of its connection.
+        lend: calls something with a consumer while no other thread is inside the session.
+        recover: has what was received and not acknowledged come again.
 
     Attributes:
         idle: no consumer has a listener.
     """
 
-    __slots__ = ("_idle", "_listeners", "_ready", "_session", "_signal", "_stopping", "_thread", "_wakers", "idle")
+    __slots__ = (
+        "_engine",
+        "_idle",
+        "_lend",
+        "_listeners",
+        "_ready",
+        "_recover",
+        "_signal",
+        "_stopping",
+        "_thread",
+        "_transport",
+        "_wakers",
+        "idle",
+    )
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self,
+        engine: EngineSession,
+        transport: Transport,
+        lend: Callable[[Callable[[EngineConsumer], None], EngineConsumer], None],
+        recover: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self._transport = transport
+        self._lend = lend
+        self._recover = recover
         self.idle = True
         self._listeners: dict[EngineConsumer, Callable[[Message], Any]] = {}
         self._wakers: dict[EngineConsumer, Callable[[], None]] = {}
@@ -77,7 +100,7 @@ class Delivery:
     def stop(self) -> None:
         """End the thread; returns when it has ended, at once if this is it."""
         self._stopping = True
-        with self._session._transport.lock:
+        with self._transport.lock:
             self._wake()
         if self._thread.ident is not None and not self.mine:
             self._thread.join()
@@ -87,7 +110,7 @@ class Delivery:
         self._wake()
 
     def _wake(self) -> None:
-        lead = self._session._transport.lead
+        lead = self._transport.lead
         try:
             if self._signal.locked():
                 self._signal.release()
@@ -108,11 +131,11 @@ class Delivery:
                 continue
             if self._stopping:
                 return
-            self._session._lend(self._turn, consumer)
+            self._lend(self._turn, consumer)
 
     def _rest(self) -> None:
         """Nothing is ready: wait for something. Consumers at which nothing came for a while ask for it (MCO-14)."""
-        transport, signal = self._session._transport, self._signal
+        transport, signal = self._transport, self._signal
         lead = transport.lead
         try:
             with transport.lock:
@@ -134,8 +157,7 @@ class Delivery:
 
     def _turn(self, consumer: EngineConsumer) -> None:
         """Deliver some messages of one consumer. The session's guard is held by this thread."""
-        session = self._session
-        transport = session._transport
+        engine, transport = self._engine, self._transport
         for _ in range(_TURN):
             listener = self._listeners.get(consumer)
             if listener is None or consumer.shut or self._stopping:
@@ -143,7 +165,7 @@ class Delivery:
             message = consumer.take() if consumer.flowing and consumer.buffer else None
             if message is None:
                 with transport.lock:
-                    if session._engine.outbox.failure is not None:
+                    if engine.outbox.failure is not None:
                         return
                     if not consumer.flowing or not consumer.buffer:
                         consumer.waits(self._wakers.get(consumer))  # none any more: it has just lost its listener
@@ -161,25 +183,24 @@ class Delivery:
         self._put(consumer)
 
     def _deliver(self, consumer: EngineConsumer, listener: Callable[[Message], Any], message: Message) -> None:
-        session = self._session
-        engine = session._engine
-        recoveries = session._recoveries
+        engine, transport = self._engine, self._transport
+        recoveries = engine.recoveries
         try:
             result = listener(message)
             if result is not None:
                 refuse_awaitable(result)
         except BaseException as error:  # SystemExit and pytest.fail() too: the next message is to come
             log_raised(message, error)
-            if engine.acknowledges_itself and recoveries == session._recoveries:
+            if engine.acknowledges_itself and recoveries == engine.recoveries:
                 self._redeliver(error)  # LIS-04
             return  # LIS-05, LIS-06: the next message; this one stays unacknowledged
-        if engine.acknowledges_itself and recoveries == session._recoveries:  # else recover() was called: LIS-07
+        if engine.acknowledges_itself and recoveries == engine.recoveries:  # else recover() was called: LIS-07
             consumer.settle()
-            if session._transport.asleep:
-                session._transport.nudge()
+            if transport.asleep:
+                transport.nudge()
 
     def _redeliver(self, error: BaseException) -> None:
         try:
-            self._session._recover()
+            self._recover()
         except JMSException:
             _log.debug("the message comes again with its connection's end", exc_info=error)

@@ -88,7 +88,7 @@ class QueueSession(Session):
         if destination is not None:
             address = str(destination)
             self._transport.ask(lambda: self._engine.declare(address))
-        return QueueSender(self, EngineProducer(self._engine, destination))
+        return QueueSender(self._control, EngineProducer(self._engine, destination))
 
     def create_topic(self, *arguments: Any, **keywords: Any) -> NoReturn:
         """IllegalStateException: there are no topics in this domain (section 35)."""
@@ -196,7 +196,7 @@ class TopicSession(Session):
         if destination is not None:
             address = str(destination)
             self._transport.ask(lambda: self._engine.declare(address))
-        return TopicPublisher(self, EngineProducer(self._engine, destination))
+        return TopicPublisher(self._control, EngineProducer(self._engine, destination))
 
     def create_queue(self, *arguments: Any, **keywords: Any) -> NoReturn:
         """IllegalStateException: there are no queues in this domain (section 35)."""

@@ -6,8 +6,8 @@ from typing import Self
 
 from sievemq._engine import EngineProducer
 from sievemq._front import Body, ProducerState, completion_callbacks
+from sievemq.blocking.control import Control
 from sievemq.blocking.producer import Listener, send_message, wait_for_window
-from sievemq.blocking.session import Session
 from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.messages import Message
@@ -22,12 +22,12 @@ class JMSProducer(ProducerState):
     ``context.create_producer().set_priority(9).set_property("region", "EU").send(queue, "hello")``
     """
 
-    __slots__ = ("_sending", "_sends", "_session", "_transport")
+    __slots__ = ("_control", "_sending", "_sends", "_transport")
 
-    def __init__(self, session: Session, engine: EngineProducer) -> None:
+    def __init__(self, control: Control, engine: EngineProducer) -> None:
         super().__init__(engine)
-        self._session = session
-        self._sends, self._sending, self._transport = engine.sends, session._sending, session._transport
+        self._control = control
+        self._sends, self._sending, self._transport = engine.sends, control.sending, control.transport
 
     def send(self, destination: Destination, message: Sendable | Body) -> Self:
         """Send a message, or a body that a message is made around (JPR-01 … JPR-07).
@@ -50,12 +50,12 @@ class JMSProducer(ProducerState):
             if self._dresses or not isinstance(message, Message):
                 message = self._dress(message)
             if self._callbacks is not None:
-                send_message(self._session, engine, message, destination, self._callbacks)
+                send_message(self._control, engine, message, destination, self._callbacks)
                 return self
             sends, transport = self._sends, self._transport
             with self._sending:
                 if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
-                    wait_for_window(self._session, engine)
+                    wait_for_window(transport, engine)
                 try:
                     completion = engine.send(message, destination)
                 except BaseException as error:

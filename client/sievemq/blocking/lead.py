@@ -99,6 +99,14 @@ class _Transport(Protocol):
         """The I/O thread would not notice by itself that there is something to write."""
 
     @property
+    def asked(self) -> int:
+        """How often something was said to the broker that it may answer."""
+
+    @property
+    def heeded(self) -> bool:
+        """What is read concerns others than the waiting thread: callbacks of sends."""
+
+    @property
     def can_be_led(self) -> bool:
         """A waiting thread may read the socket."""
 
@@ -120,13 +128,11 @@ class Lead:
         busy_poll: whether who expects an answer looks for it before it sleeps.
 
     Attributes:
-        asked: something was said to the broker that it may answer, since somebody last began to wait.
         thread: the leader's; None if the I/O thread reads.
-        heeded: what is read concerns others than who waits here: callbacks of sends. Set, without the lock, by who has
-            some; it stays.
     """
 
     __slots__ = (
+        "_asked",
         "_bell",
         "_busy_poll",
         "_evicted",
@@ -137,8 +143,6 @@ class Lead:
         "_poll",
         "_transport",
         "_woken",
-        "asked",
-        "heeded",
         "thread",
     )
 
@@ -146,7 +150,8 @@ class Lead:
         self._transport = transport
         self._busy_poll = busy_poll if _give_way is not None else BusyPoll(0)
         self.thread: int | None = None
-        self._evicted = self._over = self._expects = self.asked = self.heeded = False
+        self._evicted = self._over = self._expects = False
+        self._asked = 0
         self._followers: set[LockType] = set()
         self._poll: select.poll | None = None  # for the present socket, unless somebody is still in it
         self._woken: LockType | None = None  # of the leader
@@ -167,7 +172,8 @@ class Lead:
                 transport.watch()
             return
         self._evicted = False
-        self._expects, self.asked = self.asked, False
+        asked = transport.asked
+        self._expects, self._asked = asked != self._asked, asked
         self._woken = woken
         self.thread = get_ident()
         transport.watch()
@@ -260,7 +266,7 @@ class Lead:
                 self._bell.hush()
             if self._over:
                 self.close()
-        if self.thread is None and (self._followers or self.heeded or transport.asleep):
+        if self.thread is None and (self._followers or transport.heeded or transport.asleep):
             transport.watch()
 
     def give_up(self) -> None:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypedDict, overload
+from typing import Any, Self, TypedDict, overload
 
 from sievemq._engine import ABSENT, Absent, EngineProducer
 from sievemq._front import ProducerDefaults, completion_callbacks, destination_and_message
+from sievemq.blocking.control import Control
 from sievemq.blocking.listeners import CompletionListener
+from sievemq.blocking.transport import Transport
 from sievemq.delivery_mode import DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException
 from sievemq.messages import Message
 from sievemq.messages.foreign import Sendable
 from sievemq_core.durations import Milliseconds
-
-if TYPE_CHECKING:
-    from sievemq.blocking.session import Session
 
 __all__ = ["MessageProducer", "SendOptions", "send_message"]
 
@@ -36,10 +35,10 @@ class SendOptions(TypedDict, total=False):
 class MessageProducer(ProducerDefaults):
     """Made by a session; sends to one destination, or to the one that each send names."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_control",)
 
-    def __init__(self, session: Session, engine: EngineProducer) -> None:
-        self._session = session
+    def __init__(self, control: Control, engine: EngineProducer) -> None:
+        self._control = control
         self._engine = engine
 
     def __enter__(self) -> Self:
@@ -131,21 +130,21 @@ class MessageProducer(ProducerDefaults):
             to = engine.target(named)
         if completion_listener is not ABSENT:
             callbacks = completion_callbacks(completion_listener, awaits=False)
-            send_message(self._session, engine, message, to, callbacks, delivery_mode, priority, time_to_live)
+            send_message(self._control, engine, message, to, callbacks, delivery_mode, priority, time_to_live)
             return
-        session, sends = self._session, engine.sends
-        with session._sending:
+        control, sends = self._control, engine.sends
+        with control.sending:
             if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
-                wait_for_window(session, engine)
+                wait_for_window(control.transport, engine)
             try:
                 completion = engine.send(message, to, None, delivery_mode, priority, time_to_live)
             except BaseException as error:
                 if sends.torn:
-                    session._transport.broken(error, sends)
+                    control.transport.broken(error, sends)
                 raise
             if completion is not None and engine.send_timeout:
-                session._transport.expect(sends, completion, engine.send_timeout, sends.sequence)
-        transport = session._transport
+                control.transport.expect(sends, completion, engine.send_timeout, sends.sequence)
+        transport = control.transport
         if completion is not None:
             transport.wait_without_limit(completion)
             return
@@ -161,18 +160,18 @@ class MessageProducer(ProducerDefaults):
         """
         if self._engine.closed:
             return
-        session = self._session
-        if session._calls.mine:
+        control = self._control
+        if control.calls.mine:
             raise IllegalStateException("a producer cannot be closed in a completion callback that it would wait for")
-        session._settle_sends()
+        control.settle_sends()
         self._engine.close()
 
 
-def wait_for_window(session: Session, engine: EngineProducer) -> None:
+def wait_for_window(transport: Transport, engine: EngineProducer) -> None:
     """Wait until the broker has taken enough of what the session sent.
 
     Args:
-        session: whose window is full.
+        transport: of the connection.
         engine: the producer that is to send; its `send_timeout` says how long at most, in ms, 0 for ever.
 
     Raises:
@@ -181,7 +180,7 @@ def wait_for_window(session: Session, engine: EngineProducer) -> None:
     """
     engine.check_open()
     timeout = engine.send_timeout
-    transport, sends = session._transport, session._engine.sends
+    sends = engine.sends
     with transport.lock:
         completion = sends.window_opens()
     if timeout:
@@ -190,7 +189,7 @@ def wait_for_window(session: Session, engine: EngineProducer) -> None:
 
 
 def send_message(
-    session: Session,
+    control: Control,
     engine: EngineProducer,
     message: object,
     destination: Destination,
@@ -200,20 +199,18 @@ def send_message(
     time_to_live: Milliseconds | None = None,
 ) -> None:
     """Send asynchronously (section 12): the session's completion thread calls one of `callbacks`."""
-    calls, sends = session._calls, engine.sends
-    with session._sending:
+    calls, sends = control.calls, engine.sends
+    with control.sending:
         calls.begin()
         try:
             if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
-                wait_for_window(session, engine)
+                wait_for_window(control.transport, engine)
             engine.send(message, destination, callbacks, delivery_mode, priority, time_to_live)
             if engine.send_timeout:
-                session._transport.expect(sends, None, engine.send_timeout, sends.sequence)
+                control.transport.expect(sends, None, engine.send_timeout, sends.sequence)
         except BaseException as error:
             calls.cancel()  # CPL-03
             if sends.torn:
-                session._transport.broken(error, sends)
+                control.transport.broken(error, sends)
             raise
-    transport = session._transport
-    transport.lead.heeded = True
-    transport.queued(sends)
+    control.transport.queued(sends, heeded=True)

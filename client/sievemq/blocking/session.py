@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import threading
-from _thread import allocate_lock, get_ident
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from sievemq._engine import (
     AUTO_ACKNOWLEDGE,
     CLIENT_ACKNOWLEDGE,
     DUPS_OK_ACKNOWLEDGE,
     SESSION_TRANSACTED,
+    ClientConnection,
     EngineBrowser,
-    EngineConsumer,
     EngineProducer,
     EngineSession,
 )
 from sievemq._front import is_gone, names_selector, weakly
 from sievemq.blocking.browser import QueueBrowser
-from sievemq.blocking.callbacks import CompletionCalls
 from sievemq.blocking.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
-from sievemq.blocking.delivery import Delivery
+from sievemq.blocking.control import Control
 from sievemq.blocking.producer import MessageProducer
+from sievemq.blocking.transport import Transport
 from sievemq.destinations import (
     Destination,
     Queue,
@@ -39,16 +38,22 @@ from sievemq.messages import BytesMessage, Json, MapMessage, Message, ObjectMess
 from sievemq.object_codec import PlainData
 from sievemq.session_mode import SessionMode
 
-if TYPE_CHECKING:
-    from sievemq.blocking.connection import Connection
-
 __all__ = ["Session"]
 
-T = TypeVar("T")
 C = TypeVar("C", bound=MessageConsumer)
 
-#: Seconds between looks at whether a receive or listener that is to be waited for has come to its end.
-_LOOK: Final = 0.002
+
+class _Connection(Protocol):
+    """What a session needs of its connection, which it keeps alive."""
+
+    _engine: ClientConnection
+    _transport: Transport
+
+    def _patience(self) -> float | None:
+        """Until when, by the monotonic clock, closing may wait for what was sent to be taken; None for ever."""
+
+    def _forget(self, session: Session) -> None:
+        """The session is closed."""
 
 
 @names_selector
@@ -63,20 +68,12 @@ class Session:
     CLIENT_ACKNOWLEDGE: Final = CLIENT_ACKNOWLEDGE
     DUPS_OK_ACKNOWLEDGE: Final = DUPS_OK_ACKNOWLEDGE
 
-    def __init__(self, connection: Connection, engine: EngineSession) -> None:
+    def __init__(self, connection: _Connection, engine: EngineSession) -> None:
         self._connection = connection
         self._engine = engine
         self._transport = connection._transport
-        # Held by whoever receives or calls a listener: one at a time, and close waits for it.
-        self._guard = allocate_lock()
-        # Whose receive or listener that is, for close and stop; the thread of a receive that waits for a message, or 0.
-        self._current: EngineConsumer | None = None
-        self._blocked = 0
-        self._sending = threading.Lock()  # two threads sending is wrong, but must not mix up their sequence (THR-06)
+        self._control = Control(engine, self._transport, self)
         self._closing = threading.Lock()
-        self._delivery = Delivery(self)
-        self._calls = CompletionCalls(engine.sends)
-        self._recoveries = 0
         engine.call_to_acknowledge(weakly(self._acknowledge, is_gone))
 
     def __enter__(self) -> Self:
@@ -169,11 +166,7 @@ class Session:
             IllegalStateException: the session is transacted (ACK-12).
         """
         self._engine.check_open()
-        self._exclusively(self._recover)
-
-    def _recover(self) -> None:
-        self._recoveries += 1
-        self._transport.ask(self._engine.recover)
+        self._control.exclusively(self._control.recover)
 
     def _acknowledge(self) -> None:
         """What message.acknowledge() does here (MSG-01)."""
@@ -181,12 +174,12 @@ class Session:
 
     def _end_transaction(self, verb: str, act: Callable[[], Any]) -> None:
         self._engine.check_open()
-        if self._calls.mine:
+        if self._control.calls.mine:
             raise IllegalStateException(f"{verb}() is not allowed in a completion callback of the session (CPL-11)")
         if not self._engine.transacted:
             raise IllegalStateException(f"{verb}() is for transacted sessions")
-        self._settle_sends()
-        self._exclusively(act)
+        self._control.settle_sends()
+        self._control.exclusively(act)
 
     # -- destinations -------------------------------------------------------------------------------------------------
 
@@ -251,7 +244,7 @@ class Session:
             destination = destination_for(destination)
             address = str(destination)
             self._transport.ask(lambda: self._engine.declare(address))
-        return MessageProducer(self, EngineProducer(self._engine, destination))
+        return MessageProducer(self._control, EngineProducer(self._engine, destination))
 
     def create_consumer(
         self, destination: Destination, message_selector: str | None = None, no_local: bool = False
@@ -359,7 +352,7 @@ class Session:
                 shared=shared,
             )
         self._transport.wait(engine.opened)
-        return kind(self, engine)
+        return kind(self._control, engine)
 
     def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
         """A browser of a queue (SES-32).
@@ -381,64 +374,6 @@ class Session:
         self._transport.wait(engine.opened)
         return QueueBrowser(self._transport, engine)
 
-    # -- who may be inside --------------------------------------------------------------------------------------------
-
-    def _lend(self, work: Callable[[EngineConsumer], None], consumer: EngineConsumer) -> None:
-        """Let the delivery thread work on a consumer, alone."""
-        with self._guard:
-            self._current = consumer
-            try:
-                work(consumer)
-            finally:
-                self._current = None
-
-    def _exclusively(self, work: Callable[[], T]) -> T:
-        """Do what must not happen while a listener or a receive is under way; waits for a listener."""
-        if self._delivery.mine:
-            return work()
-        while not self._guard.acquire(timeout=_LOOK):
-            if self._blocked:
-                self._refuse()
-        try:
-            return work()
-        finally:
-            self._guard.release()
-
-    def _refuse(self) -> NoReturn:
-        """Raise for a use of the session while another thread is inside."""
-        self._engine.check_open()
-        raise IllegalStateException(
-            "another thread is receiving in this session: a session is used by one thread at a time "
-            "(MCO-13); create_context() and create_session() make more of them"
-        )
-
-    def _wait_until_left(self, consumer: EngineConsumer | None = None) -> None:
-        """Return once no receive and no listener is under way, of one consumer or of any. Their gate is shut."""
-        if self._delivery.mine or self._blocked == get_ident():
-            return  # the latter: a signal handler in the middle of a receive, which returns None after it
-        while not self._guard.acquire(timeout=_LOOK):
-            if consumer is not None and self._current is not consumer:
-                return
-        self._guard.release()
-
-    def _wait_until_paused(self) -> None:
-        """Return once nobody is between taking a message and being done with it (CON-16): a blocked receive stays."""
-        if self._delivery.mine:
-            return
-        while not self._guard.acquire(timeout=_LOOK):
-            if self._blocked:
-                return
-        self._guard.release()
-
-    def _settle_sends(self) -> None:
-        """Wait for the callbacks of the asynchronous sends made so far (CPL-09, CPL-10).
-
-        The others need no wait: what comes next on the connection comes behind them.
-        """
-        if self._calls.pending:
-            self._transport.flush()
-            self._calls.wait()
-
     # -- closing ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -450,13 +385,13 @@ class Session:
         Raises:
             IllegalStateException: in its own listener (CLO-10) or completion callback (CLO-13).
         """
-        self._check_may_close("the session")
+        self._control.check_may_close("the session")
         with self._closing:
             if self._engine.closed:
                 return
             with self._transport.lock:
                 self._engine.shut_gate()
-            self._leave(self._connection._patience())
+            self._control.leave(self._connection._patience())
             try:
                 self._transport.ask(self._engine.close)
             except JMSException:
@@ -464,30 +399,6 @@ class Session:
                     raise
             finally:
                 self._connection._forget(self)
-
-    def _leave(self, until: float | None) -> None:
-        """The gate is shut: wait for everybody inside, then end the delivery thread.
-
-        Args:
-            until: by the monotonic clock, how long what was sent may wait for room (D-26); None for ever.
-        """
-        self._wait_until_left()
-        engine, transport = self._engine, self._transport
-        if engine.sends.linger:
-            with transport.lock:
-                settled = engine.sends.settled()
-            if until is None:
-                transport.wait_without_limit(settled)
-            else:
-                transport.wait_until(settled, until)
-        self._settle_sends()
-        self._delivery.stop()
-
-    def _check_may_close(self, what: str) -> None:
-        if self._delivery.mine:
-            raise IllegalStateException(f"{what} cannot be closed by a message listener that it would wait for")
-        if self._calls.mine:
-            raise IllegalStateException(f"{what} cannot be closed in a completion callback that it would wait for")
 
 
 def _needed(destination: object) -> Destination:

@@ -72,6 +72,8 @@ class Transport:
         lock: guards the engine, reading, and the order of writes.
         lead: a waiting thread that reads in place of the I/O thread.
         asleep: True while the I/O thread would not notice by itself that there is something to write.
+        asked: how often something was said to the broker that it may answer.
+        heeded: what is read concerns others than the waiting thread: callbacks of sends. Set without the lock; stays.
         written_at: millisecond of the last write, on the wall clock, as the engine's `sent_at`.
     """
 
@@ -99,7 +101,9 @@ class Transport:
         "_watched",
         "_welcome_by",
         "_wrote",
+        "asked",
         "asleep",
+        "heeded",
         "lead",
         "lock",
         "written_at",
@@ -130,7 +134,8 @@ class Transport:
         self._tls = isinstance(sock, ssl.SSLSocket)
         sock.setblocking(False)
         self.lock = threading.Lock()
-        self.asleep = False
+        self.asleep = self.heeded = False
+        self.asked = 0
         self.written_at = 0
         self._wrote = 0.0
         self._backlog: deque[memoryview] = deque()  # written by the engine, not yet taken by the socket
@@ -229,7 +234,7 @@ class Transport:
         """Write what the engine has to say. The lock is held."""
         try:
             if self._engine.urgent:
-                self.lead.asked = True
+                self.asked += 1
             data = self._engine.data_to_send()
             if data:
                 # The window of unconfirmed sends bounds what can gather here.
@@ -270,8 +275,15 @@ class Transport:
         with self.lock:
             self.write()
 
-    def queued(self, sends: Sends) -> None:
-        """One of these was queued that is not waited for: write it now, or see that it is written with others soon."""
+    def queued(self, sends: Sends, heeded: bool = False) -> None:
+        """One of these was queued that is not waited for: write it now, or see that it is written with others soon.
+
+        Args:
+            sends: where it is counted.
+            heeded: it has a callback.
+        """
+        if heeded:
+            self.heeded = True
         if sends.sent_at != self.written_at or self._engine.outbox.queued_bytes >= _GATHER:
             self.flush()
         elif self.asleep:
@@ -555,6 +567,20 @@ class Transport:
             for sock in (self._socket, self._wake_in, self._wake_out):
                 sock.close()
 
+    def leave_to_the_parent(self) -> None:
+        """It belongs to the process that this one was forked from."""
+        self.lock = threading.Lock()  # an I/O thread may have held it, which is not here to release it
+        for sock in (self._socket, self._wake_in, self._wake_out, *self.lead.forget()):
+            if sock.fileno() >= 0:
+                os.close(sock.detach())
+        self._selector.close()
+        engine = self._engine
+        # The parent's business:
+        engine.listen(None, None, None)
+        engine.flow.listen(None, None)
+        engine.leave()
+        engine.lost(OSError("it belongs to the process that this one was forked from; make a new one here"))
+
 
 def _milliseconds() -> int:
     """Of a clock that nobody sets."""
@@ -591,17 +617,7 @@ def _leave_to_the_parent() -> None:
     """In a child made by fork: its connections are the parent's, and no I/O thread has come along. Neither a byte may
     be written here nor the parent's socket be shut down; every use raises instead of waiting for ever."""
     for transport in tuple(_running):
-        transport.lock = threading.Lock()  # an I/O thread may have held it, which is not here to release it
-        for sock in (transport._socket, transport._wake_in, transport._wake_out, *transport.lead.forget()):
-            if sock.fileno() >= 0:
-                os.close(sock.detach())
-        transport._selector.close()
-        engine = transport._engine
-        # The parent's business:
-        engine.listen(None, None, None)
-        engine.flow.listen(None, None)
-        engine.leave()
-        engine.lost(OSError("it belongs to the process that this one was forked from; make a new one here"))
+        transport.leave_to_the_parent()
     _running.clear()
 
 

@@ -126,6 +126,10 @@ class Message(Properties):
         acknowledge = self._acknowledge
         return None if acknowledge is None else acknowledge()
 
+    def _call_to_acknowledge(self, hook: Callable[[], Any]) -> None:
+        """What :meth:`acknowledge` of a message that was not received shall do."""
+        self._acknowledge = hook
+
     def clear_body(self) -> None:
         """Make the body that of a new message, and writable; headers and properties stay (MSG-04)."""
         self._body = None

@@ -14,6 +14,7 @@ from typing import Any
 
 import sievemq.aio.consumer
 import sievemq.aio.context
+import sievemq.aio.control
 import sievemq.aio.delivery
 import sievemq.aio.jms_producer
 import sievemq.aio.producer
@@ -33,7 +34,7 @@ __all__ = ["Patches"]
 
 Method = Callable[..., Any]
 
-#: The asyncio consumer at which a receive has begun, in its task.
+#: The consumer at which a receive has begun, in its task or thread.
 _receiving: ContextVar[object] = ContextVar("sievemq receiving", default=None)
 
 
@@ -55,8 +56,10 @@ class Patches:
             self._wrap(aio, "send", self._aio_send)
         for name in ("receive", "_receive_by", "_receive_no_wait"):
             self._wrap(sievemq.blocking.consumer.MessageConsumer, name, self._receive)
-        for name in ("receive", "__anext__", "_wait", "_receive_no_wait"):
+        for name in ("receive", "__anext__"):
             self._wrap(sievemq.aio.consumer.MessageConsumer, name, self._aio_receive)
+        for name in ("receive", "receive_no_wait"):
+            self._wrap(sievemq.aio.control.Control, name, self._aio_receive)
         self._wrap(sievemq.blocking.delivery.Delivery, "_deliver", self._deliver)
         self._wrap(sievemq.aio.delivery.Delivery, "_turn", self._aio_turn)
         for name in ("commit", "rollback", "recover"):
@@ -137,13 +140,14 @@ class Patches:
     def _aio_receive(self, original: Method) -> Method:
         recorder = self.recorder
 
-        async def receive(consumer: Any, *arguments: Any, **options: Any) -> Message | None:
-            if _receiving.get() is consumer:  # the quick way of receiving has found nothing and takes the other one
-                return await original(consumer, *arguments, **options)  # type: ignore[no-any-return]
-            begun, engine = time.perf_counter(), consumer._engine
-            token = _receiving.set(consumer)
+        async def receive(owner: Any, *arguments: Any, **options: Any) -> Message | None:
+            engine = owner._engine if isinstance(owner, sievemq.aio.consumer.MessageConsumer) else arguments[0]
+            if _receiving.get() is engine:  # the quick way of receiving has found nothing and takes the other one
+                return await original(owner, *arguments, **options)  # type: ignore[no-any-return]
+            begun = time.perf_counter()
+            token = _receiving.set(engine)
             try:
-                message: Message | None = await original(consumer, *arguments, **options)
+                message: Message | None = await original(owner, *arguments, **options)
             except StopAsyncIteration:
                 raise
             except Exception as error:

@@ -259,7 +259,7 @@ async def test_callbacks_whose_task_was_cancelled_before_it_began_are_called_by_
     await sender.send(message, completion_listener=(told.append, told.append))
     await broker.until(Command.SEND)
     before = asyncio.all_tasks()
-    sender._session._engine.sends.confirm(1)
+    sender._control.engine.sends.confirm(1)
     (task,) = asyncio.all_tasks() - before
     task.cancel()  # with all others: nobody else knows it
     await asyncio.gather(task, return_exceptions=True)
@@ -274,7 +274,7 @@ async def test_close_returns_behind_a_send_that_was_interrupted_and_goes_out_all
     """A signal handler that raises: what was counted is sent, and called back."""
     broker.confirms = False
     told: list[Message] = []
-    engine = sender._session._engine
+    engine = sender._control.engine
     sends = engine.sends
 
     class Interrupted(deque[Any]):
@@ -288,7 +288,7 @@ async def test_close_returns_behind_a_send_that_was_interrupted_and_goes_out_all
     sends.waiting = deque(sends.waiting)
     await sender.send(TextMessage("b"), completion_listener=(told.append, told.append))
     closing = asyncio.create_task(sender.close())
-    await until(lambda: bool(sender._session._calls._waiters))
+    await until(lambda: bool(sender._control.calls._waiters))
     sends.confirm(2)
     await asyncio.wait_for(closing, 60)
     assert [str(message.get_body(str)) for message in told if isinstance(message, TextMessage)] == ["a", "b"]

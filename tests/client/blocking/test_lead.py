@@ -101,7 +101,7 @@ def test_a_thread_that_delivers_leads_while_it_rests(connection: Connection, con
     consumers = [session.create_consumer(Queue(f"q{n}")) for n, session in enumerate(sessions)]
     for consumer, collector in zip(consumers, collectors, strict=True):
         consumer.set_message_listener(collector)
-    threads = [session._delivery._thread.ident for session in sessions]
+    threads = [session._control.delivery._thread.ident for session in sessions]
     for number in range(1, 4):
         wait_for(lambda: connection._transport.lead.thread in threads)
         for place in (0, 1):
