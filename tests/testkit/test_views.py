@@ -335,6 +335,16 @@ def test_a_topic_has_received_what_it_has_taken(namespace: TestNamespace) -> Non
         prices.assert_received(count=1)
 
 
+def test_a_topics_new_limit_holds_for_subscriptions_made_later(namespace: TestNamespace) -> None:
+    namespace.topic("prices").configure(max_messages=2, at_limit="fail")
+    with ConnectionFactory(namespace.url).create_context() as context:
+        context.create_shared_durable_consumer(Topic("prices"), "later").close()
+        send(context, "1", Topic("prices"))
+        send(context, "2", Topic("prices"))
+        with pytest.raises(JMSRuntimeException, match="prices"):
+            send(context, "3", Topic("prices"))
+
+
 def test_configure_takes_lengths_of_time_and_modes(namespace: TestNamespace) -> None:
     policy = namespace.queue("orders").configure(
         redelivery_delay=timedelta(seconds=1),

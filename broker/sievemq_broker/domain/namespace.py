@@ -223,7 +223,7 @@ class Namespace:
         place, policy, journal = Place(self.name, text), self.broker.settings.policy_for(text), self.broker.journal
         if address.kind.is_topic:
             made: Destination = Topic(
-                place, policy, lambda place, left: Queue(place, policy, self, left), self.client_ids, self.broker
+                place, policy, lambda where, how, left: Queue(where, how, self, left), self.client_ids, self.broker
             )
         else:
             made = Queue(place, policy, self)

@@ -83,7 +83,7 @@ class Subscription:
         self.since = topic.published
         label = topic.label if name is None else f"{topic.label}/{name}"
         place = Place(topic.place.namespace, label, topic.label, name, client_id)
-        self.queue = topic.make_queue(place, self.consumer_left)
+        self.queue = topic.make_queue(place, topic.policy, self.consumer_left)
 
     @property
     def active(self) -> bool:
@@ -125,7 +125,7 @@ class Topic:
     Args:
         place: what it is called.
         policy: for each subscription's queue.
-        make_queue: makes the queue of a subscription; it calls the second when a consumer has closed.
+        make_queue: makes the queue of a subscription; it calls the third when a consumer has closed.
         client_ids: of the connections that publish, for no_local.
         deliverer: delivers a message for very many subscriptions in slices.
 
@@ -165,7 +165,7 @@ class Topic:
         self,
         place: Place,
         policy: DestinationPolicy,
-        make_queue: Callable[[Place, Callable[[], None]], Queue],
+        make_queue: Callable[[Place, DestinationPolicy, Callable[[], None]], Queue],
         client_ids: ClientIds,
         deliverer: Deliverer,
     ) -> None:

@@ -6,7 +6,7 @@ A user may do what one of its grants says, and nothing else; there is no "deny",
 Whoever has any right on a destination may also view it. In patterns ``*`` stands for any text and nothing else is
 special. Asking for ``"*"`` asks for every destination (or namespace): only a pattern that fits everything grants that.
 
-Pure: no clock, no I/O. The session layer asks for every command of a limited user (`session/guard.py`), the management
+Pure: no clock, no I/O. The session layer asks for every command of a limited user (`session/table.py`), the management
 API for every request (`server/http/access.py`).
 """
 
