@@ -272,9 +272,10 @@ class Consumer:
             entries = [] if entry is None else [entry]
         else:
             entries = self._pop(count)
-        self.acknowledged += len(entries)
+        settled = len(entries)
+        self.acknowledged += settled
         self.source.settle(self, entries, now)
-        return len(entries)
+        return settled
 
     def release(self, tags: list[int] | tuple[int, ...], now: int) -> None:
         """Give back messages that the application has not seen: unmarked, to their old place. Credit is not changed.

@@ -339,7 +339,14 @@ class Namespace:
         destination = self._routes.get(address)
         return None if destination is None or destination.policy.special else destination
 
-    def send_row(self, destination: Destination, row: Iterable[Envelope], now: int, connection: str) -> int:
+    def send_row(
+        self,
+        destination: Destination,
+        row: Iterable[Envelope],
+        now: int,
+        connection: str,
+        spent: Callable[[], bool] | None = None,
+    ) -> int:
         """:meth:`send` for several messages. Cannot fail.
 
         Args:
@@ -348,6 +355,7 @@ class Namespace:
                 before the next one is asked for.
             now: ms epoch.
             connection: id of the sender's connection, for no_local.
+            spent: True if there is no more time; called after each message that goes its own way, and ends the row.
 
         Returns:
             How many that were.
@@ -369,11 +377,15 @@ class Namespace:
                 destination.accept([envelope], now)
                 envelope.compact()
                 sent += 1
+                if spent is not None and spent():
+                    break
         else:
             for envelope in row:
                 destination.publish(envelope, now, connection)
                 envelope.compact()
                 sent += 1
+                if spent is not None and spent():
+                    break
         return sent
 
     def transfer(self, address: Address | str, envelope: Envelope, now: int) -> None:

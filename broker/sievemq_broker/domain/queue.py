@@ -332,9 +332,9 @@ class Queue:
                 entries.append(entry)
         if state == HELD and entries:
             assert sole is not None
-            credit = sole.credit
-            taken = self._deliver(sole, entries if len(entries) <= credit else entries[:credit])
-            if taken == len(entries):
+            count, credit = len(entries), sole.credit
+            taken = self._deliver(sole, entries if count <= credit else entries[:credit])
+            if taken == count:
                 return
             del entries[:taken]
             for entry in entries:

@@ -38,7 +38,7 @@ from sievemq_core.limits import (
     MAX_FRAME_COMMANDS,
     UNCOUNTED_BYTES,
 )
-from sievemq_core.wire.codec import CommandTuple, Decoder, Payload, pack, pack_deliveries, pack_delivery
+from sievemq_core.wire.codec import CommandTuple, Decoder, Payload, delivery_head, pack, pack_deliveries
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_core.wire.form import FORMS, ROWS, TRUSTED_FORMS, Form, examine
 
@@ -385,8 +385,9 @@ class WireConnection:
         self.pending_bytes += len(packed)
 
     def deliver(self, consumer: int, tag: int, count: int, envelope: bytes) -> int:
-        """Queue a DELIVER around an envelope that is packed already; returns the bytes that are queued now."""
-        packed = pack_delivery(consumer, tag, count, envelope)
+        """Queue a DELIVER around an envelope that is packed already (``pack_delivery``); returns the bytes that are
+        queued now."""
+        packed = delivery_head(0x9550, 0xCE, consumer, 0xCF, tag, 0xCE, count) + envelope
         self.out.append(packed)
         self.pending_bytes = pending = self.pending_bytes + len(packed)
         return pending

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
+from operator import length_hint
 from typing import Final
 
 from sievemq_broker.domain.admission import Limited
@@ -32,6 +33,9 @@ _LAST_KIND: Final = int(max(BodyKind))
 
 #: Deliveries, at most, of messages that are taken together: a millisecond or two. They may all be of one message.
 _DELIVERIES: Final = 3_000
+
+#: Messages, at most, that go on in one call where each goes its own way; the time is looked at after each.
+_ONE_BY_ONE: Final = 64
 
 
 # -- sessions ---------------------------------------------------------------------------------------------------------
@@ -92,21 +96,26 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
     if (
         destination is not None
         and at + 1 < len(commands)
-        and destination.takes_rows
+        and commands[at + 1][0] == _SEND
         and not destination.index.costly
         and not destination.large
     ):
-        most = max(1, _DELIVERIES // (destination.fan_out or 1))
+        if destination.takes_rows:
+            most = max(1, _DELIVERIES // (destination.fan_out or 1))
+        elif peer.watcher is None:  # a watcher hears of each before it is sent
+            most = _ONE_BY_ONE
     batch: list[Envelope] = []
     urgent = False
     try:
+        due = sequence
         for command in islice(commands, at, at + most):
             if batch:
                 if command[0] != _SEND:
                     break
                 _, number, following, where, fields = command
-                if following != sequence + len(batch) or number != session_id or where != text:
+                if following != due or number != session_id or where != text:
                     break
+            due += 1
             if peer.clock_lag and peer.sent_after_move(fields[TIMESTAMP]):
                 fields = shift_times(fields, peer.clock_lag)
             properties = fields[PROPERTIES]
@@ -134,9 +143,16 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
     if transaction is not None:
         _stage(peer, session, transaction, text, batch[0], urgent)
         return 1
-    if len(batch) > 1:
+    taken = len(batch)
+    if taken > 1:
         assert destination is not None
-        peer.namespace.send_row(destination, batch, now, peer.id)
+        row = iter(batch)
+        try:
+            taken = peer.namespace.send_row(destination, row, now, peer.id, peer.services.spent)
+        except Exception:  # the broker's own fault
+            if not destination.takes_rows:  # those before the one that failed are there
+                peer.took(session, taken - length_hint(row) - 1, urgent)
+            raise
     else:
         if destination is None or destination.index.costly or destination.large:
             sends = [(text, batch[0])]
@@ -154,10 +170,10 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
         if full is not None:
             _wait(peer, session, text, batch[0], full)
             return 1
-    peer.took(session, len(batch), urgent)  # not before: after a fault of the broker what was accepted is confirmed
+    peer.took(session, taken, urgent)  # not before: after a fault of the broker what was accepted is confirmed
     if peer.watcher is not None:
         peer.watcher.sent(peer, text, batch, now)
-    return len(batch)
+    return taken
 
 
 def _send_examined(
