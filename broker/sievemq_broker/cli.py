@@ -102,7 +102,7 @@ def broker(
     ] = None,
     busy_poll: Annotated[
         int | None,
-        _option("--busy-poll", text="Microseconds to poll for more before blocking, where more comes fast; 0: never."),
+        _option("--busy-poll", text="Microseconds to poll before blocking, where more comes fast; 600; 0: never."),
     ] = None,
     drain_seconds: Annotated[
         float | None, _option("--drain-seconds", text="At the end, time that clients get to finish; 5.")

@@ -29,7 +29,7 @@ from sievemq_core.durations import MILLISECOND, in_units
 from sievemq_core.limits import FRAME_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS, HEARTBEAT_MS, MAX_BODY_BYTES, MIN_HEARTBEAT_MS
 from sievemq_core.message.destination import Kind
 from sievemq_core.selector.dialect import DIALECTS
-from sievemq_core.wire.busy_poll import MAX_BUSY_POLL_US
+from sievemq_core.wire.busy_poll import BUSY_POLL_US, MAX_BUSY_POLL_US
 
 __all__ = ["ConfigError", "Loaded", "Settings", "load", "parse_users"]
 
@@ -336,7 +336,7 @@ class Settings:
         FRAME_TIMEOUT_MS / 1000, "time in which a frame must be complete that a client has begun; 0: any", _seconds
     )
     busy_poll: int = _setting(
-        0,
+        BUSY_POLL_US,
         "microseconds that the broker polls for more before it blocks, where more comes fast; 0: never",
         _whole(0, MAX_BUSY_POLL_US),
     )

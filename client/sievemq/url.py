@@ -31,7 +31,7 @@ from sievemq.exceptions import InvalidURLException
 from sievemq_core.durations import MILLISECOND, Milliseconds, in_units
 from sievemq_core.limits import HEARTBEAT_MS, MAX_CREDIT, MAX_IDENTIFIER_CHARS, MIN_HEARTBEAT_MS
 from sievemq_core.selector.dialect import DIALECTS
-from sievemq_core.wire.busy_poll import MAX_BUSY_POLL_US
+from sievemq_core.wire.busy_poll import BUSY_POLL_US, MAX_BUSY_POLL_US
 
 __all__ = ["DEFAULT_PORT", "BrokerURL", "ClientOptions", "Options", "parse_url", "url_of_environment"]
 
@@ -190,10 +190,10 @@ class ClientOptions:
         "withdrawn. By default it waits, as it would for a slow broker",
     )
     busy_poll: int = _option(
-        0,
+        BUSY_POLL_US,
         _time(1, MAX_BUSY_POLL_US, "never", timedelta(microseconds=1)),
-        "that a caller polls for an answer before it blocks, where answers have come as fast. It keeps a processor "
-        "busy; 600 shortens round trips where idle processors sleep deeply",
+        "that a caller polls for an answer before it blocks, where the last answer came as fast. It saves the time "
+        "that a sleeping processor takes to wake, and keeps a processor busy meanwhile",
     )
     tls_ca: str | None = _option(
         None, _text(4096), "file with the certificates to trust; the system's by default; sievemqs only"

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MAX_BUSY_POLL_US", "BusyPoll"]
+__all__ = ["BUSY_POLL_US", "MAX_BUSY_POLL_US", "BusyPoll"]
 
+#: Microseconds that both ends poll by default.
+BUSY_POLL_US: Final = 600
 MAX_BUSY_POLL_US: Final = 10_000
 
 #: Seconds by which a wait may be longer than the polling, so that the next one polls: waking is part of it.

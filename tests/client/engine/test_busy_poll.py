@@ -6,6 +6,7 @@ import pytest
 
 from sievemq._engine import EngineOptions
 from sievemq.url import parse_url
+from sievemq_core.wire.busy_poll import BUSY_POLL_US
 from sievemq_core.wire.connection import WireConnection
 
 from .harness import FakeBroker
@@ -15,7 +16,7 @@ def engine_of(url: str) -> FakeBroker:
     return FakeBroker(EngineOptions.from_url(parse_url(url), None, None, "test"))
 
 
-@pytest.mark.parametrize(("query", "microseconds"), [("", 0), ("?busy_poll=0", 0), ("?busy_poll=200", 200)])
+@pytest.mark.parametrize(("query", "microseconds"), [("", BUSY_POLL_US), ("?busy_poll=0", 0), ("?busy_poll=200", 200)])
 @pytest.mark.parametrize("durable", [False, True])
 def test_it_is_as_chosen(query: str, durable: bool, microseconds: int) -> None:
     broker = engine_of(f"sievemq://localhost{query}")
