@@ -9,8 +9,9 @@ HTTP_PORT ?= 7680
 PYTEST := $(BIN)/python -m pytest -q
 # The compiled build is asked about what it compiles, and what leans on that; it has last failures of its own.
 PYTEST_COMPILED := .venv-compiled/bin/python -m pytest -q --compiled -o cache_dir=.pytest_cache/compiled
-COMPILED_TESTS := tests/core/test_compiled.py tests/core/wire tests/core/message tests/broker tests/client \
-	tests/scenarios tests/model tests/fuzz/test_both_builds.py tests/fuzz/test_session.py
+COMPILED_TESTS := tests/core/test_compiled.py tests/core/wire tests/core/message $(addprefix tests/broker/,domain matching session server) \
+	$(addprefix tests/client/,aio blocking engine messages test_*.py) tests/behaviour/scenarios tests/behaviour/model \
+	tests/hostile/fuzz/test_both_builds.py tests/hostile/fuzz/test_session.py
 # Which build is measured: BENCH_PYTHON=.venv-compiled/bin/python is the compiled one (`make venv-compiled`).
 BENCH_PYTHON ?= $(BIN)/python
 export BENCH_PYTHON
@@ -81,34 +82,34 @@ slow: ## the tests that take longer: whole demo, deep queues, killed brokers, th
 
 docker: ## the tests of the image, where a Docker engine answers
 	@.ci/venv dev
-	$(PYTEST) -m docker tests/docker tests/testkit/test_container.py $(ARGS)
+	$(PYTEST) -m docker tests/site/docker tests/testkit/test_container.py $(ARGS)
 
 image-requirements: ## renew docker/requirements.txt: what the image installs, pinned, with hashes
 	@docker/renew-requirements
 
 soak: ## clients in many processes, killed at random; every message is accounted for (ARGS="--seconds 600 --seed 7")
 	@.ci/venv dev
-	@exec $(BIN)/python tests/chaos/soak.py $(ARGS)
+	@exec $(BIN)/python tests/hostile/chaos/soak.py $(ARGS)
 
 fuzz: ## hostile bytes for all that reads some: wire, messages, selectors, store, HTTP (ARGS="--seconds 60 --target store")
 	@.ci/venv dev fuzz
-	@exec $(BIN)/python -m tests.fuzz.run $(ARGS)
+	@exec $(BIN)/python -m tests.hostile.fuzz.run $(ARGS)
 
 kills: ## a broker with a data directory, killed two hundred times under load (ARGS="--kills 50 --seed 7")
 	@.ci/venv dev
-	@exec $(BIN)/python tests/store/kill.py $(ARGS)
+	@exec $(BIN)/python tests/broker/store/kill.py $(ARGS)
 
 spark: ## the tests of the Spark pipeline, where there are any and Java can be had
-	@if [ -d tests/spark ] && .ci/java; then \
-		.ci/venv dev spark && $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder tests/spark -m "spark and not slow" $(ARGS); \
+	@if [ -d tests/pipeline ] && .ci/java; then \
+		.ci/venv dev spark && $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder tests/pipeline -m "spark and not slow" $(ARGS); \
 	fi
 
 spark-slow: ## the Spark tests that take minutes: all flights, ten thousand random pairs
-	@.ci/java && .ci/venv dev spark && $(PYTEST) tests/spark -m "spark and slow" $(ARGS)
+	@.ci/java && .ci/venv dev spark && $(PYTEST) tests/pipeline -m "spark and slow" $(ARGS)
 
 coverage-map: ## which test covers which rule of the API; fails on a rule without one
 	@.ci/venv dev
-	@$(BIN)/python tests/rules/coverage_map.py
+	@$(BIN)/python tests/behaviour/rules/coverage_map.py
 
 demo: ## 336,776 real flights through a queue and a topic, checked against SQLite (ARGS="--limit 20000")
 	@.ci/venv demo
@@ -138,8 +139,8 @@ bench-peers: ## SieveMQ beside the brokers installed here: PEERS=/path/to/the/pe
 screenshots: ## the pictures of docs/console.md and docs/tutorial.md, from real brokers in a real Chromium
 	@.ci/venv dev
 	@.ci/chromium
-	@$(BIN)/python -m tests.console.screenshots
-	@$(BIN)/python -m tests.docs.tutorial
+	@$(BIN)/python -m tests.site.console.screenshots
+	@$(BIN)/python -m tests.site.docs.tutorial
 
 clean: ## remove caches and what was built, .venv too
 	rm -rf .venv .venv-compiled build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/results

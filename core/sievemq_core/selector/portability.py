@@ -46,7 +46,7 @@ _CLASSIC, _ARTEMIS, _RABBIT, _IBM, _QPID = PROVIDERS = (
     "Qpid Broker-J",
 )
 
-#: Whose parsers and expressions have one origin. ActiveMQ Classic has been tried (tests/providers).
+#: Whose parsers and expressions have one origin. ActiveMQ Classic has been tried (tests/behaviour/providers).
 _RELATED = (_CLASSIC, _ARTEMIS, _QPID)
 
 #: What RabbitMQ's SQL filters may have at most.

@@ -1,4 +1,4 @@
-"""The language tests that are data (tests/conformance/selectors), over the interpreter and the generated function."""
+"""The language tests that are data (tests/behaviour/conformance), over the interpreter and the generated function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sievemq_core.message.values import Byte, Float, Long, Short
 from sievemq_core.selector import SelectorError, compile_selector, message_key
 from sievemq_core.selector.compiled import CompiledSelector
 
-SUITES = Path(__file__).parents[2] / "conformance" / "selectors"
+SUITES = Path(__file__).parents[2] / "behaviour" / "conformance" / "selectors"
 
 TRUTH = {"TRUE": True, "FALSE": False, "UNKNOWN": None}
 WRAPPERS = {"b": Byte, "h": Short, "i": int, "l": Long, "f": Float, "d": float}

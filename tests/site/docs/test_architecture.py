@@ -1,0 +1,127 @@
+"""docs/architecture.md: the files that a message passes, in the order in which each thread enters them."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from sievemq import ConnectionFactory, Message
+from sievemq_broker import EmbeddedBroker
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "architecture.md"
+PRODUCT = tuple(f"{ROOT / part}/" for part in ("core", "client", "broker"))
+DEADLINE = 60.0
+
+#: Files that a PERSISTENT send passes until it is acknowledged. It may only fall; 30 is the aim.
+MOST_FILES = 34
+
+#: Sections of the page, and the threads that they are about.
+SECTIONS = {
+    "The producer's thread": "producer",
+    "The broker's thread": "sievemq-broker",
+    "The consumer's thread": "consumer",
+}
+
+#: The function with which each thread's part begins.
+FIRST_CALL = {"producer": "send", "sievemq-broker": "get_buffer", "consumer": "read_for_leader"}
+
+
+class Tracer:
+    """Notes which product files each thread enters, and when the broker has carried out the acknowledgement."""
+
+    def __init__(self) -> None:
+        self.entered: dict[str, dict[str, None]] = {}
+        self.on = False
+        self.acknowledged = threading.Event()
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if not self.on or event != "call" or not (file := frame.f_code.co_filename).startswith(PRODUCT):
+            return
+        name, thread = Path(file).relative_to(ROOT).as_posix(), threading.current_thread().name
+        if thread == "sievemq-broker" and self.acknowledged.is_set():
+            return
+        if thread not in self.entered and frame.f_code.co_name != FIRST_CALL.get(thread):
+            return  # the end of something earlier
+        self.entered.setdefault(thread, {})[name] = None
+        if frame.f_code.co_name == "acknowledge" and name.endswith("domain/consumer.py"):
+            self.acknowledged.set()
+
+
+@contextmanager
+def profiled(tracer: Tracer) -> Iterator[None]:
+    """Threads that start in the block are traced, and this one."""
+    threading.setprofile(tracer)
+    try:
+        yield
+    finally:
+        threading.setprofile(None)  # type: ignore[arg-type]  # typeshed knows None since a later version
+
+
+@pytest.fixture(scope="module")
+def entered() -> dict[str, list[str]]:
+    """What a PERSISTENT send enters, by thread; from `send` to the acknowledgement at the broker."""
+    tracer = Tracer()
+    with profiled(tracer), EmbeddedBroker() as broker:
+        factory = ConnectionFactory(broker.url)
+        with factory.create_connection() as sends, factory.create_connection() as receives:
+            receives.start()
+            session = receives.create_session()
+            consumer = session.create_consumer(session.create_queue("orders"), "region = 'EU'")
+            producing = sends.create_session()
+            producer = producing.create_producer(producing.create_queue("orders"))
+            message = producing.create_text_message("three apples")
+            message.set_string_property("region", "EU")
+            producer.send(message)  # the first one opens this and that
+            assert consumer.receive(60_000) is not None
+            received: list[Message | None] = []
+            receiver = threading.Thread(target=lambda: received.append(consumer.receive(60_000)), name="consumer")
+            receiver.start()
+            wants = threading.Event()
+
+            def look() -> None:
+                if any(c.waiting for c in broker.server.broker.namespace("default").queue("orders").consumers):
+                    wants.set()
+
+            broker.call(lambda _: broker.server.turn.watchers.append(look))
+            broker.call(lambda _: None)
+            assert wants.wait(DEADLINE)
+            broker.call(lambda _: broker.server.turn.watchers.remove(look))
+            tracer.on = True
+            sender = threading.Thread(target=producer.send, args=(message,), name="producer")
+            sender.start()
+            assert tracer.acknowledged.wait(DEADLINE)
+            sender.join(DEADLINE)
+            receiver.join(DEADLINE)
+            tracer.on = False
+            assert received != [None]
+    return {thread: list(files) for thread, files in tracer.entered.items() if thread in SECTIONS.values()}
+
+
+def listed(section: str) -> list[str]:
+    """The files of a section of the page, in order."""
+    text = PAGE.read_text("utf-8").partition(f"### {section}\n")[2].partition("\n##")[0]
+    return re.findall(r"^\d+\. `([^`]+)`", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_page_lists_the_files_that_a_message_enters_in_order(entered: dict[str, list[str]], section: str) -> None:
+    assert listed(section) == entered[SECTIONS[section]]
+
+
+def test_a_message_enters_no_more_files_than_before(entered: dict[str, list[str]]) -> None:
+    assert len({file for files in entered.values() for file in files}) == MOST_FILES
+
+
+def test_every_place_for_a_change_exists() -> None:
+    table = PAGE.read_text("utf-8").partition("## Where a change goes")[2]
+    places = re.findall(r"`([a-z]+/[\w./]+)`", table)
+    assert len(places) > 25
+    assert [place for place in places if not (ROOT / place).exists() and "commands.py" not in place] == []

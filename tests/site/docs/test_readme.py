@@ -1,0 +1,102 @@
+"""The README's commands and programs do what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from sievemq_broker import EmbeddedBroker
+
+ROOT = Path(__file__).parents[3]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+
+
+BLOCKS = [Block(*match.groups()) for match in FENCE.finditer(README)]
+# A program and, where a text block follows it, what it prints.
+PROGRAMS = [
+    pytest.param(
+        block.text,
+        following.text if following.language == "text" else None,
+        id=f"block-{number}",
+    )
+    for number, (block, following) in enumerate(zip(BLOCKS, [*BLOCKS[1:], Block("", "")], strict=True))
+    if block.language == "python"
+]
+
+
+def test_it_opens_with_the_two_commands() -> None:
+    assert BLOCKS[0].language == "sh"
+    commands = [line.partition("#")[0].strip() for line in BLOCKS[0].text.splitlines()]
+    assert commands == ["make run", "make test"]
+    assert README.index("```sh") < README.index("SieveMQ is an in-memory")
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"\bmake ([a-z][a-z-]*)", README))))
+def test_every_make_target_it_names_exists(target: str) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(rf"^{target}:.*## ", makefile, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("program", "printed"), PROGRAMS)
+def test_every_program_runs_and_prints_what_is_shown(program: str, printed: str | None, tmp_path: Path) -> None:
+    name = program.partition("\n")[0].removeprefix("# ") if program.startswith("# test_") else "program.py"
+    (tmp_path / name).write_text(program, encoding="utf-8")
+    runner = (
+        ["-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-p", "no:asyncio"]
+        if name.startswith("test_")
+        else ["-W", "error"]
+    )
+    result = subprocess.run(
+        [sys.executable, *runner, name], cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    if printed is not None:
+        assert result.stdout == printed
+
+
+def test_the_shell_commands_work_one_after_another() -> None:
+    (commands,) = [block.text for block in BLOCKS if block.language == "sh" and block.text.startswith("sievemq ")]
+    program = Path(sys.executable).with_name("sievemq")
+    printed = []
+    with EmbeddedBroker() as broker:
+        for line in commands.splitlines():
+            words = shlex.split(line)
+            result = subprocess.run(
+                [str(program), *words[1:]],
+                env={**os.environ, "SIEVEMQ_URL": broker.url},
+                capture_output=True,
+                text=True,
+                timeout=180,
+                check=False,
+            )
+            assert result.returncode == 0, result.stderr
+            printed.append(result.stdout)
+    assert printed[-1] == "an order\n"
+
+
+def test_a_quick_start_program_is_short() -> None:
+    assert all(len(block.text.splitlines()) <= 24 for block in BLOCKS if block.language == "python")
+
+
+def test_the_index_of_the_documents_lists_every_one() -> None:
+    docs = ROOT / "docs"
+    listed = set(re.findall(r"\]\(([^)#]+)\)", (docs / "README.md").read_text(encoding="utf-8")))
+    listed |= {
+        f"decisions/{name}" for name in re.findall(r"\]\((0[^)]+)\)", (docs / "decisions/README.md").read_text())
+    }
+    written = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")} - {"README.md"}
+    assert written <= listed
+    assert all((docs / link).exists() for link in listed)

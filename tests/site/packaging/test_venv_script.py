@@ -1,0 +1,66 @@
+"""`make run` and its sisters install into .venv: with pip's progress where a person watches, quietly elsewhere."""
+
+from __future__ import annotations
+
+import os
+import pty
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[3] / ".ci" / "venv"
+
+#: Stands for .venv/bin/python: says that it is new enough, and notes what pip is asked to do.
+PYTHON = '#!/bin/sh\n[ "$1" = -c ] || printf "%s\\n" "$@" >> "$(dirname "$0")/arguments"\n'
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone whose .venv has a Python that installs nothing."""
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(SCRIPT, tmp_path / ".ci" / "venv")
+    (tmp_path / "pyproject.toml").touch()
+    os.utime(tmp_path / "pyproject.toml", (0, 0))
+    return tmp_path
+
+
+def installs(clone: Path, stderr: int) -> list[str]:
+    """What pip was asked to do, in one run of the script."""
+    arguments = clone / ".venv" / "bin" / "arguments"
+    arguments.unlink(missing_ok=True)
+    subprocess.run([clone / ".ci" / "venv", "broker"], check=True, stderr=stderr, timeout=60)
+    return arguments.read_text().splitlines() if arguments.exists() else []
+
+
+def test_a_person_sees_the_progress(clone: Path) -> None:
+    mine, terminal = pty.openpty()
+    try:
+        arguments = installs(clone, terminal)
+        shown = os.read(mine, 1_000).decode()
+    finally:
+        os.close(mine)
+        os.close(terminal)
+    assert "--progress-bar=on" in arguments
+    assert "--quiet" not in arguments
+    assert "venv: installing sievemq[broker]; this may take a minute or two" in shown
+
+
+def test_a_log_gets_no_progress(clone: Path) -> None:
+    arguments = installs(clone, subprocess.DEVNULL)
+    assert arguments[-2:] == ["--editable", ".[broker]"]
+    assert "--quiet" in arguments
+    assert "--progress-bar=on" not in arguments
+
+
+def test_what_is_installed_is_not_installed_again(clone: Path) -> None:
+    assert installs(clone, subprocess.DEVNULL)
+    assert installs(clone, subprocess.DEVNULL) == []
+    (clone / "pyproject.toml").touch()
+    os.utime(clone / "pyproject.toml", (2**31, 2**31))
+    assert installs(clone, subprocess.DEVNULL)
