@@ -35,13 +35,14 @@ class SelectorIndex(Generic[T]):
             with texts is answered by the look-up itself, and counted all the same.
         matches: those that were TRUE.
         error: what went wrong in the last :meth:`match`, or None (D-14). Whoever reads it resets it.
+        most: selectors that one message is matched with, at most.
         costly: a message may be worth the question whether all can be asked about it at once (:meth:`asking`).
         watch: called in place of the next :meth:`match`, with it and the message; returns what it does. None for none.
     """
 
     __slots__ = (
         "_filed", "_longest", "_names", "_needing", "_places", "_rest", "_searching", "_serial", "_several",
-        "candidates", "costly", "error", "evaluations", "matches", "watch",
+        "candidates", "costly", "error", "evaluations", "matches", "most", "watch",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -58,6 +59,7 @@ class SelectorIndex(Generic[T]):
         self.evaluations = 0
         self.matches = 0
         self.error: Exception | None = None
+        self.most = 0
         self.costly = False
         self.watch: Callable[[Callable[[Envelope], list[T]], Envelope], list[T]] | None = None
 
@@ -86,18 +88,17 @@ class SelectorIndex(Generic[T]):
         parts, searches = condition.effort
         self._longest = max(self._longest, parts)
         self._searching += searches > 0
-        self._weigh()
         self._needing += condition.facts.uses_properties
         self._several += len(clues) > 1
         if not clues:
             self._rest[target] = condition.function
-            return
         function = None if lookup else condition.function
         for clue in clues:
             if clue.name not in self._names:
                 self._names[clue.name] = Places(clue.name)
                 self._places = tuple(self._names.values())
             self._names[clue.name].add(clue, target, function)
+        self._weigh()
 
     def remove(self, target: T) -> None:
         """Forget `target`."""
@@ -105,7 +106,6 @@ class SelectorIndex(Generic[T]):
         if condition.facts.never:
             return
         self._searching -= condition.effort[1] > 0
-        self._weigh()
         self._needing -= condition.facts.uses_properties
         self._several -= len(clues) > 1
         if not clues:
@@ -118,6 +118,7 @@ class SelectorIndex(Generic[T]):
             if not places:
                 del self._names[clue.name]
                 self._places = tuple(self._names.values())
+        self._weigh()
 
     def clues(self, target: T) -> tuple[Clue, ...]:
         """Under what `target` is filed; empty if it is asked about every message, or about none."""
@@ -136,7 +137,8 @@ class SelectorIndex(Generic[T]):
         return self._filed[target][2]
 
     def _weigh(self) -> None:
-        self.costly = self._searching > 0 or len(self._filed) * units_of((self._longest, 0), 0) > AT_ONCE
+        self.most = len(self._rest) + sum([places.most for places in self._places])
+        self.costly = self._searching > 0 or self.most * units_of((self._longest, 0), 0) > AT_ONCE
 
     def asking(self, envelope: Envelope) -> Answers[T] | None:
         """Begin to ask about a message a piece at a time; None where :meth:`match` does not take long."""

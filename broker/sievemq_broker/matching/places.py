@@ -58,15 +58,22 @@ class Places:
         keys: by the value's key (``bucket_key``); in place of a bucket a target, where there is only one and no
             function to ask, as with most of many subscribers: it is found sooner, in less memory.
         more: by anything else; None while nobody needs it.
+        most: the number of selectors that one value finds here, at most. A bucket that shrinks does not lower it.
     """
 
-    __slots__ = ("keys", "more", "name", "position")
+    __slots__ = ("_others", "_widest", "keys", "more", "name", "position")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.position: int | None = HEADERS.get(name)
         self.keys: dict[Any, Any] = {}
         self.more: More | None = None
+        self._widest = 0
+        self._others = 0
+
+    @property
+    def most(self) -> int:
+        return self._widest + self._others
 
     def __bool__(self) -> bool:
         return bool(self.keys or self.more)
@@ -77,12 +84,14 @@ class Places:
             for key in clue.data:
                 filed = self.keys.get(key)
                 if filed is None:
-                    self.keys[key] = target if function is None else {target: function}
+                    filed = self.keys[key] = target if function is None else {target: function}
                 elif filed.__class__ is dict:
                     filed[target] = function
                 else:
-                    self.keys[key] = {filed: None, target: function}
+                    filed = self.keys[key] = {filed: None, target: function}
+                self._widest = max(self._widest, len(filed) if filed.__class__ is dict else 1)
             return
+        self._others += _buckets(clue)
         more = self.more
         if more is None:
             more = self.more = More()
@@ -110,6 +119,7 @@ class Places:
                 elif filed == target:
                     del self.keys[key]
             return
+        self._others -= _buckets(clue)
         more = self.more
         if more is None:
             return
@@ -149,3 +159,8 @@ class Places:
             case Kind.PRESENT:
                 return len(more.present)
         return more.ranges.fullest(*clue.data)
+
+
+def _buckets(clue: Clue) -> int:
+    """The number of buckets outside of the keys that hold a selector with this clue."""
+    return len(clue.data) if clue.kind is Kind.PREFIXES else 1

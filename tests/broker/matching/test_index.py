@@ -114,7 +114,9 @@ def test_the_index_finds_what_asking_everybody_finds(events: list[Any], messages
                 index.remove(gone)
                 del selectors[gone]
         else:
+            before = index.evaluations
             found = index.match(event)
+            assert index.evaluations - before <= index.most
             assert sorted(found) == [number for number, selector in selectors.items() if is_true(selector, event)]
             assert len(set(found)) == len(found)
     assert index.error is None
@@ -125,6 +127,7 @@ def test_the_index_finds_what_asking_everybody_finds(events: list[Any], messages
         index.remove(number)
     assert (index._names, index._rest, index._needing, index._several) == ({}, {}, 0, 0)
     assert index._places == ()
+    assert index.most == 0
 
 
 SHARED = {1: "a = 'x'", 2: "a = 'x'", 3: "a = 'x' AND b = 1", 4: "a IN ('x', 'y')", 5: "a = 'y'"}
@@ -224,6 +227,17 @@ def test_few_are_asked(kind: str) -> None:
     assert index.candidates <= len(wanted) + 20, "brute force asks 300"
     index.match(message({"unheard of": 1}, type="none", timestamp=7_000_000))
     assert index.candidates <= len(wanted) + 20 + (MANY if kind == "NULL" else 0)
+
+
+def test_many_selectors_on_different_values_are_not_costly() -> None:
+    """A message finds one of them; five hundred on one value are costly."""
+    index: SelectorIndex[int] = SelectorIndex()
+    for number in range(2_000):
+        index.add(compiled(f"symbol = 'S{number}'"), number)
+    assert (index.most, index.costly) == (1, False)
+    for number in range(2_000, 2_600):
+        index.add(compiled(f"symbol = 'S7' AND price + {number} > 1"), number)
+    assert index.costly
 
 
 def test_what_cannot_be_looked_up_is_asked_every_time() -> None:

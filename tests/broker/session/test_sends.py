@@ -31,6 +31,18 @@ def test_one_confirm_per_session_and_turn(world: World) -> None:
     assert client.take(Command.CONFIRM) == [(Command.CONFIRM, one, 51)]
 
 
+def test_one_confirm_per_turn_for_messages_to_costly_selectors(world: World) -> None:
+    """Selectors that may be costly, and are not for these messages, do not cost a frame for each."""
+    client = world.client()
+    client.consumer(client.session(), "topic:t", selector="p LIKE '%x%'", credit=0)
+    assert world.broker.namespace("").declare("topic:t").index.costly  # type: ignore[union-attr]
+    session = client.session()
+    for _ in range(50):
+        client.queue_send(session, envelope(), "topic:t")
+    world.settle()
+    assert client.take(Command.CONFIRM) == [(Command.CONFIRM, session, 50)]
+
+
 def non_persistent(**more: Any) -> tuple[Any, ...]:
     fields = envelope(**more)
     return (*fields[:3], 1, *fields[4:])

@@ -10,6 +10,7 @@ from typing import Final
 from sievemq_broker.domain.admission import Limited
 from sievemq_broker.domain.broker_properties import without_broker_properties
 from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.examining import EXAMINED
 from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.domain.publishing import Publishing
 from sievemq_broker.session.checks import check_message, shift_times, too_much_credit, unknown
@@ -154,15 +155,18 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
                 peer.took(session, taken - length_hint(row) - 1, urgent)
             raise
     else:
+        envelope = batch[0]
         if destination is None or destination.index.costly or destination.large:
-            sends = [(text, batch[0])]
+            sends = [(text, envelope)]
             examining = peer.namespace.examining(sends)
             if examining is not None:
-                act = partial(_send_examined, peer, session, commands[at], sends, urgent)
-                peer.go_on_with(Pending(examining, commands[at], act, len(batch[0].packed)), now)
-                return 1
+                if destination is None or destination.large or not examining.work(EXAMINED, now):
+                    act = partial(_send_examined, peer, session, commands[at], sends, urgent)
+                    peer.go_on_with(Pending(examining, commands[at], act, len(envelope.packed)), now)
+                    return 1
+                envelope = sends[0][1]
         try:
-            full = peer.namespace.send(text, batch[0], now, peer.id)
+            full = peer.namespace.send(text, envelope, now, peer.id)
         except SieveError as error:
             session.took(1)
             peer.refuse_send(session, sequence, error)
