@@ -22,7 +22,7 @@ CODE := core client broker testkit pipeline tests benchmarks examples hatch_buil
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test venv lint format fast slow docker image-requirements venv-compiled to-compile compiled soak kills fuzz spark \
+.PHONY: help run check test venv lint format fast coverage slow docker image-requirements venv-compiled to-compile compiled soak kills fuzz spark \
 	spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots clean
 
 help: ## list the targets
@@ -32,10 +32,22 @@ run: ## start a broker on the loopback, with its console (HOST, PORT, HTTP_PORT)
 	@.ci/venv broker
 	@exec $(BIN)/sievemq broker --host $(HOST) --port $(PORT) --http-port $(HTTP_PORT)
 
-test: ## linters, type checker and all tests, the rest too where one fails; installs what they need into .venv
+# Many tests wait, for a process, a disk or a clock: one worker more than processors keeps these busy.
+WORKERS ?= 3
+# What runs the fast tests: .ci/run measures their coverage on the way.
+FAST ?= fast
+
+check: ## what every change should pass, in four minutes: linters, types, import contracts, the fast tests
 	@.ci/venv dev
-	@$(MAKE) --no-print-directory --keep-going --jobs 2 lint to-compile; checked=$$?; \
-	$(MAKE) --no-print-directory --keep-going fast compiled slow docker spark && exit $$checked
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 lint fast
+
+# Two chains at a time, each in its order: while one waits, the other works. One that fails does not end the other.
+test: ## linters, type checker and all tests, the rest too where one fails; installs what they need into .venv
+	@if .ci/java; then .ci/venv dev spark; else .ci/venv dev; fi
+	@.ci/chromium || true
+	@$(MAKE) --no-print-directory --keep-going lint $(FAST) slow docker & first=$$!; \
+	$(MAKE) --no-print-directory --keep-going to-compile spark compiled; second=$$?; \
+	wait $$first && exit $$second
 
 venv: ## make .venv with everything for development
 	@.ci/venv dev
@@ -55,9 +67,13 @@ format: ## let ruff rewrite what it can, and renew what is generated
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/python client/generate_blocking.py
 
-fast: ## the tests that take seconds, two at a time (ARGS="-n 0" for one)
+fast: ## the tests that take seconds, some at a time (ARGS="-n 0" for one)
 	@.ci/venv dev
-	$(PYTEST) -n 2 --dist worksteal -m "not slow and not docker and not spark" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow and not docker and not spark" $(ARGS)
+
+coverage: ## the fast tests, measured: which branches none of them takes; fails if they are too many
+	@.ci/venv dev
+	@.ci/coverage -n $(WORKERS) --dist worksteal -m "not slow and not docker and not spark" $(ARGS)
 
 venv-compiled: LEVEL ?= 3
 venv-compiled: ## make .venv-compiled: the wheel as users get it, its hot modules compiled

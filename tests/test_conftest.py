@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.projects import QUIET
 
 pytest_plugins = ["pytester"]
 
@@ -26,7 +27,7 @@ def test_a_failure_tells_of_the_machine_and_of_the_other_threads(pytester: pytes
             assert 1 == 2
         """
     )
-    outcome = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    outcome = pytester.runpytest_inprocess(*QUIET)
     outcome.assert_outcomes(failed=1)
     outcome.stdout.fnmatch_lines(["*the machine then*", "after * s; load * on * processors; *", "*the threads then*"])
     outcome.stdout.fnmatch_lines(["the other: *wait_for_ever*"])

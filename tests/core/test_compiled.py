@@ -8,6 +8,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
+from tests.projects import QUIET
 
 from sievemq_core.compiled import COMPILED
 from sievemq_core.wire import codec
@@ -43,7 +44,7 @@ def test_who_asks_for_the_compiled_build_gets_no_other(pytester: pytest.Pytester
     for compiled, code in ((True, pytest.ExitCode.OK), (False, pytest.ExitCode.USAGE_ERROR)):
         pytester.makeconftest(conftest(compiled))
         pytester.makepyfile("def test_one(): pass")
-        outcome = pytester.runpytest_subprocess("--compiled", "-p", "no:cacheprovider")
+        outcome = pytester.runpytest_inprocess("--compiled", *QUIET)
         assert outcome.ret == code
     outcome.stderr.fnmatch_lines(["*--compiled: *codec* is not; `make compiled` runs them where it is"])
 
@@ -73,7 +74,7 @@ def test_a_test_that_needs_python_is_skipped_with_its_reason_where_the_code_is_c
             pass
         """
     )
-    outcome = pytester.runpytest_subprocess("-rs", "--strict-markers", "-p", "no:cacheprovider")
+    outcome = pytester.runpytest_inprocess("-rs", "--strict-markers", *QUIET)
     outcome.assert_outcomes(passed=1 if compiled else 3, skipped=2 if compiled else 0)
     if compiled:
         outcome.stdout.fnmatch_lines_random(["*needs the Python build: replaces a function of a module*"])
@@ -83,5 +84,5 @@ def test_a_test_that_needs_python_is_skipped_with_its_reason_where_the_code_is_c
 def test_a_test_that_needs_python_without_a_reason_is_an_error(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST.read_text("utf-8"))
     pytester.makepyfile("import pytest\n@pytest.mark.needs_python\ndef test_one(): pass\n")
-    outcome = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    outcome = pytester.runpytest_inprocess(*QUIET)
     outcome.assert_outcomes(errors=1)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.projects import PYTEST
 
 TEXT = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
@@ -22,10 +23,7 @@ OTHERS = [
     for n, (language, text) in enumerate(BLOCKS)
     if language == "python" and not text.startswith("# test_")
 ]
-PYTEST = (
-    sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider",
-    "-o", "asyncio_mode=strict", "-o", "asyncio_default_fixture_loop_scope=function",
-)  # fmt: skip
+STRICT = (*PYTEST, "-q", "-o", "asyncio_mode=strict", "-o", "asyncio_default_fixture_loop_scope=function")
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -40,7 +38,7 @@ def test_all_programs_pass(tmp_path: Path) -> None:
     for name, text in TESTS.items():
         if name != "test_failing.py":
             (tmp_path / name).write_text(text, encoding="utf-8")
-    result = run(tmp_path, *PYTEST)
+    result = run(tmp_path, *STRICT)
     assert result.returncode == 0, result.stdout + result.stderr
     assert len(TESTS) >= 9
 
@@ -54,7 +52,7 @@ def test_programs_without_pytest_print_what_is_shown(tmp_path: Path, program: st
 
 def test_the_failing_test_shows_this_journal(tmp_path: Path) -> None:
     (tmp_path / "test_failing.py").write_text(TESTS["test_failing.py"], encoding="utf-8")
-    result = run(tmp_path, *PYTEST)
+    result = run(tmp_path, *STRICT)
     assert result.returncode == 1, result.stdout
     shown = re.search(r"^-+ SieveMQ journal -+\n.*?(?=^=)", result.stdout, re.MULTILINE | re.DOTALL)
     assert shown is not None, result.stdout

@@ -9,6 +9,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+from tests.projects import PYTEST
+
 from sievemq_testing import TestBroker
 
 STORY = """
@@ -36,7 +38,7 @@ _ASYNCIO = {
 def run(folder: Path, text: str, *arguments: str, code: int = 0, strict: bool = False, path: Path | None = None) -> str:
     (folder / "test_it.py").write_text(textwrap.dedent(text), encoding="utf-8")
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", "-rs", *_ASYNCIO[strict], *arguments],
+        [*PYTEST, "-rs", *_ASYNCIO[strict], *arguments],
         cwd=folder,
         capture_output=True,
         text=True,

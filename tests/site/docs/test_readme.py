@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.projects import PYTEST
 
 from sievemq_broker import EmbeddedBroker
 
@@ -54,14 +55,8 @@ def test_every_make_target_it_names_exists(target: str) -> None:
 def test_every_program_runs_and_prints_what_is_shown(program: str, printed: str | None, tmp_path: Path) -> None:
     name = program.partition("\n")[0].removeprefix("# ") if program.startswith("# test_") else "program.py"
     (tmp_path / name).write_text(program, encoding="utf-8")
-    runner = (
-        ["-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-p", "no:asyncio"]
-        if name.startswith("test_")
-        else ["-W", "error"]
-    )
-    result = subprocess.run(
-        [sys.executable, *runner, name], cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
-    )
+    runner = (*PYTEST, "-q", "-p", "no:asyncio") if name.startswith("test_") else (sys.executable, "-W", "error")
+    result = subprocess.run([*runner, name], cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     if printed is not None:
         assert result.stdout == printed
