@@ -3,8 +3,10 @@
     python client/generate_blocking.py           write them
     python client/generate_blocking.py --check   only compare; exit code 1 if one is out of date
 
-`sievemq/aio/` is the source. The other modules of `sievemq/blocking/` are written by hand: threads wait in another way
-than tasks do.
+`sievemq/aio/` is the source. What differs in more than waiting is written by hand, in modules with the same names on
+both sides: `control`, `delivery`, `callbacks`, `reports`, `waiting`, `transport`, `connect`.
+
+A line of the source that ends in the comment `# asyncio`, or `# asyncio: why`, is left out.
 """
 
 from __future__ import annotations
@@ -17,7 +19,28 @@ from pathlib import Path
 
 SIEVEMQ = Path(__file__).parent / "sievemq"
 
-MODULES = ("browser", "context", "domains", "factory", "jms_consumer", "requestors")
+#: What is generated, and from which module.
+MODULES = {
+    **{
+        SIEVEMQ / "blocking" / f"{name}.py": SIEVEMQ / "aio" / f"{name}.py"
+        for name in (
+            "browser",
+            "connection",
+            "consumer",
+            "context",
+            "domains",
+            "factory",
+            "jms_consumer",
+            "jms_producer",
+            "listeners",
+            "producer",
+            "requestors",
+            "session",
+        )
+    },
+    SIEVEMQ / "staging.py": SIEVEMQ / "aio" / "staging.py",
+    SIEVEMQ / "taps.py": SIEVEMQ / "aio" / "taps.py",
+}
 
 HEADING = (
     "# Generated from sievemq/aio/{}.py by client/generate_blocking.py; change that file, then run `make format`.\n"
@@ -25,9 +48,16 @@ HEADING = (
 
 #: What asyncio code is without waiting: a regular expression and what replaces it, applied in this order.
 CODE = [
-    (r"from sievemq\.aio\.(?:opening|runtime) import .*\n", ""),
+    (r"(?m)^.*  # asyncio(?:: .*)?\n", ""),
+    (r"from sievemq\.aio\.(?:acknowledging|opening|runtime) import .*\n", ""),
+    (r" and ~engine\.taken & TURN_MASK\b", ""),
+    (r"\bTURN_MASK, ", ""),
     (r" +@opening\n", ""),
     (r"\bOpening\[(\w+)\]", r"\1"),
+    (r"\bAwaitable\[None\] \| None\b", "None"),
+    (r"\bAwaitable\[(\w+)\]", r"\1"),
+    (r"\bCoroutine\[Any, Any, (\w+)\]", r"\1"),
+    (r"\bawaits=True\b", "awaits=False"),
     (r"\btranslated_coroutine\b", "translated"),
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),
@@ -35,7 +65,7 @@ CODE = [
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
     (r"\banext\(", "next("),
-    (r"\bCallable\[\[(\w+)\], Any\]", r"Callable[[\1], None]"),
+    (r"\bCallable\[\[(\w+(?:, \w+)*)\], Any\]", r"Callable[[\1], None]"),
     (r"\bsievemq\.aio\b", "sievemq.blocking"),
 ]
 
@@ -47,6 +77,74 @@ PHRASES = [
         "Belongs to the loop it was made on, and to one task at a time as a :class:`Session` does",
         "Belongs to one thread at a time as a :class:`Session` does",
     ),
+    ("; may be a coroutine function", ""),
+    ("; may be coroutine functions", ""),
+    (
+        "Safe to share between the tasks of its loop (THR-01); it cannot be used from another loop.",
+        "Safe to share between threads (THR-01).",
+    ),
+    ("        Cancelled while it waits for a listener, delivery is paused all the same.\n\n", ""),
+    (
+        "receives that wait in other tasks return None. Once begun\n        it is carried out, cancelled or not.",
+        "receives that are blocked return None.",
+    ),
+    ("and belongs to one task at a time.", "and belongs to one thread of control at a time."),
+    (
+        (
+            "Belongs to the loop it was made on.\n\n    One task at a time receives, acknowledges and ends"
+            " transactions in it (THR-02); several may send; `close` may be\n    called from any task. With a"
+            " listener it belongs to its delivery task, except for sends: a call such as `recover`\n    from another"
+            " task waits until no listener is running.\n\n    ``message.acknowledge()`` of a message received here"
+            " acknowledges at once, and what it returns can be awaited to\n    hear the broker's answer. So can that"
+            " of a message that the session made, which has no effect.\n"
+        ),
+        (
+            "Use it from one thread at a time (THR-02); `close` from any.\n\n    Once a consumer has a listener and the"
+            " connection is started, the session belongs to its delivery thread (THR-04).\n"
+        ),
+    ),
+    ("        Cancelled while it waits for the broker, its result is unknown.\n\n", ""),
+    (" Its ``delete()`` is to be awaited.", ""),
+    (
+        (
+            "a receive that waits in another task\n        returns None (CLO-06). Once begun it is carried out, "
+            "cancelled or not."
+        ),
+        "a receive that is blocked returns\n        None (CLO-06).",
+    ),
+    (
+        (
+            "\n\n    A receive that is cancelled has not taken a message: what has arrived meanwhile comes with the"
+            " next one.\n    "
+        ),
+        "",
+    ),
+    (", by ``async for``", ""),
+    ("another task is receiving (MCO-13)", "another thread is receiving (MCO-13)"),
+    (
+        "Waits for a listener in progress; a receive that waits in another task",
+        "Waits for a receive or listener in progress; a receive that is blocked",
+    ),
+    (" (MCO-10). Once begun it is carried out, cancelled or not.", " (MCO-10)."),
+    (
+        (
+            "        Cancelled while it waits for room, the message has not been sent and has no new id. Cancelled"
+            " while it waits for\n        the broker's confirm, the message is on its way as after an asynchronous"
+            " send: only the confirm is not heard.\n\n"
+        ),
+        "",
+    ),
+    ("        What cancelling it does is told at :meth:`MessageProducer.send`.\n\n", ""),
+    ("listener interfaces of the asyncio API", "listener interfaces of the blocking API"),
+    (" A method may be a coroutine function; it is awaited before the next one is called.", ""),
+    (
+        "Named cursors in the broker, for programs that read in ranges: :mod:`sievemq.taps` with asyncio.",
+        "Taps: named cursors in the broker, for programs that read what goes through a destination in ranges.",
+    ),
+    (
+        "Sends that become visible together, and once: :mod:`sievemq.staging` with asyncio.",
+        "Sends that become visible together, and once: a transaction in two steps, over any number of connections.",
+    ),
     ("may be called from any task", "may be called from any thread"),
     ("May be called from any task", "May be called from any thread"),
     ("        Once begun it is carried out, cancelled or not.\n\n", ""),
@@ -54,12 +152,13 @@ PHRASES = [
 ]
 
 
-def blocking(source: str, name: str) -> str:
+def blocking(source: str, target: Path, name: str) -> str:
     """The text of a module of the blocking API.
 
     Args:
         source: the text of the module of the asyncio API.
-        name: the module's name without its package.
+        target: the module.
+        name: the source's name without its package.
 
     Raises:
         subprocess.CalledProcessError: Ruff cannot read the result.
@@ -69,8 +168,11 @@ def blocking(source: str, name: str) -> str:
     for pattern, replacement in CODE:
         source = re.sub(pattern, replacement, source)
     ruff = [sys.executable, "-m", "ruff"]
-    file = ["--stdin-filename", str(SIEVEMQ / "blocking" / f"{name}.py"), "-"]
-    for command in (["check", "--quiet", "--fix-only", "--select", "F401,I"], ["format", "--quiet"]):
+    file = ["--stdin-filename", str(target), "-"]
+    for command in (
+        ["check", "--quiet", "--fix-only", "--unsafe-fixes", "--select", "F401,I,RET504"],
+        ["format", "--quiet"],
+    ):
         source = subprocess.run(
             [*ruff, *command, *file], input=source, text=True, capture_output=True, check=True
         ).stdout
@@ -79,16 +181,13 @@ def blocking(source: str, name: str) -> str:
 
 def unused_phrases() -> list[str]:
     """Phrases of the table that no source contains."""
-    text = "".join((SIEVEMQ / "aio" / f"{name}.py").read_text() for name in MODULES)
+    text = "".join(source.read_text() for source in MODULES.values())
     return [phrase for phrase, _ in PHRASES if phrase not in text]
 
 
 def out_of_date() -> dict[Path, str]:
     """The modules whose text is not what would be generated now, each with its new text."""
-    texts = {
-        SIEVEMQ / "blocking" / f"{name}.py": blocking((SIEVEMQ / "aio" / f"{name}.py").read_text(), name)
-        for name in MODULES
-    }
+    texts = {target: blocking(source.read_text(), target, source.stem) for target, source in MODULES.items()}
     return {path: text for path, text in texts.items() if not path.exists() or path.read_text() != text}
 
 

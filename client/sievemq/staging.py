@@ -1,3 +1,4 @@
+# Generated from sievemq/aio/staging.py by client/generate_blocking.py; change that file, then run `make format`.
 """Sends that become visible together, and once: a transaction in two steps, over any number of connections.
 
     name = stage(session, "query 5f2c", batch=7)      # instead of session.commit(); on each connection
@@ -41,7 +42,7 @@ def stage(session: Session, key: str, batch: int, lease: Milliseconds = LEASE) -
     """
     engine = session._engine
     check_transacted(engine)
-    name: str = session._connection._transport.ask(
+    name: str = session._transport.ask(
         lambda: engine.outbox.request(Command.STAGE, engine.id, key, batch, milliseconds("a lease", lease))
     )
     return name

@@ -1,3 +1,4 @@
+# Generated from sievemq/aio/taps.py by client/generate_blocking.py; change that file, then run `make format`.
 """Taps: named cursors in the broker, for programs that read what goes through a destination in ranges.
 
     with ConnectionFactory(url).create_connection() as connection:
@@ -140,7 +141,15 @@ def open_tap(
         "reader": reader,
     }
     fields = fields_of(connection._engine, name, str(destination), mode, selector, options)
-    state = state_of(_ask(connection, Command.OPEN_TAP, *fields))
+    engine = connection._engine
+    engine.check_open()
+
+    def undo(answer: dict[str, Any]) -> None:
+        if answer["made"]:  # nobody would know that it keeps messages
+            engine.request(Command.DELETE_TAP, name, str(destination))
+
+    answer = connection._transport.ask(lambda: engine.request(Command.OPEN_TAP, *fields), undo)
+    state = state_of(answer)
     return Tap(connection, name, str(destination), state.id), state
 
 

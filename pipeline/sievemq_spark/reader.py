@@ -36,7 +36,7 @@ def depth_of(connection: Connection, queue: Queue) -> int:
         with transport.lock:
             answer = browser._engine.page(None, 0, 0, 1)
         transport.flush()
-        _, *depth = transport.wait(answer)
+        _, *depth = transport.ask(lambda: answer)
         return depth[0] if depth and type(depth[0]) is int else 0
 
 
@@ -67,9 +67,12 @@ def pages(
             transport.flush()
             return answer
 
+        def answered(answer: Completion[Any]) -> Any:
+            return transport.ask(lambda: answer)
+
         answer = ask(None)
         while True:
-            cursor, *found = transport.wait(answer)
+            cursor, *found = answered(answer)
             seen += len(found)
             more = cursor is not None and (not limit or seen < limit)
             if more:

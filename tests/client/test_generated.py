@@ -38,7 +38,7 @@ def test_code_that_waits_becomes_code_that_blocks(generator: ModuleType) -> None
         "        async with self._lock:\n"
         "            return await self._make()\n"
     )
-    text: str = generator.blocking(source, "twice")
+    text: str = generator.blocking(source, SCRIPT.parent / "sievemq" / "blocking" / "twice.py", "twice")
     assert text.splitlines()[1:] == [
         "class Twice:",
         "    def create(self) -> int:",

@@ -8,8 +8,8 @@ import logging
 from typing import Final
 
 from sievemq._engine import Sends, call
-from sievemq.aio.listeners import ends_its_task
 from sievemq.aio.transport import Transport, release, turn
+from sievemq.aio.waiting import ends_its_task
 
 __all__ = ["CompletionCalls"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from collections.abc import Callable
 from itertools import count
@@ -16,6 +15,7 @@ from sievemq.aio.opening import Opening, opening
 from sievemq.aio.reports import Reports
 from sievemq.aio.session import Session
 from sievemq.aio.transport import Transport
+from sievemq.aio.waiting import Once, now
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq.session_mode import SessionModeLike
 
@@ -33,12 +33,12 @@ class Connection:
     def __init__(self, engine: ClientConnection, transport: Transport) -> None:
         self._engine = engine
         self._transport = transport
-        self._reports = Reports(transport.loop)
+        self._reports = Reports(transport)
         self._listener: ExceptionListener | Callable[[JMSException], Any] | None = None
         self._sessions: set[Session] = set()
         self._contexts: set[int] = set()  # open contexts; the last one closes the connection (CTX-08)
         self._numbers = count()
-        self._closing: asyncio.Task[None] | None = None
+        self._closing = Once(transport)
         reports = self._reports
         engine.listen(weakly(reports.add), weakly(reports.lost), weakly(reports.restored))
         engine.flow.listen(weakly(reports.blocked), weakly(reports.unblocked))
@@ -101,20 +101,26 @@ class Connection:
         return await self._open_session(Session, mode, is_action)
 
     async def _open_session(self, kind: type[S], mode: object, is_action: bool = True) -> S:
-        self._transport.check_loop()
-        engine = self._engine.open_session(mode, is_action)
+        engine = self._transport.call(lambda: self._engine.open_session(mode, is_action))
         await self._transport.ask(lambda: engine.opened, undo=lambda _: engine.close())
         session = kind(self, engine)
-        self._sessions.add(session)
+        with self._transport.lock:
+            self._sessions.add(session)
         return session
 
     def _forget(self, session: Session) -> None:
-        self._sessions.discard(session)
+        with self._transport.lock:
+            self._sessions.discard(session)
+
+    def _all(self) -> tuple[Session, ...]:
+        with self._transport.lock:
+            return tuple(self._sessions)
 
     def _context_opened(self) -> int:
         """Count in a context; return its number."""
-        number = next(self._numbers)
-        self._contexts.add(number)
+        with self._transport.lock:
+            number = next(self._numbers)
+            self._contexts.add(number)
         return number
 
     def _has_context(self, number: int) -> bool:
@@ -122,9 +128,9 @@ class Connection:
 
     def _context_closed(self, number: int) -> bool:
         """Count out a context; True if none is left."""
-        self._transport.check_loop()
-        self._contexts.discard(number)
-        return not self._contexts
+        with self._transport.lock:
+            self._contexts.discard(number)
+            return not self._contexts
 
     # -- what it is ---------------------------------------------------------------------------------------------------
 
@@ -170,17 +176,18 @@ class Connection:
     def blocked(self) -> tuple[Blocked, ...]:
         """For what sends wait now, since a limit is reached: destinations, each with the reason. An extension."""
         self._engine.check_open()
-        return self._engine.flow.blocked
+        with self._transport.lock:
+            return self._engine.flow.blocked
 
     # -- start, stop, close -------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Let messages flow (CON-15)."""
-        self._transport.check_loop()
-        started = self._engine.started
-        self._engine.start()
-        if not started:  # every consumer of a context comes here (CTX-07)
-            self._transport.flush_soon()
+        with self._transport.lock:
+            started = self._engine.started
+            self._engine.start()
+            if not started:  # every consumer of a context comes here (CTX-07)
+                self._transport.flush_soon()
 
     async def stop(self) -> None:
         """Pause delivery; returns when no listener is running any more (CON-16).
@@ -191,12 +198,12 @@ class Connection:
             IllegalStateException: in a message listener of this connection (CON-19).
         """
         self._engine.check_open()
-        self._transport.check_loop()
-        if any(session._control.delivery.mine for session in self._sessions):
+        if any(session._control.delivery.mine for session in self._all()):
             raise IllegalStateException("the connection cannot be stopped by a message listener that it would wait for")
-        self._engine.stop()
-        for session in tuple(self._sessions):
-            await session._control.delivery.left()
+        with self._transport.lock:
+            self._engine.stop()
+        for session in self._all():
+            await session._control.paused()
 
     async def close(self) -> None:
         """Close the connection and everything made by it (CLO-02). Idempotent.
@@ -207,34 +214,32 @@ class Connection:
         Raises:
             IllegalStateException: in a message listener (CLO-09) or completion callback (CLO-13) of this connection.
         """
-        if self._closing is not None and self._closing.done():
+        if self._closing.done:
             return
-        for session in self._sessions:
+        for session in self._all():
             session._control.check_may_close("the connection")
-        self._transport.check_loop()
-        if self._closing is None:
-            self._closing = self._transport.loop.create_task(self._close(), name="sievemq-close")
-        await asyncio.shield(self._closing)
+        await self._closing.run(self._close)
 
     async def _close(self) -> None:
-        sessions = tuple(self._sessions)
-        self._engine.leave()
-        for session in sessions:
-            session._engine.shut_gate()
+        with self._transport.lock:
+            self._engine.leave()
+            for session in self._sessions:
+                session._engine.shut_gate()
         try:
             until = self._patience()
-            for session in sessions:
+            for session in self._all():
                 await session._control.leave(until)
             await self._transport.ask(self._engine.close)
         finally:
-            self._sessions.clear()
+            with self._transport.lock:
+                self._sessions.clear()
             await self._transport.close()
 
     def _patience(self) -> float | None:
-        """Until when, by the loop's clock, closing may wait for what was sent to be taken; None for ever."""
+        """Until when, by :func:`now`, closing may wait for what was sent to be taken; None for ever."""
         options = self._engine.options
         timeout = options.send_timeout or options.request_timeout
-        return self._transport.loop.time() + timeout / 1000.0 if timeout else None
+        return now() + timeout / 1000.0 if timeout else None
 
 
 def session_mode_of(transacted: object, acknowledge_mode: object, session_mode: object = None) -> Any:

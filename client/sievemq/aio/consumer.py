@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from types import TracebackType
@@ -13,7 +12,7 @@ from sievemq._front import Wanted, as_kind, check_timeout, message_callback
 from sievemq.aio.control import TURN_MASK, Control
 from sievemq.aio.listeners import MessageListener
 from sievemq.destinations import Queue, Topic
-from sievemq.exceptions import JMSException, MessageFormatException
+from sievemq.exceptions import IllegalStateException, JMSException, MessageFormatException
 from sievemq.messages import Message
 from sievemq_core.durations import Milliseconds
 
@@ -53,25 +52,44 @@ class MessageConsumer:
         return self
 
     async def __anext__(self) -> Message:
+        # As in receive(); here again because a further call for each message would cost as much as all this.
         engine, control = self._engine, self._control
-        # As in receive(); here again because a further coroutine for each message would cost as much as all this.
-        if engine.flowing and control.receiving is None and control.delivery.idle and ~engine.taken & TURN_MASK:
-            message = engine.take()
-            if message is not None:
-                if engine.acknowledges_itself:
-                    engine.settle()
-                if engine.taken >= engine.mark:
-                    engine.top_up()
-                    self._transport.flush_soon()
-                elif not self._transport.armed:
-                    self._transport.acknowledge_soon()
-                return message
-        if engine.shut or control.engine.closed or control.engine.outbox.closed:
-            raise StopAsyncIteration
-        message = await control.receive(engine, engine.take_for_good, None)
+        if control.delivery.idle and ~engine.taken & TURN_MASK:
+            with control.guard:
+                if engine.flowing and control.receiving is None:
+                    try:
+                        message = engine.take()
+                        if message is not None:
+                            if engine.acknowledges_itself:
+                                engine.settle()
+                            if engine.taken >= engine.mark:
+                                control.top_up(engine)
+                            if self._transport.asleep:
+                                self._transport.nudge()
+                            return message
+                    except BaseException as error:
+                        control.interrupted(error)
+                        raise
+        message = await self._next(engine.take_for_good)
         if message is None:
             raise StopAsyncIteration
         return message
+
+    async def _next(self, take: Callable[[], Message | None]) -> Message | None:
+        """Receive for an iteration; None if the consumer is closed."""
+        if self._is_over:
+            return None
+        try:
+            return await self._control.receive(self._engine, take, None)
+        except IllegalStateException:
+            if self._is_over:
+                return None
+            raise
+
+    @property
+    def _is_over(self) -> bool:
+        session = self._control.engine
+        return self._engine.shut or session.closed or session.outbox.closed
 
     def messages(self, message_type: type[M]) -> AsyncIterator[M]:
         """Receive messages of one class until the consumer is closed, by ``async for``.
@@ -102,16 +120,15 @@ class MessageConsumer:
             listener: an object with ``on_message(message)``, or a callable; may be a coroutine function.
         """
         callback = None if listener is None else message_callback(listener, awaits=True)
-        self._control.check_open(self._engine)
-        self._transport.check_loop()
-        engine = self._engine
-        if callback is not None:
-            engine.one_at_a_time()
-        self._control.delivery.set_listener(engine, callback)
-        self._listener = listener
-        if callback is not None:
-            engine.top_up()
-        self._transport.flush_soon()
+        with self._transport.lock:
+            self._control.check_open(self._engine)
+            if callback is not None:
+                self._engine.one_at_a_time()
+            self._control.delivery.set_listener(self._engine, callback)
+            self._listener = listener
+            if callback is not None:
+                self._engine.top_up()
+            self._transport.flush_soon()
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
@@ -148,17 +165,22 @@ class MessageConsumer:
         if timeout is not None and (type(timeout) is not int or timeout < 0):
             timeout = check_timeout(timeout)
         engine, control = self._engine, self._control
-        if engine.flowing and control.receiving is None and control.delivery.idle and ~engine.taken & TURN_MASK:
-            message = engine.take()
-            if message is not None:
-                if engine.acknowledges_itself:
-                    engine.settle()
-                if engine.taken >= engine.mark:
-                    engine.top_up()
-                    self._transport.flush_soon()
-                elif not self._transport.armed:
-                    self._transport.acknowledge_soon()
-                return message
+        if control.delivery.idle and ~engine.taken & TURN_MASK:
+            with control.guard:
+                if engine.flowing and control.receiving is None:
+                    try:
+                        message = engine.take()
+                        if message is not None:
+                            if engine.acknowledges_itself:
+                                engine.settle()
+                            if engine.taken >= engine.mark:
+                                control.top_up(engine)
+                            if self._transport.asleep:
+                                self._transport.nudge()
+                            return message
+                    except BaseException as error:
+                        control.interrupted(error)
+                        raise
         return await control.receive(engine, engine.take_for_good, timeout)
 
     @overload
@@ -213,28 +235,23 @@ class MessageConsumer:
         buffered goes back, unmarked (MCO-10). Once begun it is carried out, cancelled or not.
         """
         engine = self._engine
-        if engine.closed or engine.shut:
-            return
-        self._transport.check_loop()
-        engine.shut_gate()
-        delivery = self._control.delivery
-        if delivery.calling is engine and not delivery.mine:
-            await asyncio.shield(self._transport.loop.create_task(self._close_after_listener()))
-        else:
-            await self._close()
-
-    async def _close_after_listener(self) -> None:
-        await self._control.delivery.left(self._engine)
-        await self._close()
+        with self._transport.lock:
+            if engine.closed or engine.shut:
+                return
+            engine.shut_gate()
+        await self._control.after(engine, self._close)
 
     async def _close(self) -> None:
-        engine = self._engine
-        self._control.delivery.set_listener(engine, None)
+        engine, control, transport = self._engine, self._control, self._transport
+        with transport.lock:
+            control.delivery.set_listener(engine, None)
+        completion = transport.call(lambda: control.engine.close_consumer(engine))
         try:
-            await self._transport.ask(lambda: self._control.engine.close_consumer(engine))
-            self._transport.flush_soon()  # where there was nothing to wait for
+            if completion.done:
+                transport.flush_later()
+            await transport.ask(lambda: completion)
         except JMSException:
-            if self._control.engine.outbox.failure is None:
+            if control.engine.outbox.failure is None:
                 raise
 
 
@@ -249,11 +266,13 @@ class _Messages(AsyncIterator[M]):
 
     async def __anext__(self) -> M:
         consumer = self._consumer
-        engine = consumer._engine
-        session = consumer._control.engine
-        if engine.shut or session.closed or session.outbox.closed:
-            raise StopAsyncIteration
-        message = await consumer._receive_as(self._read, None)
+        message = None
+        if not consumer._is_over:
+            try:
+                message = await consumer._receive_as(self._read, None)
+            except IllegalStateException:
+                if not consumer._is_over:
+                    raise
         if message is None:
             raise StopAsyncIteration
         return message

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from _thread import allocate_lock
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
-from sievemq._engine import PATIENCE, EngineConsumer, EngineSession
+from sievemq._engine import PATIENCE, Callbacks, Completion, EngineConsumer, EngineProducer, EngineSession
+from sievemq.aio.acknowledging import NOTHING, Acknowledgement
 from sievemq.aio.callbacks import CompletionCalls
 from sievemq.aio.delivery import Delivery
 from sievemq.aio.transport import Transport, turn, wake
+from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq.messages import Message
 
@@ -32,17 +35,19 @@ class Control:
         owner: the session, which lives, and its connection with it, as long as anything that it made.
 
     Attributes:
+        guard: held while a message is taken out of a buffer; never while something is awaited.
         receiving: the consumer at which some task receives; None if none does.
         delivery: calls the listeners.
         calls: calls the callbacks of asynchronous sends.
     """
 
-    __slots__ = ("_owner", "calls", "delivery", "engine", "receiving", "transport")
+    __slots__ = ("__weakref__", "_owner", "calls", "delivery", "engine", "guard", "receiving", "transport")
 
     def __init__(self, engine: EngineSession, transport: Transport, owner: object) -> None:
         self._owner = owner
         self.engine = engine
         self.transport = transport
+        self.guard = allocate_lock()
         self.receiving: EngineConsumer | None = None
         self.delivery = Delivery(engine, transport, self.recover)
         self.calls = CompletionCalls(transport, engine.sends)
@@ -85,9 +90,9 @@ class Control:
                 patient = patient and consumer.flowing and not consumer.expect() and not consumer.lone
                 if not patient:
                     consumer.want()
-                if not transport.armed and outbox.urgent:
+                if transport.asleep and outbox.urgent:
                     transport.flush_soon()
-                if transport.asked or transport.armed:
+                if transport.asked or not transport.asleep:
                     transport.look()
                 future: asyncio.Future[bool] = transport.loop.create_future()
                 consumer.waits(partial(wake, future))
@@ -131,10 +136,19 @@ class Control:
 
     def _after_take(self, consumer: EngineConsumer) -> None:
         if consumer.taken >= consumer.mark:
-            consumer.top_up()
-            self.transport.flush_soon()
-        elif not self.transport.armed:
-            self.transport.acknowledge_soon()
+            self.top_up(consumer)
+        elif self.transport.asleep:
+            self.transport.nudge()
+
+    def top_up(self, consumer: EngineConsumer) -> None:
+        """Ask for more messages of a consumer."""
+        consumer.top_up()
+        self.transport.flush_soon()
+
+    def interrupted(self, error: BaseException) -> None:
+        """A signal handler raised while a message was taken: the connection is lost, and the message comes again."""
+        if not isinstance(error, Exception):
+            self.transport.broken(error)
 
     async def _enter(self, consumer: EngineConsumer) -> None:
         """Begin to receive, alone in the session, or raise. A listener that runs although it was unset is waited for:
@@ -187,11 +201,79 @@ class Control:
             "(MCO-13); create_context() and create_session() make more of them"
         )
 
+    async def after(self, consumer: EngineConsumer, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do something once no listener of a consumer is running. Its gate is shut. If it has to wait it is carried out
+        even if the caller is cancelled."""
+        if self.delivery.calling is not consumer or self.delivery.mine:
+            await work()
+            return
+
+        async def wait() -> None:
+            await self.delivery.left(consumer)
+            await work()
+
+        await asyncio.shield(self.transport.loop.create_task(wait()))
+
+    async def paused(self) -> None:
+        """Return once no listener is running (CON-16). Messages flow no more."""
+        await self.delivery.left()
+
     async def recover(self) -> None:
         """Have what was received and not acknowledged come again."""
         await self.transport.ask(self.engine.recover)
 
+    def acknowledge(self) -> Awaitable[None]:
+        """What message.acknowledge() does (MSG-01): at once; the broker's answer can be awaited."""
+        self.transport.check_loop()
+        completion = self.engine.acknowledge()
+        if completion.done:
+            return NOTHING
+        self.transport.flush_soon()
+        return Acknowledgement(self.transport, completion)
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        engine: EngineProducer,
+        message: object,
+        destination: Destination,
+        callbacks: Callbacks | None,
+        delivery_mode: object = None,
+        priority: object = None,
+        time_to_live: object = None,
+    ) -> Completion[None] | None:
+        """Hand a message over; the window has room. Arguments and result as of :meth:`EngineProducer.send`."""
+        completion = engine.send(message, destination, callbacks, delivery_mode, priority, time_to_live)
+        if engine.send_timeout and (completion is not None or callbacks is not None):
+            sends = engine.sends
+            self.transport.expect(sends, completion, engine.send_timeout, sends.sequence)
+        return completion
+
+    async def make_room(self, engine: EngineProducer) -> None:
+        """Before a send: let the loop turn if much is to be written, wait if the socket or the broker is slow. Once the
+        message is handed over nothing may be awaited (CPL-05)."""
+        sends, transport = engine.sends, self.transport
+        transport.check_loop()
+        while not transport.admits(sends):
+            engine.check_open()
+            if sends.window_is_full:
+                opened = sends.window_opens()
+                if engine.send_timeout:
+                    transport.expect(sends, opened, engine.send_timeout)
+                await transport.wait(opened)
+            elif transport.paused or transport.engine.repairing:
+                await transport.drained()
+            else:
+                transport.flush_soon()
+                await turn()
+
     # -- closing ------------------------------------------------------------------------------------------------------
+
+    async def called_back(self) -> None:
+        """Wait for the callbacks of the asynchronous sends made so far (PRO-08)."""
+        if not self.engine.closed:
+            await self.calls.wait()
 
     async def settle_sends(self) -> None:
         """Wait for the sends made so far and for the callbacks of the asynchronous ones (CPL-09, CPL-10)."""

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from sievemq._engine import EngineConsumer, EngineSession
 from sievemq._front import log_raised
-from sievemq.aio.listeners import ends_its_task
 from sievemq.aio.transport import Transport, release, turn
+from sievemq.aio.waiting import ends_its_task
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
 
@@ -208,8 +208,8 @@ class Delivery:
             # _done and _end_call, written out: most listeners are plain functions, and each message comes here.
             if engine.acknowledges_itself and recoveries == engine.recoveries:
                 consumer.settle()
-                if not transport.armed:
-                    transport.acknowledge_soon()
+                if transport.asleep:
+                    transport.nudge()
             self.calling = None
             if self._waiters or not self._listeners:
                 self._end_call()
@@ -235,8 +235,8 @@ class Delivery:
         engine, transport = self._engine, self._transport
         if engine.acknowledges_itself and recoveries == engine.recoveries:  # else recover() was called: LIS-07
             consumer.settle()
-            if not transport.armed:
-                transport.acknowledge_soon()
+            if transport.asleep:
+                transport.nudge()
 
     async def _failed(self, message: Message, recoveries: int, error: BaseException) -> None:
         log_raised(message, error)

@@ -7,7 +7,7 @@ from typing import Self
 from sievemq._engine import EngineProducer
 from sievemq._front import Body, ProducerState, completion_callbacks
 from sievemq.aio.control import Control
-from sievemq.aio.producer import Listener, make_room
+from sievemq.aio.producer import Listener
 from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.messages import Message
@@ -22,12 +22,12 @@ class JMSProducer(ProducerState):
     ``await context.create_producer().set_priority(9).set_property("region", "EU").send(queue, "hello")``
     """
 
-    __slots__ = ("_control", "_sends", "_transport")
+    __slots__ = ("_control", "_transport")
 
     def __init__(self, control: Control, engine: EngineProducer) -> None:
         super().__init__(engine)
-        self._control = control  # keeps the connection alive
-        self._sends, self._transport = engine.sends, control.transport
+        self._control = control
+        self._transport = control.transport
 
     async def send(self, destination: Destination, message: Sendable | Body) -> Self:
         """Send a message, or a body that a message is made around (JPR-01 … JPR-07).
@@ -46,21 +46,16 @@ class JMSProducer(ProducerState):
             MessageNotWriteableRuntimeException: the producer has properties, the message's are read-only (JPR-13).
         """
         try:
-            engine, transport, sends = self._engine, self._transport, self._sends
+            engine = self._engine
             if destination is not self._to:
                 destination = self._target(destination)
             if self._dresses or not isinstance(message, Message):
                 message = self._dress(message)
-            if not transport.admits(sends):
-                await make_room(engine, transport)
-            callbacks = self._callbacks
-            completion = engine.send(message, destination, callbacks)
-            if callbacks is None and completion is None:
-                return self
-            if engine.send_timeout:
-                transport.expect(sends, completion, engine.send_timeout, sends.sequence)
+            if not self._transport.admits(engine.sends):  # asyncio
+                await self._control.make_room(engine)  # asyncio
+            completion = self._control.send(engine, message, destination, self._callbacks)
             if completion is not None:
-                await transport.wait(completion)
+                await self._transport.wait(completion)
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
         return self

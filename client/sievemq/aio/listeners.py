@@ -3,14 +3,13 @@ there is one method. A method may be a coroutine function; it is awaited before 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from typing import Protocol, runtime_checkable
 
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
 
-__all__ = ["CompletionListener", "ExceptionListener", "MessageListener", "ends_its_task"]
+__all__ = ["CompletionListener", "ExceptionListener", "MessageListener"]
 
 
 @runtime_checkable
@@ -49,25 +48,3 @@ class CompletionListener(Protocol):
             message: as it was given to `send`.
             exception: why.
         """
-
-
-def ends_its_task(error: BaseException) -> bool:
-    """True if what a listener raised is to end the task that called it, and so what the loop is for; False if it is the
-    listener's own failure, such as a CancelledError of something that it awaited, or pytest.fail().
-
-    Asked in that task, about what is raised again then.
-    """
-    if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is not None and task.cancelling() > 0
-    if isinstance(error, (KeyboardInterrupt, SystemExit)):
-        task = asyncio.current_task()
-        if task is not None:  # it goes through the loop to whoever runs that: nobody has to ask the task for it as well
-            task.add_done_callback(_asked)
-        return True
-    return isinstance(error, GeneratorExit)
-
-
-def _asked(task: asyncio.Task[object]) -> None:
-    if not task.cancelled():
-        task.exception()

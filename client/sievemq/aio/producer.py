@@ -10,7 +10,6 @@ from sievemq._engine import ABSENT, Absent, EngineProducer
 from sievemq._front import ProducerDefaults, completion_callbacks, destination_and_message
 from sievemq.aio.control import Control
 from sievemq.aio.listeners import CompletionListener
-from sievemq.aio.transport import Transport, turn
 from sievemq.delivery_mode import DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException
@@ -18,7 +17,7 @@ from sievemq.messages import Message
 from sievemq.messages.foreign import Sendable
 from sievemq_core.durations import Milliseconds
 
-__all__ = ["MessageProducer", "make_room"]
+__all__ = ["Listener", "MessageProducer", "SendOptions"]
 
 Listener = CompletionListener | tuple[Callable[[Message], Any], Callable[[Message, Exception], Any]]
 
@@ -133,17 +132,11 @@ class MessageProducer(ProducerDefaults):
             engine.check_open()
             to = engine.target(named)
         callbacks = None if completion_listener is ABSENT else completion_callbacks(completion_listener, awaits=True)
-        sends, transport = engine.sends, self._transport
-        # What has to be waited for comes first: once the message is handed over nothing may come in between (CPL-05).
-        if not transport.admits(sends):
-            await make_room(engine, transport)
-        completion = engine.send(message, to, callbacks, delivery_mode, priority, time_to_live)
-        if callbacks is None and completion is None:
-            return
-        if engine.send_timeout:
-            transport.expect(sends, completion, engine.send_timeout, sends.sequence)
+        if not self._transport.admits(engine.sends):  # asyncio
+            await self._control.make_room(engine)  # asyncio
+        completion = self._control.send(engine, message, to, callbacks, delivery_mode, priority, time_to_live)
         if completion is not None:
-            await transport.wait(completion)
+            await self._transport.wait(completion)
 
     # -- closing ------------------------------------------------------------------------------------------------------
 
@@ -158,24 +151,5 @@ class MessageProducer(ProducerDefaults):
         control = self._control
         if control.calls.mine:
             raise IllegalStateException("a producer cannot be closed in a completion callback that it would wait for")
-        if not control.engine.closed:
-            await control.calls.wait()
+        await control.called_back()
         self._engine.close()
-
-
-async def make_room(engine: EngineProducer, transport: Transport) -> None:
-    """Before a send: let the loop turn if much is to be written, wait if the socket or the broker is slow."""
-    sends = engine.sends
-    transport.check_loop()
-    while not transport.admits(sends):
-        engine.check_open()
-        if sends.window_is_full:
-            opened = sends.window_opens()
-            if engine.send_timeout:
-                transport.expect(sends, opened, engine.send_timeout)
-            await transport.wait(opened)
-        elif transport.paused or transport.engine.repairing:
-            await transport.drained()
-        else:
-            transport.flush_soon()
-            await turn()

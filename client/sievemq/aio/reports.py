@@ -10,7 +10,8 @@ from contextlib import nullcontext
 from typing import Any
 
 from sievemq._front import ExceptionReports
-from sievemq.aio.listeners import ends_its_task
+from sievemq.aio.transport import Transport
+from sievemq.aio.waiting import ends_its_task
 
 __all__ = ["Reports"]
 
@@ -21,15 +22,15 @@ class Reports(ExceptionReports):
     """The reports of one connection.
 
     Args:
-        loop: where it belongs.
+        transport: of the connection.
     """
 
     __slots__ = ("_loop", "_task")
     _awaits = True
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, transport: Transport) -> None:
         super().__init__(nullcontext())
-        self._loop = loop
+        self._loop = transport.loop
         self._task: asyncio.Task[None] | None = None
 
     def _soon(self, call: Callable[[], Any]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
@@ -13,18 +12,19 @@ from sievemq._engine import (
     DUPS_OK_ACKNOWLEDGE,
     SESSION_TRANSACTED,
     ClientConnection,
-    Completion,
     EngineBrowser,
     EngineProducer,
     EngineSession,
 )
 from sievemq._front import is_gone, names_selector, weakly
+from sievemq.aio.acknowledging import nothing
 from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
 from sievemq.aio.control import Control
 from sievemq.aio.opening import opening
 from sievemq.aio.producer import MessageProducer
 from sievemq.aio.transport import Transport
+from sievemq.aio.waiting import Once
 from sievemq.destinations import (
     Destination,
     Queue,
@@ -53,7 +53,7 @@ class _Connection(Protocol):
     _transport: Transport
 
     def _patience(self) -> float | None:
-        """Until when, by the loop's clock, closing may wait for what was sent to be taken; None for ever."""
+        """Until when, by :func:`now`, closing may wait for what was sent to be taken; None for ever."""
 
     def _forget(self, session: Session) -> None:
         """The session is closed."""
@@ -81,8 +81,8 @@ class Session:
         self._engine = engine
         self._transport = connection._transport
         self._control = Control(engine, self._transport, self)
-        self._closing: asyncio.Task[None] | None = None
-        engine.call_to_acknowledge(weakly(self._acknowledged, is_gone))
+        self._closing = Once(self._transport)
+        engine.call_to_acknowledge(weakly(self._control.acknowledge, is_gone))
 
     async def __aenter__(self) -> Self:
         return self
@@ -124,7 +124,7 @@ class Session:
     def _made(self, kind: Callable[..., M], *body: object) -> M:
         self._engine.check_open()
         message = kind(*body)
-        message._call_to_acknowledge(_nothing)  # no effect (MSG-02), but as awaitable as that of a received one
+        message._call_to_acknowledge(nothing)  # asyncio: no effect (MSG-02), but as awaitable as that of a received one
         return message
 
     # -- mode ---------------------------------------------------------------------------------------------------------
@@ -155,8 +155,7 @@ class Session:
 
     async def _commit(self) -> None:
         transport, engine = self._transport, self._engine
-        transport.check_loop()
-        completion = engine.commit()
+        completion = transport.call(engine.commit)
         timeout = engine.terms.options.send_timeout
         if timeout:
             transport.expect(engine.sends, completion, timeout)
@@ -181,15 +180,6 @@ class Session:
 
     async def _acknowledge(self) -> None:
         await self._transport.ask(self._engine.acknowledge)
-
-    def _acknowledged(self) -> Awaitable[None]:
-        """What message.acknowledge() does here (MSG-01)."""
-        self._transport.check_loop()
-        completion = self._engine.acknowledge()
-        if completion.done:
-            return _NOTHING
-        self._transport.flush_soon()
-        return _Acknowledgement(self._transport, completion)
 
     async def _end_transaction(self, verb: str, act: Callable[[], Awaitable[Any]]) -> None:
         self._engine.check_open()
@@ -373,18 +363,19 @@ class Session:
         durable: bool = False,
         shared: bool = False,
     ) -> C:
-        self._transport.check_loop()
         warn_of_wildcards(destination)
         if name is not None and self._transport.undoing:
             await self._transport.undone()  # a consumer of the same subscription would refuse this one (SUB-11, SUB-14)
-        engine = self._engine.open_consumer(
-            destination,
-            str(destination),
-            selector,
-            no_local=bool(no_local),
-            subscription=name,
-            durable=durable,
-            shared=shared,
+        engine = self._transport.call(
+            lambda: self._engine.open_consumer(
+                destination,
+                str(destination),
+                selector,
+                no_local=bool(no_local),
+                subscription=name,
+                durable=durable,
+                shared=shared,
+            )
         )
         await self._transport.ask(lambda: engine.opened, undo=lambda _: self._engine.close_consumer(engine))
         return kind(self._control, engine)
@@ -405,8 +396,7 @@ class Session:
         destination = _needed(queue)
         if not isinstance(destination, Queue):
             raise InvalidDestinationException(f"only a queue can be browsed, not {destination}")
-        self._transport.check_loop()
-        engine = EngineBrowser(self._engine, destination, message_selector)
+        engine = self._transport.call(lambda: EngineBrowser(self._engine, destination, message_selector))
         await self._transport.ask(lambda: engine.opened)
         return QueueBrowser(self._transport, engine)
 
@@ -424,13 +414,11 @@ class Session:
         if self._engine.closed:
             return
         self._control.check_may_close("the session")
-        if self._closing is None:
-            self._transport.check_loop()
-            self._closing = self._transport.loop.create_task(self._close(), name="sievemq-close")
-        await asyncio.shield(self._closing)
+        await self._closing.run(self._close)
 
     async def _close(self) -> None:
-        self._engine.shut_gate()
+        with self._transport.lock:
+            self._engine.shut_gate()
         try:
             await self._control.leave(self._connection._patience())
             await self._transport.ask(self._engine.close)
@@ -439,43 +427,6 @@ class Session:
                 raise
         finally:
             self._connection._forget(self)
-
-
-class _Acknowledgement:
-    """What ``message.acknowledge()`` returns: the acknowledgement is on its way, awaiting hears the answer."""
-
-    __slots__ = ("_completion", "_transport")
-
-    def __init__(self, transport: Transport, completion: Completion[Any]) -> None:
-        self._transport = transport
-        self._completion = completion
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        completion = self._completion
-        return self._transport.ask(lambda: completion).__await__()
-
-    def __repr__(self) -> str:
-        return f"<acknowledgement, {'answered' if self._completion.done else 'on its way'}>"
-
-
-class _Nothing:
-    """An awaitable for where there was nothing to do."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[None, None, None]:
-        return
-        yield
-
-    def __repr__(self) -> str:
-        return "<nothing to wait for>"
-
-
-_NOTHING: Final = _Nothing()
-
-
-def _nothing() -> Awaitable[None]:
-    return _NOTHING
 
 
 def _needed(destination: object) -> Destination:

@@ -73,6 +73,34 @@ def release(waiters: list[asyncio.Future[bool]]) -> None:
     waiters.clear()
 
 
+class LoopGuard:
+    """In the place of the blocking API's lock: it excludes nothing, since everything is on one thread, but it refuses
+    other loops (THR-06).
+
+    Args:
+        loop: the connection's.
+    """
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def __enter__(self) -> None:
+        """Raise unless the connection's loop runs.
+
+        Raises:
+            IllegalStateException: another loop runs, or none.
+        """
+        if asyncio._get_running_loop() is not self._loop:
+            raise IllegalStateException(
+                "the connection belongs to another event loop: use it from the loop that it was created on"
+            )
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held."""
+
+
 class _Limit:
     """Until when a request may take; none any more without its completion."""
 
@@ -102,9 +130,10 @@ class Transport(asyncio.Protocol):
 
     Attributes:
         asked: something was said to the broker that it may answer, and it has said nothing since.
-        armed: a write is due in this turn of the loop; whoever queues something need not say so.
+        asleep: no write is due in this turn of the loop.
         paused: the peer does not read as fast as we write.
         ended: done once the loop's transport is closed, for good.
+        lock: raises on other loops.
         undoing: what cancelled waits had asked for, and what is to be taken back when it is answered.
         at: number of the host that it is connected to.
     """
@@ -128,11 +157,12 @@ class Transport(asyncio.Protocol):
         "_repairing",
         "_transport",
         "_waits_since",
-        "armed",
         "asked",
+        "asleep",
         "at",
         "ended",
         "engine",
+        "lock",
         "loop",
         "paused",
         "undoing",
@@ -162,7 +192,8 @@ class Transport(asyncio.Protocol):
         self._opened = int(loop.time() * 1000.0)
         self.engine = engine
         self.loop = loop
-        self.armed = False
+        self.lock = LoopGuard(loop)
+        self.asleep = True
         self.paused = False
         self.ended: asyncio.Future[bool] = loop.create_future()
         self.undoing: list[Completion[Any]] = []
@@ -196,7 +227,7 @@ class Transport(asyncio.Protocol):
         elif self._lost is not None and not engine.repairing:
             wake(self._lost)
             self.flush_soon()
-        elif engine.urgent and not self.armed:
+        elif engine.urgent and self.asleep:
             self.flush_soon()
 
     def eof_received(self) -> bool:
@@ -244,25 +275,29 @@ class Transport(asyncio.Protocol):
             or self.engine.outbox.queued_bytes >= _GATHER
         ):
             return False
-        if not self.armed:
+        if self.asleep:
             self.check_loop()
             self.flush_soon()
         return True
 
     def flush_soon(self) -> None:
         """Write in this turn of the loop, after what is ready to run."""
-        if not self.armed:
-            self.armed = True
+        if self.asleep:
+            self.asleep = False
             self.loop.call_soon(self._flush)
 
-    def acknowledge_soon(self) -> None:
-        """Something is to be acknowledged: with the next write, in a few milliseconds at the latest."""
+    def flush_later(self) -> None:
+        """Something was queued that no call waits for."""
+        self.flush_soon()
+
+    def nudge(self) -> None:
+        """Something is to be acknowledged, and no write is due: see that it is written within a few milliseconds."""
         if not self._acknowledging:
             self._acknowledging = True
             self.loop.call_later(_ACKNOWLEDGE_DELAY, self._acknowledge)
 
     def _flush(self) -> None:
-        self.armed = False
+        self.asleep = True
         self.write()
 
     def _acknowledge(self) -> None:
@@ -301,15 +336,19 @@ class Transport(asyncio.Protocol):
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def check_loop(self) -> None:
-        """Raise unless this is the connection's loop (THR-06).
+        """Raise unless this is the connection's loop (THR-06)."""
+        with self.lock:
+            pass
 
-        Raises:
-            IllegalStateException: another loop runs, or none.
-        """
-        if asyncio._get_running_loop() is not self.loop:
-            raise IllegalStateException(
-                "the connection belongs to another event loop: use it from the loop that it was created on"
-            )
+    def call(self, work: Callable[[], T]) -> T:
+        """Call the engine; a request that it makes is not awaited."""
+        with self.lock:
+            return work()
+
+    def broken(self, error: BaseException) -> None:
+        """An exception of a signal handler broke into the engine: the connection is lost (decision 0029)."""
+        self.engine.lost(InterruptedError(f"{type(error).__name__} broke into it"))
+        self.abort()
 
     async def wait(self, completion: Completion[T]) -> T:
         """Write, wait until the completion is settled, return its value or raise its error.
@@ -319,7 +358,7 @@ class Transport(asyncio.Protocol):
         if not completion.done:
             future: asyncio.Future[bool] = self.loop.create_future()
             completion.add_callback(lambda _: wake(future))
-            if not self.armed:
+            if self.asleep:
                 self.flush_soon()
             self.look()
             await future
@@ -345,7 +384,7 @@ class Transport(asyncio.Protocol):
         # wait(), written out: every consumer that is opened and closed comes here.
         future: asyncio.Future[bool] = self.loop.create_future()
         completion.add_callback(lambda _: wake(future))
-        if not self.armed:
+        if self.asleep:
             self.flush_soon()
         self.look()
         limit = self._limit(completion) if self._patience else None

@@ -1,13 +1,65 @@
-"""What code needs that waits, under the names that it has in both APIs: a lock, and a clock in seconds."""
+"""What code needs that waits, under the names that it has in both APIs: a lock, a clock, what is carried out once."""
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import Lock
+from collections.abc import Callable, Coroutine
+from typing import Any
 
-__all__ = ["Lock", "now"]
+from sievemq.aio.transport import Transport
+
+__all__ = ["Lock", "Once", "ends_its_task", "now"]
 
 
 def now() -> float:
-    """The running loop's clock."""
+    """The running loop's clock, in seconds."""
     return asyncio.get_running_loop().time()
+
+
+class Once:
+    """Closing: carried out once, in a task of its own, so that a cancelled caller leaves it running.
+
+    Args:
+        transport: of the connection.
+    """
+
+    __slots__ = ("_task", "_transport")
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def done(self) -> bool:
+        """It has ended, or failed."""
+        return self._task is not None and self._task.done()
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Carry it out, or wait for its end."""
+        self._transport.check_loop()
+        if self._task is None:
+            self._task = self._transport.loop.create_task(work(), name="sievemq-close")
+        await asyncio.shield(self._task)
+
+
+def ends_its_task(error: BaseException) -> bool:
+    """True if what a listener raised is to end the task that called it, and so what the loop is for; False if it is the
+    listener's own failure, such as a CancelledError of something that it awaited, or pytest.fail().
+
+    Asked in that task, about what is raised again then.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    if isinstance(error, (KeyboardInterrupt, SystemExit)):
+        task = asyncio.current_task()
+        if task is not None:  # it goes through the loop to whoever runs that: nobody has to ask the task for it as well
+            task.add_done_callback(_asked)
+        return True
+    return isinstance(error, GeneratorExit)
+
+
+def _asked(task: asyncio.Task[object]) -> None:
+    if not task.cancelled():
+        task.exception()

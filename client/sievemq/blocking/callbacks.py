@@ -46,9 +46,13 @@ class CompletionCalls:
         """An asynchronous send is being made; its call follows once its fate is known, or :meth:`cancel`."""
         self.begun += 1
 
-    def cancel(self) -> None:
-        """The send call raised: no callback (CPL-03)."""
-        self.begun -= 1
+    def cancel(self, begun: int) -> None:
+        """The send call raised: no callback (CPL-03).
+
+        Args:
+            begun: what :attr:`begun` was before it.
+        """
+        self.begun = begun
         self._tell_watchers()
 
     def _ring(self) -> None:
@@ -61,7 +65,7 @@ class CompletionCalls:
                 if self._ident is None:
                     self._ident = -1
                     threading.Thread(target=self._run, name="sievemq-completions", daemon=True).start()
-                else:
+                elif self._bell.locked():
                     self._bell.release()
 
     @property
@@ -107,10 +111,9 @@ class CompletionCalls:
             self._resting = True
             if calls and self._rises():
                 continue
-            if not self._bell.acquire(timeout=self.IDLE):
-                if self._ends():
-                    return
-                self._bell.acquire()  # somebody has seen it rest and is about to ring
+            if not self._bell.acquire(timeout=self.IDLE) and self._ends():
+                return
+            # Rung, or about to be; or an interrupt has kept the bell from ringing.
 
     def _rises(self) -> bool:
         """True if the thread rests no more by itself; False if somebody else has seen it rest, and rings."""

@@ -1,9 +1,8 @@
+# Generated from sievemq/aio/connection.py by client/generate_blocking.py; change that file, then run `make format`.
 """Connection (§6.1)."""
 
 from __future__ import annotations
 
-import threading
-import time
 import warnings
 from collections.abc import Callable
 from itertools import count
@@ -16,6 +15,7 @@ from sievemq.blocking.listeners import ExceptionListener
 from sievemq.blocking.reports import Reports
 from sievemq.blocking.session import Session
 from sievemq.blocking.transport import Transport
+from sievemq.blocking.waiting import Once, now
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq.session_mode import SessionModeLike
 
@@ -25,17 +25,20 @@ S = TypeVar("S", bound=Session)
 
 
 class Connection:
-    """A connection to a broker, made by a ConnectionFactory; safe to share (THR-01). Starts stopped."""
+    """A connection to a broker, made by a :class:`ConnectionFactory`. Starts stopped.
+
+    Safe to share between threads (THR-01).
+    """
 
     def __init__(self, engine: ClientConnection, transport: Transport) -> None:
         self._engine = engine
         self._transport = transport
-        self._reports = Reports()
+        self._reports = Reports(transport)
         self._listener: ExceptionListener | Callable[[JMSException], None] | None = None
         self._sessions: set[Session] = set()
         self._contexts: set[int] = set()  # open contexts; the last one closes the connection (CTX-08)
         self._numbers = count()
-        self._changing = threading.Lock()  # one start, stop or close at a time
+        self._closing = Once(transport)
         reports = self._reports
         engine.listen(weakly(reports.add), weakly(reports.lost), weakly(reports.restored))
         engine.flow.listen(weakly(reports.blocked), weakly(reports.unblocked))
@@ -95,9 +98,8 @@ class Connection:
         return self._open_session(Session, mode, is_action)
 
     def _open_session(self, kind: type[S], mode: object, is_action: bool = True) -> S:
-        with self._transport.lock:
-            engine = self._engine.open_session(mode, is_action)
-        self._transport.wait(engine.opened)
+        engine = self._transport.call(lambda: self._engine.open_session(mode, is_action))
+        self._transport.ask(lambda: engine.opened, undo=lambda _: engine.close())
         session = kind(self, engine)
         with self._transport.lock:
             self._sessions.add(session)
@@ -106,6 +108,10 @@ class Connection:
     def _forget(self, session: Session) -> None:
         with self._transport.lock:
             self._sessions.discard(session)
+
+    def _all(self) -> tuple[Session, ...]:
+        with self._transport.lock:
+            return tuple(self._sessions)
 
     def _context_opened(self) -> int:
         """Count in a context; return its number."""
@@ -178,7 +184,7 @@ class Connection:
             started = self._engine.started
             self._engine.start()
             if not started:  # every consumer of a context comes here (CTX-07)
-                self._transport.write()
+                self._transport.flush_soon()
 
     def stop(self) -> None:
         """Pause delivery; returns when no listener is running any more (CON-16).
@@ -192,7 +198,7 @@ class Connection:
         with self._transport.lock:
             self._engine.stop()
         for session in self._all():
-            session._control.wait_until_paused()
+            session._control.paused()
 
     def close(self) -> None:
         """Close the connection and everything made by it (CLO-02). Idempotent.
@@ -202,35 +208,32 @@ class Connection:
         Raises:
             IllegalStateException: in a message listener (CLO-09) or completion callback (CLO-13) of this connection.
         """
+        if self._closing.done:
+            return
         for session in self._all():
             session._control.check_may_close("the connection")
-        with self._changing:
+        self._closing.run(self._close)
+
+    def _close(self) -> None:
+        with self._transport.lock:
+            self._engine.leave()
+            for session in self._sessions:
+                session._engine.shut_gate()
+        try:
+            until = self._patience()
+            for session in self._all():
+                session._control.leave(until)
+            self._transport.ask(self._engine.close)
+        finally:
             with self._transport.lock:
-                closed = self._engine.closed
-                if not closed:
-                    self._engine.leave()
-                    for session in self._sessions:
-                        session._engine.shut_gate()
-            if not closed:
-                until = self._patience()
-                for session in self._all():
-                    session._control.leave(until)
-                try:
-                    self._transport.ask(self._engine.close)
-                finally:
-                    with self._transport.lock:
-                        self._sessions.clear()
-                    self._transport.close()
+                self._sessions.clear()
+            self._transport.close()
 
     def _patience(self) -> float | None:
-        """Until when, by the monotonic clock, closing may wait for what was sent to be taken; None for ever."""
+        """Until when, by :func:`now`, closing may wait for what was sent to be taken; None for ever."""
         options = self._engine.options
         timeout = options.send_timeout or options.request_timeout
-        return time.monotonic() + timeout / 1000.0 if timeout else None
-
-    def _all(self) -> tuple[Session, ...]:
-        with self._transport.lock:
-            return tuple(self._sessions)
+        return now() + timeout / 1000.0 if timeout else None
 
 
 def session_mode_of(transacted: object, acknowledge_mode: object, session_mode: object = None) -> Any:

@@ -1,3 +1,4 @@
+# Generated from sievemq/aio/consumer.py by client/generate_blocking.py; change that file, then run `make format`.
 """MessageConsumer (§8), and what it is called on a queue and on a topic."""
 
 from __future__ import annotations
@@ -25,12 +26,11 @@ M = TypeVar("M", bound=Message)
 class MessageConsumer:
     """Made by a session. ``for message in consumer`` receives until the consumer is closed."""
 
-    __slots__ = ("_control", "_engine", "_guard", "_listener", "_transport")
+    __slots__ = ("_control", "_engine", "_listener", "_transport")
 
     def __init__(self, control: Control, engine: EngineConsumer) -> None:
         self._control = control
         self._engine = engine
-        self._guard = control.guard
         self._transport = control.transport
         self._listener: MessageListener | Callable[[Message], None] | None = None
 
@@ -50,10 +50,44 @@ class MessageConsumer:
         return self
 
     def __next__(self) -> Message:
-        message = self._next(Message)
+        # As in receive(); here again because a further call for each message would cost as much as all this.
+        engine, control = self._engine, self._control
+        if control.delivery.idle:
+            with control.guard:
+                if engine.flowing and control.receiving is None:
+                    try:
+                        message = engine.take()
+                        if message is not None:
+                            if engine.acknowledges_itself:
+                                engine.settle()
+                            if engine.taken >= engine.mark:
+                                control.top_up(engine)
+                            if self._transport.asleep:
+                                self._transport.nudge()
+                            return message
+                    except BaseException as error:
+                        control.interrupted(error)
+                        raise
+        message = self._next(engine.take_for_good)
         if message is None:
             raise StopIteration
         return message
+
+    def _next(self, take: Callable[[], Message | None]) -> Message | None:
+        """Receive for an iteration; None if the consumer is closed."""
+        if self._is_over:
+            return None
+        try:
+            return self._control.receive(self._engine, take, None)
+        except IllegalStateException:
+            if self._is_over:
+                return None
+            raise
+
+    @property
+    def _is_over(self) -> bool:
+        session = self._control.engine
+        return self._engine.shut or session.closed or session.outbox.closed
 
     def messages(self, message_type: type[M]) -> Iterator[M]:
         """Receive messages of one class until the consumer is closed.
@@ -65,22 +99,7 @@ class MessageConsumer:
             TypeError: it is no class of messages.
             MessageFormatException: as :meth:`receive`; then the iteration is over.
         """
-        as_kind(message_type)
-        return self._messages(message_type)
-
-    def _messages(self, message_type: type[M]) -> Iterator[M]:
-        while (message := self._next(message_type)) is not None:
-            yield message
-
-    def _next(self, message_type: type[M]) -> M | None:
-        """The next message of an iteration; None if the consumer is closed."""
-        try:
-            return self.receive(None, message_type)
-        except IllegalStateException:
-            session = self._control.engine
-            if self._engine.shut or session.closed or session.outbox.closed:
-                return None
-            raise
+        return _Messages(self, message_type)
 
     def get_message_selector(self) -> str | None:
         """The selector; None if there is none (MCO-01)."""
@@ -107,7 +126,7 @@ class MessageConsumer:
             self._listener = listener
             if callback is not None:
                 self._engine.top_up()
-            self._transport.write()
+            self._transport.flush_soon()
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
@@ -141,46 +160,24 @@ class MessageConsumer:
             return self._receive_as(as_kind(message_type), timeout)
         if timeout is not None and (type(timeout) is not int or timeout < 0):
             timeout = check_timeout(timeout)
-        guard = self._guard
-        if not guard.acquire(False):
-            self._control.enter(self._engine)
-        try:
-            engine = self._engine
-            if engine.flowing and self._control.delivery.idle:
-                message = engine.take()
-                if message is not None:
-                    if engine.acknowledges_itself:
-                        engine.settle()
-                    if engine.taken >= engine.mark:
-                        self._control.top_up(engine)
-                    if self._transport.asleep:
-                        self._transport.nudge()
-                    return message
-            return self._control.receive(engine, engine.take_for_good, timeout)
-        finally:
-            guard.release()
-
-    def _receive_as(self, read: Callable[[Message], T], timeout: Milliseconds | None) -> T | None:
-        """Receive what `read` gives of the next message."""
-        if timeout is not None:
-            timeout = check_timeout(timeout)
-        wanted = Wanted(self._engine, read)
-        return None if self._receive_by(wanted.take, timeout) is None else wanted.value
-
-    def _receive_as_no_wait(self, read: Callable[[Message], T]) -> T | None:
-        wanted = Wanted(self._engine, read)
-        return None if self._receive_no_wait(wanted.take) is None else wanted.value
-
-    def _receive_by(self, take: Callable[[], Message | None], timeout: int | None) -> Message | None:
-        """Receive by another way of taking a message."""
-        self._control.enter(self._engine)
-        try:
-            return self._control.receive(self._engine, take, timeout)
-        except MessageFormatException:
-            self._end_attempt()
-            raise
-        finally:
-            self._guard.release()
+        engine, control = self._engine, self._control
+        if control.delivery.idle:
+            with control.guard:
+                if engine.flowing and control.receiving is None:
+                    try:
+                        message = engine.take()
+                        if message is not None:
+                            if engine.acknowledges_itself:
+                                engine.settle()
+                            if engine.taken >= engine.mark:
+                                control.top_up(engine)
+                            if self._transport.asleep:
+                                self._transport.nudge()
+                            return message
+                    except BaseException as error:
+                        control.interrupted(error)
+                        raise
+        return control.receive(engine, engine.take_for_good, timeout)
 
     @overload
     def receive_no_wait(self) -> Message | None: ...
@@ -196,20 +193,29 @@ class MessageConsumer:
         """
         if message_type is not Message:
             return self._receive_as_no_wait(as_kind(message_type))
-        return self._receive_no_wait(self._engine.take_for_good)
+        return self._control.receive_no_wait(self._engine, self._engine.take_for_good)
 
-    def _receive_no_wait(self, take: Callable[[], Message | None]) -> Message | None:
-        self._control.enter(self._engine)
+    def _receive_as(self, read: Callable[[Message], T], timeout: Milliseconds | None) -> T | None:
+        """Receive what `read` gives of the next message."""
+        if timeout is not None:
+            timeout = check_timeout(timeout)
+        wanted = Wanted(self._engine, read)
         try:
-            return self._control.receive_no_wait(self._engine, take)
+            return None if self._control.receive(self._engine, wanted.take, timeout) is None else wanted.value
         except MessageFormatException:
             self._end_attempt()
             raise
-        finally:
-            self._guard.release()
+
+    def _receive_as_no_wait(self, read: Callable[[Message], T]) -> T | None:
+        wanted = Wanted(self._engine, read)
+        try:
+            return None if self._control.receive_no_wait(self._engine, wanted.take) is None else wanted.value
+        except MessageFormatException:
+            self._end_attempt()
+            raise
 
     def _end_attempt(self) -> None:
-        """Have a message redelivered whose body was refused, if that counts. The session's guard is held."""
+        """Have a message redelivered whose body was refused, if that counts."""
         engine = self._engine
         if engine.acknowledges_itself and engine.done != engine.handed:
             with suppress(JMSException):  # the message goes back with its connection's end
@@ -221,27 +227,51 @@ class MessageConsumer:
         """Close the consumer (MCO-07). Idempotent.
 
         Waits for a receive or listener in progress; a receive that is blocked returns None. In its own listener it
-        returns at once, and the listener's message is acknowledged by the session's rules (MCO-08). What is only
+        does not wait, and the listener's message is acknowledged by the session's rules (MCO-08). What is only
         buffered goes back, unmarked (MCO-10).
         """
-        engine, transport = self._engine, self._transport
-        with transport.lock:
+        engine = self._engine
+        with self._transport.lock:
             if engine.closed or engine.shut:
                 return
             engine.shut_gate()
-        self._control.wait_until_left(engine)
+        self._control.after(engine, self._close)
+
+    def _close(self) -> None:
+        engine, control, transport = self._engine, self._control, self._transport
         with transport.lock:
-            self._control.delivery.set_listener(engine, None)
-            completion = self._control.engine.close_consumer(engine)
-        if completion.done:
-            if transport.asleep:
-                transport.nudge()
-            return
+            control.delivery.set_listener(engine, None)
+        completion = transport.call(lambda: control.engine.close_consumer(engine))
         try:
-            transport.wait(completion)
+            if completion.done:
+                transport.flush_later()
+            transport.ask(lambda: completion)
         except JMSException:
-            if self._control.engine.outbox.failure is None:
+            if control.engine.outbox.failure is None:
                 raise
+
+
+class _Messages(Iterator[M]):
+    """An iteration over messages of one class."""
+
+    __slots__ = ("_consumer", "_read")
+
+    def __init__(self, consumer: MessageConsumer, message_type: type[M]) -> None:
+        self._consumer = consumer
+        self._read = as_kind(message_type)
+
+    def __next__(self) -> M:
+        consumer = self._consumer
+        message = None
+        if not consumer._is_over:
+            try:
+                message = consumer._receive_as(self._read, None)
+            except IllegalStateException:
+                if not consumer._is_over:
+                    raise
+        if message is None:
+            raise StopIteration
+        return message
 
 
 class QueueReceiver(MessageConsumer):

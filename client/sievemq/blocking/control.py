@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from _thread import allocate_lock, get_ident
 from collections.abc import Callable
 from typing import Final, NoReturn, TypeVar
 
-from sievemq._engine import PATIENCE, EngineConsumer, EngineSession
+from sievemq._engine import PATIENCE, Callbacks, Completion, EngineConsumer, EngineProducer, EngineSession
 from sievemq.blocking.callbacks import CompletionCalls
 from sievemq.blocking.delivery import Delivery
 from sievemq.blocking.transport import Transport
+from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException, JMSException
 from sievemq.messages import Message
 
@@ -29,28 +29,35 @@ class Control:
     """Knows which thread is inside a session, and waits for messages in it; owns the delivery thread and the
     completion calls.
 
+    The locks are held by `with` statements alone: an exception that a signal handler raises cannot come between
+    acquiring one and the block that releases it.
+
     Args:
         engine: of the session.
         transport: of its connection.
         owner: the session, which lives, and its connection with it, as long as anything that it made.
 
     Attributes:
-        guard: held by whoever receives or calls a listener: one at a time, and close waits for it.
-        blocked: the thread of a receive that waits for a message, or 0.
+        guard: held while a message is taken out of a buffer, and by whoever calls a listener, recovers or ends a
+            transaction; not by a receive that waits.
+        receiving: the consumer at which some thread receives, unless its message was there already; None if none does.
         sending: two threads sending is wrong, but must not mix up their sequence (THR-06).
         delivery: calls the listeners.
         calls: calls the callbacks of asynchronous sends.
     """
 
     __slots__ = (
-        "_current",
+        "__weakref__",
         "_owner",
+        "_receiver",
+        "_turn",
+        "_waiting",
         "_woken",
-        "blocked",
         "calls",
         "delivery",
         "engine",
         "guard",
+        "receiving",
         "sending",
         "transport",
     )
@@ -60,38 +67,124 @@ class Control:
         self.engine = engine
         self.transport = transport
         self.guard = allocate_lock()
-        self.blocked = 0
-        self._current: EngineConsumer | None = None  # whose receive or listener it is, for close and stop
+        self.receiving: EngineConsumer | None = None
+        self._receiver = 0  # the thread that receives
+        self._turn: object = None  # the call that does
+        self._waiting = False  # it is registered with its consumer and with the transport's lead
         # Held except between being woken and noticing it.
         self._woken = allocate_lock()
         self._woken.acquire()
-        self.sending = threading.Lock()
-        self.delivery = Delivery(engine, transport, self._lend, self.recover)
+        self.sending = allocate_lock()
+        self.delivery = Delivery(engine, transport, self.guard, self.recover)
         self.calls = CompletionCalls(engine.sends)
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
-    def enter(self, consumer: EngineConsumer) -> None:
-        """Take the guard. A thread that stops or closes something holds it for a moment: that is waited for.
+    def receive(
+        self, consumer: EngineConsumer, take: Callable[[], Message | None], timeout: int | None
+    ) -> Message | None:
+        """Receive with all checks, waiting if need be.
 
-        Raises:
-            IllegalStateException: another thread is blocked in a receive of the session (MCO-13), or it has a listener
-                (MCO-12).
+        Args:
+            consumer: where.
+            take: takes a message from its buffer.
+            timeout: in ms; 0 or None waits without limit.
         """
-        while not self.guard.acquire(timeout=_LOOK):
-            self.check_receivable(consumer)
-            if self.delivery.mine:
-                raise IllegalStateException("a message listener cannot receive: its message is not done with yet")
-            if self.blocked:
-                self._refuse()
+        self._check_receivable(consumer)
+        transport, guard, woken = self.transport, self.guard, self._woken
+        outbox, terms = self.engine.outbox, self.engine.terms
+        end = time.monotonic() + terms.skipped + timeout / 1000.0 if timeout else None
+        # With a short time to wait there is none to lose before the broker is told (PATIENCE).
+        patient = not timeout or timeout >= _SHORT
+        turn, taking = object(), False
+        try:
+            with guard:
+                self._check_receivable(consumer)
+                self._turn, self._receiver, self.receiving = turn, get_ident(), consumer
+            while True:
+                with guard:
+                    with transport.lock:
+                        if consumer.shut:
+                            return None  # CLO-06
+                        taking = True
+                        message = take() if consumer.flowing else None
+                        if message is None:
+                            if outbox.failure is not None:
+                                outbox.check_open()
+                            left = -1.0 if end is None else end - time.monotonic() - terms.skipped
+                            if end is not None and left <= 0.0:
+                                return None
+                            patient = patient and consumer.flowing and not consumer.expect() and not consumer.lone
+                            if not patient:
+                                consumer.want()
+                            self._waiting = True
+                            consumer.waits(self._wake)
+                            transport.write_urgent()
+                            transport.lead.begin(woken)
+                    if message is not None:
+                        self._after_take(consumer)
+                        return message
+                taking = False
+                # A limit far beyond what the platform can wait for is as good as none.
+                seconds = PATIENCE if patient else min(left, 1e6)
+                transport.lead.wait(woken, seconds)
+                patient = False
+                with transport.lock:
+                    self._stop_waiting(consumer)
+        except BaseException as error:
+            if taking:
+                self.interrupted(error)
+            raise
+        finally:
+            if self._turn is turn:
+                if self._waiting:  # interrupted, by a signal
+                    with transport.lock:
+                        self._stop_waiting(consumer)
+                self._turn = self.receiving = None
 
-    def check_receivable(self, consumer: EngineConsumer) -> None:
-        """Raise unless a receive at the consumer is allowed."""
+    def receive_no_wait(self, consumer: EngineConsumer, take: Callable[[], Message | None]) -> Message | None:
+        """Receive what is there now, in the buffer or at the broker."""
+        self._check_receivable(consumer)
+        transport, message = self.transport, None
+        try:
+            with self.guard:
+                self._check_receivable(consumer)
+                message, completion = transport.call(lambda: self._take_or_ask(consumer, take))
+                if message is None:
+                    if completion is None:  # MCO-06: stopped
+                        return None
+                    try:
+                        transport.ask(lambda: completion)
+                    except JMSException:
+                        if consumer.shut:
+                            return None
+                        raise
+                    message = transport.call(lambda: take() if consumer.flowing else None)
+                if message is not None:
+                    self._after_take(consumer)
+                return message
+        except BaseException as error:
+            if message is not None:
+                self.interrupted(error)
+            raise
+
+    def _take_or_ask(
+        self, consumer: EngineConsumer, take: Callable[[], Message | None]
+    ) -> tuple[Message | None, Completion[object] | None]:
+        message = take() if consumer.flowing else None
+        return message, consumer.want(answered=True) if message is None else None
+
+    def _check_receivable(self, consumer: EngineConsumer) -> None:
+        """Raise unless this thread may receive at the consumer now."""
         self.check_open(consumer)
-        if not self.delivery.idle:
+        if self.delivery.wanted:
             raise IllegalStateException(
                 "the session has a message listener: it receives either by listeners or by receive (MCO-12)"
             )
+        if self.delivery.mine:
+            raise IllegalStateException("a message listener cannot receive: its message is not done with yet")
+        if self.receiving is not None:
+            self._refuse()
 
     def check_open(self, consumer: EngineConsumer) -> None:
         """Raise unless the consumer and the session can be used."""
@@ -100,93 +193,19 @@ class Control:
             raise IllegalStateException(f"the consumer is closed{f': {gone}' if gone else ''}", None, gone)
         self.engine.check_open()
 
-    def receive(
-        self, consumer: EngineConsumer, take: Callable[[], Message | None], timeout: int | None
-    ) -> Message | None:
-        """Receive with all checks, waiting if need be. The guard is held.
-
-        Args:
-            consumer: where.
-            take: takes a message from its buffer.
-            timeout: in ms; 0 or None waits without limit.
-        """
-        self.check_receivable(consumer)
-        transport, woken = self.transport, self._woken
-        outbox, terms = self.engine.outbox, self.engine.terms
-        end = time.monotonic() + terms.skipped + timeout / 1000.0 if timeout else None
-        # With a short time to wait there is none to lose before the broker is told (PATIENCE).
-        patient = not timeout or timeout >= _SHORT
-        self._current = consumer
-        try:
-            while True:
-                with transport.lock:
-                    if consumer.shut:
-                        return None  # CLO-06
-                    message = take() if consumer.flowing else None
-                    if message is None:
-                        if outbox.failure is not None:
-                            outbox.check_open()
-                        left = -1.0 if end is None else end - time.monotonic() - terms.skipped
-                        if end is not None and left <= 0.0:
-                            return None
-                        patient = patient and consumer.flowing and not consumer.expect() and not consumer.lone
-                        if not patient:
-                            consumer.want()
-                        consumer.waits(self._wake)
-                        self.blocked = get_ident()
-                        transport.write_urgent()
-                        transport.lead.begin(woken)
-                if message is not None:
-                    self._after_take(consumer)
-                    return message
-                # A limit far beyond what the platform can wait for is as good as none.
-                seconds = PATIENCE if patient else min(left, 1e6)
-                transport.lead.wait(woken, seconds)
-                patient = False
-                with transport.lock:
-                    self._stop_waiting(consumer)
-        finally:
-            if self.blocked:  # interrupted, by a signal
-                with transport.lock:
-                    self._stop_waiting(consumer)
-            self._current = None
-
-    def receive_no_wait(self, consumer: EngineConsumer, take: Callable[[], Message | None]) -> Message | None:
-        """Receive what is there now, in the buffer or at the broker. The guard is held."""
-        self.check_receivable(consumer)
-        transport = self.transport
-        with transport.lock:
-            message = take() if consumer.flowing else None
-            completion = consumer.want(answered=True) if message is None else None
-        if message is not None:
-            self._after_take(consumer)
-            return message
-        if completion is None:  # MCO-06: stopped
-            return None
-        try:
-            transport.wait(completion)
-        except JMSException:
-            if consumer.shut:
-                return None
-            raise
-        with transport.lock:
-            message = take() if consumer.flowing else None
-        if message is not None:
-            self._after_take(consumer)
-        return message
-
     def _wake(self) -> None:
         """Called by the engine, once, with its lock held."""
         self._woken.release()
         self.transport.lead.rouse()
 
     def _stop_waiting(self, consumer: EngineConsumer) -> None:
-        """Nobody waits any more. The engine lock is held, so from here on nobody is woken either."""
-        self.blocked = 0
+        """The receive does not wait any more. The engine lock is held, so from here on nothing wakes it either. Called
+        again where it was interrupted."""
         self.transport.lead.end(self._woken)
         if consumer.waker is None:
             self._woken.acquire(False)  # woken, noticed or not
         consumer.waits(None)
+        self._waiting = False
 
     def _after_take(self, consumer: EngineConsumer) -> None:
         if consumer.taken >= consumer.mark:
@@ -200,28 +219,23 @@ class Control:
             consumer.top_up()
             self.transport.write()
 
-    # -- who may be inside --------------------------------------------------------------------------------------------
+    def interrupted(self, error: BaseException) -> None:
+        """A signal handler raised while a message was taken: the connection is lost, and the message comes again."""
+        if not isinstance(error, Exception):
+            self.transport.broken(error)
 
-    def _lend(self, work: Callable[[EngineConsumer], None], consumer: EngineConsumer) -> None:
-        """Let the delivery thread work on a consumer, alone."""
-        with self.guard:
-            self._current = consumer
-            try:
-                work(consumer)
-            finally:
-                self._current = None
+    # -- what must be alone -------------------------------------------------------------------------------------------
 
     def exclusively(self, work: Callable[[], T]) -> T:
         """Do what must not happen while a listener or a receive is under way; waits for a listener."""
         if self.delivery.mine:
             return work()
-        while not self.guard.acquire(timeout=_LOOK):
-            if self.blocked:
+        if self.receiving is not None:
+            self._refuse()
+        with self.guard:
+            if self.receiving is not None:
                 self._refuse()
-        try:
             return work()
-        finally:
-            self.guard.release()
 
     def _refuse(self) -> NoReturn:
         """Raise for a use of the session while another thread is inside."""
@@ -231,27 +245,85 @@ class Control:
             "(MCO-13); create_context() and create_session() make more of them"
         )
 
-    def wait_until_left(self, consumer: EngineConsumer | None = None) -> None:
-        """Return once no receive and no listener is under way, of one consumer or of any. Their gate is shut."""
-        if self.delivery.mine or self.blocked == get_ident():
-            return  # the latter: a signal handler in the middle of a receive, which returns None after it
-        while not self.guard.acquire(timeout=_LOOK):
-            if consumer is not None and self._current is not consumer:
-                return
-        self.guard.release()
+    def after(self, consumer: EngineConsumer, work: Callable[[], None]) -> None:
+        """Do something once no receive and no listener of a consumer is under way. Its gate is shut."""
+        self._wait_until_left(consumer)
+        work()
 
-    def wait_until_paused(self) -> None:
-        """Return once nobody is between taking a message and being done with it (CON-16): a blocked receive stays."""
-        if self.delivery.mine:
+    def _wait_until_left(self, consumer: EngineConsumer | None = None) -> None:
+        """Return once no receive and no listener is under way, of one consumer or of any. Their gate is shut."""
+        delivery = self.delivery
+        if delivery.mine:
             return
-        while not self.guard.acquire(timeout=_LOOK):
-            if self.blocked:
-                return
-        self.guard.release()
+        while (found := self.receiving or delivery.calling) is not None and consumer in (None, found):
+            if self.receiving is not None and self._receiver == get_ident():
+                return  # in a signal handler in the middle of a receive, which returns None after it
+            time.sleep(_LOOK)
+
+    def paused(self) -> None:
+        """Return once nothing is between taking a message and being done with it (CON-16). Messages flow no more; a
+        receive that waits stays."""
+        if not self.delivery.mine:
+            with self.guard:
+                pass
 
     def recover(self) -> None:
         """Have what was received and not acknowledged come again."""
         self.transport.ask(self.engine.recover)
+
+    def acknowledge(self) -> None:
+        """What message.acknowledge() does (MSG-01)."""
+        self.transport.ask(self.engine.acknowledge)
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        engine: EngineProducer,
+        message: object,
+        destination: Destination,
+        callbacks: Callbacks | None,
+        delivery_mode: object = None,
+        priority: object = None,
+        time_to_live: object = None,
+    ) -> Completion[None] | None:
+        """Hand a message over, once the window has room. Arguments and result as of :meth:`EngineProducer.send`."""
+        transport, sends = self.transport, engine.sends
+        with self.sending:
+            before, begun = sends.sequence, self.calls.begun
+            if before >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
+                self._wait_for_window(engine)
+            try:
+                if callbacks is not None:
+                    self.calls.begin()
+                completion = engine.send(message, destination, callbacks, delivery_mode, priority, time_to_live)
+                if engine.send_timeout and (completion is not None or callbacks is not None):
+                    transport.expect(sends, completion, engine.send_timeout, sends.sequence)
+            except BaseException as error:
+                counts = sends.sequence > before
+                if sends.torn:
+                    counts = bool(sends.waiting) and sends.waiting[-1][0] > before
+                    transport.broken(error, sends)
+                if callbacks is not None and not counts:
+                    self.calls.cancel(begun)  # CPL-03
+                raise
+        if completion is None:
+            transport.queued(sends, callbacks is not None)
+        return completion
+
+    def _wait_for_window(self, engine: EngineProducer) -> None:
+        """Wait until the broker has taken enough of what the session sent.
+
+        Raises:
+            IllegalStateException: the producer or its session is closed.
+            JMSException: the connection failed, or there was no room within the producer's `send_timeout`.
+        """
+        engine.check_open()
+        sends = engine.sends
+        opened = self.transport.call(sends.window_opens)
+        if engine.send_timeout:
+            self.transport.expect(sends, opened, engine.send_timeout)
+        self.transport.wait(opened)
 
     # -- closing ------------------------------------------------------------------------------------------------------
 
@@ -264,19 +336,21 @@ class Control:
             self.transport.flush()
             self.calls.wait()
 
+    called_back = settle_sends
+
     def leave(self, until: float | None) -> None:
         """The gate is shut: wait for everybody inside, then end the delivery thread.
 
         Args:
             until: by the monotonic clock, how long what was sent may wait for room (D-26); None for ever.
         """
-        self.wait_until_left()
+        self._wait_until_left()
+        self.paused()
         engine, transport = self.engine, self.transport
         if engine.sends.linger:
-            with transport.lock:
-                settled = engine.sends.settled()
+            settled = transport.call(engine.sends.settled)
             if until is None:
-                transport.wait_without_limit(settled)
+                transport.wait(settled)
             else:
                 transport.wait_until(settled, until)
         self.settle_sends()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from _thread import allocate_lock
+from _thread import LockType, allocate_lock
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -30,17 +30,18 @@ class Delivery:
     Args:
         engine: of the session.
         transport: of its connection.
-        lend: calls something with a consumer while no other thread is inside the session.
+        guard: held while listeners are called.
         recover: has what was received and not acknowledged come again.
 
     Attributes:
-        idle: no consumer has a listener.
+        idle: no consumer has a listener, and none is running.
+        calling: the consumer whose listeners are called; None if none are.
     """
 
     __slots__ = (
         "_engine",
+        "_guard",
         "_idle",
-        "_lend",
         "_listeners",
         "_ready",
         "_recover",
@@ -49,6 +50,7 @@ class Delivery:
         "_thread",
         "_transport",
         "_wakers",
+        "calling",
         "idle",
     )
 
@@ -56,14 +58,15 @@ class Delivery:
         self,
         engine: EngineSession,
         transport: Transport,
-        lend: Callable[[Callable[[EngineConsumer], None], EngineConsumer], None],
+        guard: LockType,
         recover: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._transport = transport
-        self._lend = lend
+        self._guard = guard
         self._recover = recover
         self.idle = True
+        self.calling: EngineConsumer | None = None
         self._listeners: dict[EngineConsumer, Callable[[Message], Any]] = {}
         self._wakers: dict[EngineConsumer, Callable[[], None]] = {}
         # Consumers that may have messages. Each is here at most once: its waker puts it in and is then gone.
@@ -76,6 +79,11 @@ class Delivery:
         self._thread = threading.Thread(target=self._run, name="sievemq-session", daemon=True)
 
     @property
+    def wanted(self) -> bool:
+        """Some consumer has a listener."""
+        return bool(self._listeners)
+
+    @property
     def mine(self) -> bool:
         """True in a listener of this session."""
         return threading.current_thread() is self._thread
@@ -86,7 +94,7 @@ class Delivery:
             if self._listeners.pop(consumer, None) is not None:
                 del self._wakers[consumer]
                 consumer.waits(None)
-                self.idle = not self._listeners
+                self.idle = not self._listeners and self.calling is None
             return
         known = consumer in self._listeners
         self._listeners[consumer] = listener
@@ -131,7 +139,14 @@ class Delivery:
                 continue
             if self._stopping:
                 return
-            self._lend(self._turn, consumer)
+            with self._guard:
+                self.calling = consumer
+                try:
+                    self._turn(consumer)
+                finally:
+                    with self._transport.lock:
+                        self.calling = None
+                        self.idle = not self._listeners
 
     def _rest(self) -> None:
         """Nothing is ready: wait for something. Consumers at which nothing came for a while ask for it (MCO-14)."""

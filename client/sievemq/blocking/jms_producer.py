@@ -1,3 +1,4 @@
+# Generated from sievemq/aio/jms_producer.py by client/generate_blocking.py; change that file, then run `make format`.
 """JMSProducer (§7.10)."""
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from typing import Self
 from sievemq._engine import EngineProducer
 from sievemq._front import Body, ProducerState, completion_callbacks
 from sievemq.blocking.control import Control
-from sievemq.blocking.producer import Listener, send_message, wait_for_window
+from sievemq.blocking.producer import Listener
 from sievemq.destinations import Destination
 from sievemq.exceptions import JMSException, runtime_twin
 from sievemq.messages import Message
@@ -17,17 +18,17 @@ __all__ = ["JMSProducer"]
 
 
 class JMSProducer(ProducerState):
-    """A light producer of a context. Its methods return itself, so that calls can be chained.
+    """A light producer of a context. Its setters return itself, so that calls can be chained.
 
     ``context.create_producer().set_priority(9).set_property("region", "EU").send(queue, "hello")``
     """
 
-    __slots__ = ("_control", "_sending", "_sends", "_transport")
+    __slots__ = ("_control", "_transport")
 
     def __init__(self, control: Control, engine: EngineProducer) -> None:
         super().__init__(engine)
         self._control = control
-        self._sends, self._sending, self._transport = engine.sends, control.sending, control.transport
+        self._transport = control.transport
 
     def send(self, destination: Destination, message: Sendable | Body) -> Self:
         """Send a message, or a body that a message is made around (JPR-01 … JPR-07).
@@ -49,25 +50,9 @@ class JMSProducer(ProducerState):
                 destination = self._target(destination)
             if self._dresses or not isinstance(message, Message):
                 message = self._dress(message)
-            if self._callbacks is not None:
-                send_message(self._control, engine, message, destination, self._callbacks)
-                return self
-            sends, transport = self._sends, self._transport
-            with self._sending:
-                if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
-                    wait_for_window(transport, engine)
-                try:
-                    completion = engine.send(message, destination)
-                except BaseException as error:
-                    if sends.torn:
-                        transport.broken(error, sends)
-                    raise
-                if completion is not None and engine.send_timeout:
-                    transport.expect(sends, completion, engine.send_timeout, sends.sequence)
+            completion = self._control.send(engine, message, destination, self._callbacks)
             if completion is not None:
-                transport.wait_without_limit(completion)
-                return self
-            transport.queued(sends)
+                self._transport.wait(completion)
         except JMSException as error:
             raise runtime_twin(error) from error.__cause__
         return self

@@ -1,3 +1,4 @@
+# Generated from sievemq/aio/listeners.py by client/generate_blocking.py; change that file, then run `make format`.
 """The listener interfaces of the blocking API (PY-22): any object with the methods will do, or a plain callable where
 there is one method."""
 

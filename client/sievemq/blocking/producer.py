@@ -1,3 +1,4 @@
+# Generated from sievemq/aio/producer.py by client/generate_blocking.py; change that file, then run `make format`.
 """MessageProducer (§7)."""
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from sievemq._engine import ABSENT, Absent, EngineProducer
 from sievemq._front import ProducerDefaults, completion_callbacks, destination_and_message
 from sievemq.blocking.control import Control
 from sievemq.blocking.listeners import CompletionListener
-from sievemq.blocking.transport import Transport
 from sievemq.delivery_mode import DeliveryModeLike
 from sievemq.destinations import Destination
 from sievemq.exceptions import IllegalStateException
@@ -18,7 +18,7 @@ from sievemq.messages import Message
 from sievemq.messages.foreign import Sendable
 from sievemq_core.durations import Milliseconds
 
-__all__ = ["MessageProducer", "SendOptions", "send_message"]
+__all__ = ["Listener", "MessageProducer", "SendOptions"]
 
 Listener = CompletionListener | tuple[Callable[[Message], None], Callable[[Message, Exception], None]]
 
@@ -35,11 +35,12 @@ class SendOptions(TypedDict, total=False):
 class MessageProducer(ProducerDefaults):
     """Made by a session; sends to one destination, or to the one that each send names."""
 
-    __slots__ = ("_control",)
+    __slots__ = ("_control", "_transport")
 
     def __init__(self, control: Control, engine: EngineProducer) -> None:
         self._control = control
         self._engine = engine
+        self._transport = control.transport
 
     def __enter__(self) -> Self:
         return self
@@ -128,27 +129,10 @@ class MessageProducer(ProducerDefaults):
             named, message = destination_and_message(arguments, message, destination)
             engine.check_open()
             to = engine.target(named)
-        if completion_listener is not ABSENT:
-            callbacks = completion_callbacks(completion_listener, awaits=False)
-            send_message(self._control, engine, message, to, callbacks, delivery_mode, priority, time_to_live)
-            return
-        control, sends = self._control, engine.sends
-        with control.sending:
-            if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
-                wait_for_window(control.transport, engine)
-            try:
-                completion = engine.send(message, to, None, delivery_mode, priority, time_to_live)
-            except BaseException as error:
-                if sends.torn:
-                    control.transport.broken(error, sends)
-                raise
-            if completion is not None and engine.send_timeout:
-                control.transport.expect(sends, completion, engine.send_timeout, sends.sequence)
-        transport = control.transport
+        callbacks = None if completion_listener is ABSENT else completion_callbacks(completion_listener, awaits=False)
+        completion = self._control.send(engine, message, to, callbacks, delivery_mode, priority, time_to_live)
         if completion is not None:
-            transport.wait_without_limit(completion)
-            return
-        transport.queued(sends)
+            self._transport.wait(completion)
 
     # -- closing ------------------------------------------------------------------------------------------------------
 
@@ -163,54 +147,5 @@ class MessageProducer(ProducerDefaults):
         control = self._control
         if control.calls.mine:
             raise IllegalStateException("a producer cannot be closed in a completion callback that it would wait for")
-        control.settle_sends()
+        control.called_back()
         self._engine.close()
-
-
-def wait_for_window(transport: Transport, engine: EngineProducer) -> None:
-    """Wait until the broker has taken enough of what the session sent.
-
-    Args:
-        transport: of the connection.
-        engine: the producer that is to send; its `send_timeout` says how long at most, in ms, 0 for ever.
-
-    Raises:
-        IllegalStateException: the producer or its session is closed.
-        JMSException: the connection failed, or there was no room in time.
-    """
-    engine.check_open()
-    timeout = engine.send_timeout
-    sends = engine.sends
-    with transport.lock:
-        completion = sends.window_opens()
-    if timeout:
-        transport.expect(sends, completion, timeout)
-    transport.wait_without_limit(completion)
-
-
-def send_message(
-    control: Control,
-    engine: EngineProducer,
-    message: object,
-    destination: Destination,
-    callbacks: tuple[Callable[..., Any], Callable[..., Any]],
-    delivery_mode: DeliveryModeLike | None = None,
-    priority: int | None = None,
-    time_to_live: Milliseconds | None = None,
-) -> None:
-    """Send asynchronously (section 12): the session's completion thread calls one of `callbacks`."""
-    calls, sends = control.calls, engine.sends
-    with control.sending:
-        calls.begin()
-        try:
-            if sends.sequence >= sends.sequence_limit or sends.sent_bytes >= sends.byte_limit:
-                wait_for_window(control.transport, engine)
-            engine.send(message, destination, callbacks, delivery_mode, priority, time_to_live)
-            if engine.send_timeout:
-                control.transport.expect(sends, None, engine.send_timeout, sends.sequence)
-        except BaseException as error:
-            calls.cancel()  # CPL-03
-            if sends.torn:
-                control.transport.broken(error, sends)
-            raise
-    control.transport.queued(sends, heeded=True)

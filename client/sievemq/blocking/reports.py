@@ -20,7 +20,7 @@ class Reports(ExceptionReports):
     __slots__ = ("_running",)
     _awaits = False
 
-    def __init__(self) -> None:
+    def __init__(self, _: object) -> None:
         super().__init__(threading.Lock())
         self._running = False
 

@@ -1,8 +1,8 @@
+# Generated from sievemq/aio/session.py by client/generate_blocking.py; change that file, then run `make format`.
 """Session (§6.2): makes everything else, acknowledges, commits, and belongs to one thread of control at a time."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -23,6 +23,7 @@ from sievemq.blocking.consumer import MessageConsumer, QueueReceiver, TopicSubsc
 from sievemq.blocking.control import Control
 from sievemq.blocking.producer import MessageProducer
 from sievemq.blocking.transport import Transport
+from sievemq.blocking.waiting import Once
 from sievemq.destinations import (
     Destination,
     Queue,
@@ -41,6 +42,7 @@ from sievemq.session_mode import SessionMode
 __all__ = ["Session"]
 
 C = TypeVar("C", bound=MessageConsumer)
+M = TypeVar("M", bound=Message)
 
 
 class _Connection(Protocol):
@@ -50,7 +52,7 @@ class _Connection(Protocol):
     _transport: Transport
 
     def _patience(self) -> float | None:
-        """Until when, by the monotonic clock, closing may wait for what was sent to be taken; None for ever."""
+        """Until when, by :func:`now`, closing may wait for what was sent to be taken; None for ever."""
 
     def _forget(self, session: Session) -> None:
         """The session is closed."""
@@ -73,8 +75,8 @@ class Session:
         self._engine = engine
         self._transport = connection._transport
         self._control = Control(engine, self._transport, self)
-        self._closing = threading.Lock()
-        engine.call_to_acknowledge(weakly(self._acknowledge, is_gone))
+        self._closing = Once(self._transport)
+        engine.call_to_acknowledge(weakly(self._control.acknowledge, is_gone))
 
     def __enter__(self) -> Self:
         return self
@@ -91,33 +93,31 @@ class Session:
 
     def create_message(self) -> Message:
         """A message without a body (SES-01)."""
-        self._engine.check_open()
-        return Message()
+        return self._made(Message)
 
     def create_text_message(self, text: str | Json | None = None) -> TextMessage:
         """A text message (SES-02, SES-03)."""
-        self._engine.check_open()
-        return TextMessage(text)
+        return self._made(TextMessage, text)
 
     def create_bytes_message(self) -> BytesMessage:
         """A bytes message, write-only (SES-04)."""
-        self._engine.check_open()
-        return BytesMessage()
+        return self._made(BytesMessage)
 
     def create_map_message(self) -> MapMessage:
         """A map message (SES-05)."""
-        self._engine.check_open()
-        return MapMessage()
+        return self._made(MapMessage)
 
     def create_stream_message(self) -> StreamMessage:
         """A stream message, write-only (SES-06)."""
-        self._engine.check_open()
-        return StreamMessage()
+        return self._made(StreamMessage)
 
     def create_object_message(self, obj: PlainData | None = None) -> ObjectMessage:
         """An object message with a snapshot of plain data (SES-07, SES-08)."""
+        return self._made(ObjectMessage, obj)
+
+    def _made(self, kind: Callable[..., M], *body: object) -> M:
         self._engine.check_open()
-        return ObjectMessage(obj)
+        return kind(*body)
 
     # -- mode ---------------------------------------------------------------------------------------------------------
 
@@ -145,11 +145,11 @@ class Session:
 
     def _commit(self) -> None:
         transport, engine = self._transport, self._engine
-        completion = transport.request(engine.commit)
+        completion = transport.call(engine.commit)
         timeout = engine.terms.options.send_timeout
         if timeout:
             transport.expect(engine.sends, completion, timeout)
-        transport.wait_without_limit(completion)  # at a limit where senders wait
+        transport.wait(completion)  # at a limit where senders wait
 
     def rollback(self) -> None:
         """Forget what was sent; what was received comes again, marked (TXN-04).
@@ -169,7 +169,6 @@ class Session:
         self._control.exclusively(self._control.recover)
 
     def _acknowledge(self) -> None:
-        """What message.acknowledge() does here (MSG-01)."""
         self._transport.ask(self._engine.acknowledge)
 
     def _end_transaction(self, verb: str, act: Callable[[], Any]) -> None:
@@ -212,7 +211,7 @@ class Session:
     def _create_temporary(self, topic: bool) -> tuple[str, Callable[[], None]]:
         self._engine.check_open()
         engine, transport = self._connection._engine, self._transport
-        address: str = transport.ask(lambda: engine.create_temporary(topic))
+        address: str = transport.ask(lambda: engine.create_temporary(topic), undo=engine.delete_temporary)
 
         def delete() -> None:
             transport.ask(lambda: engine.delete_temporary(address))
@@ -229,6 +228,8 @@ class Session:
         self._engine.check_open()
         if not isinstance(name, str) or not name:
             raise InvalidDestinationException(f"a subscription's name is needed, not {name!r}")
+        if self._transport.undoing:
+            self._transport.undone()  # a consumer of it that nobody waited for any more
         self._transport.ask(lambda: self._engine.unsubscribe(name))
 
     # -- producers, consumers, browsers -------------------------------------------------------------------------------
@@ -341,8 +342,10 @@ class Session:
         shared: bool = False,
     ) -> C:
         warn_of_wildcards(destination)
-        with self._transport.lock:
-            engine = self._engine.open_consumer(
+        if name is not None and self._transport.undoing:
+            self._transport.undone()  # a consumer of the same subscription would refuse this one (SUB-11, SUB-14)
+        engine = self._transport.call(
+            lambda: self._engine.open_consumer(
                 destination,
                 str(destination),
                 selector,
@@ -351,7 +354,8 @@ class Session:
                 durable=durable,
                 shared=shared,
             )
-        self._transport.wait(engine.opened)
+        )
+        self._transport.ask(lambda: engine.opened, undo=lambda _: self._engine.close_consumer(engine))
         return kind(self._control, engine)
 
     def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
@@ -369,9 +373,8 @@ class Session:
         destination = _needed(queue)
         if not isinstance(destination, Queue):
             raise InvalidDestinationException(f"only a queue can be browsed, not {destination}")
-        with self._transport.lock:
-            engine = EngineBrowser(self._engine, destination, message_selector)
-        self._transport.wait(engine.opened)
+        engine = self._transport.call(lambda: EngineBrowser(self._engine, destination, message_selector))
+        self._transport.ask(lambda: engine.opened)
         return QueueBrowser(self._transport, engine)
 
     # -- closing ------------------------------------------------------------------------------------------------------
@@ -385,20 +388,22 @@ class Session:
         Raises:
             IllegalStateException: in its own listener (CLO-10) or completion callback (CLO-13).
         """
+        if self._engine.closed:
+            return
         self._control.check_may_close("the session")
-        with self._closing:
-            if self._engine.closed:
-                return
-            with self._transport.lock:
-                self._engine.shut_gate()
+        self._closing.run(self._close)
+
+    def _close(self) -> None:
+        with self._transport.lock:
+            self._engine.shut_gate()
+        try:
             self._control.leave(self._connection._patience())
-            try:
-                self._transport.ask(self._engine.close)
-            except JMSException:
-                if self._engine.outbox.failure is None:  # else it is closed by the connection's end
-                    raise
-            finally:
-                self._connection._forget(self)
+            self._transport.ask(self._engine.close)
+        except JMSException:
+            if self._engine.outbox.failure is None:  # else it is closed by the connection's end
+                raise
+        finally:
+            self._connection._forget(self)
 
 
 def _needed(destination: object) -> Destination:

@@ -26,6 +26,8 @@ import time
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
@@ -70,6 +72,7 @@ class Transport:
 
     Attributes:
         lock: guards the engine, reading, and the order of writes.
+        undoing: what interrupted waits had asked for, and what is to be taken back when it is answered.
         lead: a waiting thread that reads in place of the I/O thread.
         asleep: True while the I/O thread would not notice by itself that there is something to write.
         asked: how often something was said to the broker that it may answer.
@@ -106,6 +109,7 @@ class Transport:
         "heeded",
         "lead",
         "lock",
+        "undoing",
         "written_at",
     )
 
@@ -134,6 +138,7 @@ class Transport:
         self._tls = isinstance(sock, ssl.SSLSocket)
         sock.setblocking(False)
         self.lock = threading.Lock()
+        self.undoing: list[Completion[Any]] = []
         self.asleep = self.heeded = False
         self.asked = 0
         self.written_at = 0
@@ -157,17 +162,15 @@ class Transport:
         self._thread.start()
 
     def wait(self, completion: Completion[T]) -> T:
-        """Write, wait for the answer to a request, return its value or raise its error.
+        """Write, wait until the completion is settled, return its value or raise its error; without a limit, since a
+        broker at its limits holds back confirms.
 
         Never called with the lock held, nor by the I/O thread.
-
-        Raises:
-            JMSException: no answer within the time that a request may take.
         """
-        return self._wait(completion, self._patience, "the broker has not answered within the option request_timeout")
+        return self._wait(completion, -1.0, "")
 
     def wait_at_most(self, completion: Completion[T], milliseconds: int, failure: str) -> T:
-        """As :meth:`wait`, with a limit of its own and a text for when it is passed."""
+        """As :meth:`wait`, with a limit and a text for when it is passed."""
         return self._wait(completion, milliseconds / 1000.0, failure)
 
     def wait_until(self, completion: Completion[T], until: float) -> bool:
@@ -177,10 +180,6 @@ class Transport:
         except JMSException:
             return completion.done
         return True
-
-    def wait_without_limit(self, completion: Completion[T]) -> T:
-        """As :meth:`wait`, for what may rightly take its time: a broker at its limits holds back confirms."""
-        return self._wait(completion, -1.0, "")
 
     def _wait(self, completion: Completion[T], seconds: float, failure: str) -> T:
         if not completion.done:
@@ -213,15 +212,48 @@ class Transport:
         if self.asleep:
             self.wake()
 
-    def ask(self, request: Callable[[], Completion[T]]) -> T:
-        """Make a request under the lock and wait for its answer."""
-        return self.wait(self.request(request))
+    def ask(self, request: Callable[[], Completion[T]], undo: Callable[[T], object] | None = None) -> T:
+        """Make a request and wait for its answer, which comes at once from a broker that answers at all.
 
-    def request(self, request: Callable[[], Completion[T]]) -> Completion[T]:
-        """Make a request under the lock."""
+        Args:
+            request: makes it.
+            undo: what takes back its effect; called if a signal handler interrupts the wait and the request succeeds
+                after all.
+
+        Raises:
+            JMSException: no answer within the option `request_timeout`; what the broker answered; the connection is
+                lost.
+        """
+        completion = self.call(request)
+        try:
+            return self._wait(
+                completion, self._patience, "the broker has not answered within the option request_timeout"
+            )
+        except BaseException as error:
+            if undo is not None and not isinstance(error, Exception):
+                with self.lock:
+                    self.undoing.append(completion)
+                    completion.add_callback(partial(self._undo, undo))
+            raise
+
+    def _undo(self, undo: Callable[[T], object], completion: Completion[T]) -> None:
+        """The lock is held."""
+        self.undoing.remove(completion)
+        if completion.error is None and self._engine.failure is None and not self._engine.closing:
+            undo(completion.result())
+            self.wake()
+
+    def undone(self) -> None:
+        """Wait until what interrupted waits had asked for is taken back; no longer than a request may take."""
+        for completion in tuple(self.undoing):
+            with suppress(JMSException):
+                self._wait(completion, self._patience, "")
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Call the engine under the lock; a request that it makes is not waited for."""
         with self.lock:
             try:
-                return request()
+                return work()
             except Exception:
                 raise
             except BaseException as error:  # KeyboardInterrupt, most likely
@@ -269,6 +301,15 @@ class Transport:
         """Write unless there are only acknowledgements, which the I/O thread sees to. The lock is held."""
         if self._engine.urgent:
             self.write()
+
+    def flush_soon(self) -> None:
+        """Write what the engine has to say. The lock is held."""
+        self.write()
+
+    def flush_later(self) -> None:
+        """Something was queued that no call waits for. The lock is not held."""
+        if self.asleep:
+            self.nudge()
 
     def flush(self) -> None:
         """Take the lock and write."""

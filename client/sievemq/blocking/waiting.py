@@ -1,8 +1,35 @@
-"""What code needs that waits, under the names that it has in both APIs: a lock, and a clock in seconds."""
+"""What code needs that waits, under the names that it has in both APIs: a lock, a clock, what is carried out once."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
 from time import monotonic as now
 
-__all__ = ["Lock", "now"]
+__all__ = ["Lock", "Once", "now"]
+
+
+class Once:
+    """Closing: carried out once, by the first thread that calls; others wait. One that was interrupted is carried out
+    again by the next call.
+
+    Attributes:
+        done: it has ended, or failed.
+    """
+
+    __slots__ = ("_lock", "done")
+
+    def __init__(self, _: object) -> None:
+        self._lock = Lock()
+        self.done = False
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Carry it out, or wait for its end."""
+        with self._lock:
+            if not self.done:
+                try:
+                    work()
+                except Exception:
+                    self.done = True
+                    raise
+                self.done = True

@@ -21,6 +21,7 @@ import sievemq.aio.producer
 import sievemq.aio.session
 import sievemq.blocking.consumer
 import sievemq.blocking.context
+import sievemq.blocking.control
 import sievemq.blocking.delivery
 import sievemq.blocking.jms_producer
 import sievemq.blocking.producer
@@ -54,11 +55,12 @@ class Patches:
             self._wrap(blocking, "send", self._send)
         for aio in (sievemq.aio.producer.MessageProducer, sievemq.aio.jms_producer.JMSProducer):
             self._wrap(aio, "send", self._aio_send)
-        for name in ("receive", "_receive_by", "_receive_no_wait"):
+        for name in ("receive", "__next__"):
             self._wrap(sievemq.blocking.consumer.MessageConsumer, name, self._receive)
         for name in ("receive", "__anext__"):
             self._wrap(sievemq.aio.consumer.MessageConsumer, name, self._aio_receive)
         for name in ("receive", "receive_no_wait"):
+            self._wrap(sievemq.blocking.control.Control, name, self._receive)
             self._wrap(sievemq.aio.control.Control, name, self._aio_receive)
         self._wrap(sievemq.blocking.delivery.Delivery, "_deliver", self._deliver)
         self._wrap(sievemq.aio.delivery.Delivery, "_turn", self._aio_turn)
@@ -119,13 +121,16 @@ class Patches:
     def _receive(self, original: Method) -> Method:
         recorder = self.recorder
 
-        def receive(consumer: Any, *arguments: Any, **options: Any) -> Message | None:
-            if _receiving.get() is consumer:  # a receive of one class is carried out by another of these methods
-                return original(consumer, *arguments, **options)  # type: ignore[no-any-return]
-            begun, engine = time.perf_counter(), consumer._engine
-            token = _receiving.set(consumer)
+        def receive(owner: Any, *arguments: Any, **options: Any) -> Message | None:
+            engine = owner._engine if isinstance(owner, sievemq.blocking.consumer.MessageConsumer) else arguments[0]
+            if _receiving.get() is engine:  # the quick way of receiving has found nothing and takes the other one
+                return original(owner, *arguments, **options)  # type: ignore[no-any-return]
+            begun = time.perf_counter()
+            token = _receiving.set(engine)
             try:
-                message: Message | None = original(consumer, *arguments, **options)
+                message: Message | None = original(owner, *arguments, **options)
+            except StopIteration:
+                raise
             except Exception as error:
                 recorder.receive_failed(error, engine.destination, engine.terms, begun)
                 raise

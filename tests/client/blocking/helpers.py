@@ -93,7 +93,7 @@ class Collector:
 
 def wait_until_receiving(consumer: MessageConsumer) -> None:
     """Return once another thread is blocked in the consumer's receive."""
-    _wait_until(lambda: consumer._control.blocked, "nobody is receiving")
+    _wait_until(lambda: consumer._control._waiting, "nobody is receiving")
 
 
 def wait_until_gated(consumer: MessageConsumer) -> None:

@@ -91,7 +91,7 @@ def test_a_request_without_an_answer_in_time(url: str) -> None:
             completion = connection._engine.ping()
             connection._engine.outbox.clear()
         with pytest.raises(JMSException, match="request_timeout"):
-            connection._transport.wait(completion)
+            connection._transport.ask(lambda: completion)
 
 
 def test_ack_18_what_was_received_comes_back_marked(
