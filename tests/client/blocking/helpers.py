@@ -93,18 +93,9 @@ class Collector:
 
 def wait_until_receiving(consumer: MessageConsumer) -> None:
     """Return once another thread is blocked in the consumer's receive."""
-    _wait_until(lambda: consumer._control._waiting, "nobody is receiving")
-
-
-def wait_until_gated(consumer: MessageConsumer) -> None:
-    """Return once another thread has begun to close or stop what the consumer belongs to: it is handed nothing more."""
-    _wait_until(lambda: not consumer._engine.flowing, "it still gets messages")
-
-
-def _wait_until(condition: Callable[[], bool], otherwise: str) -> None:
     limit = threading.Event()
     for _ in range(SOON):  # milliseconds
-        if condition():
+        if consumer._control._waiting:
             return
         limit.wait(0.001)
-    raise AssertionError(otherwise)
+    raise AssertionError("no thread receives")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from sievemq import (
     Connection,
     ConnectionFactory,
     IllegalStateException,
-    InvalidClientIDException,
     JMSException,
-    Message,
     Queue,
     Session,
     TextMessage,
@@ -20,13 +16,8 @@ from sievemq import (
 
 from .conftest import Connect
 from .helpers import (
-    SOON,
-    Background,
-    Collector,
     nothing_left,
     receive_text,
-    wait_until_gated,
-    wait_until_receiving,
 )
 
 
@@ -55,48 +46,6 @@ def test_con_04_con_05_con_07_a_client_id_is_set_once(connect: Connect) -> None:
     with pytest.raises(IllegalStateException):
         connection.set_client_id("two")
     assert connection.get_client_id() == "one"
-
-
-@pytest.mark.parametrize("wrong", [None, ""])
-def test_con_05_a_client_id_that_is_none(connect: Connect, wrong: str | None) -> None:
-    with pytest.raises(InvalidClientIDException):
-        connect(start=False).set_client_id(wrong)
-
-
-def test_con_05_con_10_con_11_sub_31_a_client_id_that_somebody_has(connect: Connect) -> None:
-    first, second = connect(start=False), connect(start=False)
-    first.set_client_id("mine")
-    with pytest.raises(InvalidClientIDException):
-        second.set_client_id("mine")
-    assert first.get_client_id() == "mine"
-    assert second.get_client_id() is None
-    first.close()
-    second.set_client_id("mine")
-    assert second.get_client_id() == "mine"
-
-
-def test_con_06_an_administered_client_id_cannot_be_set(connect: Connect, url: str) -> None:
-    connection = connect(start=False, factory=ConnectionFactory(url, client_id="given"))
-    with pytest.raises(IllegalStateException):
-        connection.set_client_id("other")
-    assert connection.get_client_id() == "given"
-
-
-@pytest.mark.parametrize(
-    "action",
-    [
-        lambda c: c.create_session(),
-        lambda c: c.start(),
-        lambda c: c.stop(),
-        lambda c: c.set_exception_listener(None),
-    ],
-    ids=["create_session", "start", "stop", "set_exception_listener"],
-)
-def test_con_08_con_09_too_late_for_a_client_id(connect: Connect, action: object) -> None:
-    connection = connect(start=False)
-    action(connection)  # type: ignore[operator]
-    with pytest.raises(IllegalStateException):
-        connection.set_client_id("late")
 
 
 def test_con_12_met_01_to_met_06_metadata(connection: Connection) -> None:
@@ -154,78 +103,6 @@ def test_con_16_con_17_mco_06_stop_holds_back_what_is_buffered(
     assert nothing_left(consumer)
     connection.start()
     assert [receive_text(consumer) for _ in range(3)] == ["1", "2", "3"]
-
-
-def test_con_17_a_blocked_receive_survives_stop_and_start(
-    connection: Connection, session: Session, connect: Connect, queue: Queue
-) -> None:
-    consumer = session.create_consumer(queue)
-    receiving = Background(lambda: consumer.receive(SOON))
-    wait_until_receiving(consumer)
-    connection.stop()  # does not wait for it
-    connect().create_session().create_producer(queue).send(TextMessage("hello"))
-    assert receiving.running
-    connection.start()
-    assert receiving.result().get_text() == "hello"
-
-
-def test_con_16_con_18_stop_waits_for_a_running_listener(
-    connection: Connection, session: Session, connect: Connect, queue: Queue
-) -> None:
-    entered, leave = threading.Event(), threading.Event()
-    reply = Queue("replies")
-    answering = session.create_producer(reply)
-
-    def act(message: Message) -> None:
-        entered.set()
-        assert leave.wait(SOON / 1000)
-        answering.send(TextMessage("full service"))
-
-    listener = Collector(act)
-    consumer = session.create_consumer(queue)
-    consumer.set_message_listener(listener)
-    other = connect().create_session()
-    for _ in range(2):
-        other.create_producer(queue).send(TextMessage("x"))
-    assert entered.wait(SOON / 1000)
-    stopping = Background(connection.stop)
-    wait_until_gated(consumer)
-    assert stopping.running
-    leave.set()
-    stopping.result()
-    assert len(listener.messages) == 1
-    assert receive_text(other.create_consumer(reply)) == "full service"
-    assert len(listener.messages) == 1
-    connection.start()
-    listener.wait(2)
-
-
-def test_con_19_stop_in_a_listener_of_the_connection(connection: Connection, session: Session, queue: Queue) -> None:
-    errors: list[Exception] = []
-
-    def act(message: Message) -> None:
-        with pytest.raises(IllegalStateException) as caught:
-            connection.stop()
-        errors.append(caught.value)
-
-    listener = Collector(act)
-    session.create_consumer(queue).set_message_listener(listener)
-    connection.create_session().create_producer(queue).send(TextMessage())
-    listener.wait(1)
-    assert len(errors) == 1
-
-
-def test_con_25_sessions_deliver_at_the_same_time(connection: Connection, queue: Queue) -> None:
-    meeting = threading.Barrier(2, timeout=SOON / 1000)
-    listeners = [Collector(lambda message: meeting.wait()) for _ in range(2)]
-    consumers = [connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue) for _ in listeners]
-    for consumer, listener in zip(consumers, listeners, strict=True):
-        consumer.set_message_listener(listener)
-    producer = connection.create_session().create_producer(queue)
-    for _ in range(2):
-        producer.send(TextMessage())
-    # Each listener waits inside for the other: passes only if both are called, by two threads.
-    assert [len(listener.wait(1)) for listener in listeners] == [1, 1]
 
 
 def test_con_21_clo_01_close_is_idempotent(connection: Connection) -> None:

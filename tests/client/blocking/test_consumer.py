@@ -23,35 +23,6 @@ from .conftest import Connect
 from .helpers import SOON, Background, Collector, nothing_left, receive_text, text, texts, wait_until_receiving
 
 
-def test_mco_03_receive_waits(consumer: MessageConsumer, connect: Connect, queue: Queue) -> None:
-    receiving = Background(consumer.receive)
-    wait_until_receiving(consumer)
-    connect().create_session().create_producer(queue).send(TextMessage("here"))
-    assert text(receiving.result()) == "here"
-
-
-def test_mco_04_timeouts(consumer: MessageConsumer, producer: MessageProducer) -> None:
-    began = time.monotonic()
-    assert consumer.receive(40) is None
-    assert time.monotonic() - began >= 0.04
-    with pytest.raises(ValueError):
-        consumer.receive(-1)
-    producer.send(TextMessage("a"))
-    producer.send(TextMessage("b"))
-    assert text(consumer.receive(0)) == "a"  # 0 does not expire
-    assert text(consumer.receive(2**62)) == "b"  # nor does what no clock can count
-
-
-def test_mco_05_receive_no_wait_asks_the_broker(connect: Connect, session: Session, queue: Queue) -> None:
-    consumer = session.create_consumer(queue)
-    assert consumer.receive_no_wait() is None
-    producer = connect().create_session().create_producer(queue)
-    for number in range(100):
-        producer.send(TextMessage(str(number)))  # PERSISTENT: it is at the broker now
-        assert text(consumer.receive_no_wait()) == str(number)
-    assert consumer.receive_no_wait() is None
-
-
 def test_mco_05_receive_no_wait_is_not_misled_by_another_buffer(
     connect: Connect, session: Session, queue: Queue
 ) -> None:
@@ -62,29 +33,6 @@ def test_mco_05_receive_no_wait_is_not_misled_by_another_buffer(
     assert receive_text(idle) == "0"  # the rest is in its buffer
     consumer = session.create_consumer(queue)
     assert [text(consumer.receive_no_wait()) for _ in range(9)] == [str(number) for number in range(1, 10)]
-
-
-def test_mco_07_close_lets_a_blocked_receive_return(consumer: MessageConsumer) -> None:
-    receiving = Background(consumer.receive)
-    wait_until_receiving(consumer)
-    consumer.close()
-    assert receiving.result() is None
-    consumer.close()
-
-
-def test_mco_09_what_was_received_outlives_its_consumer(connection: Connection, queue: Queue) -> None:
-    session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
-    consumer = session.create_consumer(queue)
-    for number in range(2):
-        session.create_producer(queue).send(TextMessage(str(number)))
-    message = consumer.receive(SOON)
-    assert message is not None
-    consumer.close()
-    second = session.create_consumer(queue)
-    assert receive_text(second) == "1"
-    message.acknowledge()
-    session.recover()
-    assert nothing_left(second)
 
 
 def test_mco_10_clo_04_what_is_buffered_goes_back_as_it_was(connect: Connect, session: Session, queue: Queue) -> None:
@@ -100,61 +48,6 @@ def test_mco_10_clo_04_what_is_buffered_goes_back_as_it_was(connect: Connect, se
         assert message is not None
         assert not message.get_jms_redelivered()
         assert message.get_int_property("JMSXDeliveryCount") == 1
-
-
-def test_mco_11_clo_18_a_closed_consumer(session: Session, consumer: MessageConsumer) -> None:
-    consumer.close()
-    for call in (
-        consumer.receive,
-        lambda: consumer.receive(1),
-        consumer.receive_no_wait,
-        consumer.get_message_selector,
-        consumer.get_message_listener,
-        lambda: consumer.set_message_listener(None),
-        consumer.get_queue,  # type: ignore[attr-defined]
-    ):
-        with pytest.raises(IllegalStateException):
-            call()
-
-
-def test_mco_12_receive_beside_a_listener(session: Session, queue: Queue, consumer: MessageConsumer) -> None:
-    listening = session.create_consumer(Queue("other"))
-    listening.set_message_listener(lambda message: None)
-    for call in (consumer.receive, consumer.receive_no_wait, listening.receive):
-        with pytest.raises(IllegalStateException):
-            call()
-    listening.set_message_listener(None)
-    session.create_producer(queue).send(TextMessage("again"))
-    assert receive_text(consumer) == "again"
-
-
-def test_mco_13_thr_06_two_threads_receiving(session: Session, consumer: MessageConsumer) -> None:
-    receiving = Background(consumer.receive)
-    wait_until_receiving(consumer)
-    other = session.create_consumer(Queue("other"))
-    for call in (consumer.receive, consumer.receive_no_wait, lambda: other.receive(1)):
-        with pytest.raises(IllegalStateException, match="another thread"):
-            call()
-    consumer.close()
-    assert receiving.result() is None
-
-
-def test_mco_14_d_23_an_idle_buffer_starves_nobody(connect: Connect, queue: Queue) -> None:
-    """One consumer takes one message and goes idle with the rest in its buffer; another must get them, unmarked."""
-    idle = connect().create_session().create_consumer(queue)
-    producer = connect(start=False).create_session().create_producer(queue)
-    for number in range(20):
-        producer.send(TextMessage(str(number)))
-    assert receive_text(idle) == "0"
-    busy = connect().create_session().create_consumer(queue)
-    for number in range(1, 20):
-        message = busy.receive(SOON)
-        assert text(message) == str(number)
-        assert message is not None
-        assert not message.get_jms_redelivered()
-    producer.send(TextMessage("next"))
-    assert receive_text(busy) == "next"
-    assert nothing_left(idle)
 
 
 def test_mco_14_in_one_session(session: Session, queue: Queue) -> None:
@@ -309,3 +202,19 @@ def test_mco_14_waiting_asks_for_what_others_hold(
         if len(received) == 4:
             break
     assert received == ["1", "2", "3", "4"]
+
+
+def test_d_25_an_acknowledgement_leaves_by_itself(connect: Connect, queue: Queue) -> None:
+    """Nobody calls anything after the receive; within milliseconds the acknowledgement is at the broker."""
+    producer = connect(start=False).create_session().create_producer(queue)
+    ten = [str(number) for number in range(10)]
+    for body in ten:
+        producer.send(TextMessage(body))
+    session = connect().create_session()
+    assert texts(session.create_consumer(queue), 10) == ten
+    other = connect().create_session()
+    for _ in range(5_000):
+        with other.create_browser(queue) as browser:
+            if not list(browser) and not session._engine.outbox.has_output:
+                break
+    assert not session._engine.outbox.has_output

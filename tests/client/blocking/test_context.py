@@ -220,20 +220,6 @@ def test_ctx_14_destinations_and_browsers(context: JMSContext) -> None:
     assert caught.value.position is not None
 
 
-def test_ctx_15_acknowledge(factory: ConnectionFactory, context: JMSContext, queue: Queue) -> None:
-    for body in "ab":
-        context.create_producer().send(queue, body)
-    context.acknowledge()  # no effect in this mode
-    with factory.create_context(JMSContext.CLIENT_ACKNOWLEDGE) as client:
-        assert receive_text(client.create_consumer(queue)) == "a"
-        client.acknowledge()
-        assert receive_text(client.create_consumer(queue)) == "b"
-    message = context.create_consumer(queue).receive(SOON)
-    assert text(message) == "b"
-    assert message is not None
-    assert message.get_jms_redelivered()
-
-
 def test_clo_21_a_closed_context(context: JMSContext, queue: Queue) -> None:
     producer, consumer = context.create_producer(), context.create_consumer(queue)
     context.close()
@@ -396,65 +382,6 @@ def test_jco_01_py_03_as_a_message_consumer(context: JMSContext, queue: Queue) -
     with pytest.raises(IllegalStateRuntimeException):
         consumer.receive()
     assert list(consumer) == []
-
-
-def test_jco_02_jco_05_bodies(context: JMSContext, queue: Queue) -> None:
-    producer, consumer = context.create_producer(), context.create_consumer(queue)
-    for body, kind in (("t", str), ({"a": 1}, dict), (b"b", bytes), ([1], list), ("t", object), (7, int)):
-        producer.send(queue, body)
-        received: Any = consumer.receive_body(kind, SOON)
-        assert received == body
-        assert type(received) is type(body)
-
-
-def test_jco_03_jco_04_no_message(context: JMSContext, queue: Queue) -> None:
-    consumer = context.create_consumer(queue)
-    assert consumer.receive_body(str, 10) is None
-    assert consumer.receive_body_no_wait(str) is None
-    with pytest.raises(ValueError):
-        consumer.receive_body(str, -1)
-    context.create_producer().send(queue, "x").send(queue, "y")
-    assert consumer.receive_body(str) == "x"
-    assert consumer.receive_body_no_wait(str) == "y"
-
-
-@pytest.mark.parametrize(
-    ("message", "kind"),
-    [
-        (StreamMessage(), object),
-        (Message(), object),
-        (TextMessage(), str),
-        (MapMessage(), str),
-        (BytesMessage(), str),
-        (ObjectMessage(), object),
-        (TextMessage("x"), dict),
-        (ObjectMessage([1]), dict),
-    ],
-    ids=["JCO-06 stream", "JCO-06 plain", "JCO-07 text", "map", "bytes", "object", "JCO-08 text", "JCO-08 object"],
-)
-@pytest.mark.parametrize("mode", range(4))
-def test_jco_06_to_jco_11_a_body_that_does_not_fit(
-    factory: ConnectionFactory, queue: Queue, message: Message, kind: type, mode: int
-) -> None:
-    with factory.create_context() as sending, factory.create_context(mode) as context:
-        sending.create_producer().send(queue, message).send(queue, "next")
-        consumer = context.create_consumer(queue)
-        with pytest.raises(MessageFormatRuntimeException):
-            consumer.receive_body(kind, SOON)
-        if mode in (JMSContext.AUTO_ACKNOWLEDGE, JMSContext.DUPS_OK_ACKNOWLEDGE):  # JCO-09
-            again = consumer.receive(SOON)
-            assert type(again) is type(message)
-            assert again is not None
-            assert not again.get_jms_redelivered()
-            assert receive_text(consumer) == "next"
-            return
-        assert receive_text(consumer) == "next"
-        context.rollback() if mode == JMSContext.SESSION_TRANSACTED else context.recover()  # JCO-10, JCO-11
-        again = consumer.receive(SOON)
-        assert type(again) is type(message)
-        assert again is not None
-        assert again.get_jms_redelivered()
-        assert again.get_int_property("JMSXDeliveryCount") == 2
 
 
 def test_exc_runtime_exceptions_are_caught_by_either_style(context: JMSContext) -> None:

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from sievemq import (
-    Connection,
     ConnectionFactory,
-    InvalidClientIDException,
     InvalidURLException,
     JMSContext,
     JMSException,
@@ -74,23 +72,6 @@ def test_fac_03_fac_04_modes_of_a_context(factory: ConnectionFactory) -> None:
             assert context.get_session_mode() == mode
     with pytest.raises(JMSRuntimeException):
         factory.create_context(session_mode=-1)
-
-
-def test_fac_07_sub_32_an_administered_client_id(url: str) -> None:
-    factory = ConnectionFactory(url, client_id="app")
-    with factory.create_connection() as connection:
-        assert connection.get_client_id() == "app"
-        with pytest.raises(InvalidClientIDException):
-            factory.create_connection()
-    factory.create_connection().close()  # CON-11: free again
-
-
-def test_fac_08_one_factory_many_threads(factory: ConnectionFactory) -> None:
-    calls = [Background(factory.create_connection) for _ in range(8)]
-    connections: list[Connection] = [call.result() for call in calls]
-    assert len({repr(connection) for connection in connections}) == 8
-    for connection in connections:
-        connection.close()
 
 
 def test_hosts_are_tried_in_order(url: str) -> None:

@@ -21,7 +21,7 @@ from sievemq import (
 )
 from sievemq_broker import EmbeddedBroker
 
-from .helpers import SOON, Background, Collector, receive_text, text, texts, wait_until_receiving
+from .helpers import SOON, Background, Collector, receive_text, wait_until_receiving
 
 
 @pytest.fixture
@@ -92,26 +92,6 @@ def test_a_request_without_an_answer_in_time(url: str) -> None:
             connection._engine.outbox.clear()
         with pytest.raises(JMSException, match="request_timeout"):
             connection._transport.ask(lambda: completion)
-
-
-def test_ack_18_what_was_received_comes_back_marked(
-    broker: EmbeddedBroker, factory: ConnectionFactory, queue: Queue
-) -> None:
-    with factory.create_connection() as connection:
-        connection.start()
-        session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
-        for number in range(3):
-            session.create_producer(queue).send(TextMessage(str(number)))
-        assert receive_text(session.create_consumer(queue)) == "0"
-        broker.drop_connections()
-    with factory.create_connection() as connection:
-        connection.start()
-        consumer = connection.create_session().create_consumer(queue)
-        message = consumer.receive(SOON)
-        assert text(message) == "0"
-        assert message is not None
-        assert message.get_jms_redelivered()
-        assert texts(consumer, 2) == ["1", "2"]
 
 
 @pytest.mark.parametrize("stop", ["drop", "shutdown"])

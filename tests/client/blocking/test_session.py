@@ -27,20 +27,6 @@ from .conftest import Connect
 from .helpers import SOON, nothing_left, receive_text
 
 
-def test_ses_01_to_ses_08_messages(session: Session) -> None:
-    assert type(session.create_message()) is Message
-    assert session.create_text_message().get_text() is None
-    assert session.create_text_message("hi").get_text() == "hi"
-    assert isinstance(session.create_bytes_message(), BytesMessage)
-    assert isinstance(session.create_map_message(), MapMessage)
-    assert isinstance(session.create_stream_message(), StreamMessage)
-    assert session.create_object_message().get_object() is None
-    held = [1]
-    message = session.create_object_message(held)
-    held.append(2)
-    assert message.get_object() == [1]
-
-
 def test_ses_09_any_session_sends_any_message(connect: Connect, session: Session, queue: Queue) -> None:
     message = connect().create_session().create_text_message("from elsewhere")
     session.create_producer(queue).send(message)
@@ -58,18 +44,6 @@ def test_ses_10_ses_11_mode(connection: Connection) -> None:
     session = connection.create_session(Session.SESSION_TRANSACTED)
     assert session.get_transacted()
     assert session.get_acknowledge_mode() == Session.SESSION_TRANSACTED
-
-
-def test_ses_12_ses_13_txn_08_no_transaction_to_end(session: Session) -> None:
-    with pytest.raises(IllegalStateException):
-        session.commit()
-    with pytest.raises(IllegalStateException):
-        session.rollback()
-
-
-def test_ses_14_ack_12_recover_in_a_transacted_session(connection: Connection) -> None:
-    with pytest.raises(IllegalStateException):
-        connection.create_session(True).recover()
 
 
 def test_ses_18_producers(session: Session, queue: Queue) -> None:

@@ -18,7 +18,7 @@ from sievemq import (
 )
 
 from .conftest import Connect
-from .helpers import SOON, nothing_left, receive_text, text, texts
+from .helpers import SOON, receive_text, text, texts
 
 Publish = Callable[..., None]
 
@@ -56,18 +56,6 @@ def test_sub_01_sub_05_sub_06_sub_09_sub_35_non_durable(session: Session, topic:
     again = session.create_consumer(topic)
     publish("c")
     assert receive_text(again) == "c"
-
-
-def test_sub_02_sub_07_shared(connect: Connect, topic: Topic, publish: Publish) -> None:
-    consumers = [connect().create_session().create_shared_consumer(topic, "s") for _ in range(2)]
-    publish(*"abcd")
-    received = [text(consumer.receive_no_wait()) for consumer in consumers for _ in range(2)]
-    assert sorted(t or "" for t in received) == list("abcd")
-    for consumer in consumers:
-        assert nothing_left(consumer)
-        consumer.close()
-    publish("lost")
-    assert nothing_left(connect().create_session().create_shared_consumer(topic, "s"))
 
 
 def test_sub_03_sub_08_sub_12_durable(owner: Connection, topic: Topic, publish: Publish) -> None:
@@ -108,23 +96,6 @@ def test_sub_10_unshared_durable_without_a_client_id(session: Session, topic: To
             create(topic, "s")
         with pytest.raises(IllegalStateException):
             create(topic, "s", "a = 1", True)
-
-
-def test_sub_13_sub_19_another_selector_is_another_subscription(
-    owner: Connection, topic: Topic, publish: Publish
-) -> None:
-    session = owner.create_session()
-    session.create_durable_consumer(topic, "s").close()
-    publish("a", n=1)
-    session.create_durable_consumer(topic, "s", "").close()  # SUB-19: no change
-    consumer = session.create_durable_consumer(topic, "s")
-    assert receive_text(consumer) == "a"
-    consumer.close()
-    publish("b", n=1)
-    consumer = session.create_durable_consumer(topic, "s", "n = 1")
-    assert nothing_left(consumer)
-    publish("c", n=1)
-    assert receive_text(consumer) == "c"
 
 
 def test_sub_29_names(session: Session, topic: Topic) -> None:

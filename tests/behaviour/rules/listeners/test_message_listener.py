@@ -224,6 +224,7 @@ async def test_thr_05_a_listener_uses_its_own_session(api: Api) -> None:
         producer = await session.create_producer(api.queue("answers"))
         await producer.send(TextMessage(f"answer to {text(message)}"))
         await (await session.create_consumer(api.queue("unused"))).close()
+        await (await session.create_browser(api.queue("answers"))).close()
         if message.get_jms_redelivered():
             await message.acknowledge()
         else:
