@@ -21,7 +21,7 @@ from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
-    from sievemq_broker.domain.admission import Gate
+    from sievemq_broker.domain.admission import Gate, Limited
     from sievemq_broker.domain.outcome_tap import OutcomeTap
 
 __all__ = ["Broker"]
@@ -190,6 +190,14 @@ class Broker:
         while self._publishings:
             self._publishings.popleft().finish(now)
 
+    @property
+    def busy(self) -> Limited | None:
+        """What must end before another message is delivered in slices; None if that may begin."""
+        if self.fan_out is not None:
+            return self.fan_out
+        held = self.journal is not None and self.journal.holds > 0
+        return next((one for one in self._publishings if one.holding or (held and not one.added)), None)
+
     def begin_fan_out(self, fan_out: FanOut) -> None:
         """A message is to be delivered in slices; no other one is."""
         self.fan_out = fan_out
@@ -253,6 +261,8 @@ class Broker:
         if fan_out is not None and budget > 0:
             if fan_out.work(min(budget, SLICE), now):
                 self._end_fan_out()
+                if self.rooms.waiting:
+                    self.rooms.look(now)  # a sender that has waited comes before those that begin now
             budget -= SLICE
         work = self._work
         while work and budget > 0:

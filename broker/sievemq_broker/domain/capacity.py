@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sievemq_broker.domain.policy import BLOCK, DROP_NEWEST, DROP_OLDEST, FAIL
 from sievemq_broker.domain.topic import Topic
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from sievemq_core.message.envelope import Envelope
 
 __all__ = [
+    "Load",
     "admit",
     "admit_to",
     "check",
@@ -24,13 +26,23 @@ __all__ = [
     "fits",
     "lacking",
     "move_within",
-    "must_wait",
     "send_within",
+    "without_room",
 ]
+
+Load: TypeAlias = "tuple[list[Queue], int, int, int]"
+"""Queues of one destination, with how many messages and bytes come into each, and the size of the largest."""
+
+#: Full subscriptions of a topic in which one sender waits: when these have room it looks for others.
+_FULL: Final = 16
 
 
 def send_within(
-    destination: Queue | Topic, envelope: Envelope, now: int, connection: str | None, waited: bool
+    destination: Queue | Topic,
+    envelope: Envelope,
+    now: int,
+    connection: str | None,
+    waiting: Collection[Limited],
 ) -> list[Limited] | None:
     """Send a message to a queue with limits, or to a topic whose subscriptions have some: all of them, or none.
 
@@ -39,7 +51,7 @@ def send_within(
         envelope: the message.
         now: ms epoch.
         connection: id of the sender's connection, for no_local.
-        waited: the message has waited for room, and is the next.
+        waiting: the places where senders wait that come before it.
 
     Returns:
         None; or where it has to wait for room: it was not taken then, anywhere.
@@ -49,14 +61,28 @@ def send_within(
     """
     size = len(envelope.packed)
     queues = destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
-    for queue in queues:
-        check_sent(queue, size)
-    if destination.policy.at_limit == BLOCK:
-        full: list[Limited] = [queue for queue in queues if must_wait(queue, 1, size, waited)]
+    if queues:
+        full = lacking(((queues, 1, size, size),), True, waiting)
         if full:
             return full
     admit_to(destination, queues, envelope, now)
     return None
+
+
+def without_room(queues: list[Queue], messages: int, size: int) -> Iterator[Queue]:
+    """Those queues, all of one destination, where so many messages of so many bytes in all would pass a limit. They may
+    be very many: a subscription with room costs a fraction of a call."""
+    policy = queues[0].policy
+    if policy.max_messages:
+        most = policy.max_messages - messages
+        yield from [
+            queue for queue in queues if queue.backlog.depth + len(queue.scheduled) + queue.promised_messages > most
+        ]
+    if policy.max_bytes:
+        most = policy.max_bytes - size
+        yield from [
+            queue for queue in queues if queue.backlog.bytes + queue.scheduled_bytes + queue.promised_bytes > most
+        ]
 
 
 def move_within(destination: Queue | Topic, envelope: Envelope, now: int) -> None:
@@ -65,9 +91,13 @@ def move_within(destination: Queue | Topic, envelope: Envelope, now: int) -> Non
     Raises:
         RequestError: RESOURCE_ALLOCATION, as :func:`check_moved`.
     """
+    size = len(envelope.packed)
     queues = destination.matching(envelope, None) if isinstance(destination, Topic) else [destination]
-    for queue in queues:
-        check_moved(queue, len(envelope.packed))
+    if queues:
+        check_moved(queues[0], size)
+        if destination.policy.at_limit != DROP_OLDEST:
+            for queue in without_room(queues, 1, size):
+                check(queue, 1, size)
     admit_to(destination, queues, envelope, now)
 
 
@@ -125,42 +155,47 @@ def check_moved(queue: Queue, size: int) -> None:
         check(queue, 1, size)
 
 
-def must_wait(queue: Queue, messages: int, size: int, waited: bool) -> bool:
-    """True if so many messages of so many bytes in all must wait for room here, by the rule BLOCK.
+def _must_wait(queues: list[Queue], messages: int, size: int, waiting: Collection[Limited]) -> list[Limited]:
+    """Where so many messages of so many bytes in all must wait for room, by the rule BLOCK; the first few of very many.
 
     More than the limit in one transaction has room where nothing is.
 
     Args:
-        queue: with that rule.
-        messages, size: that are to be added together.
-        waited: their sender waits for this already; otherwise it stands behind those that do.
+        queues: one, or subscriptions of one topic.
+        messages, size: to be added to each of them together.
+        waiting: the places where senders wait that come before it.
     """
-    if not waited and queue.blocked_senders:
-        return True
-    promised = queue.promised_messages
-    return not fits(queue, messages + promised, size + queue.promised_bytes) and bool(
-        queue.depth or queue.scheduled or promised
-    )
+    full: list[Limited] = []
+    if waiting:
+        full += islice((queue for queue in queues if queue in waiting), _FULL)
+    for queue in without_room(queues, messages, size):
+        if len(full) >= _FULL:
+            break
+        if queue not in full and (queue.depth or queue.scheduled or queue.promised_messages):
+            full.append(queue)
+    return full
 
 
-def lacking(load: Iterable[tuple[Queue, int, int]], patient: bool, waited: bool) -> list[Limited]:
+def lacking(load: Iterable[Load], patient: bool, waiting: Collection[Limited]) -> list[Limited]:
     """Where several messages, all or none, have to wait for room.
 
     Args:
-        load: queues, with how many messages and how many bytes would come into each.
+        load: what would come into which queues.
         patient: the sender can wait where that is the rule; otherwise it is refused there.
-        waited: it has waited for room, and is the next.
+        waiting: the places where senders wait that come before it.
 
     Raises:
-        RequestError: RESOURCE_ALLOCATION, where the rule is to refuse.
+        RequestError: RESOURCE_ALLOCATION, where the rule is to refuse, or a message is larger than a limit.
     """
     full: list[Limited] = []
-    for queue, messages, size in load:
-        at_limit = queue.policy.at_limit
+    for queues, messages, size, largest in load:
+        check_sent(queues[0], largest)
+        at_limit = queues[0].policy.at_limit
         if at_limit == FAIL or (at_limit == BLOCK and not patient):
-            check(queue, messages, size)
-        elif at_limit == BLOCK and must_wait(queue, messages, size, waited):
-            full.append(queue)
+            for queue in without_room(queues, messages, size):
+                check(queue, messages, size)
+        elif at_limit == BLOCK:
+            full += _must_wait(queues, messages, size, waiting)
     return full
 
 

@@ -353,14 +353,15 @@ class Consumer:
             self.source.part_with(self, now)
 
     def stop(self, code: ErrorCode, text: str) -> None:
-        """Closed from the broker's side: its destination is gone, or an administrator said so. The port is told."""
+        """Close it, since its destination is deleted; its client is informed."""
         if self.open:
             self._end()
             self.port.closed(self.id, code, text)
 
     def expel(self, code: ErrorCode, text: str, now: int) -> None:
-        """An administrator closes it, and only it. What it was delivered stays held, as its application may be working
-        on it, until :meth:`acknowledge`, :meth:`recover` or the end of the session."""
+        """Close it, and only it: for an administrator, or since its user may not consume there any more. What it was
+        delivered stays held, as its application may be working on it, until :meth:`acknowledge`, :meth:`recover` or the
+        end of the session."""
         if self.open:
             self.stop(code, text)
             self.source.part_with(self, now)

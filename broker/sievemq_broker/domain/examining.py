@@ -54,7 +54,7 @@ class Examining:
             return False
         if broker.fan_out is not None:
             return broker.fan_out.over
-        return broker.journal is not None and broker.journal.holds > 0
+        return broker.busy is not None
 
     def work(self, budget: int, now: int) -> bool:
         """Go on.

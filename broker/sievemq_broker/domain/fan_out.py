@@ -47,6 +47,10 @@ class Deliverer(Protocol):
         """The message that is being delivered in slices."""
 
     @property
+    def busy(self) -> object:
+        """What must end before another message is delivered in slices; None if that may begin."""
+
+    @property
     def journal(self) -> Gatherer | None:
         """Gathers what must survive the process."""
 
@@ -112,6 +116,16 @@ class FanOut:
             if self._journal is not None:
                 self._journal.let_go()
         return self.over
+
+    @property
+    def has_room(self) -> bool:
+        """As of a place where senders wait: the next message may be sent."""
+        return self.over
+
+    @property
+    def limit_text(self) -> str:
+        """As of such a place."""
+        return "another message is being delivered to very many subscriptions"
 
     def finish(self, now: int) -> None:
         """Deliver to all that are left."""

@@ -86,6 +86,10 @@ class Above(Protocol):
     def fan_out(self) -> FanOut | None:
         """The message that is being delivered in slices."""
 
+    @property
+    def busy(self) -> Limited | None:
+        """What must end before another message is delivered in slices."""
+
     def begin_fan_out(self, fan_out: FanOut) -> None:
         """Deliver a message in slices; no other one is."""
 
@@ -315,16 +319,21 @@ class Namespace:
                 destination = self._look_up(address, envelope)
             except NoRoomError as error:
                 return [error.place]
+            if waited and (busy := self._busy(destination)):
+                return busy
             over = self.over or self.broker.over or self._enter(((destination, envelope),), connection)
             if over is not None:
                 if over.refuses:
                     self._check_over()
                 return [over]
+        elif waited and (busy := self._busy(destination)):
+            return busy
         policy = destination.policy
         if policy.special:
             envelope = overridden(policy, envelope, now)
             if policy.limited:
-                full = capacity.send_within(destination, envelope, now, connection, waited)
+                waiting = () if waited else self.broker.rooms.waiting
+                full = capacity.send_within(destination, envelope, now, connection, waiting)
                 envelope.compact()
                 return full
         if isinstance(destination, Queue):
@@ -333,6 +342,11 @@ class Namespace:
             destination.publish(envelope, now, connection)
         envelope.compact()  # where it goes is known: while it is in flight it is its packed bytes and little else
         return None
+
+    def _busy(self, destination: Destination) -> list[Limited]:
+        """What a message that has waited for room waits for next, where it would be delivered in slices and may not."""
+        busy = self.broker.busy if destination.large else None
+        return [] if busy is None else [busy]
 
     def route(self, address: str) -> Destination | None:
         """Where :meth:`send_row` may send; None where each message is to be looked at, with :meth:`send`."""
@@ -479,7 +493,7 @@ class Namespace:
             AddressError, RequestError: as :meth:`send`; nothing has been sent then.
         """
         checked: list[tuple[Destination, Envelope]] = []
-        load: dict[Queue, tuple[int, int]] = {}
+        load: dict[Queue, tuple[int, int, int]] = {}
         for address, envelope in sends:
             try:
                 destination = self._look_up(address, envelope)
@@ -493,13 +507,14 @@ class Namespace:
                     queues = (
                         destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
                     )
+                    length = len(envelope.packed)
                     for queue in queues:
-                        capacity.check_sent(queue, len(envelope.packed))
-                        messages, size = load.get(queue, (0, 0))
-                        load[queue] = messages + 1, size + len(envelope.packed)
+                        messages, size, largest = load.get(queue, (0, 0, 0))
+                        load[queue] = messages + 1, size + length, max(largest, length)
             checked.append((destination, envelope))
         full = self.enter_several(checked, connection, patient, acknowledges) if checked else []
-        full += capacity.lacking(((queue, *of) for queue, of in load.items()), patient, waited)
+        waiting = () if waited else self.broker.rooms.waiting
+        full += capacity.lacking((([queue], *of) for queue, of in load.items()), patient, waiting)
         if full:
             return full
         for destination, envelope in checked:
@@ -547,18 +562,17 @@ class Namespace:
                 return [error.place]
             raise
         load = load_of(sends, destinations, now, connection)
+        waiting = () if waited else self.broker.rooms.waiting
         going = ((destinations[address], envelope) for address, envelope in sends)
         full = self.enter_several(going, connection, patient, acknowledges) if sends else []
-        for queue, (_, _, largest) in load.items():
-            capacity.check_sent(queue, largest)
-        wanted = ((queue, messages, size) for queue, (messages, size, _) in load.items())
-        full += capacity.lacking(wanted, patient, waited)
+        going_to = ((queues, *of) for goal, of in load.items() if (queues := goal.queues))
+        full += capacity.lacking(going_to, patient, waiting)
         if full:
             return full
         promised = {
-            queue: (messages, size)
-            for queue, (messages, size, _) in load.items()
-            if queue.policy.at_limit in (FAIL, BLOCK)
+            goal: (messages, size)
+            for goal, (messages, size, _) in load.items()
+            if goal.policy.at_limit in (FAIL, BLOCK)
         }
         publishing = Publishing(sends, destinations, promised, connection, self.broker, self._published)
         self.publishing = publishing

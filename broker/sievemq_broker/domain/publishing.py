@@ -18,11 +18,11 @@ from sievemq_broker.domain import capacity
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import SLICE
+from sievemq_broker.domain.topic import Topic
 from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
     from sievemq_broker.domain.fan_out import Deliverer
-    from sievemq_broker.domain.topic import Topic
 
 __all__ = ["AT_ONCE", "Publishing", "Sends", "Told", "is_large", "load_of"]
 
@@ -57,10 +57,11 @@ def is_large(sends: Sends, destinations: Mapping[str, Queue | Topic]) -> bool:
 
 def load_of(
     sends: Sends, destinations: dict[str, Queue | Topic], now: int, connection: str | None
-) -> dict[Queue, tuple[int, int, int]]:
-    """How many messages and bytes go where there are limits, and the largest; what is prescribed there is applied to
-    the messages on the way, since that may change their size."""
-    load: dict[Queue, tuple[int, int, int]] = {}
+) -> dict[Queue | Topic, tuple[int, int, int]]:
+    """How many messages and bytes go where there are limits, and the size of the largest, by queue; by topic where all
+    subscriptions get all. What is prescribed there is applied to the messages on the way, since that may change their
+    size."""
+    load: dict[Queue | Topic, tuple[int, int, int]] = {}
     limited = {address: found for address, found in destinations.items() if found.policy.limited}
     for place, (address, envelope) in enumerate(sends) if limited else ():
         destination = limited.get(address)
@@ -70,9 +71,12 @@ def load_of(
             envelope = overridden(destination.policy, envelope, now)
             sends[place] = address, envelope
         size = len(envelope.packed)
-        for queue in [destination] if isinstance(destination, Queue) else destination.matching(envelope, connection):
-            messages, total, largest = load.get(queue, (0, 0, 0))
-            load[queue] = messages + 1, total + size, max(largest, size)
+        goals: list[Queue | Topic] = [destination]
+        if isinstance(destination, Topic) and not destination.takes_all:
+            goals = [*destination.matching(envelope, connection)]
+        for goal in goals:
+            messages, total, largest = load.get(goal, (0, 0, 0))
+            load[goal] = messages + 1, total + size, max(largest, size)
     return load
 
 
@@ -82,7 +86,7 @@ class Publishing:
     Args:
         sends: address and message, in order; consumed.
         destinations: where each address leads.
-        promised: messages and bytes, by queue, that are kept free for it below the limits there.
+        promised: messages and bytes that are kept free for it below limits, by queue; by topic for each subscription.
         connection: id of the sender's connection, for no_local.
         deliverer: the broker; it adds no message to a topic with very many subscriptions while it delivers another.
         over: called when it is over, before all others.
@@ -105,6 +109,7 @@ class Publishing:
         "_queues",
         "_told",
         "_unheld",
+        "_unreleased",
         "error",
     )
 
@@ -112,7 +117,7 @@ class Publishing:
         self,
         sends: Sends,
         destinations: dict[str, Queue | Topic],
-        promised: dict[Queue, tuple[int, int]],
+        promised: dict[Queue | Topic, tuple[int, int]],
         connection: str | None,
         deliverer: Deliverer,
         over: Callable[[], None],
@@ -128,21 +133,26 @@ class Publishing:
         #: Where it goes, as long as nothing of it is delivered there: who subscribes from now on gets nothing of it.
         self._held: dict[Queue, None] = {}
         self._completed = False
+        #: Messages and bytes that are kept free, by queue, as far as they have not come.
+        self._promised: dict[Queue, tuple[int, int]] = {}
+        #: Queues that are not held yet, the next one last, with what is kept free in each as it is held. Very many are
+        #: held in slices, before the first message.
+        self._unheld: list[tuple[list[Queue], tuple[int, int] | None]] = []
         for destination in dict.fromkeys(destinations.values()):
-            if isinstance(destination, Queue):
-                self._held[destination] = None
-            else:
-                self._held |= dict.fromkeys(subscription.queue for subscription in destination.subscriptions)
-        #: Those that are not held yet, the next one last: very many are held in slices, before the first message.
-        self._unheld = list(self._held)
+            queues = destination.queues
+            queues.reverse()
+            self._unheld.append((queues, promised.pop(destination, None) if destination.large else None))
+        self._unheld.reverse()
+        for goal, promise in promised.items():
+            for queue in goal.queues:
+                self._promise(queue, promise)
+        #: Queues that are not released yet, the next one last.
+        self._unreleased: list[Queue] = []
         self._hold(AT_ONCE)
         #: The message that is being added, whether there are limits, and where it still goes, the next one last.
         self._envelope: Envelope | None = None
         self._limited = False
         self._queues: list[Queue] = []
-        self._promised = promised
-        for queue, (messages, size) in promised.items():
-            queue.promise(messages, size)
         journal = deliverer.journal
         if journal is not None:
             journal.hold()
@@ -150,7 +160,22 @@ class Publishing:
     @property
     def added(self) -> bool:
         """True once all of it is there for everybody, and who can take it has it."""
-        return not self._left and not self._held
+        return self._completed and not self._unreleased
+
+    @property
+    def holding(self) -> bool:
+        """True until room is kept free in all of very many subscriptions: nothing else is sent to them before."""
+        return any(promise is not None for _, promise in self._unheld)
+
+    @property
+    def has_room(self) -> bool:
+        """As of a place where senders wait: the next message may be sent."""
+        return self.added
+
+    @property
+    def limit_text(self) -> str:
+        """As of such a place."""
+        return "a large batch is being published"
 
     def then(self, told: Told) -> None:
         """Call this when it is over; in the order in which it was asked for."""
@@ -184,8 +209,8 @@ class Publishing:
             raise
         if not (left or self._queues):
             self._complete()
-            while self._held and done < budget:
-                queue = self._held.popitem()[0]
+            while self._unreleased and done < budget:
+                queue = self._unreleased.pop()
                 waiting = queue.depth
                 queue.release(now)
                 done += 1 + max(0, waiting - queue.depth)
@@ -193,12 +218,24 @@ class Publishing:
 
     def _hold(self, budget: int) -> int:
         """Hold so many queues more; how many that were."""
-        start = max(0, len(self._unheld) - budget)
-        held = self._unheld[start:]
-        del self._unheld[start:]
-        for queue in held:
-            queue.hold()
-        return len(held)
+        done = 0
+        while self._unheld and done < budget:
+            queues, promise = self._unheld[-1]
+            start = max(0, len(queues) - budget + done)
+            for queue in reversed(queues[start:]):
+                self._held[queue] = None
+                queue.hold()
+                if promise is not None:
+                    self._promise(queue, promise)
+                done += 1
+            del queues[start:]
+            if not queues:
+                self._unheld.pop()
+        return done
+
+    def _promise(self, queue: Queue, promise: tuple[int, int]) -> None:
+        self._promised[queue] = promise
+        queue.promise(*promise)
 
     def _take_next(self, budget: int, now: int) -> int:
         """Decide where the next message goes, once its topic delivers no other one in slices; what was done."""
@@ -259,7 +296,10 @@ class Publishing:
         left = self._promised.get(queue)
         if left is not None:
             messages, total = left
-            self._promised[queue] = messages - 1, total - size
+            if messages > 1:
+                self._promised[queue] = messages - 1, total - size
+            else:
+                del self._promised[queue]
             queue.promise(-1, -size)
 
     def _complete(self) -> None:
@@ -272,4 +312,6 @@ class Publishing:
             journal.let_go()
         for queue, (messages, size) in self._promised.items():
             queue.promise(-messages, -size)  # what was for a subscription that has ended, or after a fault
-        self._held = dict.fromkeys(reversed(self._held))  # the first one is taken from there first
+        self._unreleased = list(self._held)
+        self._unreleased.reverse()
+        self._held = {}

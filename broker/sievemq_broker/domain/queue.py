@@ -85,7 +85,7 @@ class Queue:
         main, index: its view of everything, and its selectors.
         consumers: those that are open.
         holders: closed consumers whose session still holds messages (MCO-09).
-        scheduled: messages that wait for a moment, by sequence.
+        scheduled, scheduled_bytes: messages that wait for a moment, by sequence; their packed size.
         paused: an administrator stopped deliveries; sending goes on.
         held: batches that are being published here; until they are complete nothing is delivered.
         deleted: it is gone.
@@ -109,7 +109,6 @@ class Queue:
         "_on_left",
         "_recall",
         "_resequenced",
-        "_scheduled_bytes",
         "_shut",
         "_sole",
         "_turns",
@@ -138,6 +137,7 @@ class Queue:
         "redelivered",
         "removed",
         "scheduled",
+        "scheduled_bytes",
         "sequence",
         "taps",
         "turn",
@@ -167,7 +167,7 @@ class Queue:
         self._turns: dict[View, Turns] = {self.main: Turns(self.main)}
         self._recall = Recall(self.consumers, self._turns, self._deadlines)
         self.scheduled: dict[int, Entry] = {}
-        self._scheduled_bytes = 0
+        self.scheduled_bytes = 0
         self.paused = False
         self.held = 0
         self._before = 0  # the sequence before the first batch that is being published
@@ -211,7 +211,7 @@ class Queue:
     @property
     def bytes(self) -> int:
         """Packed size of what waits or is scheduled."""
-        return self.backlog.bytes + self._scheduled_bytes
+        return self.backlog.bytes + self.scheduled_bytes
 
     @property
     def examined(self) -> int:
@@ -226,6 +226,11 @@ class Queue:
     def takes_rows(self) -> bool:
         """What arrives together may be delivered together: no selector looks at one message before the next comes."""
         return self.direct
+
+    @property
+    def queues(self) -> list[Queue]:
+        """As of a topic: where its messages are kept."""
+        return [self]
 
     @property
     def enqueued(self) -> int:
@@ -478,7 +483,7 @@ class Queue:
         envelope = entry.envelope
         envelope.compact()
         self.scheduled[entry.sequence] = entry
-        self._scheduled_bytes += len(envelope.packed)
+        self.scheduled_bytes += len(envelope.packed)
         deadlines = self._deadlines
         expiration = envelope.expiration
         if span:
@@ -498,7 +503,7 @@ class Queue:
         if entry.state == DELAYED:
             if self.scheduled.pop(entry.sequence, None) is None:
                 return
-            self._scheduled_bytes -= len(entry.envelope.packed)
+            self.scheduled_bytes -= len(entry.envelope.packed)
             if 0 < expiration <= now:
                 self.expire(entry, now)
                 return
@@ -832,7 +837,7 @@ class Queue:
         """Take a waiting or scheduled entry out of its place; False if it is in none."""
         if entry.state == DELAYED:
             del self.scheduled[entry.sequence]
-            self._scheduled_bytes -= len(entry.envelope.packed)
+            self.scheduled_bytes -= len(entry.envelope.packed)
             self._deadlines.void()
         elif entry.state in (READY, STRAY):
             self._unplace(entry)
@@ -859,7 +864,7 @@ class Queue:
         """
         entries = self.backlog.clear() + list(self.scheduled.values())
         self.scheduled.clear()
-        self._scheduled_bytes = 0
+        self.scheduled_bytes = 0
         for entry in entries:
             if self.observer is not None:
                 self.observer.removed(self, entry, reason)

@@ -181,7 +181,7 @@ class Topic:
         self.published = 0
         self.unreadable = 0
         self._plain: list[Queue] = []
-        self._subscription_of: dict[object, Subscription] = {}
+        self._subscription_of: dict[Queue, Subscription] = {}
         self._groups: dict[object, Group] = {}
         self.paused = False
         #: Those that keep a copy of what is published.
@@ -243,7 +243,7 @@ class Topic:
 
     def subscription_of(self, queue: object) -> Subscription | None:
         """The subscription that a queue belongs to, None for one of another topic."""
-        return self._subscription_of.get(queue)
+        return self._subscription_of.get(queue) if isinstance(queue, Queue) else None
 
     def add_tap(self, tap: Copier) -> None:
         """From now on it is told what is published."""
@@ -355,8 +355,18 @@ class Topic:
         return len(self.subscriptions) - max(0, len(self._groups) - 1)
 
     @property
+    def queues(self) -> list[Queue]:
+        """Those of all subscriptions."""
+        return list(self._subscription_of)
+
+    @property
+    def takes_all(self) -> bool:
+        """All subscriptions get all messages."""
+        return not (self._groups or self._local)
+
+    @property
     def takes_rows(self) -> bool:
-        """All subscriptions get all messages, and nobody else does."""
+        """All subscriptions get all messages, and no tap does."""
         return not (self._groups or self._local or self.taps)
 
     def publish_row(self, envelopes: list[Envelope], now: int) -> None:

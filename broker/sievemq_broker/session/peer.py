@@ -536,7 +536,7 @@ class Peer:
                 label = consumer.source.place.destination
                 if not identity.may(Verb.CONSUME, self.namespace.name, label) and not self.is_own(label):
                     refusal = forbidden(identity, Verb.CONSUME, self.namespace.name, label)
-                    consumer.stop(ErrorCode.SECURITY, refusal.text)
+                    consumer.expel(ErrorCode.SECURITY, refusal.text, self.services.now())
 
     def clock_moved(self) -> None:
         """The clock's offset changed: the client is told, and until it has seen that its times are shifted here."""

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from sievemq_broker.session import SessionSettings
+from sievemq_broker.session import Identity, SessionSettings
+from sievemq_broker.session.rights import Grant, Rights, Verb
 from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_CREDIT
 from sievemq_core.wire.commands import Command
@@ -492,3 +493,26 @@ def test_ord_01_a_want_of_request_0_leaves_older_messages_to_who_works_on_them(
     if not standing:
         other.ask(Command.WANT, waiter.id)
         assert len(client.take(Command.RECALL)) == 1
+
+
+def test_a_want_is_answered_when_the_recalled_consumer_loses_its_right(world: World) -> None:
+    holder, other = world.client(), world.client()
+    held = holder.consumer(holder.session(CLIENT))
+    held.answers_recall = False
+    for text in ("a", "b"):
+        holder.send(held.session, text)
+    waiter = other.consumer(other.session(), credit=0)
+    request = other.request(Command.WANT, waiter.id)
+    assert other.answer_to(request) is None
+    holder.broker.peer.entitle(Identity("ann", Rights([Grant(frozenset({Verb.SEND}), "queue:q")])))
+    world.settle()
+    assert other.answer_to(request) == (Command.OK, request, None)
+    assert not world.broker.namespace("").queue("queue:q").recalling
+
+
+def test_a_subscription_ends_when_its_consumer_loses_its_right(world: World) -> None:
+    client = world.client()
+    client.consumer(client.session(), "topic:t")
+    client.broker.peer.entitle(Identity("ann", Rights([Grant(frozenset({Verb.SEND}), "topic:t")])))
+    world.settle()
+    assert not world.broker.namespace("").declare("topic:t").subscriptions  # type: ignore[union-attr]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -559,3 +560,133 @@ def test_at_once_and_in_slices_everybody_sees_the_same(
     with tiny():
         assert without_turns(played(steps, hello, often(pattern))) == expected
         assert without_turns(played(steps, hello, lambda: True)) == expected
+
+
+# -- limits ---------------------------------------------------------------------------------------------------------
+
+
+class Calls:
+    """Counts the Python functions that one piece of work calls: the same on any machine."""
+
+    def __init__(self) -> None:
+        self.longest = self._count = 0
+
+    def during(self, act: Callable[[], Any]) -> Any:
+        before, self._count = sys.getprofile(), 0
+        sys.setprofile(self._see)
+        try:
+            return act()
+        finally:
+            sys.setprofile(before)
+            self.longest = max(self.longest, self._count)
+
+    def _see(self, frame: object, event: str, argument: object) -> None:
+        self._count += event == "call"
+
+
+def limited(rule: str, **limits: int) -> World:
+    policy = DestinationPolicy(at_limit=rule, **(limits or {"max_messages": 2}))
+    return in_slices(World(broker=Broker(DomainSettings(policies=((ADDRESS, policy),)))))
+
+
+def counted_turns(world: World, calls: Calls) -> None:
+    """Turns of the loop until nothing is left to do."""
+    for _ in range(200):
+        more = calls.during(lambda: world.broker.work(world.now, 500))
+        for client in world.clients:
+            if client.broker.behind:
+                calls.during(lambda client=client: client.broker.catch_up(world.now))
+                more = True
+        if not more:
+            break
+    world.settle()
+
+
+@pytest.mark.needs_python("counts calls of functions")
+@pytest.mark.parametrize("how", ["send", "commit", "transfer"])
+@pytest.mark.parametrize("rule", ["fail", "block", "drop-oldest", "drop-newest"])
+@pytest.mark.parametrize("limit", ["max_messages", "max_bytes"])
+def test_limits_of_very_many_subscriptions_are_checked_without_a_call_for_each(rule: str, how: str, limit: str) -> None:
+    world = limited(rule, **{limit: 1_000_000})
+    consumers = subscribe(world.client(), 2 * MANY)
+    sender, calls = world.client(), Calls()
+    if how == "transfer":
+        message = Envelope(envelope("m1"))
+        calls.during(lambda: world.broker.namespace("").transfer(ADDRESS, message, world.now))
+    elif how == "send":
+        sender.queue_send(sender.session(), envelope("m1"), ADDRESS)
+        calls.during(lambda: hand_over(sender))
+    else:
+        session = sender.session(TRANSACTED)
+        sender.queue_send(session, envelope("m1"), ADDRESS)
+        sender.wire.send(Command.COMMIT, 99, session, ())
+        calls.during(lambda: hand_over(sender))
+    counted_turns(world, calls)
+    assert texts_of(consumers) == [["m1"]] * (2 * MANY)
+    assert calls.longest < 2 * MANY
+
+
+def test_a_sender_waits_in_a_few_of_very_many_full_subscriptions() -> None:
+    """Each attempt once compared every full subscription with every other."""
+    world = limited("block")
+    consumers = subscribe(world.client(), MANY, credit=0)
+    sender = world.client()
+    session = sender.session()
+    begin(sender, session, "m1", "m2", "m3")
+    turns(world)
+    (stall,) = sender.broker.peer.stalls
+    assert len(stall.places) <= 16
+    for consumer in consumers[0].client.broker.peer.consumers.values():
+        consumer.grant(3, world.now)
+    turns(world)
+    assert texts_of(consumers) == [["m1", "m2", "m3"]] * MANY
+
+
+def test_senders_that_have_waited_for_room_deliver_in_slices_one_after_the_other() -> None:
+    """The second one once had the first one's message delivered to the end in its turn."""
+    world = limited("block", max_messages=1)
+    consumers = subscribe(world.client(), MANY, credit=0)
+    senders = [world.client() for _ in range(3)]
+    for number, sender in enumerate(senders):
+        session = sender.session()
+        begin(sender, session, f"m{number}")
+        turns(world)
+    assert [len(sender.broker.peer.stalls) for sender in senders] == [0, 1, 1]
+    for consumer in list(consumers[0].client.broker.peer.consumers.values()):
+        consumer.grant(3, world.now)
+    most, before = 0, sum(each.queue.sequence for each in topic_of(world).subscriptions)
+    while world.broker.work(world.now, 500) or world.broker.busy is not None:
+        after = sum(each.queue.sequence for each in topic_of(world).subscriptions)
+        most, before = max(most, after - before), after
+    turns(world)
+    assert texts_of(consumers) == [["m0", "m1", "m2"]] * MANY
+    assert most <= 500
+
+
+@pytest.mark.parametrize("rule", ["fail", "block"])
+def test_room_is_kept_for_a_commit_to_very_many_subscriptions(rule: str) -> None:
+    """A message of another sender does not take it, whenever it comes."""
+    world = limited(rule)
+    consumers = subscribe(world.client(), MANY, credit=0)
+    committer, sender = world.client(), world.client()
+    session, plain = committer.session(TRANSACTED), sender.session()
+    for name in ("c1", "c2"):
+        committer.queue_send(session, envelope(name), ADDRESS)
+    committer.wire.send(Command.COMMIT, 99, session, ())
+    hand_over(committer)
+    while committer.broker.behind:
+        committer.broker.catch_up(world.now)
+    begin(sender, plain, "m1")
+    for _ in range(100):
+        world.broker.work(world.now, 500)
+        if sender.broker.behind:
+            sender.broker.catch_up(world.now)
+    turns(world)
+    assert committer.answer_to(99) == (Command.OK, 99, None)
+    assert {each.queue.depth for each in topic_of(world).subscriptions} == {2}
+    assert all(each.queue.promised_messages == 0 for each in topic_of(world).subscriptions)
+    for consumer in consumers[0].client.broker.peer.consumers.values():
+        consumer.grant(3, world.now)
+    turns(world)
+    expected = ["c1", "c2", "m1"] if rule == "block" else ["c1", "c2"]
+    assert texts_of(consumers) == [expected] * MANY
