@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -47,19 +46,6 @@ def test_every_class_of_the_api_is_in_it() -> None:
     for name in set(sievemq.__all__) - own:
         assert f"| **{name}** |" in TEXT or f"| `{name}` |" in TEXT, name
     assert own <= set(sievemq.__all__)
-
-
-def test_every_decision_that_the_code_cites_is_told() -> None:
-    root = porting_table.DOCUMENT.parents[1]
-    cited = {
-        number
-        for package in ("core", "client", "broker", "testkit", "pipeline")
-        for path in (root / package).rglob("*.py")
-        for number in re.findall(r"\bD-\d\d\b", path.read_text(encoding="utf-8"))
-    }
-    assert len(cited) > 30
-    told = set(re.findall(r"\bD-\d\d\b", TEXT + (root / "docs" / "selectors.md").read_text(encoding="utf-8")))
-    assert cited <= told
 
 
 def test_java_names() -> None:
