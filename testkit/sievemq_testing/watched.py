@@ -35,7 +35,7 @@ from sievemq_broker.session.session import Session
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_broker.session.table import HANDLERS, make_table
 from sievemq_core.counted import counted
-from sievemq_core.errors import AddressError, ErrorCode, ProtocolError, RequestError, SieveError
+from sievemq_core.errors import AddressError, ErrorCode, ProtocolError, SieveError
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.wire.commands import COMMANDS, Command
@@ -333,6 +333,19 @@ class WatchedConnection(SieveConnection):
         """A send is refused."""
         self.note("refused", detail=f"send {sequence} of session {session.id}: {error.text} ({error.code.name})")
 
+    def committed(self, peer: Peer, sends: Sequence[tuple[str, Envelope]], error: SieveError | None, now: int) -> None:
+        """A transaction was committed, or rolled back because its commit was refused."""
+        if error is not None:
+            self.note("rolled back", detail=f"commit refused: {error.text}")
+            return
+        self.note("committed", detail=counted(len(sends), "send"))
+        for text, envelope in sends:
+            where = canonical(text)
+            _fan_out(self, where, envelope)
+            _published(self, where, envelope)
+            for tape in self.watch.tapes:
+                tape.sent(peer.namespace.name, where, envelope, now)
+
     def ending(self, peer: Peer, lost: bool) -> None:
         """The client is about to be gone."""
         held = sum(consumer.unacknowledged for consumer in peer.consumers.values())
@@ -369,24 +382,6 @@ def _hello(connection: WatchedConnection, command: tuple[Any, ...], now: int) ->
     HANDLERS[Command.HELLO](connection.peer, command, now)
     client_id = f" as {connection.peer.client_id!r}" if connection.peer.client_id else ""
     connection.note("connected", detail=f"{connection.peer.id}: {connection.peer.agent}{client_id}")
-
-
-def _commit(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
-    session = connection.peer.sessions.get(command[2])
-    staged = list(session.transaction.staged) if session is not None and session.transaction is not None else []
-    for text, envelope in staged:
-        _fan_out(connection, canonical(text), envelope)
-    try:
-        HANDLERS[Command.COMMIT](connection.peer, command, now)
-    except RequestError as error:
-        connection.note("rolled back", detail=f"commit refused: {error.text}")
-        raise
-    connection.note("committed", detail=counted(len(staged), "send"))
-    for text, envelope in staged:
-        _published(connection, canonical(text), envelope)
-    for tape in connection.watch.tapes:
-        for text, envelope in staged:
-            tape.sent(connection.peer.namespace.name, canonical(text), envelope, now)
 
 
 def _rollback(connection: WatchedConnection, command: tuple[Any, ...], now: int) -> None:
@@ -439,7 +434,6 @@ def _release(connection: WatchedConnection, command: tuple[Any, ...], now: int) 
 
 _NOTES: dict[int, Callable[[WatchedConnection, tuple[Any, ...], int], None]] = {
     Command.HELLO: _hello,
-    Command.COMMIT: _commit,
     Command.ROLLBACK: _rollback,
     Command.OPEN_CONSUMER: _open_consumer,
     Command.CLOSE_CONSUMER: _close_consumer,

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 
 import pytest
 
-from sievemq import ConnectionFactory, InvalidSelectorRuntimeException, JMSContext, MapMessage, Queue, Topic
+from sievemq import (
+    ConnectionFactory,
+    InvalidSelectorRuntimeException,
+    JMSContext,
+    MapMessage,
+    Queue,
+    Topic,
+    TransactionRolledBackRuntimeException,
+)
 from sievemq_broker.embedded import BrokerClock
 from sievemq_testing import TestBroker, TestNamespace
 from sievemq_testing.journal import Journal
@@ -180,6 +189,45 @@ def test_sends_that_were_never_committed_are_told(sievemq_namespace: TestNamespa
             sievemq_namespace.faults.drop_connections()
     (event,) = sievemq_namespace._journal().of("rolled back")
     assert event.detail == "1 send never committed"
+
+
+@pytest.mark.parametrize("end", ["room", "timeout"])
+def test_a_commit_that_waits_for_room_is_committed_when_it_ends(
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext, end: str
+) -> None:
+    orders = sievemq_namespace.queue("orders")
+    orders.configure(max_messages=2, at_limit="block")
+    sievemq_context.create_producer().send(ORDERS, "in the way")
+    url = f"{sievemq_namespace.url}?send_timeout={60_000 if end == 'room' else 1_000}"
+    failed: list[Exception] = []
+
+    def commit(context: JMSContext) -> None:
+        try:
+            context.commit()
+        except TransactionRolledBackRuntimeException as error:
+            failed.append(error)
+
+    with ConnectionFactory(url).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        for text in ("first", "second"):
+            context.create_producer().send(ORDERS, text)
+        thread = threading.Thread(target=commit, args=(context,))
+        thread.start()
+        assert sievemq_namespace.broker.wait_for(lambda broker: broker.rooms.waiting, SOON)
+        assert not sievemq_namespace._journal().of("committed")
+        if end == "room":
+            assert sievemq_context.create_consumer(ORDERS).receive_body(str, 60_000) == "in the way"
+        thread.join(SOON)
+    events = [event for event in sievemq_namespace.journal if event.kind in ("accepted", "committed", "rolled back")]
+    ends = [(event.kind, event.detail) for event in events if event.kind != "accepted"]
+    if end == "room":
+        assert ends == [("committed", "2 sends")]
+        assert [event.kind for event in events] == ["accepted"] * 3 + ["committed"]
+        assert not failed
+    else:
+        ((kind, detail),) = ends
+        assert kind == "rolled back"
+        assert detail.startswith("commit refused: waited for room")
+        assert len(failed) == 1
 
 
 def test_excerpt_hints_at_another_namespace_that_was_used_meanwhile(

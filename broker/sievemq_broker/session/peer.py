@@ -144,6 +144,9 @@ class Watcher(Protocol):
     def refused(self, peer: Peer, session: Session, sequence: int, error: SieveError) -> None:
         """A send is refused."""
 
+    def committed(self, peer: Peer, sends: Sequence[tuple[str, Envelope]], error: SieveError | None, now: int) -> None:
+        """A transaction was committed; with an error, its commit was refused and it was rolled back."""
+
     def ending(self, peer: Peer, lost: bool) -> None:
         """A client is about to be gone."""
 

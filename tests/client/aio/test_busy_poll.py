@@ -15,9 +15,7 @@ from sievemq.aio import transport as module
 
 from .conftest import Connect
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(os, "sched_yield"), reason="nothing to lend the processor with on this platform"
-)
+pytestmark = pytest.mark.skipif(not hasattr(os, "sched_yield"), reason="needs os.sched_yield")
 
 #: Microseconds: long enough for a broker of this very process on a busy machine.
 GENEROUS = 10_000

@@ -15,7 +15,7 @@ from .conftest import Connect
 from .helpers import SOON
 
 pytestmark = pytest.mark.skipif(
-    not lead.CAN_LEAD or not hasattr(os, "sched_yield"), reason="nothing to lend the processor with on this platform"
+    not lead.CAN_LEAD or not hasattr(os, "sched_yield"), reason="needs select.epoll, select.poll and os.sched_yield"
 )
 
 #: Microseconds: long enough for a broker of this very process on a busy machine.

@@ -19,7 +19,7 @@ from .conftest import Connect
 from .helpers import SOON, Background, Collector, receive_text, wait_until_receiving
 from .test_interruptions import run
 
-pytestmark = pytest.mark.skipif(not CAN_LEAD, reason="no epoll on this platform")
+pytestmark = pytest.mark.skipif(not CAN_LEAD, reason="needs select.epoll and select.poll")
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -225,7 +225,7 @@ context.close()
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no such signals on this platform")
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signal.pthread_kill")
 def test_a_signal_handler_may_use_the_connection_that_its_thread_leads(url: str) -> None:
     said, _ = run(HANDLER, url)
     assert said.splitlines() == ["from the handler", "go on [1]"]
@@ -258,7 +258,7 @@ context.close()
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no such signals on this platform")
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signal.pthread_kill")
 @pytest.mark.parametrize("what", ["consumer", "context"])
 def test_clo_06_a_signal_handler_closes_what_its_own_thread_receives_from(url: str, what: str) -> None:
     """As many a program ends. The receive cannot return before the handler does, so that one must not wait for it."""
@@ -293,7 +293,7 @@ context.close()
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no such signals on this platform")
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signal.pthread_kill")
 def test_what_a_signal_handler_reads_for_whom_it_interrupts_is_noticed(url: str) -> None:
     said, _ = run(NEIGHBOUR, url)
     assert said.splitlines() == ["from the handler"] * 8 + ["0"]

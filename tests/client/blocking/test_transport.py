@@ -157,7 +157,7 @@ def test_an_answer_is_written_at_once(peer: Peer) -> None:
     assert peer.engine.terms.clock_offset == 5_000
 
 
-@pytest.mark.skipif(not CAN_LEAD, reason="the I/O thread reads")
+@pytest.mark.skipif(not CAN_LEAD, reason="needs select.epoll and select.poll: without them the I/O thread reads")
 @pytest.mark.parametrize("answered_first", [0, 1])
 def test_one_who_asks_leads_and_one_who_asks_meanwhile_follows(peer: Peer, answered_first: int) -> None:
     asking = []
@@ -207,7 +207,7 @@ def test_a_defect_in_the_io_thread_wakes_whoever_waits(peer: Peer) -> None:
         asked.result()
 
 
-@pytest.mark.skipif(not CAN_LEAD, reason="the I/O thread reads")
+@pytest.mark.skipif(not CAN_LEAD, reason="needs select.epoll and select.poll: without them the I/O thread reads")
 def test_a_defect_in_a_thread_that_reads_for_itself_wakes_all(peer: Peer) -> None:
     asking = [Background(lambda: peer.transport.ask(peer.engine.ping)) for _ in range(2)]
     while peer.transport.lead.thread is None or not peer.transport.lead._followers:

@@ -417,6 +417,8 @@ def _publish(peer: Peer, command: CommandTuple, now: int) -> None:
             doom = error
     if session.stall is not None:
         peer.end_stalled_commit(session)
+    if peer.watcher is not None:
+        peer.watcher.committed(peer, transaction.staged, doom, now)
     transaction.clear()
     if doom is not None:
         session.recover(seen, now)  # the effect of a failed commit is a rollback (TXN-09)
