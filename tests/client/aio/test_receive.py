@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from sievemq import IllegalStateException, JMSException, Queue, TextMessage
-from sievemq.aio import Connection, MessageConsumer, MessageProducer, Session
+from sievemq import JMSException, Queue, TextMessage
+from sievemq.aio import Connection, MessageConsumer, MessageProducer
 from sievemq_core.wire.commands import Command
 
 from ..both import SOON, text
@@ -61,72 +61,6 @@ async def test_wait_for_is_safe_too(consumer: MessageConsumer, producer: Message
             await asyncio.wait_for(consumer.receive(), 0.001)
     await producer.send(TextMessage("late"))
     assert text(await consumer.receive(SOON)) == "late"
-
-
-@pytest.mark.parametrize("what", ["consumer", "session", "connection"])
-async def test_clo_06_clo_07_closing_ends_a_receive(
-    connection: Connection, session: Session, consumer: MessageConsumer, what: str
-) -> None:
-    task = asyncio.create_task(consumer.receive())
-    await asyncio.sleep(0)
-    await {"consumer": consumer, "session": session, "connection": connection}[what].close()
-    assert await asyncio.wait_for(task, 60) is None
-    with pytest.raises(IllegalStateException):
-        await consumer.receive()
-
-
-async def test_iteration_ends_when_the_consumer_is_closed(consumer: MessageConsumer, producer: MessageProducer) -> None:
-    for number in range(3):
-        await producer.send(TextMessage(str(number)))
-    got = []
-    async for message in consumer:
-        got.append(text(message))
-        if len(got) == 3:
-            asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(consumer.close()))
-    assert got == ["0", "1", "2"]
-    assert [message async for message in consumer] == []
-
-
-async def test_mco_13_a_second_receive_of_the_session_is_refused(
-    session: Session, consumer: MessageConsumer, producer: MessageProducer
-) -> None:
-    other = await session.create_consumer(Queue("other"))
-    task = asyncio.create_task(consumer.receive())
-    await asyncio.sleep(0)
-    for receive in (consumer.receive, other.receive, other.receive_no_wait, session.recover):
-        with pytest.raises(IllegalStateException, match="another task is receiving"):
-            await receive()
-    await producer.send(TextMessage("one"))
-    assert text(await asyncio.wait_for(task, 60)) == "one"
-    assert await other.receive_no_wait() is None
-
-
-async def test_thr_06_mco_12_no_receive_beside_a_listener(session: Session, consumer: MessageConsumer) -> None:
-    consumer.set_message_listener(lambda message: None)
-    for receive in (consumer.receive, consumer.receive_no_wait):
-        with pytest.raises(IllegalStateException, match="listener"):
-            await receive()
-    consumer.set_message_listener(None)
-    assert await consumer.receive_no_wait() is None
-
-
-async def test_mco_04_a_negative_timeout_is_refused(consumer: MessageConsumer) -> None:
-    with pytest.raises(ValueError, match="-1"):
-        await consumer.receive(-1)
-    assert await consumer.receive(1) is None
-
-
-async def test_mco_06_a_timeout_runs_while_stopped(
-    connection: Connection, consumer: MessageConsumer, producer: MessageProducer
-) -> None:
-    await connection.stop()
-    await producer.send(TextMessage("one"))
-    assert await consumer.receive(5) is None
-    assert await consumer.receive_no_wait() is None
-    waiting = asyncio.create_task(consumer.receive())
-    await asyncio.sleep(0)
-    await connection.start()
-    assert text(await asyncio.wait_for(waiting, 60)) == "one"
 
 
 async def test_a_full_buffer_needs_no_turn_of_the_loop_but_now_and_then(

@@ -177,27 +177,6 @@ async def test_several_tasks_may_send_in_one_session(producer: MessageProducer, 
     assert sorted(got, key=lambda body: int(body or -1)) == [str(number) for number in range(200)]
 
 
-async def test_cpl_05_no_callback_before_send_has_returned(sender: MessageProducer, broker: ScriptedBroker) -> None:
-    """Not even where the send lets the loop turn: it does so before the message is handed over."""
-    order: list[str] = []
-
-    def completed(message: Message) -> None:
-        order.append("completed")
-
-    def failed(message: Message, error: Exception) -> None:
-        order.append("failed")
-
-    for _ in range(20):
-        await sender.send(BytesMessage(bytes(GATHER // 2)), completion_listener=(completed, failed))
-        order.append("returned")
-    await until(lambda: order.count("completed") == 20)
-    completions = 0
-    for number, event in enumerate(order):
-        completions += event == "completed"
-        assert completions <= order[: number + 1].count("returned")
-    assert "failed" not in order
-
-
 async def test_callbacks_keep_up_with_a_producer_that_never_waits(
     sender: MessageProducer, broker: ScriptedBroker
 ) -> None:
