@@ -117,7 +117,7 @@ def test_every_flood_is_measured(name: str) -> None:
 
 
 @pytest.mark.parametrize("script", ["run", "latency"])
-def test_who_runs_the_other_brokers_needs_no_sievemq_there(script: str) -> None:
+def test_other_brokers_need_no_sievemq_beside_them(script: str) -> None:
     path = Path(run.__file__).with_name(f"{script}.py")
     without = "\n".join(
         [

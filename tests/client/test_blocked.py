@@ -57,7 +57,9 @@ class Flow:
         self.unblocked.set()
 
 
-async def test_an_application_hears_that_it_is_blocked_and_goes_on(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_application_is_notified_when_it_is_blocked_and_unblocked(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
     await start(api)
     connection, flow = await api.connect(), Flow(api)
     connection.set_exception_listener(flow)
@@ -81,7 +83,7 @@ async def test_an_application_hears_that_it_is_blocked_and_goes_on(api: Api, cap
     assert not flow.errors
 
 
-async def test_a_listener_that_only_hears_of_exceptions_is_left_alone(api: Api) -> None:
+async def test_a_listener_with_only_on_exception_gets_no_other_call(api: Api) -> None:
     await start(api)
     connection = await api.connect()
     heard: list[Exception] = []
@@ -180,7 +182,7 @@ async def test_a_commit_that_waits_longer_than_send_timeout_is_rolled_back(api: 
     assert await api.left("elsewhere") == ["z"]
 
 
-async def test_a_withdrawn_send_does_not_come_again_after_a_lost_connection(api: Api) -> None:
+async def test_a_withdrawn_send_is_not_repeated_after_a_lost_connection(api: Api) -> None:
     await start(api)
     connection, flow = await api.connect(send_timeout=5_000), Flow(api)
     restored = api.signal()

@@ -33,7 +33,7 @@ class Peak:
         self.waiting = max(self.waiting, domain.rooms.bytes)
 
 
-async def test_the_limit_holds_however_many_send_and_nobody_starves(api: Api) -> None:
+async def test_the_limit_holds_for_any_number_of_senders_and_none_starves(api: Api) -> None:
     """Fifty connections, each with far more on its way than fits."""
     api.start_broker(settings={"destinations": {"full": {"max_bytes": LIMIT, "at_limit": "block"}}})
     peak = Peak(api)
@@ -70,7 +70,7 @@ async def test_the_limit_holds_however_many_send_and_nobody_starves(api: Api) ->
     assert domain.rooms.bytes == 0
 
 
-async def test_who_is_cut_off_or_leaves_while_it_waits_leaves_nothing_behind(api: Api) -> None:
+async def test_a_waiting_client_that_is_cut_off_or_leaves_leaves_nothing_behind(api: Api) -> None:
     api.start_broker(settings={"destinations": {"full": {"max_messages": 1, "at_limit": "block"}}})
     await api.fill("full", "a")
     domain = api.broker.server.broker

@@ -40,7 +40,7 @@ def test_every_module_that_is_to_be_compiled_is_or_none_and_its_source_is_there(
     assert (file.parent / f"{name.rpartition('.')[2]}.py").is_file()
 
 
-def test_who_asks_for_the_compiled_build_gets_no_other(pytester: pytest.Pytester) -> None:
+def test_the_option_compiled_accepts_only_the_compiled_build(pytester: pytest.Pytester) -> None:
     for compiled, code in ((True, pytest.ExitCode.OK), (False, pytest.ExitCode.USAGE_ERROR)):
         pytester.makeconftest(conftest(compiled))
         pytester.makepyfile("def test_one(): pass")

@@ -99,7 +99,7 @@ def test_one_file_that_loads_nothing_and_runs_nothing(tmp_path: Path, result: An
     assert re.search(r"https?://(?!www\.w3\.org/|purl\.org|creativecommons\.org)", text) is None
 
 
-def test_a_backtest_shows_which_curve_is_whose_and_some_that_match() -> None:
+def test_a_backtest_labels_its_curves_and_shows_some_matches() -> None:
     selectors, sample, curves, _, difference = parts_of(BACKTEST)
     assert isinstance(selectors, Table)
     assert [row[:3] for row in selectors.rows] == [(HOSTILE, "1", "5"), ("b", "2", "1")]
@@ -127,7 +127,7 @@ def test_many_labels(tmp_path: Path) -> None:
     assert "$one_" in text
 
 
-def test_nobody_shows_anything_else() -> None:
+def test_other_types_are_refused() -> None:
     with pytest.raises(TypeError, match="a str cannot be shown"):
         parts_of("x")
 

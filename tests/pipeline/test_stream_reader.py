@@ -390,7 +390,7 @@ def tap_of_domain(domain: Any) -> Any:
     return domain.namespace("").taps.find("t", "queue:q")
 
 
-def test_a_lost_connection_is_opened_anew(broker: EmbeddedBroker) -> None:
+def test_a_lost_connection_is_reopened(broker: EmbeddedBroker) -> None:
     stream = Stream(broker)
     send(broker, *"ab")
     assert stream.batch() == ["a", "b"]

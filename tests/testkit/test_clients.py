@@ -86,7 +86,7 @@ def test_a_lost_connection_that_is_not_repaired(sievemq_namespace: TestNamespace
     context.close()
 
 
-def test_a_slow_reader_blocks_nobody(factory: ConnectionFactory, sievemq_namespace: TestNamespace) -> None:
+def test_a_slow_reader_blocks_no_other_client(factory: ConnectionFactory, sievemq_namespace: TestNamespace) -> None:
     slow = ConnectionFactory(sievemq_namespace.url, client_id="slow", prefetch=1000)
     with slow.create_context() as reader, factory.create_context() as context:
         reader.create_consumer(ORDERS)

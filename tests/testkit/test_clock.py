@@ -152,7 +152,7 @@ def test_the_clock_is_moved_after_receive_was_called_and_before_it_waits(
     assert moves
 
 
-def test_a_clock_that_goes_back_gives_nobody_more_time(
+def test_a_clock_set_back_extends_no_deadline(
     sievemq_namespace: TestNamespace, sievemq_context: JMSContext, sievemq_clock: BrokerClock
 ) -> None:
     consumer = sievemq_context.create_consumer(ORDERS)

@@ -98,7 +98,7 @@ def test_refused_send_dooms_its_transaction(
         namespace.queue("orders").assert_empty()
 
 
-def test_refuses_to_let_anybody_in(faults: Faults, factory: ConnectionFactory) -> None:
+def test_refuses_connections(faults: Faults, factory: ConnectionFactory) -> None:
     with faults.refuse("hello", error="AUTHENTICATION"), pytest.raises(JMSSecurityRuntimeException):
         factory.create_context()
     factory.create_context().close()

@@ -290,7 +290,9 @@ def test_what_came_back_unseen_is_neither_delivered_nor_in_flight(sievemq_namesp
     assert {fate.last for fate in journal.fates.values()} == {"acknowledged", "accepted"}
 
 
-def test_topic_says_who_did_not_want_it(sievemq_namespace: TestNamespace, sievemq_context: JMSContext) -> None:
+def test_a_topic_view_names_subscriptions_that_did_not_match(
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext
+) -> None:
     sievemq_context.create_producer().send(Topic("prices"), "too early")
     sievemq_context.create_consumer(Topic("prices"), "symbol = 'ACME'")
     sievemq_context.create_consumer(Topic("prices"))

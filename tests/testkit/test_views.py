@@ -487,7 +487,7 @@ def test_message_shown_is_a_message(namespace: TestNamespace, context: JMSContex
     assert seen.get_int_property("n") == 1
 
 
-def test_who_waits_for_a_message(sievemq_context: JMSContext, sievemq_namespace: TestNamespace) -> None:
+def test_waiting_consumers_are_shown(sievemq_context: JMSContext, sievemq_namespace: TestNamespace) -> None:
     queue = sievemq_namespace.queue("orders")
     with pytest.raises(AssertionError, match="queue:orders: 1 consumer should be waiting for a message; 0 of 0 are"):
         queue.assert_awaited()

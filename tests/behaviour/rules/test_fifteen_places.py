@@ -57,7 +57,7 @@ PLACES = {
     ],
     "a changed durable subscription": [
         "behaviour/rules/subscriptions/test_changes.py::test_sub_13_a_changed_durable_subscription_begins_empty",
-        "behaviour/rules/subscriptions/test_changes.py::test_sub_14_sub_15_a_shared_subscription_changes_only_when_nobody_uses_it",
+        "behaviour/rules/subscriptions/test_changes.py::test_sub_14_sub_15_a_shared_subscription_changes_only_while_unused",
     ],
     "client ids": [
         "behaviour/rules/subscriptions/test_changes.py::test_con_05_con_10_con_11_sub_31_one_live_connection_per_client_id",

@@ -9,7 +9,7 @@ from sievemq.aio import ConnectionFactory as AsyncConnectionFactory
 from sievemq_broker import EmbeddedBroker
 
 
-async def test_what_a_listener_failed_at_comes_again_marked(broker: EmbeddedBroker) -> None:
+async def test_a_failed_message_of_a_listener_is_redelivered_marked(broker: EmbeddedBroker) -> None:
     """All messages are in the buffer before the first is handled, so the acknowledgements of one and two are still
     waiting to be written when three fails: they must not cover it."""
     seen: list[tuple[str | None, bool]] = []

@@ -153,7 +153,7 @@ def test_a_stranger_is_refused_and_the_members_go_on() -> None:
             assert context.create_consumer(ORDERS).receive_body(str, 60_000) == "one"
 
 
-def test_nobody_listens_there(broker: EmbeddedBroker) -> None:
+def test_no_broker_listens_there(broker: EmbeddedBroker) -> None:
     port = broker.port
     broker.stop()
     with pytest.raises(JMSRuntimeException, match=str(port)):

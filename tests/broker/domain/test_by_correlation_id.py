@@ -237,7 +237,7 @@ def test_an_id_set_as_bytes_is_nobodys(world: World) -> None:
     assert world.got(opened(world)) == []
 
 
-def test_an_observer_hears_of_it(world: World) -> None:
+def test_an_observer_is_notified(world: World) -> None:
     notes = Notes()
     queue = queue_of(world)
     queue.observe(notes)

@@ -158,7 +158,7 @@ TEXTS = [
 
 @settings(max_examples=60)
 @given(st.data())
-def test_what_a_browser_is_shown_does_not_depend_on_who_else_is_there(data: st.DataObject) -> None:
+def test_a_browser_shows_the_same_beside_any_consumers(data: st.DataObject) -> None:
     """Views and lookups come and go; what matches among all that waits is shown, in order."""
     with patch.object(scan, "INDEX_FROM", 1):
         check_random_history(data)

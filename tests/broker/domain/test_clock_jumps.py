@@ -99,7 +99,7 @@ def test_a_lease_of_a_tap_lasts_as_long_as_it_should(mode: str, by: int) -> None
 
 
 @JUMPS
-def test_who_waits_for_what_another_one_holds_idly_gets_it(by: int) -> None:
+def test_a_waiting_consumer_gets_what_an_idle_one_holds(by: int) -> None:
     """It is watched for a moment whether the other one works on it; no jump makes that an hour."""
     world = World()
     busy, waiter = shared_out(world)

@@ -74,7 +74,7 @@ def test_d22_limits_per_pattern_and_none() -> None:
         assert len(world.got(consumer)) == (11 if "never" in address else 1)
 
 
-def test_the_dead_letters_of_a_subscription_say_whose() -> None:
+def test_the_dead_letters_of_a_subscription_name_it() -> None:
     world = World(("topic:t", DestinationPolicy(max_attempts=1)))
     consumer = world.consumer("topic:t", subscription="s", durable=True, client_id="id")
     other = world.consumer("topic:t")
@@ -133,7 +133,7 @@ def test_a_full_dead_letter_queue_does_not_shorten_the_delay_of_the_rule() -> No
     assert world.counts(consumer)[-1] == ("b", 2)
 
 
-def test_a_failed_dead_letter_comes_again_at_once() -> None:
+def test_a_failed_dead_letter_is_redelivered_at_once() -> None:
     world = World(("queue:DLQ.q", DestinationPolicy(max_attempts=1)))
     consumer = world.consumer("queue:DLQ.q")
     world.send("queue:DLQ.q", "a")

@@ -103,7 +103,7 @@ def test_recall_leaves_groups_with_their_owner() -> None:
     assert world.port(owner).recalls == [(owner.id, [2])]
 
 
-def test_groups_nobody_works_on_are_forgotten() -> None:
+def test_idle_groups_are_forgotten() -> None:
     world = World()
     one, two = world.consumer("queue:q", credit=16_000), world.consumer("queue:q", credit=16_000)
     for n in range(25_000):

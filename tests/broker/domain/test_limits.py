@@ -208,7 +208,7 @@ def test_block_does_not_take_what_passes_the_limit_and_says_for_what_to_wait() -
     assert sender.told == ["queue:small"]
 
 
-def test_who_waits_is_taken_in_order_and_who_comes_meanwhile_stands_behind() -> None:
+def test_blocked_senders_are_served_in_order_and_new_ones_queue_behind() -> None:
     world = small("block")
     world.send("queue:small", "a", "b")
     first, second = Waiting(world, "c"), Waiting(world, "d")

@@ -49,7 +49,7 @@ class Notes:
         self.note("unreadable", queue, entry)
 
 
-def test_an_observer_hears_the_life_of_every_message() -> None:
+def test_an_observer_sees_the_life_of_every_message() -> None:
     notes = Notes()
     policy = DestinationPolicy(max_attempts=2)
     broker = Broker(DomainSettings(policies=(("queue:q", policy),)), observer=notes)

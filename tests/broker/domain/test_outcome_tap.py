@@ -43,7 +43,7 @@ class Watched(World):
         return [item.time for item in self.tap.log.slice(0, self.tap.log.last, 0, 0)]
 
 
-def test_acknowledged_by_whom_and_when() -> None:
+def test_the_acknowledging_consumer_and_time_are_shown() -> None:
     world = Watched()
     chosen = world.consumer("queue:q", "n = 1")
     world.send("queue:q", message("a", properties={"n": 1}), message("b", properties={"n": 2}))

@@ -28,7 +28,7 @@ def test_want_is_settled_at_once_if_something_waits() -> None:
     assert world.port(consumer).settlements == []
 
 
-def test_want_is_settled_at_once_if_nobody_has_anything() -> None:
+def test_a_want_is_settled_at_once_if_no_consumer_holds_anything() -> None:
     world = World()
     idle, consumer = world.consumer("queue:q"), world.consumer("queue:q", credit=0)
     assert consumer.want(world.now)
@@ -434,7 +434,7 @@ def test_a_recall_in_vain_ends_it_too() -> None:
     assert (poller.credit, poller.waiting) == (2, False)
 
 
-def test_who_leaves_is_watched_by_nobody_and_watches_nobody() -> None:
+def test_a_closed_consumer_is_neither_watched_nor_watching() -> None:
     world = World()
     busy, waiter = shared_out(world)
     waiter.want(world.now, patient=True)

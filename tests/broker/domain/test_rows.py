@@ -121,7 +121,7 @@ def test_several_consumers_take_turns(world: World) -> None:
     assert not rows(world)
 
 
-def test_who_asked_is_answered_once(world: World) -> None:
+def test_a_request_is_answered_once(world: World) -> None:
     consumer, queue = world.consumer("queue:q", credit=0), world.namespace.queue("queue:q")
     queue.hold()
     assert not consumer.want(world.now), "a batch is being published: the answer has to wait for it"
@@ -189,7 +189,7 @@ def test_a_queue_that_is_never_drained_does_not_grow(world: World) -> None:
     assert len(rows(world)) >= 3 * PIECE // 500
 
 
-def test_who_finds_only_tombstones_has_not_had_a_turn(world: World) -> None:
+def test_a_consumer_that_finds_only_tombstones_keeps_its_turn(world: World) -> None:
     queue = world.namespace.queue("queue:q")
     queue.pause()
     world.send("queue:q", message("m0", properties={"n": 1}))
@@ -244,7 +244,7 @@ def test_a_row_that_has_to_wait_goes_by_priority_like_any_other(world: World) ->
     assert world.got(consumer) == names(3, 4, 0, 1, 2)
 
 
-def test_a_row_is_found_by_who_looks_for_a_correlation_id(world: World) -> None:
+def test_a_row_is_found_by_correlation_id(world: World) -> None:
     world.send("queue:q", message("m0", correlation_id="z"))
     with indexed_from(1):
         world.consumer("queue:q", "JMSCorrelationID = 'none'", credit=0).close(0, world.now)
@@ -260,7 +260,7 @@ def test_a_row_is_found_by_who_looks_for_a_correlation_id(world: World) -> None:
     assert world.got(consumer) == names(0, 1, 3)
 
 
-def test_who_asked_gets_the_first_of_a_row_and_no_more(world: World) -> None:
+def test_a_waiting_consumer_gets_the_first_of_a_row_and_no_more(world: World) -> None:
     consumer, queue = world.consumer("queue:q", credit=0), world.namespace.queue("queue:q")
     world.send("queue:q", "m0")
     consumer.grant(1, world.now)

@@ -27,7 +27,7 @@ class Staging(World):
         return self.namespace.stages.publish(key, batch, names, owner=owner, now=self.now)
 
 
-def test_nobody_sees_them_before_they_are_published() -> None:
+def test_staged_messages_are_invisible_until_published() -> None:
     world = Staging()
     world.stage("a", "1", "2")
     world.stage("b", "3")

@@ -161,7 +161,7 @@ def test_sub_14_active_and_shared_means_unchangeable(how: dict[str, Any], addres
     world.consumer(address, text, **how)  # SUB-15
 
 
-def test_sub_15_a_shared_durable_one_changes_when_nobody_uses_it() -> None:
+def test_sub_15_a_shared_durable_subscription_changes_while_unused() -> None:
     world = World()
     world.consumer("topic:t", **BOTH).close(0, world.now)
     world.send("topic:t", message("old", properties={"n": 1}))

@@ -110,7 +110,7 @@ def test_the_backlog_comes_first(text: str | None) -> None:
     assert world.read(tap) == (["m0", "m1"] if text is None else []) + ["m2", "m3", "new"]
 
 
-def test_a_backlog_that_nobody_reads_does_not_grow() -> None:
+def test_an_unread_backlog_does_not_grow() -> None:
     world = Tapped()
     world.send("queue:q", *(f"m{n}" for n in range(8)))
     tap = world.tap("queue:q", start="earliest", retain_messages=100)
@@ -171,7 +171,7 @@ def test_bytes_are_bounded_too() -> None:
     assert (len(tap.log), tap.lost, tap.log.bytes) == (0, 10, 0)
 
 
-def test_age_is_bounded_without_anybody_asking() -> None:
+def test_age_is_bounded_without_requests() -> None:
     world = Tapped()
     tap = world.tap("queue:q", retain_age=10_000)
     world.send("queue:q", "a")
@@ -239,7 +239,7 @@ def test_a_lost_lease_gives_everything_back_marked() -> None:
     assert world.counts(consumer) == [("b", 2), ("c", 1)]
 
 
-def test_after_a_lost_lease_messages_come_again_under_new_numbers() -> None:
+def test_after_a_lost_lease_messages_are_redelivered_under_new_numbers() -> None:
     world = Tapped()
     world.send("queue:q", *"ab")
     tap = world.tap("queue:q", mode="drain", lease=1_000)
@@ -393,7 +393,7 @@ def test_another_kind_under_the_same_name_is_refused(text: str | None, mode: str
         world.tap("queue:q", text, mode)
 
 
-def test_a_tap_made_anew_is_not_taken_for_the_old_one() -> None:
+def test_a_recreated_tap_is_not_taken_for_the_old_one() -> None:
     world = Tapped()
     old = world.tap("queue:q")
     world.send("queue:q", "a")
@@ -422,7 +422,7 @@ def test_taps_end_with_their_destination() -> None:
     assert world.browse("queue:q") == ["b"]
 
 
-def test_a_copy_tap_with_a_lease_ends_when_nobody_asks() -> None:
+def test_a_copy_tap_with_a_lease_expires_without_requests() -> None:
     world = Tapped()
     tap = world.tap("queue:q", lease=5_000)
     world.advance(4_000)

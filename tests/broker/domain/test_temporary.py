@@ -20,7 +20,7 @@ def test_tmp_01_names_are_unique_and_say_whose_they_are() -> None:
 
 
 @pytest.mark.parametrize("topic", [False, True])
-def test_tmp_02_to_04_the_owner_consumes_and_anybody_sends(topic: bool) -> None:
+def test_tmp_02_to_04_the_owner_consumes_and_any_client_sends(topic: bool) -> None:
     world = World()
     address = str(world.namespace.temporaries.create("c1", topic))
     with pytest.raises(RequestError) as caught:

@@ -19,9 +19,7 @@ INTERVALS = st.tuples(NUMBERS, NUMBERS).map(sorted).filter(lambda pair: pair != 
 
 
 @given(st.lists(INTERVALS, max_size=8), st.lists(st.one_of(NUMBERS, st.integers(-(2**63), 2**63 - 1)), max_size=5))
-def test_everybody_whose_interval_has_the_value_is_found_once(
-    intervals: list[list[float]], values: list[float]
-) -> None:
+def test_every_interval_with_the_value_is_found_once(intervals: list[list[float]], values: list[float]) -> None:
     ranges: Ranges[Any] = Ranges()
     for number, (low, high) in enumerate(intervals):
         ranges.add(low, high, number, None)

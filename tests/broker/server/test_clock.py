@@ -128,7 +128,7 @@ class TestJumps:
             clock.now()
         assert told == [JUMP_MS, JUMP_MS]
 
-    def test_nobody_has_to_listen(self, machine: Machine, clock: Clock) -> None:
+    def test_no_listener_is_required(self, machine: Machine, clock: Clock) -> None:
         machine.now += 3_600_000
         machine.set += 3_600_000
         assert clock.now() == machine.now

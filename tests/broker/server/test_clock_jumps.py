@@ -93,7 +93,7 @@ def _lose(broker: EmbeddedBroker, by: int, jump: Jump) -> int:
 
 
 @JUMPS
-def test_who_is_asked_for_a_password_has_the_time_of_the_handshake(jump: Jump, by: int) -> None:
+def test_a_clock_jump_leaves_a_client_the_time_of_the_handshake(jump: Jump, by: int) -> None:
     with (
         EmbeddedBroker(settings={"handshake_seconds": 30}) as broker,
         socket.create_connection(("127.0.0.1", broker.server.port)),
@@ -112,7 +112,7 @@ def test_who_is_asked_for_a_password_has_the_time_of_the_handshake(jump: Jump, b
 
 
 @JUMPS
-def test_nobody_is_slow_for_a_jump(by: int) -> None:
+def test_a_clock_jump_makes_no_consumer_slow(by: int) -> None:
     world = World()
     consumer = world.consumer(2)
     world.send(5)

@@ -89,7 +89,7 @@ def late_links(broker: EmbeddedBroker) -> list[Any]:
     return seen
 
 
-def test_each_subscriber_hears_every_flooder_in_its_order_and_once(
+def test_each_subscriber_receives_every_flooder_in_order_and_once(
     transport: tuple[EmbeddedBroker, ssl.SSLContext | None],
 ) -> None:
     broker, tls = transport

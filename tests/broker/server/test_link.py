@@ -174,7 +174,7 @@ async def test_peer_that_asks_without_reading_is_not_read_from() -> None:
     assert transport.calls == ["pause_reading", "resume_reading"]
 
 
-async def test_who_floods_rests_until_the_next_turn() -> None:
+async def test_a_flooding_client_rests_until_the_next_turn() -> None:
     link, transport, connection = Rig().open()
     for size in (READ_BYTES - 1, READ_BYTES, 1, READ_BYTES):
         link.data_received(bytes(size))
@@ -201,7 +201,7 @@ async def test_what_is_read_is_taken_before_the_next_read() -> None:
     assert other.received == [b"the other one"]
 
 
-async def test_who_floods_and_does_not_read_is_read_from_when_both_are_over() -> None:
+async def test_a_flooding_client_that_does_not_read_is_read_again_when_both_end() -> None:
     link, transport, connection = Rig().open()
     connection.answer = echo
     transport.unsent = READ_PAUSE + 1
@@ -222,7 +222,7 @@ async def test_who_floods_and_does_not_read_is_read_from_when_both_are_over() ->
     assert transport.calls[4:] == ["pause_reading", "resume_reading"]
 
 
-async def test_who_floods_and_is_cut_is_not_read_from_again() -> None:
+async def test_a_flooding_client_that_is_cut_is_not_read_again() -> None:
     rig = Rig()
     link, transport, _ = rig.open()
     link.data_received(bytes(READ_BYTES))
@@ -232,7 +232,7 @@ async def test_who_floods_and_is_cut_is_not_read_from_again() -> None:
     assert transport.calls == ["pause_reading", "abort"]
 
 
-async def test_the_end_of_who_floods_is_noticed() -> None:
+async def test_the_end_of_a_flooding_client_is_noticed() -> None:
     link, transport, connection = Rig().open()
     connection.answer = refuse
     link.data_received(bytes(READ_BYTES))
@@ -378,7 +378,7 @@ async def test_what_takes_too_long_is_carried_out_over_several_turns_and_nothing
     assert transport.calls == ["pause_reading", "resume_reading"]
 
 
-async def test_a_turn_that_has_lasted_long_enough_hears_nobody_else_and_the_next_one_does(
+async def test_a_long_turn_reads_no_further_link_and_the_next_turn_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rig = Rig()
@@ -424,7 +424,7 @@ async def test_everybody_has_a_turn_where_all_have_more_to_say_than_there_is_tim
         assert sorted(heard[first : first + 5]) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-async def test_who_asks_without_reading_does_not_catch_up_until_it_reads() -> None:
+async def test_a_client_that_does_not_read_is_not_served_until_it_reads() -> None:
     link, transport, connection = Rig().open()
     connection.answer, connection.slow = echo, True
     transport.unsent = READ_PAUSE + 1
@@ -460,7 +460,7 @@ async def test_the_end_of_the_stream_comes_behind_all_that_was_said() -> None:
 
 
 @pytest.mark.parametrize("how", ["lost", "closed", "a fault"])
-async def test_who_ends_while_it_is_late_says_nothing_more(how: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_link_that_ends_while_late_is_read_no_more(how: str, caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
     link, transport, connection = rig.open()
     connection.slow = True

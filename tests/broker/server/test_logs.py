@@ -33,7 +33,7 @@ def test_without_configuration_records_are_ordinary(caplog: pytest.LogCaptureFix
     assert record.getMessage() == "thing.happened port=7672 peer='a b 100%'"
 
 
-def test_levels_that_nobody_wants_cost_no_text() -> None:
+def test_disabled_log_levels_format_no_text() -> None:
     class Costly:
         def __repr__(self) -> str:
             raise AssertionError("asked for its text")

@@ -108,7 +108,7 @@ def test_a_transaction_comes_in_whole_or_not_and_never_where_it_is_too_large() -
         World(max_messages=10).team.commit([("queue:q", message())] * 11, NOW, patient=True)
 
 
-def test_a_namespace_that_is_made_anew_is_not_full() -> None:
+def test_a_recreated_namespace_is_not_full() -> None:
     world = World(max_messages=1)
     world.team.send("queue:q", message(), NOW)
     assert world.team.send("queue:q", message(), NOW) == [world.team.over]

@@ -142,7 +142,7 @@ def test_signal_ends_in_order_with_code_0(processes: list[Process], number: int)
     ]
 
 
-def test_sigterm_under_load_ends_in_order_and_everybody_hears_why(processes: list[Process]) -> None:
+def test_sigterm_under_load_ends_in_order_and_tells_every_client_why(processes: list[Process]) -> None:
     """Producers keep sending while the broker goes: each is warned and gets a last word."""
     processes.append(process := Process("--drain-seconds", "0.5"))
     port, _ = process.ready()
@@ -186,7 +186,7 @@ def test_sigterm_under_load_ends_in_order_and_everybody_hears_why(processes: lis
     assert not any("exception" in line for line in process.lines)
 
 
-def test_while_draining_clients_are_told_readiness_is_gone_and_nobody_comes_in(processes: list[Process]) -> None:
+def test_while_draining_clients_are_told_readiness_is_gone_and_new_ones_are_refused(processes: list[Process]) -> None:
     processes.append(process := Process("--drain-seconds", "30"))
     port, http_url = process.ready()
     assert get(http_url, "/readyz")[0] == 200
@@ -223,7 +223,7 @@ def test_an_open_transaction_may_be_committed_while_draining(processes: list[Pro
     assert process.end() == 0
 
 
-def test_nobody_is_waited_for_beyond_the_deadline(processes: list[Process]) -> None:
+def test_shutdown_waits_for_no_client_beyond_the_deadline(processes: list[Process]) -> None:
     """One has an open transaction, one holds a message, one does not even read."""
     processes.append(process := Process("--drain-seconds", "1"))
     port, _ = process.ready()

@@ -58,7 +58,7 @@ class World:
         return list(self.watch.slow)
 
 
-def test_who_holds_messages_and_does_nothing_is_slow_until_it_moves() -> None:
+def test_a_consumer_that_holds_messages_is_slow_until_it_acknowledges() -> None:
     world = World()
     consumer = world.consumer(2)
     world.send(5)
@@ -74,7 +74,7 @@ def test_who_holds_messages_and_does_nothing_is_slow_until_it_moves() -> None:
     assert world.after(1) == []
 
 
-def test_whose_connection_does_not_read_is_slow() -> None:
+def test_a_connection_that_does_not_read_is_slow() -> None:
     world = World()
     consumer = world.consumer(100)
     world.send(3)
@@ -87,7 +87,7 @@ def test_whose_connection_does_not_read_is_slow() -> None:
 @pytest.mark.parametrize(
     "case", ["nothing waits", "holds nothing", "has credit", "other messages wait", "never", "paused"]
 )
-def test_who_merely_waits_is_not_slow(case: str) -> None:
+def test_an_idle_consumer_is_not_slow(case: str) -> None:
     world = World(slow_consumer_seconds=0 if case == "never" else 10)
     text = "JMSPriority = 4" if case == "other messages wait" else None
     world.consumer({"holds nothing": 0, "has credit": 100}.get(case, 2), text)

@@ -123,7 +123,7 @@ def test_one_connection_too_many_is_told_and_the_others_stay() -> None:
         second.close()
 
 
-def test_slow_reader_costs_bounded_memory_and_nobody_else_any_time(broker: EmbeddedBroker) -> None:
+def test_a_slow_reader_costs_bounded_memory_and_delays_no_other_client(broker: EmbeddedBroker) -> None:
     body = b"x" * 64 * 1024
     with WireClient(broker.port) as producer, WireClient(broker.port, receive_buffer=4096) as slow:
         slow.open_session().open_consumer("queue:q", credit=1_000)

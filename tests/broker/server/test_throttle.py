@@ -52,7 +52,7 @@ def test_many_users_are_guessed_at_from_one_address() -> None:
     assert throttle.wait(THERE, "somebody-else", 0.0) == 0
 
 
-def test_where_a_user_has_signed_in_before_nobody_else_can_lock_it_out() -> None:
+def test_a_known_address_of_a_user_cannot_be_locked_out_by_others() -> None:
     throttle = Throttle()
     throttle.know(HERE, "anna")
     for number in range(50):

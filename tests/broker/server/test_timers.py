@@ -156,7 +156,7 @@ def test_moved_clock_does_everything_that_is_due_before_it_returns() -> None:
     assert loop.armed() == []
 
 
-def test_tick_visits_every_connection_and_marks_who_has_output(clock: StandingClock) -> None:
+def test_tick_visits_every_connection_and_marks_those_with_output(clock: StandingClock) -> None:
     timers, loop, links, marked = make(Domain(), clock)
     quiet, loud = _link(), _link()
     loud.connection.output = b"heartbeat"

@@ -144,7 +144,7 @@ def test_a_turn_writes_for_as_long_as_it_may_and_those_that_are_left_are_next(st
     assert turn.latency.count == len(written)
 
 
-def test_somebody_is_written_to_however_long_the_turn_has_lasted(stage: Stage) -> None:
+def test_a_link_is_flushed_in_every_turn_however_long(stage: Stage) -> None:
     turn = stage.make(0)
     hears, asks = [Slow(stage, seconds=1.0) for _ in range(3)], [Slow(stage, seconds=1.0) for _ in range(2)]
     for link in hears:
@@ -160,7 +160,7 @@ def test_somebody_is_written_to_however_long_the_turn_has_lasted(stage: Stage) -
     assert not stage.loop.run()
 
 
-def test_who_was_heard_is_answered_before_those_who_only_hear(stage: Stage) -> None:
+def test_requests_are_answered_before_fan_out_only_links(stage: Stage) -> None:
     turn = stage.make(0)
     hearers = [Slow(stage, seconds=0.001) for _ in range(100)]
     asks = Slow(stage)
@@ -186,7 +186,7 @@ def test_what_appears_while_others_write_is_for_the_next_turn(stage: Stage) -> N
     assert not stage.loop.run()
 
 
-def test_those_who_are_late_share_a_piece_of_a_turn_and_the_rest_is_for_who_is_heard_now(stage: Stage) -> None:
+def test_late_links_share_a_slice_of_a_turn_and_the_rest_serves_present_ones(stage: Stage) -> None:
     turn = stage.make(0)
     late = [Slow(stage) for _ in range(3)]
     for link in late:
@@ -205,7 +205,7 @@ def test_those_who_are_late_share_a_piece_of_a_turn_and_the_rest_is_for_who_is_h
     assert not stage.loop.ready
 
 
-def test_who_has_said_little_need_not_wait_for_all_who_flood_nor_they_for_all_of_those(stage: Stage) -> None:
+def test_short_backlogs_are_served_before_floods_and_floods_do_not_starve(stage: Stage) -> None:
     turn = stage.make(0)
     order: list[str] = []
     for kind in ("much", "little"):

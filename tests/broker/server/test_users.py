@@ -15,7 +15,7 @@ def users(**secrets: str) -> Users:
     return Users({name: User(name, secret) for name, secret in secrets.items()})
 
 
-def test_without_users_nobody_is_asked() -> None:
+def test_without_users_no_password_is_asked_for() -> None:
     assert not users().required
     assert users(anna="x").required
     assert Users({}, required=True).required
@@ -68,7 +68,7 @@ def test_clear_secrets_are_known_at_once() -> None:
     assert store.remembered("anna", store.digest("anna", "x")) is None
 
 
-def test_change_keeps_what_is_remembered_of_those_who_stay() -> None:
+def test_change_keeps_the_state_of_remaining_users() -> None:
     store = users(anna=HASH, ben="one")
     digest = store.digest("anna", "rosebud")
     store.remember("anna", digest)

@@ -166,7 +166,7 @@ def test_clo_01_closing_twice_is_no_error_and_what_never_was_is_one(world: World
     assert client.fatal[2] == ErrorCode.UNEXPECTED_COMMAND
 
 
-def test_who_closes_with_request_0_gets_no_answer(world: World) -> None:
+def test_a_close_with_request_0_gets_no_answer(world: World) -> None:
     client = world.client()
     session = client.session(CLIENT)
     consumer, other = client.consumer(session, credit=1), client.consumer(session)
@@ -477,7 +477,7 @@ def test_a_consumer_that_holds_nothing_is_forgotten_when_its_queue_is_deleted(wo
 
 
 @pytest.mark.parametrize("standing", [False, True])
-def test_ord_01_a_want_of_request_0_leaves_older_messages_to_who_works_on_them(
+def test_ord_01_a_want_of_request_0_leaves_older_messages_to_the_working_consumer(
     world: World, monkeypatch: pytest.MonkeyPatch, standing: bool
 ) -> None:
     """But not while time stands still: then nobody could ever be seen to do nothing (MCO-14)."""

@@ -136,7 +136,7 @@ def heavy(text: str, **properties: Any) -> tuple[Any, ...]:
     return envelope(text, properties={"p": HAYSTACK, **properties})
 
 
-def test_a_topic_message_is_matched_in_pieces_and_nobody_waits(meter: Meter) -> None:
+def test_a_topic_message_is_matched_in_slices_without_delaying_others(meter: Meter) -> None:
     """A hundred such subscriptions once took 15 s for one message."""
     world = world_of()
     subscriber, sender, other = world.client(), world.client(), world.client()

@@ -49,7 +49,7 @@ def test_tmp_01_temporary_destinations_are_unique_and_named_after_their_connecti
     assert {address.rpartition(".")[0] for address in made} == {f"{prefix}:c1", f"{prefix}:c2"}
 
 
-def test_tmp_02_03_04_who_may_consume_and_who_may_send(world: World) -> None:
+def test_tmp_02_03_04_rights_to_consume_and_to_send(world: World) -> None:
     owner, other = world.client(), world.client()
     address = owner.ask(Command.CREATE_TEMPORARY, False)
     fields = (address, None, None, False, None, False, False, 1)

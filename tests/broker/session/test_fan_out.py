@@ -474,7 +474,7 @@ def test_a_journal_gathers_all_of_it_in_one_batch_and_is_cut_between_two() -> No
     assert not journal.holds
 
 
-def test_a_fault_in_the_middle_ends_the_sender_and_nobody_else(large: Large) -> None:
+def test_a_fault_in_the_middle_ends_only_the_sender(large: Large) -> None:
     world, _, sender, other = large
     session = other.session()
     journal = world.broker.journal = Journal()

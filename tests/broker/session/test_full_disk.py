@@ -83,7 +83,7 @@ def test_what_was_taken_before_in_the_same_turn_is_confirmed() -> None:
     assert confirmed(client) == [1]
 
 
-def test_others_go_on_consumers_and_who_sends_what_need_not_be_kept() -> None:
+def test_consumers_and_senders_of_non_persistent_messages_go_on() -> None:
     world = world_that()
     client = world.client()
     producer, other = client.session(), client.session()
@@ -151,7 +151,7 @@ def test_by_default_senders_are_refused() -> None:
     assert client.browse() == [(1, "b")]
 
 
-def test_who_cannot_wait_is_refused() -> None:
+def test_a_sender_that_cannot_wait_is_refused() -> None:
     """A move, a management command: nobody is there to wait."""
     world = world_that()
     space = world.broker.namespace("")
@@ -269,7 +269,7 @@ def test_a_connection_that_comes_back_says_them_again_and_they_are_there_once(ro
     assert not world.services.reports
 
 
-def test_who_goes_away_leaves_nothing() -> None:
+def test_a_closed_connection_leaves_nothing() -> None:
     world = world_that()
     for leave in (Client.drop, lambda client: client.ask(Command.GOODBYE, ())):
         client = world.client()

@@ -163,7 +163,7 @@ def test_a_connection_that_is_gone_is_not_resumed(world: World) -> None:
     assert client.take(Command.WELCOME)[0][7]["resumed"] is False
 
 
-def test_nobody_takes_the_place_of_another_user_or_namespace(world: World) -> None:
+def test_no_client_takes_over_a_connection_of_another_user_or_namespace(world: World) -> None:
     ann = world.client(user="ann", namespace="n")
     for more in ({"user": "bob", "namespace": "n"}, {"user": "ann"}):
         client = Client(world)

@@ -82,7 +82,7 @@ def queue_of(world: World, address: str = "queue:q") -> Queue:
     return world.broker.namespace("").queue(address)
 
 
-def test_a_consumer_a_browser_and_who_waits_see_nothing_and_then_everything(world: World) -> None:
+def test_a_consumer_a_browser_and_a_waiting_receive_see_nothing_and_then_everything(world: World) -> None:
     sender, reader, asker = world.client(), world.client(), world.client()
     waiting = reader.consumer(reader.session(AUTO), credit=1_000)
     empty = asker.consumer(asker.session(AUTO), selector="region = 'EU'", credit=0)
@@ -174,7 +174,7 @@ def test_what_it_had_consumed_is_gone_from_the_first_turn_on(world: World) -> No
     assert not world.services.reports
 
 
-def test_who_comes_back_is_told_that_it_was_carried_out(world: World) -> None:
+def test_a_resumed_client_is_told_that_its_command_ran(world: World) -> None:
     client = Client(world)
     client.hello(keep=60_000)
     client.take(Command.WELCOME)

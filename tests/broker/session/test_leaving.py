@@ -76,7 +76,7 @@ def test_a_transport_that_ends_meanwhile_changes_nothing() -> None:
     assert not world.services.reports
 
 
-def test_who_wants_its_client_id_has_it_at_once() -> None:
+def test_a_client_gets_its_client_id_at_once() -> None:
     world = World()
     client, _ = with_many_consumers(world, client_id="me")
     client.drop()
@@ -231,7 +231,7 @@ def test_its_other_sessions_give_back_what_they_hold_when_the_connection_ends_me
     assert world.clients[1].browse("queue:other") == [(2, "kept")]
 
 
-def test_who_comes_back_meanwhile_may_subscribe_again() -> None:
+def test_a_client_that_returns_meanwhile_may_subscribe_again() -> None:
     world = World()
     client = world.client(client_id="me", keep=60_000)
     session = client.session()

@@ -129,7 +129,7 @@ def test_others_come_in_between(world: World) -> None:
     assert not client.broker.behind
 
 
-def test_who_is_lost_while_it_is_late_has_not_said_the_rest(world: World) -> None:
+def test_the_unread_rest_of_a_lost_late_link_is_dropped(world: World) -> None:
     client, _ = late(world, sends("a", "b", "c"))
     queue = world.broker.namespace("").queue("queue:q")
     before = queue.depth
@@ -140,7 +140,7 @@ def test_who_is_lost_while_it_is_late_has_not_said_the_rest(world: World) -> Non
 
 
 @pytest.mark.parametrize("half_dead", [True, False])
-def test_who_comes_back_says_the_rest_again_and_nothing_is_there_twice(world: World, half_dead: bool) -> None:
+def test_a_resumed_client_repeats_the_rest_and_nothing_is_doubled(world: World, half_dead: bool) -> None:
     client = world.client(keep=KEEP)
     session = client.session()
     sends("a", "b", "c")(client, session)

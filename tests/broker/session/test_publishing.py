@@ -53,7 +53,7 @@ def test_a_consumer_sees_nothing_and_then_everything(world: World) -> None:
     assert (waiting.all(), other.all()) == (NUMBERS, [])
 
 
-def test_who_looks_waits_until_it_is_complete(world: World) -> None:
+def test_a_browse_waits_until_publishing_is_complete(world: World) -> None:
     sender, reader = world.client(), world.client()
     sender.request(Command.PUBLISH, "k", 0, (staged(sender, *NUMBERS),))
     world.broker.work(world.now, 100)
@@ -96,7 +96,7 @@ def test_one_after_the_other_and_each_once(world: World) -> None:
     assert texts(sender) == [*NUMBERS, *(f"2{n}" for n in NUMBERS)]
 
 
-def test_who_publishes_may_go(world: World) -> None:
+def test_a_publisher_may_disconnect(world: World) -> None:
     sender, reader = world.client(), world.client()
     sender.request(Command.PUBLISH, "k", 0, (staged(sender, *NUMBERS),))
     page = reader.request(Command.BROWSE, "queue:q", None, None, None, 2)
@@ -108,7 +108,7 @@ def test_who_publishes_may_go(world: World) -> None:
     assert texts(last) == NUMBERS
 
 
-def test_a_topic_gives_all_to_those_who_were_there_and_nothing_to_who_comes(world: World) -> None:
+def test_a_topic_delivers_to_present_subscribers_and_not_to_later_ones(world: World) -> None:
     sender, reader = world.client(), world.client()
     session = reader.session(AUTO)
     there = reader.consumer(session, "topic:t", credit=2_000)
@@ -161,7 +161,7 @@ def test_where_there_are_limits_it_is_refused_at_once_or_done(world: World) -> N
     assert (queue.depth, queue.promised_messages) == (COUNT, 0)
 
 
-def test_a_fault_in_the_middle_stops_nobody(world: World) -> None:
+def test_a_fault_in_the_middle_stops_no_other_client(world: World) -> None:
     sender, other = world.client(), world.client()
     consumer = other.consumer(other.session(AUTO), credit=1_000)
     published = sender.request(Command.PUBLISH, "k", 0, (staged(sender, *NUMBERS),))

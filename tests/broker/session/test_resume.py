@@ -197,7 +197,7 @@ def test_a_commit_stays_known_over_a_second_loss(world: World, loss: Any) -> Non
 # -- deliveries -------------------------------------------------------------------------------------------------------
 
 
-def test_d_32_what_nobody_has_seen_comes_back_unmarked(world: World, loss: Any) -> None:
+def test_d_32_unseen_messages_return_unmarked(world: World, loss: Any) -> None:
     client = world.client(keep=KEEP)
     consumer = client.consumer(client.session(CLIENT))
     client.send(consumer.session, "a", "b", "c")
@@ -218,7 +218,7 @@ def test_d_32_of_a_consumer_that_is_not_named_all_may_have_been_seen(world: Worl
     assert consume_again(new, consumer).all() == ["a#2", "b#2"]
 
 
-def test_d_32_what_went_to_somebody_else_meanwhile_stays_marked_there(world: World) -> None:
+def test_d_32_messages_given_to_another_consumer_stay_marked_there(world: World) -> None:
     client, other = world.client(keep=KEEP), world.client()
     consumer = client.consumer(client.session(CLIENT))
     client.send(consumer.session, "a", "b", "c")
@@ -405,7 +405,7 @@ def test_a_broker_that_has_forgotten_everything_lets_it_keep_its_id() -> None:
 
 
 @pytest.mark.parametrize("asked", ["new-7", "old 7", "old.7", "x" * 65, ""])
-def test_an_id_that_might_be_somebody_elses_is_not_kept(asked: str) -> None:
+def test_a_malformed_id_is_not_kept(asked: str) -> None:
     world = World(SessionSettings(incarnation="new"))
     client = Client(world)
     client.hello(resume=asked)
@@ -535,7 +535,7 @@ def test_nonsense_in_the_options_does_no_harm(world: World, said: dict[str, Any]
     assert new.browse() == [(2, "a")]
 
 
-def test_nobody_else_is_told(world: World) -> None:
+def test_no_other_client_resumes_the_connection(world: World) -> None:
     client = world.client(keep=KEEP, user="ann", namespace="n")
     client.drop()
     for more in ({"user": "bob", "namespace": "n"}, {"user": "ann"}):

@@ -244,7 +244,7 @@ def test_what_was_delivered_before_comes_alone_and_with_its_count(world: World) 
 
 
 @pytest.mark.parametrize("hello", [SEVERAL, {}], ids=["several", "each"])
-def test_who_does_not_read_gets_no_more_than_the_outbox_takes_and_all_of_it_later(hello: dict[str, Any]) -> None:
+def test_a_client_that_does_not_read_gets_a_full_outbox_and_the_rest_later(hello: dict[str, Any]) -> None:
     high, body = 4_000, b"x" * 300
     world = World(SessionSettings(outbox_high=high))
     sender, slow, quick = world.client(), world.client(**hello), world.client(**hello)
@@ -295,7 +295,7 @@ def test_a_close_in_the_middle_of_a_row_keeps_what_was_seen_and_returns_the_rest
     assert two.all() == ["m0#2", "m1#2", "m2#2", "m3#2", "m4#2", "m5#2"]
 
 
-def test_a_part_of_a_row_is_recalled_for_who_waits(world: World) -> None:
+def test_a_part_of_a_row_is_recalled_for_a_waiting_consumer(world: World) -> None:
     client, other = world.client(**SEVERAL), world.client(**SEVERAL)
     session = client.session(CLIENT)
     one = client.consumer(session, credit=100)
@@ -309,7 +309,7 @@ def test_a_part_of_a_row_is_recalled_for_who_waits(world: World) -> None:
     assert one.client.broker.peer.consumers[one.id].unacknowledged == 0
 
 
-def test_a_transacted_burst_is_staged_and_a_rolled_back_row_comes_again(world: World) -> None:
+def test_a_transacted_burst_is_staged_and_a_rolled_back_row_is_redelivered(world: World) -> None:
     sender, client = world.client(), world.client(**SEVERAL)
     staging, session = sender.session(TRANSACTED), client.session(TRANSACTED)
     consumer = client.consumer(session, "topic:t", credit=100)
@@ -324,7 +324,7 @@ def test_a_transacted_burst_is_staged_and_a_rolled_back_row_comes_again(world: W
     assert not client.broker.peer.consumers[consumer.id].unacknowledged
 
 
-def test_who_publishes_does_not_get_its_own_row_back_if_it_said_so(world: World) -> None:
+def test_a_publisher_with_no_local_does_not_get_its_own_row(world: World) -> None:
     client, other = world.client(**SEVERAL), world.client(**SEVERAL)
     session = client.session()
     own, deaf = client.consumer(session, "topic:t"), client.consumer(session, "topic:t", no_local=True)

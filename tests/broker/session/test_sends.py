@@ -267,7 +267,7 @@ def test_at_the_brokers_limit_a_commit_waits_unless_it_consumes_something_too(wo
     assert client.browse("queue:other") == [(1, "a")]
 
 
-def test_who_comes_while_flow_is_blocked_is_told(world: World) -> None:
+def test_a_client_that_connects_while_senders_are_blocked_is_told(world: World) -> None:
     world.services.flow("full")
     client = world.client()
     assert client.take(Command.FLOW) == [(Command.FLOW, True, "full", 0, 0, None)]
@@ -322,7 +322,7 @@ def test_a_clock_that_moves_twice_and_back(world: World) -> None:
     assert consumer.deliveries[1].fields[1] == START + 1
 
 
-def test_who_comes_after_the_clock_moved_knows_it(world: World) -> None:
+def test_a_client_after_a_clock_jump_gets_no_clock_message(world: World) -> None:
     world.services.move_clock(7000)
     client = world.client()
     assert client.take(Command.CLOCK) == []

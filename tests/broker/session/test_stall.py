@@ -64,7 +64,7 @@ def test_what_passes_the_limit_is_not_taken_and_the_client_is_told_which_limit_i
     assert not world.broker.rooms.bytes
 
 
-def test_what_is_passed_over_takes_no_memory_and_comes_again_in_order() -> None:
+def test_skipped_messages_take_no_memory_and_are_delivered_later_in_order() -> None:
     world = full()
     client = world.client()
     session = client.session()
@@ -101,7 +101,7 @@ def test_what_is_said_twice_or_out_of_turn_by_a_session_that_has_waited_is_passe
     assert reader.all() == ["a", "b", "c", "d"]
 
 
-def test_those_who_wait_are_taken_in_turn_whatever_each_of_them_has_sent() -> None:
+def test_waiting_links_are_served_in_turn_whatever_they_sent() -> None:
     world = full()
     filler, clients = world.client(), [world.client() for _ in range(3)]
     filler.send(filler.session(), "a", "b", to="queue:full")
@@ -179,7 +179,7 @@ def test_a_commit_that_is_withdrawn_ends_as_a_rollback() -> None:
     assert client.browse("queue:elsewhere") == [(1, "z")]
 
 
-def test_a_temporary_queue_that_goes_away_refuses_who_waits_there() -> None:
+def test_a_deleted_temporary_queue_refuses_its_blocked_senders() -> None:
     world = World(broker=Broker(DomainSettings(policies=(("*", DestinationPolicy(max_messages=1, at_limit="block")),))))
     owner, client = world.client(), world.client()
     queue = owner.ask(Command.CREATE_TEMPORARY, False, None)
@@ -281,7 +281,7 @@ def test_a_commit_waits_for_room_and_is_carried_out_whole() -> None:
 
 
 @pytest.mark.parametrize("transacted", [False, True])
-def test_the_rim_hears_of_what_is_carried_out_late_although_it_knows_of_output_already(transacted: bool) -> None:
+def test_a_late_command_tells_the_rim_to_flush_even_if_output_was_queued(transacted: bool) -> None:
     """A store notes with each batch how far the connections have come that had a part in it. One that was noted with
     the last batch, and whose output waits for that, has a part in the next one too: or a crash makes its client say
     again what is there, or take a commit that was carried out for rolled back."""
@@ -334,7 +334,7 @@ def test_rollback_ends_the_waiting_of_a_commit() -> None:
     assert client.browse("queue:elsewhere") == [(1, "z")]
 
 
-def test_who_goes_away_while_waiting_is_forgotten() -> None:
+def test_a_waiting_client_that_disconnects_is_forgotten() -> None:
     world = full()
     for leave in (Client.drop, lambda client: client.ask(Command.GOODBYE, ())):
         client = world.client()
@@ -346,7 +346,7 @@ def test_who_goes_away_while_waiting_is_forgotten() -> None:
     assert not world.services.reports
 
 
-def test_who_waits_at_a_queue_waits_at_the_brokers_limit_then() -> None:
+def test_a_sender_blocked_at_a_queue_then_blocks_at_the_brokers_limit() -> None:
     world, client, _ = waiting()
     world.services.flow("memory")
     client.take(Command.CONFIRM)

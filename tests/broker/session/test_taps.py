@@ -159,7 +159,7 @@ def test_staged_sends_become_visible_together_and_once(world: World) -> None:
     assert namespace.queue("queue:q").depth == 2
 
 
-def test_after_stage_the_session_begins_anew(world: World) -> None:
+def test_after_stage_the_session_starts_empty(world: World) -> None:
     client = world.client()
     session = client.session(TRANSACTED)
     client.send(session, "a")
@@ -205,7 +205,7 @@ def limited(client: Client, *verbs: Verb) -> SieveConnection:
     return client.broker
 
 
-def test_who_may_only_look_has_no_destination_made(world: World) -> None:
+def test_a_read_only_user_creates_no_destination(world: World) -> None:
     admin, ann = world.client(), world.client()
     limited(ann, Verb.BROWSE, Verb.VIEW)
     code, text = ann.refused(Command.OPEN_TAP, "t", "queue:q", "copy", None, None, {})[:2]
@@ -256,7 +256,7 @@ def test_a_tap_is_its_makers(world: World) -> None:
     assert ann.ask(Command.DELETE_TAP, "t", "queue:q") is True
 
 
-def test_only_the_user_who_staged_publishes(world: World) -> None:
+def test_only_the_staging_user_publishes(world: World) -> None:
     ann, bob = world.client(user="ann"), world.client(user="bob")
     session = ann.session(TRANSACTED)
     ann.send(session, "a")

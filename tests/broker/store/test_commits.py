@@ -118,7 +118,7 @@ async def test_what_takes_several_turns_is_in_one_write(rig: Rig) -> None:
     assert rig.left == [[b"xx"], []]
 
 
-async def test_changes_that_nobody_waits_for_are_written_all_the_same(rig: Rig) -> None:
+async def test_changes_without_a_waiting_client_are_written(rig: Rig) -> None:
     rig.record()
     rig.commits.end_turn()
     assert rig.store.began.empty()

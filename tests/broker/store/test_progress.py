@@ -135,7 +135,7 @@ def test_one_that_has_come_back_and_said_nothing_yet_has_lost_nothing() -> None:
     assert life.resumed["sessions"] == ((1, 2, 0),)
 
 
-def test_who_says_goodbye_is_forgotten() -> None:
+def test_a_client_that_says_goodbye_is_forgotten() -> None:
     life = Life()
     client = life.connect()
     client.ask(Command.OPEN_SESSION, 1, AUTO)
@@ -150,7 +150,7 @@ def test_who_says_goodbye_is_forgotten() -> None:
     assert not life.store.definitions(CONNECTION)
 
 
-def test_who_comes_back_and_wants_to_be_remembered_no_more_is_forgotten() -> None:
+def test_a_resumed_client_that_gives_up_its_memory_is_forgotten() -> None:
     life = lost_after_a_send()
     life.cut()
     assert list(life.store.definitions(CONNECTION)) == [(life.lost,)]

@@ -54,7 +54,7 @@ def test_d_17_messages_are_found_by_correlation_id_after_a_restart(broker: Embed
             consumer.close()
 
 
-def test_what_was_handed_out_comes_again_marked_and_what_was_acknowledged_does_not(broker: EmbeddedBroker) -> None:
+def test_delivered_messages_are_redelivered_marked_and_acknowledged_ones_are_not(broker: EmbeddedBroker) -> None:
     with broker, ConnectionFactory(broker.url).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
         queue = context.create_queue("q")
         for number in range(4):

@@ -137,7 +137,7 @@ class TestKeeping:
         store.close()
         assert rows(tmp_path, "batch") == rows(tmp_path, "state") == 0
 
-    def test_a_batch_that_has_lost_half_of_its_messages_is_written_anew(self, tmp_path: Path) -> None:
+    def test_a_batch_that_lost_half_of_its_messages_is_rewritten(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         numbers = add(store, *(f"m{i}" for i in range(100)), size=1_000)
         other = DictStore()

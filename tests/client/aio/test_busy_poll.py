@@ -50,11 +50,11 @@ async def ask_until(connection: Connection, condition: Callable[[], bool]) -> No
         await ask(connection)
 
 
-async def test_who_waits_for_an_answer_looks_for_it(connect: Connect, neighbour: Neighbour) -> None:
+async def test_a_thread_that_waits_for_an_answer_polls(connect: Connect, neighbour: Neighbour) -> None:
     await ask_until(await connect(busy_poll=GENEROUS), lambda: neighbour.times > 0)
 
 
-async def test_who_has_sent_and_receives_looks_for_what_comes_back(connect: Connect, neighbour: Neighbour) -> None:
+async def test_a_receive_after_a_send_polls_for_the_reply(connect: Connect, neighbour: Neighbour) -> None:
     connection = await connect(busy_poll=GENEROUS)
     session = await connection.create_session()
     producer, consumer = await session.create_producer(Queue("q")), await session.create_consumer(Queue("q"))
@@ -77,7 +77,7 @@ async def test_zero_is_never(connect: Connect, neighbour: Neighbour) -> None:
     assert not neighbour.times
 
 
-async def test_the_loop_sleeps_again_once_nobody_expects_anything(connect: Connect, neighbour: Neighbour) -> None:
+async def test_the_loop_sleeps_once_no_answer_is_expected(connect: Connect, neighbour: Neighbour) -> None:
     connection = await connect(busy_poll=GENEROUS)
     await ask_until(connection, lambda: neighbour.times > 0)
     transport = connection._transport

@@ -292,7 +292,7 @@ async def test_a_lost_connection_fails_sends_in_order(sender: MessageProducer, b
     assert fates == [(str(number), "CONNECTION_LOST") for number in range(3)]
 
 
-async def test_d_24_a_failed_send_that_nobody_waits_for_is_reported(
+async def test_d_24_a_failed_send_without_a_waiter_is_reported(
     sender: MessageProducer, linked: Connection, broker: ScriptedBroker
 ) -> None:
     reported = asyncio.Event()

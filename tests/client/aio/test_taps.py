@@ -82,9 +82,7 @@ async def test_staged_sends_are_published_once(url: str, connection: Connection,
 
 
 @pytest.mark.parametrize("made", [True, False])
-async def test_a_cancelled_open_leaves_no_tap_that_nobody_reads(
-    linked: Connection, broker: ScriptedBroker, made: bool
-) -> None:
+async def test_a_cancelled_open_leaves_no_unread_tap(linked: Connection, broker: ScriptedBroker, made: bool) -> None:
     """One that was there before stays."""
     broker.silent.add(Command.OPEN_TAP)
     task = asyncio.create_task(open_tap(linked, "t", Queue("q")))

@@ -58,11 +58,11 @@ def ask_until(connection: Connection, condition: Callable[[], bool]) -> None:
         ask(connection)
 
 
-def test_who_waits_for_an_answer_looks_for_it(impatient: Connection, neighbour: Neighbour) -> None:
+def test_a_thread_that_waits_for_an_answer_polls(impatient: Connection, neighbour: Neighbour) -> None:
     ask_until(impatient, lambda: neighbour.times > 0)
 
 
-def test_who_has_sent_and_receives_looks_for_what_comes_back(impatient: Connection, neighbour: Neighbour) -> None:
+def test_a_receive_after_a_send_polls_for_the_reply(impatient: Connection, neighbour: Neighbour) -> None:
     session = impatient.create_session()
     producer, consumer = session.create_producer(Queue("q")), session.create_consumer(Queue("q"))
     ask_until(impatient, lambda: neighbour.times > 0)

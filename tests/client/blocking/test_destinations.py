@@ -37,7 +37,7 @@ def test_tmp_01_dst_06_ses_30_ses_31_unique(session: Session, connect: Connect) 
     assert isinstance(session.create_temporary_topic(), TemporaryTopic)
 
 
-def test_tmp_02_tmp_03_tmp_04_who_may_do_what(connection: Connection, connect: Connect) -> None:
+def test_tmp_02_tmp_03_tmp_04_rights(connection: Connection, connect: Connect) -> None:
     temporary = connection.create_session().create_temporary_queue()
     consumer = connection.create_session().create_consumer(temporary)
     other = connect().create_session()

@@ -49,7 +49,7 @@ def send(connect: Connect, *texts: str, to: str = "q") -> None:
         producer.send(session.create_text_message(text))
 
 
-def test_who_waits_leads_and_the_io_thread_reads_when_nobody_does(connection: Connection, connect: Connect) -> None:
+def test_a_waiting_thread_leads_and_the_io_thread_reads_otherwise(connection: Connection, connect: Connect) -> None:
     consumer = connection.create_session().create_consumer(Queue("q"))
     for number in range(5):
         waiting = Background(lambda: receive_text(consumer))
@@ -71,7 +71,7 @@ def test_one_leads_and_others_get_theirs_too(connection: Connection, connect: Co
             assert waiting[number].result() == str(number)
 
 
-def test_who_receives_and_who_asks_take_turns_in_leading(connection: Connection) -> None:
+def test_a_receiver_and_a_requester_take_turns_in_leading(connection: Connection) -> None:
     consumer = connection.create_session().create_consumer(Queue("q"))
     transport, engine = connection._transport, connection._engine
     for _ in range(20):
@@ -82,7 +82,7 @@ def test_who_receives_and_who_asks_take_turns_in_leading(connection: Connection)
     hear(connection)
 
 
-def test_a_listener_hears_while_another_session_leads(connection: Connection, connect: Connect) -> None:
+def test_a_listener_receives_while_another_session_leads(connection: Connection, connect: Connect) -> None:
     collector = Collector()
     connection.create_session().create_consumer(Queue("heard")).set_message_listener(collector)
     consumer = connection.create_session().create_consumer(Queue("q"))
@@ -119,7 +119,7 @@ def test_a_thread_that_delivers_leads_while_it_rests(connection: Connection, con
 
 
 @pytest.mark.parametrize("close", ["consumer", "session", "connection"])
-def test_who_leads_is_told_when_it_is_closed(connect: Connect, close: str) -> None:
+def test_the_leading_thread_is_told_of_a_close(connect: Connect, close: str) -> None:
     connection = connect()
     session = connection.create_session()
     consumer = session.create_consumer(Queue("q"))
@@ -129,7 +129,7 @@ def test_who_leads_is_told_when_it_is_closed(connect: Connect, close: str) -> No
     assert waiting.result() is None
 
 
-def test_who_leads_waits_on_while_the_connection_is_repaired(connection: Connection, connect: Connect) -> None:
+def test_the_leading_thread_waits_while_the_connection_is_repaired(connection: Connection, connect: Connect) -> None:
     consumer = connection.create_session().create_consumer(Queue("q"))
     waiting = Background(lambda: receive_text(consumer))
     wait_for(lambda: leading(connection))
@@ -143,7 +143,7 @@ def test_who_leads_waits_on_while_the_connection_is_repaired(connection: Connect
     hear(connection)
 
 
-def test_what_a_lost_socket_still_has_is_not_read_by_who_leads(connection: Connection, connect: Connect) -> None:
+def test_the_leading_thread_does_not_read_a_lost_socket(connection: Connection, connect: Connect) -> None:
     consumer = connection.create_session().create_consumer(Queue("q"))
     waiting = Background(lambda: receive_text(consumer))
     wait_for(lambda: leading(connection))
@@ -157,7 +157,7 @@ def test_what_a_lost_socket_still_has_is_not_read_by_who_leads(connection: Conne
     assert connection._engine.outages == 1
 
 
-def test_a_timeout_is_kept_by_who_leads(session: Session, connection: Connection) -> None:
+def test_the_leading_thread_keeps_its_timeout(session: Session, connection: Connection) -> None:
     consumer = session.create_consumer(Queue("q"))
     start = time.monotonic()
     assert consumer.receive(50) is None
@@ -165,9 +165,7 @@ def test_a_timeout_is_kept_by_who_leads(session: Session, connection: Connection
     assert not leading(connection)
 
 
-def test_input_that_was_interrupted_half_way_comes_again_on_another_connection(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_input_is_repeated_on_another_connection(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with ConnectionFactory(url).create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
         consumer = context.create_consumer(context.create_queue("q"))
         transport = context._session._transport
@@ -294,6 +292,6 @@ context.close()
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signal.pthread_kill")
-def test_what_a_signal_handler_reads_for_whom_it_interrupts_is_noticed(url: str) -> None:
+def test_a_signal_handlers_read_for_the_interrupted_thread_is_noticed(url: str) -> None:
     said, _ = run(NEIGHBOUR, url)
     assert said.splitlines() == ["from the handler"] * 8 + ["0"]

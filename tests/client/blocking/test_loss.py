@@ -35,7 +35,7 @@ def url(broker: EmbeddedBroker) -> str:
     return f"{broker.url}?reconnect=0"
 
 
-def test_exl_01_exl_02_exl_05_the_listener_hears_of_the_loss_once(
+def test_exl_01_exl_02_exl_05_the_listener_is_called_once_for_a_loss(
     broker: EmbeddedBroker, connection: Connection, session: Session
 ) -> None:
     heard: SimpleQueue[JMSException] = SimpleQueue()

@@ -159,7 +159,7 @@ def test_an_answer_is_written_at_once(peer: Peer) -> None:
 
 @pytest.mark.skipif(not CAN_LEAD, reason="needs select.epoll and select.poll: without them the I/O thread reads")
 @pytest.mark.parametrize("answered_first", [0, 1])
-def test_one_who_asks_leads_and_one_who_asks_meanwhile_follows(peer: Peer, answered_first: int) -> None:
+def test_the_first_requester_leads_and_a_later_one_follows(peer: Peer, answered_first: int) -> None:
     asking = []
     for number in range(2):
         asking.append(Background(lambda number=number: peer.transport.ask(peer.engine.ping) or number))  # type: ignore[misc]

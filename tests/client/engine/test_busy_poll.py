@@ -25,7 +25,7 @@ def test_it_is_as_chosen(query: str, durable: bool, microseconds: int) -> None:
     assert broker.engine.busy_poll.seconds == microseconds / 1e6
 
 
-def test_another_broker_after_a_loss_is_learned_anew() -> None:
+def test_another_broker_after_a_loss_is_learned_again() -> None:
     broker = engine_of("sievemq://localhost?busy_poll=300")
     broker.welcome()
     engine, busy_poll = broker.engine, broker.engine.busy_poll

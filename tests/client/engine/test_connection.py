@@ -94,7 +94,7 @@ def test_fac_02_exc_06_a_refused_hello(code: int, kind: type[Exception]) -> None
 
 
 @pytest.mark.parametrize("version", [0, PROTOCOL_VERSION + 1])
-def test_a_broker_that_answers_in_a_version_nobody_spoke_of(version: int) -> None:
+def test_a_broker_that_answers_in_an_unknown_version(version: int) -> None:
     broker = FakeBroker()
     broker.heard()
     broker.say(Command.WELCOME, version, "SieveMQ/test", "i", "c1", 0, {}, {})
@@ -136,7 +136,7 @@ def test_answers_find_their_requests_in_any_order(broker: FakeBroker) -> None:
     assert caught.value.details == {"a": 1}
 
 
-def test_answers_to_nobody_are_passed_over(broker: FakeBroker) -> None:
+def test_unexpected_answers_are_ignored(broker: FakeBroker) -> None:
     broker.say(Command.OK, 99, None)
     broker.say(Command.ERROR, 98, ErrorCode.INTERNAL, "x", {})
     assert broker.engine.failure is None

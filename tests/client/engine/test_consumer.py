@@ -144,7 +144,7 @@ def test_never_more_than_the_window_is_out(prefetch: int) -> None:
     assert consumer.handed == 50
 
 
-def test_prefetch_0_fetches_when_somebody_asks() -> None:
+def test_prefetch_0_fetches_on_request() -> None:
     broker = with_prefetch(0)
     consumer = broker.consumer(broker.session())
     for tag in range(1, 4):
@@ -164,9 +164,7 @@ def test_prefetch_0_fetches_when_somebody_asks() -> None:
         (Topic("t"), {"subscription": "s", "durable": True, "shared": True}, True),
     ],
 )
-def test_d_23_who_is_alone_has_nobody_to_recall_from(
-    destination: Destination, more: dict[str, Any], asks: bool
-) -> None:
+def test_d_23_a_single_consumer_recalls_nothing(destination: Destination, more: dict[str, Any], asks: bool) -> None:
     broker = with_prefetch(10)
     consumer = broker.consumer(broker.session(), destination, **more)
     assert consumer.lone is not asks
@@ -341,7 +339,7 @@ def test_mco_05_a_want_with_an_answer(broker: FakeBroker) -> None:
 # -- recalls ----------------------------------------------------------------------------------------------------------
 
 
-def test_d_23_a_recall_gives_back_what_nobody_has_seen(broker: FakeBroker) -> None:
+def test_d_23_a_recall_returns_unseen_messages(broker: FakeBroker) -> None:
     consumer = broker.consumer(broker.session())
     broker.deliver(consumer, 1, 2, 3, 4, 5)
     assert take(consumer) == "1"
@@ -355,7 +353,7 @@ def test_d_23_a_recall_gives_back_what_nobody_has_seen(broker: FakeBroker) -> No
     assert consumer.window.size == FIRST_WINDOW // 2
 
 
-def test_what_was_given_back_is_granted_again_when_somebody_asks() -> None:
+def test_returned_memory_is_granted_again_on_request() -> None:
     broker = with_prefetch(4)
     consumer = broker.consumer(broker.session())
     broker.deliver(consumer, 1, 2, 3, 4)
@@ -462,7 +460,7 @@ def test_d_23_a_wait_begins_without_a_want_unless_there_is_no_credit() -> None:
 # -- one message of a queue, and closed again -------------------------------------------------------------------------
 
 
-def test_who_selects_from_a_queue_is_opened_for_one_message(broker: FakeBroker) -> None:
+def test_a_selective_consumer_is_opened_for_one_message(broker: FakeBroker) -> None:
     session = broker.session()
     consumer = broker.consumer(session, selector="JMSCorrelationID = 'c1'")
     assert consumer.granted == 1

@@ -102,7 +102,7 @@ def test_confirms_are_cumulative_and_in_order(broker: FakeBroker) -> None:
     assert broker.reported == []  # each was reported where somebody waits
 
 
-def test_d_24_a_failure_that_nobody_waits_for(broker: FakeBroker) -> None:
+def test_d_24_a_failure_without_a_waiter(broker: FakeBroker) -> None:
     for mode, heard in ((1, [InvalidDestinationException]), (0, [])):
         broker.reported.clear()
         session = broker.session(mode)

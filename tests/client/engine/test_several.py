@@ -51,7 +51,7 @@ def test_they_are_taken_one_by_one_and_count_as_first_deliveries(broker: FakeBro
     assert consumer.handed == 6
 
 
-def test_who_waits_is_woken_once(broker: FakeBroker, consumer: EngineConsumer) -> None:
+def test_a_waiting_consumer_is_woken_once(broker: FakeBroker, consumer: EngineConsumer) -> None:
     woken: list[int] = []
     consumer.waker = lambda: woken.append(len(consumer.buffer))
     several(broker, consumer, 1, 2, 3)
@@ -59,7 +59,7 @@ def test_who_waits_is_woken_once(broker: FakeBroker, consumer: EngineConsumer) -
     assert consumer.waker is None
 
 
-def test_a_part_that_nobody_has_seen_is_recalled(broker: FakeBroker, consumer: EngineConsumer) -> None:
+def test_an_unseen_part_is_recalled(broker: FakeBroker, consumer: EngineConsumer) -> None:
     several(broker, consumer, 1, 2, 3, 4, 5)
     assert take(consumer) == "1"
     broker.say(Command.RECALL, consumer.id, (1, 3, 4))
@@ -90,7 +90,7 @@ def test_nothing_of_it_arrives_between_recover_and_its_answer(broker: FakeBroker
     assert [take(consumer), take(consumer), take(consumer)] == ["1", "6", "7"]
 
 
-def test_nobody_gets_what_is_for_a_closed_consumer(broker: FakeBroker, consumer: EngineConsumer) -> None:
+def test_messages_for_a_closed_consumer_go_to_no_other_one(broker: FakeBroker, consumer: EngineConsumer) -> None:
     broker.engine.sessions[1].close_consumer(consumer)
     several(broker, consumer, 1, 2)
     assert not consumer.buffer

@@ -213,7 +213,7 @@ def test_the_correlation_id_of_what_waits_is_at_hand(correlation_id: str | bytes
     assert Envelope.from_packed(envelope.packed).correlation_id == correlation_id
 
 
-def test_a_decoder_that_is_put_in_is_who_decodes() -> None:
+def test_an_injected_decoder_decodes() -> None:
     packed, _ = pack_properties({"a": 1})
     seen: list[bytes] = []
 

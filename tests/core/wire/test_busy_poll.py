@@ -24,7 +24,7 @@ def test_a_wait_polls_if_the_last_one_was_short(microseconds: int) -> None:
         assert busy_poll.worth is worth
 
 
-def test_another_peer_starts_anew() -> None:
+def test_another_peer_starts_from_scratch() -> None:
     busy_poll = BusyPoll(200)
     busy_poll.waited(0.0)
     busy_poll.begin(600)

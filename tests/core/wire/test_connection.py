@@ -251,7 +251,7 @@ def test_heartbeat_only_when_nothing_else_was_said() -> None:
     assert not wire.heartbeat_due()
 
 
-def test_no_heartbeat_that_nobody_asked_for_and_none_before_the_connection_is_open() -> None:
+def test_no_heartbeat_without_a_request_or_before_the_connection_is_open() -> None:
     wire = at(State.OPEN, "broker")
     wire.heartbeat_due()
     assert not wire.heartbeat_due()

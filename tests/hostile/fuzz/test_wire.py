@@ -90,7 +90,7 @@ def test_round_trip_however_it_is_cut(said: list[tuple[Any, ...]], at: list[int]
 
 @given(st.lists(commands("client"), max_size=5), cuts)
 @settings(max_examples=150)
-def test_what_one_end_says_the_other_hears(said: list[tuple[Any, ...]], at: list[int]) -> None:
+def test_each_end_reads_what_the_other_writes(said: list[tuple[Any, ...]], at: list[int]) -> None:
     said = [c for c in said if c[0] not in (Command.HELLO, Command.GOODBYE)]
     client, broker = open_connection("client"), open_connection("broker")
     for command in said:

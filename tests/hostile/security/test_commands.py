@@ -149,7 +149,7 @@ def test_refused_send_dooms_its_transaction(broker: EmbeddedBroker) -> None:
     assert broker.call(lambda b: "queue:payroll" not in b.namespace("default").destinations)
 
 
-def test_who_may_only_look_makes_nothing(broker: EmbeddedBroker) -> None:
+def test_a_read_only_user_creates_nothing(broker: EmbeddedBroker) -> None:
     with ConnectionFactory(broker.url).create_connection("anna", PASSWORD) as connection:
         session = connection.create_session()
         with pytest.raises(JMSSecurityException, match="'anna' must not send to queue:stock"):
@@ -194,15 +194,13 @@ def test_request_and_reply_needs_no_right_on_the_reply_queue(broker: EmbeddedBro
 
 
 @pytest.mark.parametrize("user", ["anna", "admin"])
-def test_nobody_with_limits_takes_the_place_of_a_connection_of_before_a_restart(
-    broker: EmbeddedBroker, user: str
-) -> None:
+def test_no_limited_user_takes_over_a_connection_from_before_a_restart(broker: EmbeddedBroker, user: str) -> None:
     """Its id is no secret, and replies to its requests may still be on their way to its temporary queue."""
     (welcome,) = answers(broker, hello(user, PASSWORD, resume="abcdefghjk-7"))
     assert (welcome[4] == "abcdefghjk-7") is (user == "admin")
 
 
-def test_nobody_takes_the_place_of_a_living_connection_of_another(broker: EmbeddedBroker) -> None:
+def test_no_client_takes_over_a_living_connection_of_another(broker: EmbeddedBroker) -> None:
     with as_user(broker, "admin") as admin:
         (connection,) = broker.call(lambda _: list(broker.server.services.connections))
         (welcome,) = answers(broker, hello("anna", PASSWORD, resume=connection))

@@ -95,7 +95,7 @@ def test_forged_addresses_are_not_believed(broker: EmbeddedBroker) -> None:
     assert statuses[-1] == 429
 
 
-def test_those_who_are_in_stay_in(broker: EmbeddedBroker) -> None:
+def test_signed_in_users_stay_signed_in(broker: EmbeddedBroker) -> None:
     """Who has signed in from this address before is not locked out by whoever guesses elsewhere at the same name."""
     with ConnectionFactory(broker.url).create_context("admin", PASSWORD) as context:
         throttle = broker.server.authenticator.throttle
@@ -151,7 +151,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     slow.go.set()
 
 
-def test_hashing_holds_nobody_up(slow: Slow) -> None:
+def test_hashing_delays_no_other_client(slow: Slow) -> None:
     """While one password is hashed for as long as it likes, those who are in work on, and others come in."""
     with (
         EmbeddedBroker(http=True, users={"anna": HASH, "test": "clear"}) as broker,

@@ -102,7 +102,7 @@ def test_bodies_that_a_form_of_another_site_can_send_are_not_taken_for_json(
     assert open_broker.call(lambda b: "by-form" not in b.namespaces)
 
 
-def test_nobody_is_signed_in_from_another_site(broker: EmbeddedBroker) -> None:
+def test_another_site_cannot_sign_a_user_in(broker: EmbeddedBroker) -> None:
     """Or else a victim would work, without noticing, as the attacker."""
     form = {"Content_Type": "application/x-www-form-urlencoded"}
     answer = ask(broker, "/session", "POST", "user=anna&password=rosebud", Origin="http://evil.example", **form)

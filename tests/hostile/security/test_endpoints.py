@@ -50,7 +50,7 @@ def test_routes_were_found() -> None:
 @pytest.mark.parametrize(
     "path", [*ROUTES, "/nothing-here", "/api/v1/nothing-here", "/api/v1", "/console/", "//", "/livez/"]
 )
-def test_nobody_gets_nothing(broker: EmbeddedBroker, path: str) -> None:
+def test_without_credentials_every_route_is_refused(broker: EmbeddedBroker, path: str) -> None:
     for method in METHODS:
         answer = ask(broker, path, method)
         if path in HEALTH | SIGN_IN:

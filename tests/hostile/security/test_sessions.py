@@ -42,7 +42,7 @@ def test_cookie_is_for_this_site_and_not_for_scripts(broker: EmbeddedBroker) -> 
     ["//evil.example", "/\\evil.example", "https://evil.example", "evil", "", "/a\r\nX-Evil: 1", "/\\\\evil",
      "javascript:alert(1)", "/\t/evil.example"],
 )  # fmt: skip
-def test_nobody_is_led_to_another_site(broker: EmbeddedBroker, following: str) -> None:
+def test_redirects_stay_on_this_site(broker: EmbeddedBroker, following: str) -> None:
     answer = sign_in(broker, "admin", following=following)
     assert (answer.status, answer.headers["location"]) == (303, "/")
     assert answer.headers["x-evil"] is None
@@ -96,7 +96,7 @@ def test_signing_in_again_ends_the_session_before(broker: EmbeddedBroker) -> Non
     assert ask(broker, "/api/v1/broker", Cookie=after).status == 200
 
 
-def test_who_has_signed_in(broker: EmbeddedBroker) -> None:
+def test_signed_in_users_are_shown(broker: EmbeddedBroker) -> None:
     assert ask(broker, "/session").json == {"secured": True, "user": None, "csrf": None, "expires_in": None}
     cookie, csrf = signed_in(broker, "anna")
     assert ask(broker, "/session", Cookie=cookie).json == {

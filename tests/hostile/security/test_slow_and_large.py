@@ -162,7 +162,7 @@ def test_probe_gets_through_hundreds_of_slow_ones(said: bytes) -> None:
         assert until_closed(slow[0]) == b""  # the oldest had to make room
 
 
-def test_who_is_being_answered_does_not_have_to_make_room() -> None:
+def test_a_request_being_answered_is_not_evicted() -> None:
     with secured() as broker, ExitStack() as stack:
         stream = stack.enter_context(connect(http_port(broker)))
         stream.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n" + ADMIN + b"\r\n")
@@ -205,7 +205,7 @@ def test_body_that_is_too_long_is_refused_by_its_length_alone(broker: EmbeddedBr
     assert said.startswith(b"HTTP/1.1 413")
 
 
-def test_body_of_somebody_unknown_is_not_waited_for(broker: EmbeddedBroker) -> None:
+def test_the_body_of_an_unauthenticated_request_is_not_awaited(broker: EmbeddedBroker) -> None:
     head = b"POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
     with connect(http_port(broker)) as sock:
         sock.sendall(head)

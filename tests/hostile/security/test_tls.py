@@ -75,7 +75,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("said", MALFORMED.values(), ids=MALFORMED.keys())
-def test_what_is_no_tls_gets_nowhere_and_harms_nobody(
+def test_bytes_that_are_no_tls_are_refused_and_harm_no_other_client(
     hasty: EmbeddedBroker, certificates: Path, said: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     for port in ports(hasty):

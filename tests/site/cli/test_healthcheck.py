@@ -54,7 +54,7 @@ def test_not_ready_says_why(sievemq: Sievemq, server: EmbeddedBroker) -> None:
     assert (outcome.code, outcome.err) == (1, "not ready: draining\n")
 
 
-def test_nobody_there(sievemq: Sievemq) -> None:
+def test_no_broker_there(sievemq: Sievemq) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         outcome = sievemq("healthcheck", "--url", f"http://127.0.0.1:{unused.getsockname()[1]}/readyz")
@@ -62,7 +62,7 @@ def test_nobody_there(sievemq: Sievemq) -> None:
     assert "refused" in outcome.err
 
 
-def test_somebody_who_does_not_answer_takes_the_timeout_and_no_longer(sievemq: Sievemq) -> None:
+def test_an_unanswered_call_ends_at_its_timeout(sievemq: Sievemq) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -101,7 +101,7 @@ def test_a_fault_of_ours_is_not_taken_for_a_missing_extra(monkeypatch: pytest.Mo
         loading.build(["broken"])
 
 
-def test_output_that_nobody_reads_is_no_traceback() -> None:
+def test_unread_output_is_no_traceback() -> None:
     program = "from sievemq.cli import main; main()"
     read, write = os.pipe()
     os.close(read)

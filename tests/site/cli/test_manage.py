@@ -170,7 +170,7 @@ def test_a_list_for_programs_has_a_fact_in_each_column(sievemq: Sievemq, context
     assert (of["subscription"], of["durable"], of["shared"]) == ("board", "", "yes")
 
 
-def test_a_queue_at_its_limit_and_who_waits_there(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_at_its_limit_shows_its_blocked_senders(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = {"full": {"max_messages": 1, "at_limit": "block"}}
     with (
         EmbeddedBroker(http=True, settings={"destinations": rules}) as broker,
@@ -380,7 +380,7 @@ def until_waiting(broker: EmbeddedBroker, waiting: bool) -> None:
         assert time.monotonic() < deadline
 
 
-def test_who_waits_to_send_and_for_how_long(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocked_senders_are_shown_with_their_waiting_time(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = {"full": {"max_messages": 1, "at_limit": "block"}}
     with EmbeddedBroker(http=True, settings={"destinations": rules}) as broker:
         monkeypatch.setenv("SIEVEMQ_HTTP_URL", str(broker.http_url))

@@ -94,7 +94,7 @@ def test_text_can_be_read_in_light_and_dark(chromium: Chromium, shop_broker: Emb
         assert (ground == "rgb(15, 20, 25)") is dark
 
 
-def test_nothing_moves_for_who_wants_that(chromium: Chromium, shop_broker: EmbeddedBroker) -> None:
+def test_nothing_moves_with_reduced_motion(chromium: Chromium, shop_broker: EmbeddedBroker) -> None:
     moving = "getComputedStyle(document.querySelector('a.button')).transitionDuration"
     for still in (True, False):
         with chromium.page(still=still) as page:
@@ -256,7 +256,7 @@ def test_a_broker_that_goes_away_and_comes_back(page: Page, port: int) -> None:
     page.problems[:] = [problem for problem in page.problems if "ERR_" not in problem]  # the browser's own words
 
 
-def test_what_happened_while_nobody_looked_is_told_when_somebody_does_again(page: Page, broker: EmbeddedBroker) -> None:
+def test_events_of_a_hidden_page_are_shown_when_it_is_visible_again(page: Page, broker: EmbeddedBroker) -> None:
     def look(hidden: bool) -> None:
         page.value(
             f"Object.defineProperty(document, 'hidden', {{ value: {str(hidden).lower()}, configurable: true }}),"

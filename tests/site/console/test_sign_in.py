@@ -72,7 +72,7 @@ def test_after_a_session_has_ended_one_comes_back_to_the_same_view(page: Page, b
     assert page.value("location.hash") == "#/default/queues?like=wo"
 
 
-def test_who_may_only_look_is_told_so(page: Page) -> None:
+def test_a_read_only_user_is_told_so(page: Page) -> None:
     guest = {"password": "rosebud", "rights": [{"may": ["browse"], "destination": "queue:open"}]}
     with EmbeddedBroker(http=True, settings={"users": {"anna": guest, "boss": "rosebud"}}) as broker:
         with ConnectionFactory(broker.url).create_context("boss", "rosebud") as client:
@@ -166,7 +166,7 @@ def test_what_one_may_not_do_cannot_be_pressed_and_says_why(page: Page, guarded:
     assert page.value(REASONS)["Remove…"].startswith("You have no right to manage topic:prices.")
 
 
-def test_who_may_do_everything_can_press_everything(page: Page, guarded: EmbeddedBroker) -> None:
+def test_a_user_with_all_rights_can_press_every_button(page: Page, guarded: EmbeddedBroker) -> None:
     page.open(f"{guarded.http_url}/")
     page.until("document.querySelector('#user') !== null")
     page.fill("#user", "boss")

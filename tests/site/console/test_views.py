@@ -246,7 +246,7 @@ def test_connections(page: Page, shop_broker: EmbeddedBroker) -> None:
     assert rows["board"][6] == "1"
 
 
-def test_who_waits_to_send(page: Page) -> None:
+def test_blocked_senders_are_shown(page: Page) -> None:
     rules = {"full": {"max_messages": 1, "at_limit": "block"}}
     with (
         EmbeddedBroker(http=True, settings={"destinations": rules}) as broker,
@@ -358,7 +358,7 @@ def test_dead_letters_of_the_moment_before_the_page_heard_anything(
         page.until("document.querySelector('td.number')?.innerText === '1'")
 
 
-def test_a_selector_that_nobody_is_there_to_check(page: Page) -> None:
+def test_a_selector_without_a_broker_to_check_it(page: Page) -> None:
     with EmbeddedBroker(http=True) as broker:
         broker.call(lambda domain: domain.namespace("default").declare("queue:work"))
         open_view(page, broker, "#/default/destination/queue%3Awork/messages")

@@ -73,7 +73,7 @@ async def test_ack_05_msg_01_acknowledge_covers_the_session_so_far(api: Api) -> 
     assert await api.left("second") == ["y"]
 
 
-async def test_ack_06_an_acknowledged_message_never_comes_again(api: Api) -> None:
+async def test_ack_06_an_acknowledged_message_is_never_redelivered(api: Api) -> None:
     await api.fill("orders", "one", "two")
     session = await api.session(api.CLIENT_ACKNOWLEDGE)
     consumer = await session.create_consumer(api.queue())
@@ -163,7 +163,7 @@ async def test_ctx_15_a_contexts_acknowledge_has_no_effect_in_other_modes(api: A
     assert await api.left() == (["one"] if mode == api.SESSION_TRANSACTED else [])
 
 
-async def test_ack_24_what_was_acknowledged_does_not_come_again_after_a_loss(api: Api) -> None:
+async def test_ack_24_acknowledged_messages_are_not_redelivered_after_a_loss(api: Api) -> None:
     """In doubt is what was received so shortly before that its acknowledgement had not left (D-25)."""
     broker = api.start_broker()
     await api.fill("orders", "one", "two", "three")

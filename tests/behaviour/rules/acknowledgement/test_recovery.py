@@ -85,7 +85,7 @@ async def test_ack_13_ord_07_what_comes_after_recover(api: Api) -> None:
     ]
 
 
-async def test_ack_13_exp_05_what_expired_does_not_come_again(api: Api) -> None:
+async def test_ack_13_exp_05_an_expired_message_is_not_redelivered(api: Api) -> None:
     broker = api.start_broker()
     session = await api.session(api.CLIENT_ACKNOWLEDGE)
     producer = await session.create_producer(api.queue())

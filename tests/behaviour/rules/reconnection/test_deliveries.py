@@ -11,7 +11,9 @@ from sievemq import JMSException
 from .outage import begin_outage, connect, lose
 
 
-async def test_ack_18_d_32_what_was_seen_comes_again_marked_and_the_rest_unmarked(api: Api, relay: Relay) -> None:
+async def test_ack_18_d_32_received_messages_are_redelivered_marked_and_the_rest_unmarked(
+    api: Api, relay: Relay
+) -> None:
     await api.fill("orders", "a", "b", "c")
     connection = await connect(api, relay)
     session = await connection.create_session(api.CLIENT_ACKNOWLEDGE)
@@ -39,7 +41,7 @@ async def test_ack_18_messages_of_a_lost_connection_cannot_be_acknowledged(api: 
     assert await api.left() == ["b"]
 
 
-async def test_ack_24_auto_acknowledged_messages_do_not_come_again_unmarked(api: Api, relay: Relay) -> None:
+async def test_ack_24_auto_acknowledged_messages_are_not_redelivered_unmarked(api: Api, relay: Relay) -> None:
     await api.fill("orders", *(f"{n}" for n in range(20)))
     connection = await connect(api, relay)
     session = await connection.create_session()
@@ -149,7 +151,7 @@ async def test_a_browser_goes_on(api: Api, relay: Relay) -> None:
     assert shown == [f"{n}" for n in range(250)]
 
 
-async def test_ack_15_what_was_received_since_the_loss_comes_again_marked_if_it_is_not_acknowledged(
+async def test_ack_15_messages_received_since_the_loss_are_redelivered_if_not_acknowledged(
     api: Api, relay: Relay
 ) -> None:
     await api.fill("orders", "a", "b")

@@ -31,7 +31,7 @@ async def test_the_next_host_of_the_url_takes_over(api: Api) -> None:
         assert second.call(lambda domain: domain.namespace(api.namespace).find(str(temporary))) is not None
 
 
-async def test_a_broker_that_was_started_anew_without_its_memory(api: Api, port: int) -> None:
+async def test_a_broker_restarted_without_its_memory(api: Api, port: int) -> None:
     first = EmbeddedBroker(port=port).start()
     connection = await api.factory(first.url, **options()).create_connection()
     api._closeables.append(connection)

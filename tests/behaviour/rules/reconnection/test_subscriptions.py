@@ -38,7 +38,7 @@ async def test_ses_21_no_local_holds_over_an_outage(api: Api, relay: Relay) -> N
     assert text(await consumer.receive(SOON)) == "foreign"
 
 
-async def test_con_05_a_client_id_that_somebody_else_took_meanwhile(api: Api, relay: Relay) -> None:
+async def test_con_05_a_client_id_taken_meanwhile(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay, client_id="me")
     hooks = await begin_outage(api, relay, connection)
     await _claim(api, "me")

@@ -29,7 +29,7 @@ async def test_exl_04_a_loss_that_is_repaired_is_not_reported(api: Api, relay: R
     assert await api.left() == ["on"]
 
 
-async def test_exl_04_a_plain_listener_hears_nothing_of_it(api: Api, relay: Relay) -> None:
+async def test_exl_04_a_plain_listener_is_not_called(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay)
     heard: list[JMSException] = []
     connection.set_exception_listener(heard.append)
@@ -72,7 +72,7 @@ async def test_d_32_a_service_tries_for_ever(api: Api, relay: Relay, caplog: pyt
     await connection.create_session()
 
 
-async def test_exl_04_not_repaired_where_nobody_wants_it(api: Api, relay: Relay) -> None:
+async def test_exl_04_not_repaired_with_reconnect_off(api: Api, relay: Relay) -> None:
     connection = await connect(api, relay, reconnect=0)
     hooks = Hooks(api)
     connection.set_exception_listener(hooks)

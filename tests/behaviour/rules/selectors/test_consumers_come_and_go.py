@@ -17,7 +17,7 @@ TWICE = [
 
 @pytest.mark.parametrize("place", [Queue("orders"), Topic("orders")], ids=["queue", "topic"])
 @pytest.mark.parametrize(("selector", "other"), TWICE)
-async def test_mco_10_sub_05_who_asks_for_one_value_twice_leaves_alone(
+async def test_mco_10_sub_05_a_closed_consumer_leaves_equal_lookups_in_place(
     api: Api, place: Queue | Topic, selector: str, other: str
 ) -> None:
     session = await api.session()

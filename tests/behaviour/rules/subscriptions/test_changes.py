@@ -63,7 +63,7 @@ async def test_sel_02_a_refused_change_changes_nothing(api: Api) -> None:
 
 
 @pytest.mark.parametrize("durable", [False, True])
-async def test_sub_14_sub_15_a_shared_subscription_changes_only_when_nobody_uses_it(api: Api, durable: bool) -> None:
+async def test_sub_14_sub_15_a_shared_subscription_changes_only_while_unused(api: Api, durable: bool) -> None:
     session, other = await api.session(), await api.session()
     name = "create_shared_durable_consumer" if durable else "create_shared_consumer"
     active = await getattr(session, name)(api.topic(), "s")

@@ -8,7 +8,7 @@ from sievemq import Message, TextMessage
 from sievemq_broker.domain import DestinationPolicy
 
 
-async def test_exp_04_nobody_is_told_of_an_expiry(api: Api) -> None:
+async def test_exp_04_an_expiry_is_not_reported(api: Api) -> None:
     broker = api.start_broker()
     connection = await api.connect()
     heard: list[Exception] = []

@@ -159,7 +159,9 @@ def test_the_stream_ends_with_the_broker() -> None:
         assert all(name == "tick" for name, _ in stream)
 
 
-def test_only_so_many_listen_and_who_leaves_makes_room(fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_streams_are_limited_and_a_closed_one_makes_room(
+    fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert MAX_LISTENERS > 1
     monkeypatch.setattr("sievemq_broker.server.http.api.hub.MAX_LISTENERS", 1)
     api = Api(fresh)
@@ -244,7 +246,7 @@ def made(stream: Stream, address: str) -> list[str]:
 
 
 @pytest.mark.parametrize("by_header", [False, True])
-def test_who_comes_back_hears_what_it_missed_once(fresh: EmbeddedBroker, by_header: bool) -> None:
+def test_a_resumed_client_gets_missed_answers_once(fresh: EmbeddedBroker, by_header: bool) -> None:
     api = Api(fresh)
     with listening(fresh) as stream:
         stream.until("tick")
@@ -259,7 +261,7 @@ def test_who_comes_back_hears_what_it_missed_once(fresh: EmbeddedBroker, by_head
         assert made(stream, "queue:f") == [f"queue:{name}" for name in "bcdef"]
 
 
-def test_who_names_nothing_hears_only_what_comes(fresh: EmbeddedBroker) -> None:
+def test_a_stream_without_a_last_id_gets_only_later_events(fresh: EmbeddedBroker) -> None:
     api = Api(fresh)
     with listening(fresh) as stream:
         stream.until("tick")
@@ -276,9 +278,7 @@ def test_an_id_of_another_run_is_said_to_be_one(fresh: EmbeddedBroker) -> None:
         assert next(iter(stream)) == ("missed", {"events": None, "reason": "restarted"})
 
 
-def test_events_are_forgotten_when_nobody_has_listened_for_a_while(
-    fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_events_are_dropped_when_unread_for_a_while(fresh: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sievemq_broker.server.http.api.hub.LINGER_SECONDS", 0.0)
     hub = fresh._http.management.hub  # type: ignore[union-attr]
     with listening(fresh) as stream:
@@ -294,7 +294,7 @@ def test_events_are_forgotten_when_nobody_has_listened_for_a_while(
     assert first == ("missed", {"events": None, "reason": "forgotten"})
 
 
-def test_what_came_meanwhile_is_told_only_to_those_who_may_view_it(fresh: EmbeddedBroker) -> None:
+def test_missed_events_go_only_to_users_with_the_right_to_view_them(fresh: EmbeddedBroker) -> None:
     hub = fresh._http.management.hub  # type: ignore[union-attr]
     api = Api(fresh)
     with listening(fresh) as stream:

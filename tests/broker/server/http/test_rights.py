@@ -206,7 +206,7 @@ def test_figures_are_those_of_what_one_may_view(guarded: EmbeddedBroker) -> None
     assert all_["depth"] > hers["depth"]
 
 
-def test_who_may_not_browse_dead_letters_hears_how_many_there_are() -> None:
+def test_a_user_without_browse_sees_the_count_of_dead_letters() -> None:
     users = {"admin": "secret", "watch": {"password": "secret", "rights": [{"may": ["view"], "namespace": "mine"}]}}
     with EmbeddedBroker(http=True, settings={"users": users}) as broker:
         admin, watch = as_user(broker, "admin"), as_user(broker, "watch")
@@ -218,7 +218,7 @@ def test_who_may_not_browse_dead_letters_hears_how_many_there_are() -> None:
         assert (queue["examined"], len(queue["groups"])) == (1, 1)
 
 
-def test_memory_is_said_to_who_may_view_everything(guarded: EmbeddedBroker) -> None:
+def test_memory_is_shown_to_users_with_the_right_to_view_everything(guarded: EmbeddedBroker) -> None:
     anna, admin = as_user(guarded, "anna"), as_user(guarded, "admin")
     facts = anna.get("/api/v1/broker")
     assert facts["memory"] is None

@@ -73,7 +73,7 @@ async def test_many_have_one_slice_a_turn(monkeypatch: pytest.MonkeyPatch) -> No
     assert max(worked.values()) <= 2
 
 
-async def test_work_that_nobody_waits_for_ends_at_its_next_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_without_a_waiting_client_ends_at_its_next_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_SECONDS", -1.0)  # each step is a slice
     done: list[str] = []
 
