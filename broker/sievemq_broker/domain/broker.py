@@ -268,7 +268,7 @@ class Broker:
         while work and budget > 0:
             queue = work.popleft()
             budget -= queue.work(min(budget, 1_000), now)
-            if queue.backlog.pending:
+            if queue.pending:
                 work.append(queue)
         if self.stamping:
             self._stamp(now)

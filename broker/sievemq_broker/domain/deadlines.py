@@ -50,13 +50,14 @@ class Target(Protocol):
 class Deadlines:
     """Who must be looked at when. A deadline whose entry has moved on is void and dropped when its turn comes."""
 
-    __slots__ = ("_heap", "_spans", "_void", "_void_limit")
+    __slots__ = ("_heap", "_left", "_spans", "_void", "_void_limit")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Target, Item]] = []
         self._spans: list[tuple[int, int, Target, Item]] = []
         self._void = 0
         self._void_limit = 1_024
+        self._left = 0  # of the batch that is being handled
 
     def __len__(self) -> int:
         return len(self._heap) + len(self._spans)
@@ -76,6 +77,10 @@ class Deadlines:
         for _, _, target, entry in self._spans:
             if entry.state == DELAYED:
                 target.on_jump(entry, by)
+
+    def spend(self, cost: int) -> None:
+        """What a deadline has led to took as long as so many others: fewer are handled in this turn."""
+        self._left -= cost
 
     def void(self) -> None:
         """One deadline has lost its meaning. When many have, they are dropped; amortised O(1)."""
@@ -97,7 +102,9 @@ class Deadlines:
         Returns:
             When to call again (ms epoch, `now` if more is due already), or None if nothing is known.
         """
-        for _ in range(BATCH):
+        self._left = BATCH
+        while self._left > 0:
+            self._left -= 1
             heap, spans = self._heap, self._spans  # each time: a callee may have compacted them
             if spans and (not heap or spans[0][0] < heap[0][0]):
                 heap = spans

@@ -106,6 +106,10 @@ class Entry:
         self.state = DELAYED
         self.due = due
 
+    def end_delay(self, state: int) -> None:
+        """It does not wait for a moment any longer, and is as it was before."""
+        self.state = state
+
     def shift(self, by: int) -> None:
         """The moment is so many ms later."""
         self.due += by

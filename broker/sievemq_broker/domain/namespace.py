@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from sievemq_broker.domain import capacity, dead_letters
 from sievemq_broker.domain.admission import MESSAGE_BYTES, Gate, Limited, NoRoomError, Overfull
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.policy import DomainSettings
 
 __all__ = ["Destination", "Namespace"]
+
+#: Deadlines (some 2 µs) that take as long as making a dead letter, without its properties.
+_BURIAL: Final = 30
 
 Destination: TypeAlias = Queue | Topic
 
@@ -418,6 +421,7 @@ class Namespace:
             return
         envelope = overridden(destination.policy, envelope, now)
         if isinstance(destination, Queue):
+            self.deadlines.spend(destination.index.most)
             destination.accept([envelope], now)
         else:
             destination.publish(envelope, now, None)
@@ -853,6 +857,7 @@ class Namespace:
 
     def bury(self, place: Place, entry: Entry, reason: str, now: int) -> dead_letters.Burial:
         """Move a message to its dead-letter queue (D-22), if that is possible."""
+        self.deadlines.spend(_BURIAL + (len(entry.envelope.packed) >> 7))
         return dead_letters.bury(self.transfer, place, entry, reason, now)
 
     # -- for its queues -----------------------------------------------------------------------------------------

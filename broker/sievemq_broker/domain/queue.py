@@ -11,6 +11,7 @@ what one that waits asks of others of :mod:`recall`. A subscription owns a queue
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
@@ -27,6 +28,7 @@ from sievemq_broker.domain.recall import Recall
 from sievemq_broker.domain.steps import Steps
 from sievemq_broker.domain.turns import Turns
 from sievemq_broker.domain.view import View
+from sievemq_broker.matching.asking import AT_ONCE, Answers
 from sievemq_broker.matching.condition import Condition
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode
@@ -102,6 +104,7 @@ class Queue:
     """
 
     __slots__ = (
+        "_asking",
         "_before",
         "_closed_deliveries",
         "_deadlines",
@@ -112,6 +115,7 @@ class Queue:
         "_shut",
         "_sole",
         "_turns",
+        "_unmatched",
         "acknowledged",
         "backlog",
         "consumers",
@@ -168,6 +172,10 @@ class Queue:
         self._recall = Recall(self.consumers, self._turns, self._deadlines)
         self.scheduled: dict[int, Entry] = {}
         self.scheduled_bytes = 0
+        #: Messages, scheduled as well, about which costly selectors are still to be asked, each with its state before;
+        #: and what the first one's have answered.
+        self._unmatched: deque[tuple[Entry, int]] = deque()
+        self._asking: Answers[View] | None = None
         self.paused = False
         self.held = 0
         self._before = 0  # the sequence before the first batch that is being published
@@ -359,9 +367,19 @@ class Queue:
                 entry.come_back()
             self._arrive(entry)
 
-    def _arrive(self, entry: Entry) -> None:
-        """Deliver an entry to a consumer that can take it, or let it wait (READY or STRAY)."""
+    def _arrive(self, entry: Entry, asked: bool = False) -> None:
+        """Deliver an entry to a consumer that can take it, or let it wait (READY or STRAY).
+
+        Args:
+            entry: in no view.
+            asked: its selectors have been asked in slices.
+        """
         backlog = self.backlog
+        if not asked and (
+            self._unmatched or (self.index.costly and backlog.views and self.index.asking(entry.envelope) is not None)
+        ):
+            self._put_off(entry)
+            return
         matched = backlog.match(entry) if backlog.views else ()
         if self.index.error is not None:
             self._note_unreadable(entry)
@@ -379,6 +397,49 @@ class Queue:
                 self._hand(best, entry)
                 return
         self._wait(entry, matched)
+
+    def _arrive_among_many(self, entry: Entry) -> None:
+        """:meth:`_arrive` for one of perhaps many in one turn: costly selectors are asked later, whatever it is."""
+        if self.index.costly and self.backlog.views and not self.index.has_asked(entry.envelope):
+            self._put_off(entry)
+        else:
+            self._arrive(entry)
+
+    def _put_off(self, entry: Entry) -> None:
+        """Let an entry arrive once costly selectors have been asked about it, as pending work; what arrives meanwhile
+        does so behind it. Until then nothing is delivered, so that the order is kept."""
+        if not self._unmatched:
+            self.hold()
+            self._add_work()
+        self._unmatched.append((entry, entry.state))
+        envelope = entry.envelope
+        entry.delay(envelope.delivery_time)
+        self.scheduled[entry.sequence] = entry
+        self.scheduled_bytes += len(envelope.packed)
+        if envelope.expiration:
+            self._deadlines.push(envelope.expiration, self, entry)
+
+    def _ask(self, budget: int, now: int) -> int:
+        """Go on asking selectors about what was put off; what it cost, in units (condition.units)."""
+        unmatched, index, done = self._unmatched, self.index, 0
+        while unmatched and done < budget:
+            entry, state = unmatched[0]
+            if entry.state == DELAYED and self.scheduled.get(entry.sequence) is entry:
+                asking = self._asking or index.asking(entry.envelope)
+                if asking is not None:
+                    done += 1 + asking.ask(budget - done)
+                    self._asking = asking if asking.left else None
+                    continue
+                done += 1 + min(index.most, AT_ONCE)
+                del self.scheduled[entry.sequence]
+                self.scheduled_bytes -= len(entry.envelope.packed)
+                entry.end_delay(state)
+                self._arrive(entry, asked=True)
+            self._asking = None
+            unmatched.popleft()
+        if not unmatched:
+            self.release(now)
+        return done
 
     def _wait(self, entry: Entry, matched: list[View] | tuple[()]) -> None:
         """Let an entry wait in all views that show it."""
@@ -514,7 +575,7 @@ class Queue:
                 self._resequenced += 1
                 self.sequence += 1
                 entry.arrive(self.sequence)
-            self._arrive(entry)
+            self._arrive_among_many(entry)
         elif 0 < expiration <= now:
             self._unplace(entry)
             self.expire(entry, now)
@@ -598,7 +659,7 @@ class Queue:
             elif 0 < entry.envelope.expiration <= now:
                 self.expire(entry, now)
             else:
-                self._arrive(entry)
+                self._arrive_among_many(entry)
 
     def _mark(self, entry: Entry, now: int, suspect: bool) -> bool:
         """Count a failed delivery; False if the entry does not come back now."""
@@ -790,7 +851,7 @@ class Queue:
         Returns:
             What it cost, about `budget` at most, in entries examined.
         """
-        done = 0
+        done = self._ask(budget, now) if self._unmatched else 0
         while done < budget and (scanned := self.backlog.scan(budget - done)) is not None:
             view, finished, cost = scanned
             done += cost
@@ -802,6 +863,11 @@ class Queue:
         if done < budget:
             done += self.backlog.drop_tombstones(budget - done)
         return done
+
+    @property
+    def pending(self) -> bool:
+        """True if there is something to do that may take longer than a turn should: :meth:`work`."""
+        return bool(self._unmatched) or self.backlog.pending
 
     def pause(self) -> None:
         """Stop deliveries; what is delivered stays delivered, sending goes on."""
@@ -829,7 +895,7 @@ class Queue:
         self._set_paths()
         if not self.held:
             self._recall.release()
-            for turns in list(self._turns.values()):
+            for turns in sorted(self._turns.values(), key=_has_no_waiting):
                 self._serve(turns, now)
                 self._recall.scanned(turns, now)
 
@@ -889,3 +955,7 @@ class Queue:
 
     def _add_work(self) -> None:
         self._host.add_work(self)
+
+
+def _has_no_waiting(turns: Turns) -> bool:
+    return not turns.waiting

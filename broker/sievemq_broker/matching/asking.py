@@ -47,6 +47,7 @@ class Answers(Generic[T]):
         properties: its properties, decoded.
         candidates: who is to be asked, with the function; None if it matches.
         serial: of the selector that was added last.
+        known: the answers of those that were asked before.
 
     Attributes:
         found: who matches.
@@ -63,11 +64,12 @@ class Answers(Generic[T]):
         properties: Mapping[str, Any],
         candidates: list[tuple[T, Matcher | None]],
         serial: int,
+        known: Answers[T] | None = None,
     ) -> None:
         self.index = index
         self.serial = serial
-        self.found: list[T] = []
-        self.error: Exception | None = None
+        self.found: list[T] = [] if known is None else known.found.copy()
+        self.error: Exception | None = None if known is None else known.error
         self.left = candidates[::-1]
         self._envelope: Envelope | None = envelope  # until all are asked: then the message refers to this
         self._properties = properties

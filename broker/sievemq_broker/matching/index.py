@@ -144,18 +144,28 @@ class SelectorIndex(Generic[T]):
         """Begin to ask about a message a piece at a time; None where :meth:`match` does not take long."""
         if not self.costly:
             return None
-        known = envelope.answers
-        if known is not None and known.index is self:
+        known: Answers[T] | None = envelope.answers
+        if known is not None and known.index is not self:
+            known = None
+        if self.has_asked(envelope):
             return None
         try:
             properties = envelope.read_properties() if self._needing else _NO_PROPERTIES
         except SieveError:
-            return None  # who names one is not asked
-        candidates = self._candidates(properties, envelope.fields)
+            return None  # selectors that name one are not asked
+        if known is not None:
+            candidates = self._added_since(known.serial)
+        else:
+            candidates = self._candidates(properties, envelope.fields)
         if not self._searching and len(candidates) * units_of((self._longest, 0), 0) <= AT_ONCE:
             return None
-        answers = Answers(self, envelope, properties, candidates, self._serial)
+        answers = Answers(self, envelope, properties, candidates, self._serial, known)
         return answers if answers.cost > AT_ONCE else None
+
+    def has_asked(self, envelope: Envelope) -> bool:
+        """True if a message has the answers of all selectors."""
+        known: Answers[T] | None = envelope.answers
+        return known is not None and known.index is self and known.serial == self._serial
 
     def _candidates(self, properties: Mapping[str, Any], fields: Sequence[Any]) -> list[tuple[T, Matcher | None]]:
         """Whom :meth:`match` would ask, each once."""
@@ -175,6 +185,16 @@ class SelectorIndex(Generic[T]):
                     found.update(each)
         found.update(self._rest)
         return list(found.items())
+
+    def _added_since(self, serial: int) -> list[tuple[T, Matcher | None]]:
+        """The targets whose selectors were added behind one with this number."""
+        added: list[tuple[T, Matcher | None]] = []
+        for target, (condition, _, number) in reversed(self._filed.items()):
+            if number <= serial:
+                break
+            if not condition.facts.never:
+                added.append((target, condition.function))
+        return added
 
     def _known(self, answers: Answers[T], envelope: Envelope) -> list[T]:
         """The answers that a message has, with those of selectors that were added since."""

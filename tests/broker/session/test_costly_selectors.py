@@ -403,6 +403,148 @@ def test_a_backlog_is_looked_through_in_pieces(meter: Meter) -> None:
     assert meter.evaluations == 12
 
 
+# -- what arrives without being sent ----------------------------------------------------------------------------------
+
+
+def moments(world: World, ms: int) -> None:
+    """Time passes; each call for what has become due is a piece."""
+    world.services.real += ms
+    while METER.during(lambda: world.broker.due(world.now)) == world.now:
+        pass
+    world.settle()
+
+
+@pytest.mark.parametrize("reason", ["expired", "attempts"])
+def test_dead_letters_are_examined_in_pieces(meter: Meter, reason: str) -> None:
+    policy = DestinationPolicy(max_attempts=1, dead_letter_expired=True)
+    world = world_of(Broker(DomainSettings(policies=(("queue:q", policy),))))
+    receiver, sender, taker = world.client(), world.client(), world.client()
+    consumers = [receiver.consumer(receiver.session(), "queue:DLQ.q", selector=hostile(n), credit=0) for n in range(30)]
+    more = {"expiration": START + 50} if reason == "expired" else {}
+    session, names = sender.session(), [f"m{number}" for number in range(6)]
+    for name in names:
+        sender.queue_send(session, envelope(name, properties={"p": HAYSTACK}, **more))
+    world.settle()
+    if reason == "expired":
+        moments(world, 100)
+    else:
+        taking = taker.session(CLIENT)
+        taken = taker.consumer(taking)
+        assert taken.all() == names
+        taker.recover(taking)
+        world.settle()
+    assert meter.evaluations == 6 * 30
+    assert world.broker.namespace("").queue("queue:DLQ.q").depth == 6
+    consumers[7].credit(10)
+    assert consumers[7].all() == names
+
+
+def test_a_dead_letter_does_not_overtake_one_that_is_being_examined(meter: Meter) -> None:
+    policy = DestinationPolicy(dead_letter_expired=True)
+    world = world_of(Broker(DomainSettings(policies=(("queue:q", policy),))))
+    receiver, sender = world.client(), world.client()
+    selector = "p IS NOT NULL OR " + hostile(1)
+    consumer = receiver.consumer(receiver.session(), "queue:DLQ.q", selector=selector)
+    others = [receiver.consumer(receiver.session(), "queue:DLQ.q", selector=hostile(n), credit=0) for n in range(20)]
+    plain = receiver.consumer(receiver.session(), "queue:DLQ.q", credit=0)
+    session = sender.session()
+    sender.queue_send(session, envelope("long", properties={"p": HAYSTACK}, expiration=START + 50))
+    sender.queue_send(session, envelope("short", properties={"p": "a"}, expiration=START + 60))
+    world.settle()
+    world.services.real += 100
+    METER.during(lambda: world.broker.due(world.now))
+    request = receiver.request(Command.WANT, plain.id)
+    assert receiver.answer_to(request) is None, "there will be a message"
+    assert not consumer.deliveries
+    world.settle()
+    assert sorted(consumer.all() + plain.all()) == ["long", "short"]
+    assert receiver.answer_to(request) == (Command.OK, request, None)
+    assert not any(other.deliveries for other in others)
+
+
+@pytest.mark.parametrize("back", ["recover", "close", "drop", "delay", "redelivery"])
+def test_selectors_that_are_new_are_asked_in_pieces_about_what_comes_back(meter: Meter, back: str) -> None:
+    """A hundred returned messages and a hundred such consumers once took some seconds in one turn."""
+    policy = DestinationPolicy(redelivery_delay=50 if back == "redelivery" else 0)
+    world = world_of(Broker(DomainSettings(policies=(("queue:q", policy),))))
+    sender, receiver, other = world.client(), world.client(), world.client()
+    session, names = receiver.session(CLIENT), [f"m{number}" for number in range(8)]
+    late = {"delivery_time": START + 50} if back == "delay" else {}
+    producing = sender.session()
+    for name in names:
+        sender.queue_send(producing, envelope(name, properties={"p": HAYSTACK}, **late))
+    first = receiver.consumer(session, credit=0 if back == "delay" else 100)
+    world.settle()
+    if back != "delay":
+        assert first.all() == names
+    waiting = [other.consumer(other.session(CLIENT), selector=hostile(n), credit=0) for n in range(20)]
+    match back:
+        case "recover" | "redelivery":
+            receiver.recover(session)
+        case "close":
+            receiver.ask(Command.CLOSE_SESSION, session, ())
+        case "drop":
+            METER.during(receiver.drop)
+    if back in ("delay", "redelivery"):
+        world.settle()
+        moments(world, 100)
+    world.settle()
+    queue = world.broker.namespace("").queue("queue:q")
+    assert (queue.depth, len(queue.scheduled), queue.held) == (8, 0, 0)
+    assert meter.evaluations >= 8 * 20
+    waiting[5].credit(10)
+    assert waiting[5].all() == (names if back in ("close", "delay") else [f"{name}#2" for name in names])
+
+
+def test_a_recalled_message_that_is_examined_goes_to_the_consumer_that_waits(meter: Meter) -> None:
+    """Not back to the one that gave it up, which has credit too."""
+    world = world_of()
+    holder, other = world.client(), world.client()
+    busy = holder.consumer(holder.session(CLIENT), credit=100)
+    sending = other.session()
+    for name in ("m1", "m2"):
+        other.queue_send(sending, heavy(name))
+    world.settle()
+    for number in range(20):
+        other.consumer(other.session(CLIENT), selector=hostile(number), credit=0)
+    waiter = other.consumer(other.session(CLIENT), selector=hostile(77), credit=0)
+    request = other.request(Command.WANT, waiter.id)
+    world.later(1_000)
+    assert waiter.all() == ["m1"]
+    assert other.answer_to(request) == (Command.OK, request, None)
+    assert [one.text for one in busy.deliveries] == ["m2"]
+
+
+@pytest.mark.parametrize("act", ["purge", "expire", "delete"])
+def test_what_is_removed_while_it_is_examined_is_gone(meter: Meter, act: str) -> None:
+    policy = DestinationPolicy(dead_letter_expired=True)
+    world = world_of(Broker(DomainSettings(policies=(("queue:q", policy),))))
+    receiver, sender = world.client(), world.client()
+    consumers = [
+        receiver.consumer(receiver.session(), "queue:DLQ.q", selector=hostile(n), credit=10) for n in range(20)
+    ]
+    session = sender.session()
+    for number in range(3):
+        sender.queue_send(session, envelope(f"m{number}", properties={"p": HAYSTACK}, expiration=START + 50))
+    world.settle()
+    world.services.real += 100
+    METER.during(lambda: world.broker.due(world.now))
+    space = world.broker.namespace("")
+    queue = space.queue("queue:DLQ.q")
+    assert len(queue.scheduled) == 3
+    METER.during(lambda: world.broker.work(world.now, 500))
+    if act == "purge":
+        queue.clear()
+    elif act == "delete":
+        space.delete("queue:DLQ.q")
+    else:
+        queue.remove(next(iter(queue.scheduled.values())), "expired")
+    world.settle()
+    got = [text for consumer in consumers for text in consumer.all()]
+    assert got == (["m1", "m2"] if act == "expire" else [])
+    assert (queue.depth, len(queue.scheduled), queue.held) == (0, 0, 0)
+
+
 selectors = st.one_of(
     st.tuples(st.just("like"), st.integers(1, MAX_LIKE_SEARCHES)),
     st.tuples(st.just("sums"), st.integers(1, 30)),
