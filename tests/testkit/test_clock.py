@@ -148,7 +148,8 @@ def test_the_clock_is_moved_after_receive_was_called_and_before_it_waits(
         sievemq_test_broker._adjustable.advance(MINUTE)
         server.clock_moved()
 
-    assert in_thread(lambda: consumer._receive_by(take, MINUTE)).result(SOON) is None
+    control, engine = consumer._control, consumer._engine
+    assert in_thread(lambda: control.receive(engine, take, MINUTE)).result(SOON) is None
     assert moves
 
 
