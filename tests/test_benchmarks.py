@@ -77,15 +77,15 @@ def test_the_table_takes_the_place_of_the_last_one(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n\n{run.BEGIN}\nold\n{run.END}\n\nafter\n")
     for table in ("| first |", "| second |"):
-        assert run.write_readme(table, readme)
+        assert run.write_table(table, readme)
         assert readme.read_text() == f"before\n\n{run.BEGIN}\n\n{table}\n\n{run.END}\n\nafter\n"
     readme.write_text("no marks")
-    assert not run.write_readme("| table |", readme)
+    assert not run.write_table("| table |", readme)
     assert readme.read_text() == "no marks"
 
 
-def test_the_readme_has_a_place_for_the_table() -> None:
-    text = run.README.read_text()
+def test_the_comparison_has_a_place_for_the_table() -> None:
+    text = run.COMPARISON.read_text()
     assert text.count(run.BEGIN) == text.count(run.END) == 1
 
 

@@ -1,12 +1,12 @@
 """``make bench-peers``: SieveMQ and the brokers that are installed, side by side through the peers harness.
 
-The table it makes takes the place of the one in the repository's README, unless ``--keep-readme`` says no.
+The table it makes takes the place of the one in benchmarks/comparison.md, unless ``--keep-table`` says no.
 
 The harness stays as it is: SieveMQ's entry of its table of brokers is added here at run time, and the package of its
 drivers is told to look into this folder, too. Runs under a Python that has the harness' requirements; parts of SieveMQ
 are played by BENCH_PYTHON.
 
-    run.py HARNESS --out FOLDER [--peers a,b] [--workloads W1,W2] [--reps 3] [--messages N] [--keep-readme]
+    run.py HARNESS --out FOLDER [--peers a,b] [--workloads W1,W2] [--reps 3] [--messages N] [--keep-table]
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 WORKLOADS = ("W1", "W1c", "W2", "W3", "W4", "W5", "W6")
 OURS = ("sievemq", "sievemq_aio")
-README = ROOT / "README.md"
+COMPARISON = ROOT / "benchmarks" / "comparison.md"
 BEGIN, END = "<!-- made by make bench-peers -->", "<!-- end of what make bench-peers made -->"
-#: How the table in the README calls them.
+#: How the table calls them.
 NAMES = {
     "sievemq": "**SieveMQ**, blocking SDK",
     "sievemq_aio": "**SieveMQ**, asyncio SDK",
@@ -150,14 +150,14 @@ def ratios(rates: dict[tuple[str, str], float], *, compiled: bool = False) -> st
     return "\n".join(lines)
 
 
-def write_readme(table: str, readme: Path = README) -> bool:
-    """Put the table between its marks; False if the README has none."""
-    text = readme.read_text()
+def write_table(table: str, page: Path = COMPARISON) -> bool:
+    """Put the table between its marks; False if the page has none."""
+    text = page.read_text()
     if BEGIN not in text or END not in text:
         return False
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
-    readme.write_text(f"{head}{BEGIN}\n\n{table}\n\n{END}{tail}")
+    page.write_text(f"{head}{BEGIN}\n\n{table}\n\n{END}{tail}")
     return True
 
 
@@ -170,7 +170,9 @@ def main() -> None:
     parser.add_argument("--workloads", default=",".join(WORKLOADS))
     parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--messages", type=int, help="of each workload; the harness' default")
-    parser.add_argument("--keep-readme", action="store_true", help="leave the table in the README as it is")
+    parser.add_argument(
+        "--keep-table", action="store_true", help="leave the table in benchmarks/comparison.md as it is"
+    )
     parser.add_argument("--lock", action="store_true", help="take the machine's measurement lock around each run")
     arguments = parser.parse_args()
     harness = arguments.harness.resolve()
@@ -200,10 +202,10 @@ def main() -> None:
     (out / "table.md").write_text(table + "\n")
     print("\n" + table)
     whole = all(ratio(rates, workload) is not None for workload in WORKLOADS) and arguments.messages is None
-    if arguments.keep_readme or not whole:
-        print("the README keeps its table")
-    elif not write_readme(table):
-        print(f"no {BEGIN} in {README.name}: it keeps its table")
+    if arguments.keep_table or not whole:
+        print(f"{COMPARISON.name} keeps its table")
+    elif not write_table(table):
+        print(f"no {BEGIN} in {COMPARISON.name}: it keeps its table")
     plot = [os.environ.get("BENCH_PYTHON", sys.executable), str(HERE / "plot.py"), str(log), str(out / "peers.svg")]
     subprocess.run(plot, check=False)  # says itself what is missing
     report = [sys.executable, str(harness / "report.py"), "--rows", str(log)]

@@ -30,7 +30,7 @@ place: str
 
 def programs_of(text: str) -> list[tuple[str, str]]:
     """The programs of a document that stand before what they print, each with that."""
-    return re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```python\n((?:(?!```).*\n)*)```\n\n```text\n((?:(?!```).*\n)*)```", text, re.MULTILINE)
 
 
 def modules_of(document: Path) -> dict[str, str]:

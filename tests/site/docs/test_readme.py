@@ -42,7 +42,7 @@ def test_it_opens_with_the_two_commands() -> None:
     assert BLOCKS[0].language == "sh"
     commands = [line.partition("#")[0].strip() for line in BLOCKS[0].text.splitlines()]
     assert commands == ["make run", "make test"]
-    assert README.index("```sh") < README.index("SieveMQ is an in-memory")
+    assert README.index("SieveMQ is an in-memory") < README.index("```sh") < README.index("```python")
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"\bmake ([a-z][a-z-]*)", README))))
@@ -63,7 +63,7 @@ def test_every_program_runs_and_prints_what_is_shown(program: str, printed: str 
 
 
 def test_the_shell_commands_work_one_after_another() -> None:
-    (commands,) = [block.text for block in BLOCKS if block.language == "sh" and block.text.startswith("sievemq ")]
+    (commands,) = [block.text for block in BLOCKS if block.language == "sh" and block.text.startswith("sievemq send")]
     program = Path(sys.executable).with_name("sievemq")
     printed = []
     with EmbeddedBroker() as broker:

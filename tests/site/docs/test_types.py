@@ -40,7 +40,7 @@ def test_programs_and_examples_pass_the_type_checker(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_a_program_is_found(tmp_path: Path) -> None:
-    source = MODULES["README_1"]
+    source = MODULES["docs_testing_2"]
     assert "TextMessage" in source
     wrong = tmp_path / "wrong.py"
     wrong.write_text(source.replace(", TextMessage)", ")"), encoding="utf-8")
