@@ -32,8 +32,8 @@ run: ## start a broker on the loopback, with its console (HOST, PORT, HTTP_PORT)
 	@.ci/venv broker
 	@exec $(BIN)/sievemq broker --host $(HOST) --port $(PORT) --http-port $(HTTP_PORT)
 
-# Many tests wait, for a process, a disk or a clock: one worker more than processors keeps these busy.
-WORKERS ?= 3
+# How many tests run at a time.
+WORKERS ?= 2
 # What runs the fast tests: .ci/run measures their coverage on the way.
 FAST ?= fast
 
@@ -88,13 +88,13 @@ compiled: LEVEL ?= 0
 compiled: ## the fast tests of what is compiled, on a wheel that is (LEVEL=3: as users get it); without a compiler, none
 	@.ci/venv dev
 	@if .ci/compiler; then LEVEL=$(LEVEL) .ci/compiled && $(PYTEST_COMPILED) \
-		-n 2 --dist worksteal -m "not slow and not docker and not spark" $(COMPILED_TESTS) $(ARGS); fi
+		-n $(WORKERS) --dist worksteal -m "not slow and not docker and not spark" $(COMPILED_TESTS) $(ARGS); fi
 
 # The tests of a file stay together: what they share takes long to make.
 slow: ## the tests that take longer: whole demo, deep queues, killed brokers, the console in Chromium
 	@.ci/venv dev
 	@.ci/chromium || true
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "slow and not docker and not spark" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "slow and not docker and not spark" $(ARGS)
 
 docker: ## the tests of the image, where a Docker engine answers
 	@.ci/venv dev
@@ -115,9 +115,10 @@ kills: ## a broker with a data directory, killed two hundred times under load (A
 	@.ci/venv dev
 	@exec $(BIN)/python tests/broker/store/kill.py $(ARGS)
 
+# One at a time: a second Spark takes long to start, and Spark has threads of its own.
 spark: ## the tests of the Spark pipeline, where there are any and Java can be had
 	@if [ -d tests/pipeline ] && .ci/java; then \
-		.ci/venv dev spark && $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder tests/pipeline -m "spark and not slow" $(ARGS); \
+		.ci/venv dev spark && $(PYTEST) tests/pipeline -m "spark and not slow" $(ARGS); \
 	fi
 
 spark-slow: ## the Spark tests that take minutes: all flights, ten thousand random pairs

@@ -245,6 +245,14 @@ def test_block_lets_senders_go_on_a_sixteenth_below_a_large_limit() -> None:
     assert queue_of(world).has_room
 
 
+def test_bytes_kept_free_for_a_commit_count_as_taken() -> None:
+    queue = queue_of(small("block", max_bytes=1_000))
+    queue.promise(1, 990)
+    assert not queue.has_room
+    queue.promise(-1, -990)
+    assert queue.has_room
+
+
 def test_a_topic_waits_for_all_subscriptions_that_are_full_and_drops_for_those_that_say_so() -> None:
     for at_limit in ("block", "drop-newest"):
         world = World(("topic:t", DestinationPolicy(max_messages=1, at_limit=at_limit)))
