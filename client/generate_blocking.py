@@ -6,7 +6,8 @@
 `sievemq/aio/` is the source. What differs in more than waiting is written by hand, in modules with the same names on
 both sides: `control`, `delivery`, `callbacks`, `reports`, `waiting`, `transport`, `connect`.
 
-A line of the source that ends in the comment `# asyncio`, or `# asyncio: why`, is left out.
+A line of the source that ends in the comment `# asyncio`, or `# asyncio: why`, is left out. One that ends in
+`# blocking: other code` is replaced by that code.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ HEADING = (
 #: What asyncio code is without waiting: a regular expression and what replaces it, applied in this order.
 CODE = [
     (r"(?m)^.*  # asyncio(?:: .*)?\n", ""),
+    (r"(?m)^( *)\S.*  # blocking: (.*)$", r"\1\2"),
     (r"from sievemq\.aio\.(?:acknowledging|opening|runtime) import .*\n", ""),
-    (r" and ~engine\.taken & TURN_MASK\b", ""),
+    (r" and ~taken & TURN_MASK\b", ""),
     (r"\bTURN_MASK, ", ""),
     (r" +@opening\n", ""),
     (r"\bOpening\[(\w+)\]", r"\1"),

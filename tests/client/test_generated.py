@@ -47,6 +47,17 @@ def test_code_that_waits_becomes_code_that_blocks(generator: ModuleType) -> None
     ]
 
 
+def test_a_line_may_be_left_out_or_say_what_replaces_it(generator: ModuleType) -> None:
+    source = (
+        "def take(self) -> None:\n"
+        "    self._check()  # asyncio: threads need no check\n"
+        "    if self.free:  # blocking: with self._lock:\n"
+        "        self._take()\n"
+    )
+    text: str = generator.blocking(source, SCRIPT.parent / "sievemq" / "blocking" / "take.py", "take")
+    assert text.splitlines()[1:] == ["def take(self) -> None:", "    with self._lock:", "        self._take()"]
+
+
 def test_a_changed_source_makes_a_module_out_of_date(generator: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generator, "CODE", [*generator.CODE, (r"\bbrowser\b", "reader")])
     assert "browser.py" in {path.name for path in generator.out_of_date()}

@@ -193,6 +193,11 @@ class EngineConsumer:
             self.unsettled = True
             self._outbox.unsettled.append(self)
 
+    def unsettle(self) -> None:
+        """The last message taken did not reach the application: an interrupt came in between. It is not done."""
+        if self.acknowledges_itself and self.done == self.handed:
+            self.done -= 1
+
     def take_for_good(self) -> Message | None:
         """Take the next message, and settle it where the session acknowledges by itself."""
         message = self.take()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from _thread import allocate_lock
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final, NoReturn
@@ -35,19 +34,17 @@ class Control:
         owner: the session, which lives, and its connection with it, as long as anything that it made.
 
     Attributes:
-        guard: held while a message is taken out of a buffer; never while something is awaited.
         receiving: the consumer at which some task receives; None if none does.
         delivery: calls the listeners.
         calls: calls the callbacks of asynchronous sends.
     """
 
-    __slots__ = ("__weakref__", "_owner", "calls", "delivery", "engine", "guard", "receiving", "transport")
+    __slots__ = ("__weakref__", "_owner", "calls", "delivery", "engine", "receiving", "transport")
 
     def __init__(self, engine: EngineSession, transport: Transport, owner: object) -> None:
         self._owner = owner
         self.engine = engine
         self.transport = transport
-        self.guard = allocate_lock()
         self.receiving: EngineConsumer | None = None
         self.delivery = Delivery(engine, transport, self.recover)
         self.calls = CompletionCalls(transport, engine.sends)
@@ -145,9 +142,17 @@ class Control:
         consumer.top_up()
         self.transport.flush_soon()
 
-    def interrupted(self, error: BaseException) -> None:
-        """A signal handler raised while a message was taken: the connection is lost, and the message comes again."""
+    def interrupted(self, consumer: EngineConsumer, taken: int, error: BaseException) -> None:
+        """A signal handler raised while a message was taken: the connection is lost, and the message comes again.
+
+        Args:
+            consumer: where.
+            taken: how many it had taken before.
+            error: what was raised.
+        """
         if not isinstance(error, Exception):
+            if consumer.taken != taken:
+                consumer.unsettle()
             self.transport.broken(error)
 
     async def _enter(self, consumer: EngineConsumer) -> None:

@@ -52,22 +52,22 @@ class MessageConsumer:
     def __next__(self) -> Message:
         # As in receive(); here again because a further call for each message would cost as much as all this.
         engine, control = self._engine, self._control
+        taken = engine.taken
         if control.delivery.idle:
-            with control.guard:
-                if engine.flowing and control.receiving is None:
-                    try:
-                        message = engine.take()
-                        if message is not None:
-                            if engine.acknowledges_itself:
-                                engine.settle()
-                            if engine.taken >= engine.mark:
-                                control.top_up(engine)
-                            if self._transport.asleep:
-                                self._transport.nudge()
-                            return message
-                    except BaseException as error:
-                        control.interrupted(error)
-                        raise
+            try:
+                with control.guard:
+                    message = engine.take() if engine.flowing and control.receiving is None else None
+                    if message is not None:
+                        if engine.acknowledges_itself:
+                            engine.settle()
+                        if engine.taken >= engine.mark:
+                            control.top_up(engine)
+                        if self._transport.asleep:
+                            self._transport.nudge()
+                        return message
+            except BaseException as error:
+                control.interrupted(engine, taken, error)
+                raise
         message = self._next(engine.take_for_good)
         if message is None:
             raise StopIteration
@@ -161,22 +161,22 @@ class MessageConsumer:
         if timeout is not None and (type(timeout) is not int or timeout < 0):
             timeout = check_timeout(timeout)
         engine, control = self._engine, self._control
+        taken = engine.taken
         if control.delivery.idle:
-            with control.guard:
-                if engine.flowing and control.receiving is None:
-                    try:
-                        message = engine.take()
-                        if message is not None:
-                            if engine.acknowledges_itself:
-                                engine.settle()
-                            if engine.taken >= engine.mark:
-                                control.top_up(engine)
-                            if self._transport.asleep:
-                                self._transport.nudge()
-                            return message
-                    except BaseException as error:
-                        control.interrupted(error)
-                        raise
+            try:
+                with control.guard:
+                    message = engine.take() if engine.flowing and control.receiving is None else None
+                    if message is not None:
+                        if engine.acknowledges_itself:
+                            engine.settle()
+                        if engine.taken >= engine.mark:
+                            control.top_up(engine)
+                        if self._transport.asleep:
+                            self._transport.nudge()
+                        return message
+            except BaseException as error:
+                control.interrupted(engine, taken, error)
+                raise
         return control.receive(engine, engine.take_for_good, timeout)
 
     @overload

@@ -96,7 +96,7 @@ class Control:
         end = time.monotonic() + terms.skipped + timeout / 1000.0 if timeout else None
         # With a short time to wait there is none to lose before the broker is told (PATIENCE).
         patient = not timeout or timeout >= _SHORT
-        turn, taking = object(), False
+        turn, taking, taken = object(), False, consumer.taken
         try:
             with guard:
                 self._check_receivable(consumer)
@@ -133,7 +133,7 @@ class Control:
                     self._stop_waiting(consumer)
         except BaseException as error:
             if taking:
-                self.interrupted(error)
+                self.interrupted(consumer, taken, error)
             raise
         finally:
             if self._turn is turn:
@@ -145,7 +145,7 @@ class Control:
     def receive_no_wait(self, consumer: EngineConsumer, take: Callable[[], Message | None]) -> Message | None:
         """Receive what is there now, in the buffer or at the broker."""
         self._check_receivable(consumer)
-        transport, message = self.transport, None
+        transport, message, taken = self.transport, None, consumer.taken
         try:
             with self.guard:
                 self._check_receivable(consumer)
@@ -165,7 +165,7 @@ class Control:
                 return message
         except BaseException as error:
             if message is not None:
-                self.interrupted(error)
+                self.interrupted(consumer, taken, error)
             raise
 
     def _take_or_ask(
@@ -219,9 +219,17 @@ class Control:
             consumer.top_up()
             self.transport.write()
 
-    def interrupted(self, error: BaseException) -> None:
-        """A signal handler raised while a message was taken: the connection is lost, and the message comes again."""
+    def interrupted(self, consumer: EngineConsumer, taken: int, error: BaseException) -> None:
+        """A signal handler raised while a message was taken: the connection is lost, and the message comes again.
+
+        Args:
+            consumer: where.
+            taken: how many it had taken before.
+            error: what was raised.
+        """
         if not isinstance(error, Exception):
+            if consumer.taken != taken:
+                consumer.unsettle()
             self.transport.broken(error)
 
     # -- what must be alone -------------------------------------------------------------------------------------------

@@ -199,8 +199,13 @@ class Transport:
                 check_alive()
                 in_time = lead.wait(settled, seconds)
             finally:
-                with self.lock:
-                    lead.end(settled)
+                try:
+                    with self.lock:
+                        lead.end(settled)
+                except BaseException:  # an interrupt: what is left of it, or nothing would read the socket any more
+                    with self.lock:
+                        lead.end(settled)
+                    raise
             if not in_time:
                 raise JMSException(f"{failure} ({seconds:g} s)", "TIMEOUT")
         return completion.result()
@@ -489,8 +494,8 @@ class Transport:
         reads = 0 if self.lead.thread is not None else selectors.EVENT_READ
         events = reads | (selectors.EVENT_WRITE if self._backlog else 0)
         if events != self._watched and self._socket.fileno() >= 0:
-            self._watched = events
             self._selector.modify(self._socket, events)  # none at all only where it is an epoll, which takes that
+            self._watched = events  # last: an interrupt before has it done again
 
     def read_for_leader(self) -> None:
         """Read in the leader's thread. The lock is held."""
