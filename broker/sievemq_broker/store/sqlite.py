@@ -188,11 +188,15 @@ class SqliteStore:
             )
 
     def _load_head(self) -> None:
+        self.epoch, self._sequence, self.next_batch, self.incarnation = self._read_head()
+
+    def _read_head(self) -> tuple[int, int, int, str]:
+        """Epoch, sequence, next batch and incarnation, as the database has them."""
         row = self._execute(_READ_HEAD).fetchone()
         if row is None:
             raise DamagedError("the head of the store is missing")
-        head = unpack_value("the head of the store", HEAD, row[0])
-        self.epoch, self._sequence, self.next_batch, self.incarnation = head[:4]
+        epoch, sequence, next_batch, incarnation, *_ = unpack_value("the head of the store", HEAD, row[0])
+        return epoch, sequence, next_batch, incarnation
 
     def _take_over(self, path: Path, witnessed: int | None) -> None:
         """Begin a new epoch: a former owner cannot write any more."""
@@ -202,10 +206,15 @@ class SqliteStore:
         if self._sequence != sequence:
             raise StoreError(f"{self.directory / DATABASE} was written to by another process while it was opened")
         self._look_for_losses(path, witnessed)
+        before = self.epoch, self._sequence
         self.epoch += 1
         self._sequence += 1
-        self._execute(_WRITE_HEAD, (self._head(),))
-        self._execute("COMMIT")
+        try:
+            self._execute(_WRITE_HEAD, (self._head(),))
+            self._execute("COMMIT")
+        except BaseException:
+            self.epoch, self._sequence = before
+            raise
         self._witness.open(self._sequence)
 
     def _shrink(self) -> None:
@@ -270,28 +279,21 @@ class SqliteStore:
         try:
             self._execute("BEGIN IMMEDIATE")
             begun = True
-            self._check_owner()
-            for part in batch.parts:
-                self._batches.write(part, now)
-                for (kind, key), value in part.definitions.items():
-                    self._define(kind, key, value)
-            self._sequence += 1
-            self.next_batch = batch.id + 1
-            self._execute(_WRITE_HEAD, (self._head(),))
+            self._reload()
+            before = self._sequence, self.next_batch
+            if batch.id >= self.next_batch:
+                for part in batch.parts:
+                    self._batches.write(part, now)
+                    for (kind, key), value in part.definitions.items():
+                        self._define(kind, key, value)
+                self._sequence += 1
+                self.next_batch = batch.id + 1
+                self._execute(_WRITE_HEAD, (self._head(),))
             self._execute("COMMIT")
         except BaseException:
             self._sequence, self.next_batch = before  # unless the database says something else
             self._forget(begun)
             raise
-
-    def _check_owner(self) -> None:
-        row = self._execute(_READ_HEAD).fetchone()
-        if row is None or row[0] != self._head():
-            epoch = None if row is None else unpack_value("the head of the store", HEAD, row[0])[0]
-            raise FencedError(
-                f"the data directory {self.directory} was opened by another broker (epoch {epoch}, this one is "
-                f"{self.epoch}): this one stops and has kept nothing more"
-            )
 
     def _define(self, kind: str, key: Key, value: tuple[Any, ...] | None) -> None:
         packed = pack_value(b"", key)[4:]  # the plain form of the key
@@ -312,14 +314,26 @@ class SqliteStore:
             pass
         try:
             self._reload()
-        except Exception:  # noqa: S110  the next write says so
+        except Exception:  # noqa: S110  the next write raises the same
             pass
 
     def _reload(self) -> None:
-        epoch = self.epoch
-        row = self._execute(_READ_HEAD).fetchone()
-        _, self._sequence, self.next_batch, _ = unpack_value("the head of the store", HEAD, row[0])[:4]
-        self.epoch = epoch
+        """Read how many writes the database has: the last one may be there although it raised an error.
+
+        Raises:
+            FencedError: another broker owns the directory; what the database has is not of this one.
+            DamagedError: it has fewer than this one has made.
+        """
+        epoch, sequence, next_batch, _ = self._read_head()
+        if epoch != self.epoch:
+            raise FencedError(
+                f"the data directory {self.directory} was opened by another broker (epoch {epoch}, this one is "
+                f"{self.epoch}): this one stops and has kept nothing more"
+            )
+        if sequence < self._sequence:
+            lost = self._sequence - sequence
+            raise DamagedError(f"{self.directory / DATABASE} has lost its last {lost} writes. {HOW_TO_REPAIR}")
+        self._sequence, self.next_batch = sequence, next_batch
 
     # -- a full or failing disk ---------------------------------------------------------------------------------
 
@@ -354,23 +368,17 @@ class SqliteStore:
         Raises:
             StoreError: they cannot be used.
         """
-        sequence, epoch = self._sequence, self.epoch
         self._close_database()
         path = self.directory / DATABASE
         try:
             self._connect(path)
-            self._load_head()
+            self._reload()
             # What was written when the sync failed may be in the log, and on no disk: written anew it is, or it fails.
             busy, *_ = self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:
                 raise StoreError(f"{path}: its log cannot be copied, another process uses it")
         except Exception as error:
             raise self._translated(error, "be opened again") from error
-        if self.epoch != epoch:
-            raise FencedError(f"the data directory {self.directory} was opened by another broker meanwhile")
-        lost = sequence - self._sequence
-        if lost > 0:
-            raise DamagedError(f"{path} has lost its last {lost} writes. {HOW_TO_REPAIR}")
 
     # -- the end ------------------------------------------------------------------------------------------------
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sievemq_broker.domain.journal import Batch
-from sievemq_broker.store import FencedError, SqliteStore, StoreError
+from sievemq_broker.store import DamagedError, FencedError, SqliteStore, StoreError
 from sievemq_broker.store.files import Witness
 from sievemq_broker.store.salvage import check
 
@@ -54,7 +56,7 @@ def left(folder: Path, where: Path) -> list[str]:
     ("owner", "verb"),
     [
         (SqliteStore, "_load_head"), (SqliteStore, "_take_over"), (SqliteStore, "_look_for_losses"),
-        (Witness, "open"), (SqliteStore, "_shrink"), (SqliteStore, "_check_owner"),
+        (Witness, "open"), (SqliteStore, "_shrink"), (SqliteStore, "_reload"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("after", [False, True])
@@ -164,6 +166,83 @@ def test_two_owners_do_not_take_over_at_the_same_time(tmp_path: Path, monkeypatc
     assert left(folder, tmp_path / "left") == ["a", "b"]
     former.abandon()
     owner.close()
+
+
+class Failing:
+    """A store whose next commit fails; something may happen before it has read how far the database is."""
+
+    def __init__(self, store: SqliteStore, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.before_reload: Callable[[], None] = lambda: None
+        execute = store._execute
+        self._failed = False
+
+        def failing(statement: str, values: tuple[object, ...] = ()) -> Any:
+            if self._failed and statement != "ROLLBACK":
+                monkeypatch.undo()
+                self.before_reload()
+            elif statement == "COMMIT":
+                self._failed = True
+                error = sqlite3.OperationalError("it failed")
+                error.sqlite_errorcode = code
+                raise error
+            return execute(statement, values)
+
+        monkeypatch.setattr(store, "_execute", failing)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR])
+@pytest.mark.parametrize("reopens", [False, True])
+@pytest.mark.parametrize("written", [0, 1, 3])
+def test_a_failed_write_is_not_taken_for_kept_by_what_another_owner_has_written(
+    tmp_path: Path, code: int, reopens: bool, written: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "live"
+    former = opened(folder)
+    add(former, "a")
+    batch = Batch(former.next_batch)
+    batch.accepted.append((1, message("lost").packed))
+    others: list[SqliteStore] = []
+    mine = [f"b{number}" for number in range(written)]
+
+    def take_over() -> None:
+        others.append(opened(folder))
+        for name in mine:
+            add(others[0], name)
+
+    with monkeypatch.context() as patch:
+        Failing(former, code, patch).before_reload = take_over
+        with pytest.raises(StoreError):
+            former.write(batch, NOW)
+    if reopens:
+        with pytest.raises(FencedError):
+            former.reopen()
+    for _ in range(2):
+        with pytest.raises(FencedError, match=r"opened by another broker \(epoch 2, this one is 1\)"):
+            former.write(batch, NOW)
+    (owner,) = others
+    add(owner, "last")
+    assert names(owner) == ["a", *mine, "last"]
+    former.abandon()
+    owner.close()
+
+
+def test_a_store_that_has_lost_writes_takes_no_more(tmp_path: Path) -> None:
+    """The database was replaced by an older one, below a broker that runs."""
+    folder = tmp_path / "live"
+    store = opened(folder)
+    add(store, "a")
+    shutil.copytree(folder, tmp_path / "older")
+    add(store, "b")
+    for path in (tmp_path / "older").iterdir():
+        if path.name.startswith("store.db"):
+            shutil.copy(path, folder / path.name)
+    for path in folder.glob("store.db-shm"):
+        path.unlink()
+    with pytest.raises(DamagedError, match="has lost its last"):
+        store.reopen()
+    with pytest.raises(DamagedError, match="has lost its last"):
+        add(store, "c")
+    store.abandon()
 
 
 def test_check_changes_nothing(tmp_path: Path) -> None:
