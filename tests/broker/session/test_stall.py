@@ -6,6 +6,7 @@ import pytest
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
+from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
@@ -177,6 +178,38 @@ def test_a_commit_that_is_withdrawn_ends_as_a_rollback() -> None:
     client.send(session, "z", to="queue:elsewhere")
     client.commit(session)
     assert client.browse("queue:elsewhere") == [(1, "z")]
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_rights_are_checked_while_a_commit_waits_for_room(allowed: bool) -> None:
+    world = full()
+    client, other = world.client(), world.client()
+    other.send(other.session(), "a", "b", to="queue:full")
+    session = client.session(TRANSACTED)
+    grants = [Grant(frozenset({Verb.SEND}), "queue:full")]
+    if allowed:
+        grants.append(Grant(frozenset({Verb.SEND}), "queue:secret"))
+    client.broker.peer.entitle(Identity("ann", Rights(grants)))
+    client.send(session, "x", to="queue:full")
+    request = client.request(Command.COMMIT, session, ())
+    assert client.take(Command.FLOW)[-1][1] is True
+    client.send(session, "y", to="queue:secret")
+    failed = client.take(Command.SEND_FAILED)
+    assert [(each[1], each[2], each[3]) for each in failed] == ([] if allowed else [(session, 2, ErrorCode.SECURITY)])
+    reader = other.consumer(other.session(), "queue:full", credit=10)
+    turn(world)
+    turn(world)
+    answer = client.answer_to(request)
+    assert answer is not None
+    if allowed:
+        assert answer == (Command.OK, request, None)
+        assert reader.all() == ["a", "b", "x"]
+        assert other.browse("queue:secret") == [(1, "y")]
+    else:
+        assert (answer[0], answer[2]) == (Command.ERROR, ErrorCode.TRANSACTION_ROLLED_BACK)
+        assert answer[4]["code"] == ErrorCode.SECURITY
+        assert reader.all() == ["a", "b"]
+        assert world.broker.namespace("").find("queue:secret") is None
 
 
 def test_a_deleted_temporary_queue_refuses_its_blocked_senders() -> None:
