@@ -989,34 +989,59 @@ class Peer:
         self.out.flow(True, stall.text, session.id, 0, getattr(full[0], "label", None) if len(full) == 1 else None)
 
     def _retry_send(self, session: Session, address: str, envelope: Envelope, now: int) -> None:
+        stall = session.stall
+        if stall is None:
+            return
+        before = self.broker.fan_out
         try:
             full = self.namespace.send(address, envelope, now, self.id, waited=True)
         except SieveError as error:
-            self.end_stalled_send(session, error)
+            self.refuse_stalled_send(session, error)
         except Exception as error:  # the broker's own fault: it must not take other connections along
             self.crash((_SEND,), error, now)
             self.out.touch()
         else:
-            if full is None:
-                self.end_stalled_send(session, None)
-                if self.watcher is not None:
-                    self.watcher.sent(self, address, [envelope], now)
-            elif session.stall is not None:
-                session.stall.wait_in(full)
+            fan_out = self.broker.fan_out
+            if full is not None:
+                stall.wait_in(full)
+            elif fan_out is None or fan_out is before:
+                session.expect_again()
+                self._stalled_send_taken(session, address, envelope, now)
+            else:
+                self.flush_confirms()  # of those before it
+                session.expect_again()  # from here on it happens, whatever becomes of the connection
+                stall.deliver(fan_out, partial(self._stalled_send_delivered, session, address, envelope, fan_out))
 
-    def end_stalled_send(self, session: Session, error: SieveError | None) -> None:
-        """The send that waited is done with: the client hears how, and where to go on.
+    def _stalled_send_delivered(
+        self, session: Session, address: str, envelope: Envelope, fan_out: FanOut, now: int
+    ) -> None:
+        if fan_out.error is not None:
+            self.crash((_SEND,), fan_out.error, now)
+            self.out.touch()
+        else:
+            self._stalled_send_taken(session, address, envelope, now)
+
+    def _stalled_send_taken(self, session: Session, address: str, envelope: Envelope, now: int) -> None:
+        session.end_wait()
+        self.confirm(session, session.sent)
+        self._resume_sends(session)
+        if self.watcher is not None:
+            self.watcher.sent(self, address, [envelope], now)
+
+    def refuse_stalled_send(self, session: Session, error: SieveError) -> None:
+        """The send that waited is refused, or was withdrawn: the client is told, and from where to go on.
 
         Args:
             session: that has waited.
-            error: it is refused, or was withdrawn; None if it was taken.
+            error: why.
         """
         session.end_wait()
         session.expect_again()
-        if error is not None:
-            self.refuse_send(session, session.sent, error)
-        else:
-            self.confirm(session, session.sent)
+        self.refuse_send(session, session.sent, error)
+        self._resume_sends(session)
+
+    def _resume_sends(self, session: Session) -> None:
+        """Ask the client for what it has sent behind the send that waited."""
         self.out.flow(False, "", session.id, session.again)
         self.out.touch()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sievemq_broker.domain.admission import MESSAGE_BYTES, Limited, Rooms
+from sievemq_broker.domain.fan_out import FanOut
 from sievemq_broker.session.transaction import Transaction
 from sievemq_core.message.envelope import Envelope
 
@@ -30,7 +31,7 @@ class Stall:
         request: of that COMMIT.
     """
 
-    __slots__ = ("_places", "_retry", "_rooms", "_transaction", "envelope", "request", "since")
+    __slots__ = ("_fan_out", "_places", "_retry", "_rooms", "_transaction", "envelope", "request", "since")
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Stall:
         self._rooms = rooms
         self._places: dict[Limited, None] = {}
         self._retry = retry
+        self._fan_out: FanOut | None = None
         self._transaction = transaction
         self.envelope = envelope
         self.request = request
@@ -89,6 +91,23 @@ class Stall:
             if place not in self._places:
                 self._places[place] = None
                 rooms.wait(place, self)
+
+    def deliver(self, fan_out: FanOut, delivered: Callable[[int], None]) -> None:
+        """The message was taken, and is being delivered in slices: the session waits until that is over.
+
+        Args:
+            fan_out: delivers it.
+            delivered: called then, with the time.
+        """
+        self._fan_out = fan_out
+        self._retry = delivered
+        self.wait_in([fan_out])
+
+    def finish_delivery(self, now: int) -> None:
+        """If the message is being delivered, every subscription has it when this returns."""
+        if self._fan_out is not None:
+            self._fan_out.finish(now)
+            self._retry(now)
 
     def finish(self) -> None:
         """The session waits no longer."""

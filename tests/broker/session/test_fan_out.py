@@ -445,6 +445,129 @@ def test_limits_hold_for_each_subscription(rule: str) -> None:
         assert sorted(orders.pop()) == ["a1", "a2", "a3", "b1"]
 
 
+@pytest.fixture
+def waiting() -> tuple[World, list[Consumer], Client, int]:
+    """Every subscription is full, and the third send of a session waits for room."""
+    policy = DestinationPolicy(max_messages=2, at_limit="block")
+    world = World(broker=Broker(DomainSettings(policies=((ADDRESS, policy),))))
+    consumers = subscribe(world.client(), credit=0)
+    in_slices(world)
+    sender = world.client(keep=KEEP)
+    session = sender.session()
+    begin(sender, session, "m1", "m2", "m3")
+    turns(world)
+    assert sender.take(Command.CONFIRM)[-1] == (Command.CONFIRM, session, 2)
+    assert len(sender.take(Command.FLOW)) == 1
+    return world, consumers, sender, session
+
+
+def make_room(world: World, consumers: list[Consumer], count: int = 2) -> None:
+    """Every subscription has room for so many more; nothing else happens."""
+    for consumer in consumers:
+        queue = consumer.client.broker.peer.consumers[consumer.id].source
+        for _ in range(count):
+            queue.drop_oldest()
+
+
+def have(world: World, sequence: int = 3) -> int:
+    """How many subscriptions have been given so many messages."""
+    return sum(each.queue.sequence >= sequence for each in topic_of(world).subscriptions)
+
+
+Waiting = tuple[World, list[Consumer], Client, int]
+
+
+def test_a_send_that_waited_for_room_is_confirmed_when_every_subscription_has_it(waiting: Waiting) -> None:
+    world, consumers, sender, session = waiting
+    make_room(world, consumers)
+    steps = 0
+    while have(world) < MANY:
+        world.broker.work(world.now, 500)
+        sender.broker.tick(world.now)
+        read(sender)
+        assert have(world) - steps <= 500
+        steps = have(world)
+        if steps < MANY:
+            assert not sender.take(Command.CONFIRM)
+            assert not sender.take(Command.FLOW)
+    turns(world)
+    assert sender.take(Command.CONFIRM) == [(Command.CONFIRM, session, 3)]
+    assert sender.take(Command.FLOW) == [(Command.FLOW, False, "", session, 4, None)]
+    assert not world.broker.rooms.waiting
+    assert not world.broker.rooms.bytes
+    begin(sender, session, "m4")
+    turns(world)
+    assert sender.take(Command.CONFIRM) == [(Command.CONFIRM, session, 4)]
+    assert have(world, 4) == MANY
+
+
+def test_a_client_that_is_lost_while_its_delayed_send_is_delivered_has_sent_it(waiting: Waiting) -> None:
+    world, consumers, sender, session = waiting
+    make_room(world, consumers)
+    world.broker.work(world.now, 500)
+    assert 0 < have(world) < MANY
+    sender.transport_open = False
+    sender.broker.lost(world.now)
+    new = Client(world)
+    new._ids = sender._ids
+    new.wire.send(Command.HELLO, 1, "", None, None, None, 0, "harness", sender.broker.peer.id, {"keep": KEEP})
+    new.exchange()
+    assert new.take(Command.WELCOME)[0][7]["resumed"]["sessions"] == ((session, 3, 0),)
+    turns(world)
+    assert have(world) == MANY
+    assert have(world, 4) == 0
+    assert not world.broker.rooms.waiting
+    assert not world.broker.rooms.bytes
+
+
+def test_a_send_that_is_being_delivered_is_not_withdrawn(waiting: Waiting) -> None:
+    world, consumers, sender, session = waiting
+    make_room(world, consumers)
+    world.broker.work(world.now, 500)
+    assert 0 < have(world) < MANY
+    sender.queue(Command.WITHDRAW, 99, session, 3)
+    hand_over(sender)
+    read(sender)
+    assert sender.take(Command.CONFIRM) == [(Command.CONFIRM, session, 3)]
+    assert sender.take(Command.FLOW) == [(Command.FLOW, False, "", session, 4, None)]
+    assert sender.answer_to(99) == (Command.OK, 99, None)
+    assert not sender.take(Command.SEND_FAILED)
+    assert have(world) == MANY
+    turns(world)
+    assert have(world, 4) == 0
+
+
+def test_two_sends_that_waited_are_delivered_one_after_the_other(waiting: Waiting) -> None:
+    world, consumers, sender, session = waiting
+    other = world.client()
+    theirs = other.session()
+    begin(other, theirs, "o1")
+    turns(world)
+    assert len(other.take(Command.FLOW)) == 1
+    make_room(world, consumers)
+    before = 0
+    while have(world, 4) < MANY:
+        world.broker.work(world.now, 500)
+        reached = have(world) + have(world, 4)
+        assert reached - before <= 500
+        before = reached
+    turns(world)
+    assert sender.take(Command.CONFIRM) == [(Command.CONFIRM, session, 3)]
+    assert other.take(Command.CONFIRM) == [(Command.CONFIRM, theirs, 1)]
+
+
+def test_a_fault_while_a_delayed_send_is_delivered_ends_its_connection_alone(waiting: Waiting) -> None:
+    world, consumers, sender, _ = waiting
+    make_room(world, consumers)
+    queue = list(topic_of(world).subscriptions)[MANY - 10].queue
+    with failing(queue), pytest.raises(ZeroDivisionError):
+        for _ in range(100):
+            world.broker.work(world.now, 500)
+    turns(world)
+    assert sender.fatal is not None
+    assert consumers[0].client.fatal is None
+
+
 def test_a_journal_gathers_all_of_it_in_one_batch_and_is_cut_between_two() -> None:
     world = World()
     journal = world.broker.journal = Journal()

@@ -264,6 +264,8 @@ def on_withdraw(peer: Peer, command: CommandTuple, now: int) -> None:
     more, whenever it is said again."""
     _, request, session_id, sequence = command
     session = peer.sessions.get(session_id)
+    if session is not None and session.stall is not None:
+        session.stall.finish_delivery(now)
     if session is None:
         if session_id > peer.highest_session:
             raise unknown("session", session_id)
@@ -272,7 +274,7 @@ def on_withdraw(peer: Peer, command: CommandTuple, now: int) -> None:
     elif sequence == session.sent + 1:
         error = RequestError("its sender has withdrawn it", ErrorCode.RESOURCE_ALLOCATION)
         if session.stall is not None and session.stall.envelope is not None:
-            peer.end_stalled_send(session, error)
+            peer.refuse_stalled_send(session, error)
         else:
             session.took(1)
             peer.refuse_send(session, sequence, error)
