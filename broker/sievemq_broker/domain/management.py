@@ -191,6 +191,9 @@ def _transfer(namespace: Namespace, target: str, entry: Entry, envelope: Envelop
     """Send what an entry holds elsewhere, once costly selectors there have answered; False if it is gone by then."""
     sends = [(target, envelope)]
     now = yield from namespace.examine(sends, now)
+    destination = namespace.find(target)
+    if isinstance(destination, Queue) and destination.fan_out > SLICE:
+        now = yield  # taps take long for each message
     if entry.state in (HELD, GONE):
         return False
     namespace.transfer(target, sends[0][1], now)

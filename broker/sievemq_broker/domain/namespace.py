@@ -421,7 +421,7 @@ class Namespace:
             return
         envelope = overridden(destination.policy, envelope, now)
         if isinstance(destination, Queue):
-            self.deadlines.spend(destination.index.most)
+            self.deadlines.spend(2 * (destination.index.most + destination.fan_out))
             destination.accept([envelope], now)
         else:
             destination.publish(envelope, now, None)

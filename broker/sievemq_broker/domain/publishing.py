@@ -258,7 +258,7 @@ class Publishing:
         self._queues = destination.matching(envelope, self._connection)[::-1]
         if not self._queues:
             envelope.compact()
-        return 1
+        return 1 + destination.asked_by_taps
 
     def _add(self, budget: int, now: int) -> int:
         """Add the message to so many of its queues; how many that were."""
@@ -272,7 +272,7 @@ class Publishing:
                     capacity.admit(queue, envelope, now)
                 else:
                     queue.accept([envelope], now)
-            added += 1
+            added += queue.fan_out
         if not queues:
             envelope.compact()
             self._envelope = None

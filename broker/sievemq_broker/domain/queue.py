@@ -67,6 +67,10 @@ class Host(Protocol):
 class Copier(Protocol):
     """Keeps a copy of what arrives."""
 
+    @property
+    def effort(self) -> int:
+        """Units (condition.units) that it takes to ask its selector about a message, at most."""
+
     def copy(self, envelope: Envelope, now: int) -> None:
         """A message has arrived."""
 
@@ -101,6 +105,7 @@ class Queue:
         turn: deliveries made so far.
         observer: told what becomes of messages; None for none.
         taps: each keeps a copy of what arrives.
+        fan_out: what it takes to accept a message: one place, and what taps ask about it.
     """
 
     __slots__ = (
@@ -127,6 +132,7 @@ class Queue:
         "dropped_newest",
         "dropped_oldest",
         "expired",
+        "fan_out",
         "held",
         "holders",
         "index",
@@ -148,8 +154,7 @@ class Queue:
         "unreadable",
     )
 
-    #: As of a topic: a message has one place here, and is never delivered in slices.
-    fan_out: Final = 1
+    #: As of a topic: a message is never delivered in slices.
     large: Final = False
 
     def __init__(
@@ -163,6 +168,7 @@ class Queue:
         self._on_left = on_left
         self.observer: Observer | None = host.observer
         self.taps: tuple[Copier, ...] = ()
+        self.fan_out = 1
         self.backlog = Backlog(self._add_work)
         self.main = self.backlog.main
         self.index = self.backlog.index
@@ -823,6 +829,7 @@ class Queue:
         self._set_paths()
 
     def _set_paths(self) -> None:
+        self.fan_out = 1 + sum([tap.effort for tap in self.taps])
         self._shut = self.paused or self.held > 0
         plain = not self.backlog.views and not self._shut
         self.direct = plain and self.observer is None and not self.taps

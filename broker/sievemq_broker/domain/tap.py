@@ -26,8 +26,9 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.steps import SLICE, Steps
 from sievemq_broker.domain.tap_log import OVERHEAD_BYTES, TapLog, Tapped
 from sievemq_broker.domain.view import ALL_SCANNED
-from sievemq_broker.matching.condition import Condition, is_true
+from sievemq_broker.matching.condition import Condition, is_true, units_of
 from sievemq_core.errors import ErrorCode, RequestError
+from sievemq_core.limits import MAX_PROPERTY_CHARS
 from sievemq_core.message.envelope import Envelope
 
 if TYPE_CHECKING:
@@ -171,6 +172,11 @@ class Tap:
 
     def __repr__(self) -> str:
         return f"<Tap {self.name!r} on {self.destination.label} {self.mode} {self.log.first}…{self.log.last}>"
+
+    @property
+    def effort(self) -> int:
+        """Units (condition.units) that it takes to ask its selector about a message, at most."""
+        return 0 if self.condition is None else units_of(self.condition.effort, MAX_PROPERTY_CHARS)
 
     @property
     def lag(self) -> int:

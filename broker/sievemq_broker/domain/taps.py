@@ -9,9 +9,9 @@ from sievemq_broker.domain.dead_letters import origins_of
 from sievemq_broker.domain.outcome_tap import OutcomeTap
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap, DrainTap, Tap, TapTerms
-from sievemq_broker.matching.condition import Condition, group_key
+from sievemq_broker.matching.condition import Condition, group_key, units_of
 from sievemq_core.errors import ErrorCode, RequestError, shown
-from sievemq_core.limits import MAX_IDENTIFIER_CHARS
+from sievemq_core.limits import MAX_IDENTIFIER_CHARS, MAX_PROPERTY_CHARS
 from sievemq_core.message.destination import Address, parse_address
 
 if TYPE_CHECKING:
@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from sievemq_broker.domain.journal import Journal
     from sievemq_broker.domain.topic import Topic
 
-__all__ = ["MAX_TAPS", "Taps", "terms_of"]
+__all__ = ["MAX_EFFORT", "MAX_TAPS", "Taps", "terms_of"]
 
 #: Taps of one namespace: each costs every message of its destination a look.
 MAX_TAPS: Final = 1_000
+
+#: Units (condition.units) that the selectors of all taps of one destination may take together for one message: some
+#: milliseconds. They are all asked when it arrives, or when it is acknowledged.
+MAX_EFFORT: Final = 2_000
 
 _MIB: Final = 1024 * 1024
 _DAY: Final = 86_400_000
@@ -226,6 +230,8 @@ class Taps:
                 ErrorCode.RESOURCE_ALLOCATION,
                 {"limit": "taps"},
             )
+        if condition is not None and mode != "drain":
+            self._check_effort(destination, condition)
         tap_id = f"{maker}.{self.made + 1}"
         if mode == "drain" and not isinstance(destination, Queue):
             raise RequestError(
@@ -240,6 +246,17 @@ class Taps:
             made.take_backlog([entry.envelope for entry in waiting], now)
         made.take_over(owner, terms)
         return made
+
+    def _check_effort(self, destination: Queue | Topic, condition: Condition) -> None:
+        """Raise unless one more selector may be asked about each message of a destination."""
+        effort = sum([tap.effort for tap in self._taps.values() if tap.destination is destination])
+        if effort + units_of(condition.effort, MAX_PROPERTY_CHARS) > MAX_EFFORT:
+            raise RequestError(
+                f"the selectors of all taps on {destination.label} would take too long for one message; search texts "
+                "in fewer of them (LIKE '%x%'), or read without a selector and filter then",
+                ErrorCode.RESOURCE_ALLOCATION,
+                {"limit": "tap_selectors"},
+            )
 
     def _require_there(self, text: str) -> None:
         address = parse_address(text)

@@ -137,6 +137,7 @@ class Topic:
         large: they are so many that a message may be delivered in slices.
         paused: an administrator stopped deliveries.
         published: messages accepted.
+        asked_by_taps: units (condition.units) that it takes to ask the selectors of taps about a message, at most.
         unreadable: messages whose properties could not be decoded (D-14); only subscriptions without selector got them.
     """
 
@@ -147,6 +148,7 @@ class Topic:
         "_local",
         "_plain",
         "_subscription_of",
+        "asked_by_taps",
         "index",
         "label",
         "large",
@@ -186,6 +188,7 @@ class Topic:
         self.paused = False
         #: Those that keep a copy of what is published.
         self.taps: tuple[Copier, ...] = ()
+        self.asked_by_taps = 0
         #: Those that are told what becomes of messages in the subscriptions.
         self.observers: tuple[Observer, ...] = ()
         self._local = 0  # subscriptions with no_local: while there are none, nobody asks who published
@@ -246,12 +249,14 @@ class Topic:
         return self._subscription_of.get(queue) if isinstance(queue, Queue) else None
 
     def add_tap(self, tap: Copier) -> None:
-        """From now on it is told what is published."""
+        """Let a tap keep a copy of what is published from now on."""
         self.taps = (*self.taps, tap)
+        self.asked_by_taps += tap.effort
 
     def remove_tap(self, tap: Copier) -> None:
-        """It is told nothing any more."""
+        """End that."""
         self.taps = tuple(each for each in self.taps if each is not tap)
+        self.asked_by_taps = sum([each.effort for each in self.taps])
 
     def observe(self, observer: Observer) -> None:
         """From now on it is told what becomes of messages in each subscription, those to come included."""
@@ -351,8 +356,8 @@ class Topic:
 
     @property
     def fan_out(self) -> int:
-        """To how many subscriptions a message goes, where all have the same selector or none."""
-        return len(self.subscriptions) - max(0, len(self._groups) - 1)
+        """To how many subscriptions a message goes, where all have the same selector or none; and what taps ask."""
+        return len(self.subscriptions) - max(0, len(self._groups) - 1) + self.asked_by_taps
 
     @property
     def queues(self) -> list[Queue]:

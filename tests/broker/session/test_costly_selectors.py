@@ -16,9 +16,11 @@ from sievemq_broker.domain.dead_letters import ORIGIN
 from sievemq_broker.domain.examining import EXAMINED
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.steps import Steps
+from sievemq_broker.domain.taps import MAX_TAPS
 from sievemq_broker.matching.condition import units_of
 from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.session import checks
+from sievemq_core.errors import ErrorCode
 from sievemq_core.limits import MAX_LIKE_SEARCHES, MAX_PROPERTY_CHARS
 from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import CompiledSelector, compile_selector
@@ -543,6 +545,65 @@ def test_what_is_removed_while_it_is_examined_is_gone(meter: Meter, act: str) ->
     got = [text for consumer in consumers for text in consumer.all()]
     assert got == (["m1", "m2"] if act == "expire" else [])
     assert (queue.depth, len(queue.scheduled), queue.held) == (0, 0, 0)
+
+
+# -- taps -------------------------------------------------------------------------------------------------------------
+
+
+def tapped(client: Client, to: str, mode: str = "copy", **options: Any) -> int:
+    """As many taps as may be, each as costly as may be."""
+    for number in range(MAX_TAPS):
+        request = client.request(Command.OPEN_TAP, f"t{number}", to, mode, hostile(number), None, options)
+        answer = client.answer_to(request)
+        assert answer is not None
+        if answer[0] == Command.ERROR:
+            assert answer[2] == ErrorCode.RESOURCE_ALLOCATION
+            assert answer[4] == {"limit": "tap_selectors"}
+            return number
+    raise AssertionError("there is no limit")
+
+
+@pytest.mark.parametrize("to", ["queue:q", "topic:t"])
+@pytest.mark.parametrize("how", ["send", "commit", "dead letters"])
+def test_the_selectors_of_taps_are_bounded_and_asked_in_pieces(meter: Meter, to: str, how: str) -> None:
+    if how == "dead letters":
+        to = "queue:DLQ.q"
+    policy = DestinationPolicy(dead_letter_expired=True)
+    world = world_of(Broker(DomainSettings(policies=(("queue:q", policy),))))
+    client, sender = world.client(), world.client()
+    taps = tapped(client, to)
+    session = sender.session(TRANSACTED if how == "commit" else CLIENT)
+    for number in range(12):
+        late = {"expiration": START + 50} if how == "dead letters" else {}
+        message = envelope(f"m{number}", properties={"p": HAYSTACK}, **late)
+        sender.queue_send(session, message, "queue:q" if late else to)
+    if how == "commit":
+        sender.queue(Command.COMMIT, 99, session, ())
+    world.settle()
+    if how == "dead letters":
+        moments(world, 100)
+    assert [len(tap.log) for tap in world.broker.namespace("").taps] == [12] * taps
+    assert meter.evaluations == 12 * taps
+
+
+def test_taps_without_costly_selectors_are_as_many_as_may_be(world: World) -> None:
+    client = world.client()
+    for number in range(MAX_TAPS):
+        client.ask(Command.OPEN_TAP, f"t{number}", "queue:q", "copy", f"a = {number} AND b LIKE 'x%'", None, {})
+
+
+@pytest.mark.parametrize("verb", ["move", "copy"])
+def test_a_transfer_to_a_queue_with_costly_taps_is_made_in_pieces(meter: Meter, verb: str) -> None:
+    world = world_of()
+    taps = tapped(world.client(), "queue:to")
+    space = world.broker.namespace("")
+    for number in range(6):
+        space.transfer("queue:from", Envelope(heavy(f"m{number}")), world.now)
+    steps = getattr(management, verb)(space, space.queue("queue:from"), "queue:to", management.Choice())
+    next(steps)
+    outcome = carried_out(steps, world)
+    assert (outcome.matched, outcome.touched, outcome.skipped) == (6, 6, 0)
+    assert meter.evaluations == 6 * taps
 
 
 selectors = st.one_of(
