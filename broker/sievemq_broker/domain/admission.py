@@ -142,6 +142,10 @@ class Waiter(Protocol):
     def load(self) -> tuple[int, int]:
         """Messages that it has, and the memory they take as :class:`Gate` counts it."""
 
+    @property
+    def kept(self) -> int:
+        """Bytes of its message that only the wait keeps (:meth:`Rooms.keep`)."""
+
     def room(self, place: Limited, now: int) -> bool:
         """`place` has room again, as far as is known: try once more.
 
@@ -193,6 +197,10 @@ class Rooms:
         for waiter in self.waiting.get(place, ()):
             return waiter.load
         return 0, 0
+
+    def kept_at(self, place: Limited) -> int:
+        """Bytes of the messages that wait for this place, see :attr:`Waiter.kept`."""
+        return sum([waiter.kept for waiter in self.waiting.get(place, ())])
 
     def look(self, now: int) -> None:
         """Ask those whose place has room, a few at a time: to take what they have is work."""

@@ -54,7 +54,7 @@ class Stall:
         self.since = since
         self.wait_in(full)
         if envelope is not None:
-            rooms.keep(len(envelope.packed))
+            rooms.keep(self.kept)
 
     @property
     def places(self) -> tuple[Limited, ...]:
@@ -74,6 +74,11 @@ class Stall:
         assert self._transaction is not None
         messages = len(self._transaction.staged)
         return messages, self._transaction.bytes + MESSAGE_BYTES * messages
+
+    @property
+    def kept(self) -> int:
+        """See :class:`~sievemq_broker.domain.admission.Waiter`."""
+        return 0 if self.envelope is None else len(self.envelope.packed)
 
     def room(self, place: Limited, now: int) -> bool:
         """One of the places has room again: see :class:`~sievemq_broker.domain.admission.Waiter`."""
@@ -113,4 +118,4 @@ class Stall:
         """The session waits no longer."""
         self.wait_in([])
         if self.envelope is not None:
-            self._rooms.give_back(len(self.envelope.packed))
+            self._rooms.give_back(self.kept)

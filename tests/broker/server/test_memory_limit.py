@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sievemq_broker.domain import Broker
-from sievemq_broker.domain.admission import MESSAGE_BYTES
+from sievemq_broker.domain.admission import MESSAGE_BYTES, Limited
 from sievemq_broker.server.net.link import Links
 from sievemq_broker.server.watch.memory import SLICE, Memory, machine_limit
 from sievemq_core.errors import RequestError
@@ -43,6 +45,33 @@ class World:
     def look(self) -> None:
         self.time += 1
         self.memory.look()
+
+
+class Blocked:
+    """A session that waits for room with a message."""
+
+    load = 1, EACH
+    kept = EACH
+
+    def __init__(self, world: World, place: Limited) -> None:
+        self.rooms, self.place = world.broker.rooms, place
+        self.rooms.wait(place, self)
+        self.rooms.keep(EACH)
+
+    def leave(self) -> None:
+        self.rooms.leave(self.place, self)
+        self.rooms.give_back(EACH)
+
+    def room(self, place: Limited, now: int) -> bool:
+        return False
+
+
+class SlowLink:
+    """A link whose client does not read."""
+
+    input_bytes = 0
+    output_bytes = bytes_in = bytes_out = EACH
+    connection = SimpleNamespace(peer=SimpleNamespace(staged=SimpleNamespace(used=0)))
 
 
 def test_producers_wait_at_the_limit_and_go_on_a_tenth_below() -> None:
@@ -149,11 +178,54 @@ def test_what_waits_for_room_does_not_keep_itself_waiting() -> None:
     world = World(10 * EACH)
     world.send(10)
     assert world.send(1) == 0
-    world.broker.rooms.bytes = 1_000 * EACH  # what sessions hold that wait
+    assert world.broker.over is not None
+    for _ in range(20):
+        Blocked(world, world.broker.over)
     world.space.queue("queue:q").clear()
     world.look()
     assert world.flow[1:] == [None]
-    assert world.memory.bytes == 1_000 * EACH
+    assert world.memory.bytes == 20 * EACH
+
+
+def test_what_waits_for_room_elsewhere_counts() -> None:
+    """Else as many sessions as there may be could each keep a large message at a full queue."""
+    world = World(10 * EACH)
+    assert world.send(2) == 2
+    waiting = [Blocked(world, world.space.queue("queue:q")) for _ in range(8)]
+    world.look()
+    assert world.memory.bytes == 10 * EACH
+    assert world.send(1) == 0
+    assert len(world.flow) == 1
+    for blocked in waiting[:4]:
+        blocked.leave()
+    world.look()
+    assert world.flow[1:] == [None]
+
+
+def test_what_slow_clients_have_not_read_counts() -> None:
+    world = World(10 * EACH)
+    assert world.send(2) == 2
+    links: Any = [SlowLink() for _ in range(8)]
+    world.links.open.update(links)
+    world.look()
+    assert world.memory.bytes == 10 * EACH
+    assert world.send(1) == 0
+    assert len(world.flow) == 1
+    world.links.open.clear()
+    world.look()
+    assert world.flow[1:] == [None]
+
+
+def test_very_many_connections_are_added_up_in_several_ticks() -> None:
+    world = World(GIB)
+    links: Any = [SlowLink() for _ in range(2 * SLICE + 1)]
+    world.links.open.update(links)
+    sums = []
+    for _ in range(3):
+        world.memory.bytes = 0
+        world.look()
+        sums.append(world.memory.bytes)
+    assert sums == [0, 0, (2 * SLICE + 1) * EACH]
 
 
 def test_what_consumers_hold_counts() -> None:

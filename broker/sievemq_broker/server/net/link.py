@@ -429,6 +429,11 @@ class Link(asyncio.BufferedProtocol):
         """Bytes that were read and are no messages yet."""
         return self.connection.unpublished + len(self.unheard)
 
+    @property
+    def output_bytes(self) -> int:
+        """Bytes that are written and not sent: the client does not read, or the disk is not done."""
+        return self.transport.get_write_buffer_size() + self.held
+
     def hear_out(self) -> None:
         """Carry out all that was read, however long it takes: nothing comes after it."""
         while self.behind:

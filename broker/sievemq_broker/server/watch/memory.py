@@ -74,7 +74,7 @@ class Memory:
         clock: seconds, for how long adding up takes.
 
     Attributes:
-        bytes: what there was at the last look.
+        bytes: what there was at the last look: messages, and the input and output of connections.
         input: of these what connections have received that is no message yet.
         blocked: senders wait.
     """
@@ -139,9 +139,17 @@ class Memory:
             if left <= 0:
                 yield
                 left = SLICE
-        self.input = sum([link.input_bytes for link in links])
-        self._staged = sum([link.connection.peer.staged.used for link in links])
-        self.bytes = total + held_bytes(broker) + self.input
+        input_bytes = output = staged = 0
+        for link in tuple(links):
+            input_bytes += link.input_bytes
+            output += link.output_bytes
+            staged += link.connection.peer.staged.used
+            left -= 1
+            if left <= 0:
+                yield
+                left = SLICE
+        self.input, self._staged = input_bytes, staged
+        self.bytes = total + held_bytes(broker) + input_bytes + output
 
     def look(self) -> None:
         """Add up what there is, unless that was done lately enough, and hold back or go on. Very many queues take
@@ -187,14 +195,16 @@ class Memory:
     def _room_since(self, began: int, counted: int) -> int:
         """The same, once it is added up.
 
-        What waits for room is not what there is, nor is what transactions hold: their limit is another, and a COMMIT
-        asks for room for it.
+        Sends that wait for this limit are not part of what there is: they would keep themselves waiting. Nor is what
+        transactions hold: their limit is another, and a COMMIT asks for room for it.
 
         Args:
             began: bytes that had been read when adding up began.
             counted: what the gate has let in since.
         """
-        room = self.limit - self.bytes + self._broker.rooms.bytes + self._staged - counted
+        over = self._broker.over
+        waiting = 0 if over is None else self._broker.rooms.kept_at(over)
+        room = self.limit - self.bytes + waiting + self._staged - counted
         links = self._links
         self._copies = min(_most_copies(self._broker), _MOST_COPIES)
         may_come = room // (AMPLIFIED * self._copies) - self.input - _READ
