@@ -316,7 +316,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             Command.WANT,
             "WANT",
             "client",
-            "somebody waits at this consumer and its buffer is empty: take back what idle consumers have buffered. "
+            "a caller waits at this consumer and its buffer is empty: take back what idle consumers have buffered. "
             "Answered, unless request is 0, when everything that could be delivered now has been sent",
             (_REQUEST, _CONSUMER),
         ),
@@ -324,7 +324,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             Command.RELEASE,
             "RELEASE",
             "client",
-            "gives back buffered messages that nobody has seen; they go back unmarked, to their old place",
+            "returns buffered messages that no application has seen; they go back unmarked, to their old place",
             (_CONSUMER, _f("tags", "ids", "their tags; empty answers a RECALL that found nothing")),
         ),
         CommandSpec(
@@ -554,7 +554,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             Command.RECALL,
             "RECALL",
             "broker",
-            "somebody waits for these messages: RELEASE those that are still in the buffer",
+            "another consumer waits for these messages: RELEASE those that are still in the buffer",
             (_CONSUMER, _f("tags", "ids", "their tags")),
         ),
         CommandSpec(
