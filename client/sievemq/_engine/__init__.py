@@ -62,8 +62,10 @@ thread per session; everything else needs the front's one lock around it. An asy
 connection, a failed send that nothing waits for, a consumer that the broker closed) and ``engine.flow.listen()``.
 
 **An exception from outside**, such as KeyboardInterrupt, that breaks into a call of the engine leaves it undefined what
-was said. The front then calls ``engine.lost()``; where it broke into a send (``sends.torn``), ``sends.mend()`` before.
-Nothing that was confirmed is lost with that, and nothing is sent twice.
+was said. The front then calls ``engine.interrupted()``, which loses the connection; where it broke into a send
+(``sends.torn``), ``sends.mend()`` before. Nothing that was confirmed is lost with that, and nothing is sent twice. For
+that the engine changes its state in an order: what waits is told first and forgotten then, a count is changed before
+what it counts is dropped. So ``interrupted()`` finds what is left to do, and does it.
 
 Where things are:
 

@@ -14,7 +14,9 @@ class Completion(Generic[T]):
     """The answer to a request, or the fate of a send; settled exactly once, with a value or an error.
 
     Callbacks run in the order they were added, inside the engine call that settles the completion (so, in a front with
-    threads, under its engine lock): they must only wake somebody or hand the result on.
+    threads, under its engine lock): they must only wake somebody or hand the result on. An exception from outside, such
+    as KeyboardInterrupt, may break into them: settling once more calls those that have not returned. So a callback may
+    be called twice.
     """
 
     __slots__ = ("_callbacks", "_value", "done", "error")
@@ -36,13 +38,15 @@ class Completion(Generic[T]):
         """Settle with a value. A completion that is settled already stays as it is."""
         if not self.done:
             self._value = value
-            self._settle()
+            self.done = True
+        self.tell()
 
     def fail(self, error: Exception) -> None:
         """Settle with an error. A completion that is settled already stays as it is."""
         if not self.done:
             self.error = error
-            self._settle()
+            self.done = True
+        self.tell()
 
     def result(self) -> T:
         """The value of a settled completion.
@@ -55,11 +59,19 @@ class Completion(Generic[T]):
             raise self.error
         return self._value  # type: ignore[return-value]
 
-    def _settle(self) -> None:
-        self.done = True
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback(self)
+    def tell(self) -> None:
+        """Call the callbacks of a settled completion that have not returned."""
+        callbacks = self._callbacks
+        if not callbacks:
+            return
+        self._callbacks = []  # a callback may come back here
+        try:
+            while callbacks:
+                callbacks[0](self)
+                del callbacks[0]
+        except BaseException as error:
+            self._callbacks = callbacks[1:] if isinstance(error, Exception) else callbacks  # a defect would come again
+            raise
 
 
 def when_settled(completions: Sequence[Completion[Any]], then: Callable[[], None]) -> None:

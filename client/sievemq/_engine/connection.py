@@ -34,6 +34,7 @@ _log = logging.getLogger("sievemq")
 _LINES: Final = "\n\t"
 #: Decoded commands over which the average size of a delivery is kept.
 _AVERAGE_OVER: Final = 1_024
+_DELIVER: Final = int(Command.DELIVER)
 _REPAIRABLE: Final = frozenset(code for code in ErrorCode if code.repairable)
 
 
@@ -190,7 +191,7 @@ class ClientConnection:
             return
         routes = self.deliveries.routes
         for command in commands:
-            if command[0] == 80:  # DELIVER, first because it is the most frequent by far
+            if command[0] == _DELIVER:  # first because it is the most frequent by far
                 consumer = routes.get(command[1])
                 if consumer is not None:
                     consumer.buffer.append(command)
@@ -403,6 +404,21 @@ class ClientConnection:
             return  # that was known
         self._lose(self._loss(error), repairable=True)
 
+    def interrupted(self, error: BaseException) -> None:
+        """An exception from outside, such as KeyboardInterrupt, broke into a call of this engine, which is half done.
+        What must not stay so is done now; then the connection is lost (decision 0029)."""
+        self.outbox.requests.finish()
+        for session in tuple(self.sessions.values()):
+            session.finish()
+        if self.closed:
+            self._end()
+        elif self.outbox.failure is not None:
+            self._fail(self.outbox.failure)
+        else:
+            if self.repairing:  # it may have broken into the beginning or the end of the repair
+                self._recovery.freeze()
+            self.lost(InterruptedError(f"{type(error).__name__} broke into it"))
+
     def _lose(self, error: JMSException, repairable: bool) -> None:
         """The connection is lost, or an attempt to repair it has failed."""
         if not repairable or self.leaving or not self.options.reconnect or not self._welcomed:
@@ -527,8 +543,6 @@ class ClientConnection:
 
     def _end(self) -> None:
         """Closed on purpose. What still waits will get no answer."""
-        if self.closed:
-            return
         self.outbox.close()
         error = IllegalStateException("the connection is closed")
         self.opened.fail(error)
@@ -616,8 +630,8 @@ class ClientConnection:
         _, number, tag, envelopes = command
         self._commands_in += len(envelopes) - 1
         consumer = self.deliveries.routes.get(number)
-        if consumer is not None:  # each as the DELIVER, 80, that it stands for
-            consumer.buffer.extend([(80, number, at, 1, fields) for at, fields in enumerate(envelopes, tag)])
+        if consumer is not None:  # each as the DELIVER that it stands for
+            consumer.buffer.extend([(_DELIVER, number, at, 1, fields) for at, fields in enumerate(envelopes, tag)])
             consumer.wake()
 
     def _on_recall(self, command: CommandTuple) -> None:

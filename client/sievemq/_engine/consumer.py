@@ -476,10 +476,11 @@ class EngineConsumer:
             self.wake()
 
     def wake(self) -> None:
-        """Call the waker, if somebody left one."""
-        waker, self.waker = self.waker, None
+        """Call the waker, if somebody left one. It is forgotten after the call: an interrupt must not lose it."""
+        waker = self.waker
         if waker is not None:
             waker()
+            self.waker = None
 
     def has_gone(self, error: Exception) -> None:
         """The broker has closed it."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Final
 
 from sievemq._engine.consumer import EngineConsumer
 
 __all__ = ["Deliveries"]
+
+#: Consumers that were closed of which it is known what they had acknowledged.
+_MAX_CLOSED: Final = 1_000
 
 
 class Deliveries:
@@ -20,17 +24,20 @@ class Deliveries:
         started: they flow (CON-15).
         consumers: all that are open or about to be opened, by id.
         routes: consumers that deliveries are for; not those that wait for the answer to RECOVER or ROLLBACK.
+        closed: what sessions that acknowledge by themselves had acknowledged of consumers that were closed last: tag by
+            id. Whether the broker knows of it is not known when the connection is lost.
         next_id: gives the next consumer its id.
         last_id: of the last consumer.
     """
 
-    __slots__ = ("average_bytes", "consumers", "last_id", "next_id", "routes", "started")
+    __slots__ = ("average_bytes", "closed", "consumers", "last_id", "next_id", "routes", "started")
 
     def __init__(self, average_bytes: Callable[[], int]) -> None:
         self.average_bytes = average_bytes
         self.started = False
         self.consumers: dict[int, EngineConsumer] = {}
         self.routes: dict[int, EngineConsumer] = {}
+        self.closed: dict[int, int] = {}
         self.next_id: Callable[[], int] = itertools.count(1).__next__
         self.last_id = 0
 
@@ -45,6 +52,10 @@ class Deliveries:
 
     def forget(self, consumer: EngineConsumer) -> None:
         """Drop what arrives for a consumer from here on."""
+        if consumer.acknowledges_itself and consumer.done:
+            self.closed[consumer.id] = consumer.done
+            if len(self.closed) > _MAX_CLOSED:
+                del self.closed[next(iter(self.closed))]
         self.consumers.pop(consumer.id, None)
         self.routes.pop(consumer.id, None)
 
@@ -65,6 +76,6 @@ class Deliveries:
     def end(self) -> None:
         """The connection has ended."""
         self.routes.clear()
-        consumers, self.consumers = self.consumers, {}
-        for consumer in consumers.values():
+        for consumer in tuple(self.consumers.values()):
             consumer.end()
+        self.consumers.clear()

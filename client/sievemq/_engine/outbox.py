@@ -150,8 +150,9 @@ class Outbox:
         unsettled = self.unsettled
         pairs: list[int] = []
         while unsettled:
-            consumer = unsettled.popleft()
+            consumer = unsettled[0]
             done = consumer.acknowledged()
+            unsettled.popleft()  # behind it: an interrupt must not leave one out that counts as being here
             if done is not None:
                 pairs += (consumer.id, done)
         if self.failure is not None or self.closing:

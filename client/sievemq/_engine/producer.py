@@ -267,12 +267,14 @@ class EngineProducer:
             text: address of the destination.
             number: of the message; None where ids are disabled.
         """
-        self._text = text
-        self._id_prefix = self.session.terms.id_prefix
+        self._longer_from = 0  # until all of it is made: an interrupt may come before
+        prefix = self.session.terms.id_prefix
         digits = "" if number is None else str(number)
-        self._longer_from = 0 if number is None else 10 ** len(digits)
-        message_id = None if number is None else self._id_prefix + digits
+        message_id = None if number is None else prefix + digits
         self._start = send_start(self.session.id, text, message_id, len(digits))
+        self._text, self._id_prefix = text, prefix
+        if number is not None:
+            self._longer_from = 10 ** len(digits)
 
 
 def _mode(delivery_mode: Any) -> int:

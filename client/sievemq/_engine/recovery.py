@@ -90,6 +90,9 @@ class Recovery:
                 for consumer in islice(session.consumers.values(), _MAX_HANDED - len(done) // 2):
                     if consumer.done:
                         done += (consumer.id, consumer.done)
+        closed = reversed(self._deliveries.closed.items())
+        for pair in islice(closed, _MAX_HANDED - len(done) // 2):
+            done += pair
         return {"handed": tuple(self._handed), "done": tuple(done), "ids": (last_session, self._deliveries.last_id)}
 
     def restore(self, resumed: object, renewed: bool) -> list[Completion[Any]]:

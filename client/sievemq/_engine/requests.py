@@ -77,34 +77,45 @@ class Requests:
         if entry is not None:
             completion, said = entry
             _check_answer(said[0], result)
-            del self.pending[number]
-            self._repeated.discard(number)
             completion.succeed(result)
+            self._forget(number)
 
     def fail(self, number: int, code: int, error: Exception) -> None:
         """ERROR has come."""
-        entry = self.pending.pop(number, None)
+        entry = self.pending.get(number)
         if entry is None:
             return
         completion, said = entry
-        if number in self._repeated:
-            self._repeated.discard(number)
-            if said[0] in _DELETING and code == ErrorCode.INVALID_DESTINATION:
-                completion.succeed(None)  # it was carried out before the connection was lost
-                return
-        completion.fail(error)
+        if number in self._repeated and said[0] in _DELETING and code == ErrorCode.INVALID_DESTINATION:
+            completion.succeed(None)  # it was carried out before the connection was lost
+        else:
+            completion.fail(error)
+        self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        """The answer is known. Only after it was told: :meth:`finish` finds what an interrupt left."""
+        self.pending.pop(number, None)
+        self._repeated.discard(number)
+
+    def finish(self) -> None:
+        """An interrupt may have broken into a call here: tell the rest of each answer that is known."""
+        for number, (completion, _) in tuple(self.pending.items()):
+            if completion.done:
+                completion.tell()
+                self._forget(number)
 
     def doubt(self) -> None:
         """The connection is lost: what was said may have been carried out."""
         self.doubtful += [number for number, (_, command) in self.pending.items() if command[0] in _DOUBTFUL]
 
     def take_doubtful(self) -> Iterator[tuple[int, tuple[Completion[Any], CommandTuple]]]:
-        """Those of :attr:`doubtful` that still wait, each with its number; they wait no more."""
-        doubtful, self.doubtful = self.doubtful, []
-        for number in doubtful:
-            entry = self.pending.pop(number, None)
+        """Those of :attr:`doubtful` that still wait, each with its number; settle each before the next is taken."""
+        for number in self.doubtful:
+            entry = self.pending.get(number)
             if entry is not None:
                 yield number, entry
+                self._forget(number)
+        self.doubtful = []
 
     def end(self, error: Exception, goodbye: int = 0) -> None:
         """No answer will come any more: all fail, in the order in which they were made.
@@ -113,12 +124,12 @@ class Requests:
             error: why.
             goodbye: number of the one that has what it wanted: an end.
         """
-        pending, self.pending = self.pending, {}
-        for number, (completion, _) in pending.items():
+        for number, (completion, _) in tuple(self.pending.items()):
             if number == goodbye:
                 completion.succeed(None)
             else:
                 completion.fail(error)
+            self._forget(number)
 
 
 # -- the form of an answer that says more than that something is done (docs/protocol.md) -------------------------------

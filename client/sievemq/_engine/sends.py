@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -16,7 +17,7 @@ from sievemq.exceptions import ResourceAllocationException, TransactionRolledBac
 from sievemq.messages import Message
 from sievemq_core.counted import counted
 from sievemq_core.message.headers import NON_PERSISTENT
-from sievemq_core.wire.codec import pack
+from sievemq_core.wire.codec import pack, unpack_value
 from sievemq_core.wire.commands import Command
 
 __all__ = ["Blocked", "Callbacks", "Deadlines", "Fate", "Flow", "Hold", "Sends", "call", "of_another"]
@@ -29,6 +30,7 @@ _FIRST: Final = 8
 _LOG_AGAIN: Final = 10_000
 
 _sequence: Final = itemgetter(0)
+_take_first: Final[Callable[[deque[Any]], Any]] = deque.popleft
 #: In the place of what was waited for.
 _DONE: Final[Completion[None]] = Completion()
 _DONE.succeed(None)
@@ -145,7 +147,6 @@ class Sends:
         window_waiters: who waits for the window.
         hold: there while the broker does not take them, and until they have been said again.
         blocked: for what they, or the session's commit, wait now; `last_blocked` for what they did last.
-        torn: an exception from outside, such as KeyboardInterrupt, broke into :meth:`add`; or it is running.
         withdrawn: what whoever waits for a send is told that was withdrawn, by sequence.
     """
 
@@ -167,7 +168,6 @@ class Sends:
         "sent_bytes",
         "sequence",
         "sequence_limit",
-        "torn",
         "unconfirmed",
         "waiting",
         "waits",
@@ -198,7 +198,6 @@ class Sends:
         self.blocked: Blocked | None = None
         self.last_blocked: Blocked | None = None
         self.withdrawn: dict[int, Exception] = {}
-        self.torn = False
 
     # -- the window --------------------------------------------------------------------------------------------------
 
@@ -226,9 +225,9 @@ class Sends:
 
     def _wake_waiters(self) -> None:
         if self.window_waiters and not self.window_is_full:
-            waiters, self.window_waiters = self.window_waiters, []
-            for waiter in waiters:
+            for waiter in self.window_waiters:
                 waiter.succeed(None)
+            self.window_waiters.clear()
 
     # -- their fate --------------------------------------------------------------------------------------------------
 
@@ -249,31 +248,65 @@ class Sends:
         """
         completion: Completion[None] | None = Completion() if callbacks is None and self.waits[mode] else None
         settled = callbacks or completion
-        self.torn = True
-        self.sequence = sequence = self.sequence + 1
-        self.sent_bytes += len(packed)
-        self.unconfirmed.append(packed)
-        self.sent_at = now
+        sequence = self.sequence + 1
         outbox = self._outbox
         if settled is None:
+            self.unconfirmed.append(packed)
             outbox.put(packed)
-        else:
-            self.waiting.append((sequence, settled, message))
+        else:  # what waits comes first: it must be there when the CONFIRM comes
+            self.waiting.append(fate := (sequence, settled, message))
+            self.unconfirmed.append(packed)
             outbox.put(packed)
             if mode == NON_PERSISTENT:
                 outbox.hurry()
             if outbox.failure is not None:  # lost since the caller looked
-                self.fail(outbox.failure)
-        self.torn = False
+                self._fail_late(fate, outbox.failure)
+        self.sent_bytes += len(packed)
+        self.sent_at = now
+        self.sequence = sequence  # last: from here on it is sent, whatever breaks into the caller
         return completion
 
+    def _fail_late(self, fate: Fate, error: Exception) -> None:
+        """A send that came when the connection had been lost for good. Another thread may be failing it just now."""
+        _, settled, _ = fate
+        if not isinstance(settled, tuple):
+            settled.fail(error)
+            return
+        try:
+            self.waiting.remove(fate)
+        except ValueError:
+            return  # the other thread calls back
+        self.calls.append(failing(fate, settled, error))
+        self.ring()
+
+    @property
+    def torn(self) -> bool:
+        """An exception from outside, such as KeyboardInterrupt, has broken into :meth:`add`."""
+        last = self.sequence
+        try:
+            return self.confirmed > last or self.waiting[-1][0] > last or _sequence_of(self.unconfirmed[-1]) > last
+        except IndexError:
+            pass
+        try:
+            return _sequence_of(self.unconfirmed[-1]) > last
+        except IndexError:
+            return self.confirmed > last
+
     def mend(self) -> None:
-        """Count again what was sent, where :attr:`torn`. The connection has to be lost with that."""
-        self.torn = False
-        self.sequence = self.confirmed + len(self.unconfirmed)
-        self.sent_bytes = self.confirmed_bytes + sum(map(len, self.unconfirmed))
+        """Count the last send wholly or not at all, where :attr:`torn`. The connection has to be lost with that."""
         while self.waiting and self.waiting[-1][0] > self.sequence:
-            self.waiting.pop()
+            self.waiting.pop()  # the call raises: nothing waits
+        last = _sequence_of(self.unconfirmed[-1]) if self.unconfirmed else self.confirmed
+        self.sequence = max(self.sequence, last)
+
+    def recount(self) -> None:
+        """An exception from outside may have broken into :meth:`confirm`: do the rest of it. The connection has to be
+        lost with that."""
+        unconfirmed = self.unconfirmed
+        while unconfirmed and _sequence_of(unconfirmed[0]) <= self.confirmed:
+            unconfirmed.popleft()
+        self.confirmed_bytes = self.sent_bytes - sum(map(len, unconfirmed))
+        self.confirm(self.confirmed)
 
     @property
     def linger(self) -> bool:
@@ -303,10 +336,12 @@ class Sends:
         """CONFIRM: every send up to this one is settled."""
         if sequence < self.confirmed:
             return
-        settled = self.unconfirmed.popleft
         count = min(sequence - self.confirmed, len(self.unconfirmed))
-        done = sum(map(len, [settled() for _ in range(count)]))
-        self.confirmed = sequence
+        self.confirmed = sequence  # first: what is still there of these is then known (recount)
+        take = self.unconfirmed.popleft
+        done = 0
+        for _ in range(count):
+            done += len(take())
         self.confirmed_bytes += done
         self.sequence_limit = sequence + self._terms.window_messages
         self.byte_limit = self.confirmed_bytes + self._terms.window_bytes
@@ -314,32 +349,41 @@ class Sends:
             self.hold.allow(count)
             self._say_again(self.hold)
         self._settle(sequence)
-        while self._barriers and self._barriers[0][0] <= sequence:
-            self._barriers.popleft()[1].succeed(None)
-        self._wake_waiters()
+        barriers = self._barriers
+        while barriers and barriers[0][0] <= sequence:
+            barriers[0][1].succeed(None)
+            barriers.popleft()
+        if self.window_waiters:
+            self._wake_waiters()
 
     def _settle(self, last: int, error: Exception | None = None) -> bool:
         """Those up to this one have succeeded, or failed; False if nothing waits for one of them."""
         waiting, known = self.waiting, False
-        while True:
-            try:
-                if waiting[0][0] > last:
-                    break
-                fate = waiting.popleft()
-            except IndexError:  # that is all; :meth:`add` may call this beside the thread that holds the lock
-                break
+        while waiting and (fate := waiting[0])[0] <= last:
             known = True
-            self._tell(fate, error)
+            settled = fate[1]
+            if isinstance(settled, tuple):
+                try:
+                    if error is not None:
+                        waiting[0] = failing(fate, settled, error)
+                    # In one call, which no interrupt divides: a callback is neither lost nor called twice.
+                    self.calls.extend(map(_take_first, (waiting,)))
+                except IndexError:  # its sender has taken it back (_fail_late)
+                    break
+            else:  # told first, then forgotten: to be told twice is harmless
+                if error is None:
+                    settled.succeed(None)
+                else:
+                    settled.fail(error)
+                waiting.popleft()
         if self.calls:
             self.ring()
         return known
 
-    def _tell(self, fate: Fate, error: Exception | None) -> None:
+    def _tell(self, fate: Fate, error: Exception) -> None:
         _, settled, _ = fate
         if isinstance(settled, tuple):
-            self.calls.append(fate if error is None else failing(fate, settled, error))
-        elif error is None:
-            settled.succeed(None)
+            self.calls.append(failing(fate, settled, error))
         else:
             settled.fail(error)
 
@@ -356,12 +400,13 @@ class Sends:
 
     def fail(self, error: Exception) -> None:
         """The connection is lost: everything that somebody waits for fails, in order (D-32)."""
-        self._settle(self.sequence, error)
-        while self._barriers:
-            self._barriers.popleft()[1].succeed(None)
-        waiters, self.window_waiters = self.window_waiters, []
-        for waiter in waiters:
+        self._settle(sys.maxsize, error)
+        for _, barrier in self._barriers:
+            barrier.succeed(None)
+        self._barriers.clear()
+        for waiter in self.window_waiters:
             waiter.fail(error)
+        self.window_waiters.clear()
 
     def freeze(self) -> None:
         """The connection is lost, and may be repaired: all that is not confirmed will be said again, but for what was
@@ -454,8 +499,8 @@ class Sends:
                 if sequence <= self.confirmed:
                     self.withdrawn.pop(sequence, None)
                 elif (place := self._place(sequence)) is not None:
-                    fate, self.waiting[place] = self.waiting[place], (sequence, _DONE, None)
-                    self._tell(fate, error)
+                    self._tell(self.waiting[place], error)
+                    self.waiting[place] = (sequence, _DONE, None)
                     if self.calls:
                         self.ring()
 
@@ -482,6 +527,12 @@ class Sends:
     def _withdraw_commit(self) -> None:
         """If the commit that is under way waits for room, it becomes a rollback, which is its answer."""
         self._outbox.request(Command.WITHDRAW, self._session, 0)
+
+
+def _sequence_of(packed: bytes) -> int:
+    """The sequence of a send that is not settled: a SEND, or the WITHDRAW in its place."""
+    number, _, second, third = unpack_value(packed)[:4]
+    return int(second if number == Command.SEND else third)
 
 
 def _unheard() -> None:

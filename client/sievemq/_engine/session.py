@@ -209,12 +209,10 @@ class EngineSession:
         The caller has made sure that nothing is between `take` and `settle` in another thread.
         """
         consumer.mark_closed()
-        self.consumers.pop(consumer.id, None)
+        self._forget_consumer(consumer)
         outbox = self.outbox
-        self._deliveries.forget(consumer)
         if consumer.gone is not None or outbox.ended:
             return _nothing_to_do()
-        self._keep_consumed(consumer)
         if consumer.of_queue and consumer.holds_nothing:
             # Nothing goes back to a queue, and nobody can tell when: no answer is asked for. What ends with the
             # consumer of a topic, its subscription, others may ask about at once.
@@ -226,17 +224,26 @@ class EngineSession:
 
     def consumer_is_gone(self, consumer: EngineConsumer, error: Exception) -> None:
         """The broker closed the consumer: its destination is deleted, or an administrator did it."""
-        self.consumers.pop(consumer.id, None)
-        self._deliveries.forget(consumer)
-        self._keep_consumed(consumer)
+        self._forget_consumer(consumer)
         consumer.has_gone(error)
 
-    def _keep_consumed(self, consumer: EngineConsumer) -> None:
+    def _forget_consumer(self, consumer: EngineConsumer) -> None:
+        """It is closed; what it was handed stays with the session."""
         if consumer.holds_returned:
             self._returned = True
         # Also in AUTO mode: the consumer may be closed by its own listener, before the message is done (MCO-08).
-        if consumer.handed != consumer.done:
+        if consumer.gone is None and consumer.handed != consumer.done:
             self._consumed[consumer.id] = consumer.handed
+        self._deliveries.forget(consumer)
+        self.consumers.pop(consumer.id, None)
+
+    def finish(self) -> None:
+        """An exception from outside may have broken into a call here: do the rest. The connection has to be lost with
+        that."""
+        self.sends.recount()
+        for consumer in tuple(self.consumers.values()):
+            if consumer.closed:
+                self._forget_consumer(consumer)
 
     def _all_done(self) -> None:
         self._consumed.clear()

@@ -249,7 +249,12 @@ class Control:
         time_to_live: object = None,
     ) -> Completion[None] | None:
         """Hand a message over; the window has room. Arguments and result as of :meth:`EngineProducer.send`."""
-        completion = engine.send(message, destination, callbacks, delivery_mode, priority, time_to_live)
+        try:
+            completion = engine.send(message, destination, callbacks, delivery_mode, priority, time_to_live)
+        except BaseException as error:
+            if engine.sends.torn:
+                self.transport.broken(error, engine.sends)
+            raise
         if engine.send_timeout and (completion is not None or callbacks is not None):
             sends = engine.sends
             self.transport.expect(sends, completion, engine.send_timeout, sends.sequence)

@@ -214,12 +214,16 @@ class Transport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the broker. The write is queued behind the tasks they wake: what these say goes with it."""
-        self.asked = False
-        if self._waits_since:
-            self._busy_poll.waited(time.monotonic() - self._waits_since)
-            self._waits_since = 0.0
         engine, skipped = self.engine, self.engine.terms.skipped
-        engine.receive_data(data)
+        try:
+            self.asked = False
+            if self._waits_since:
+                self._busy_poll.waited(time.monotonic() - self._waits_since)
+                self._waits_since = 0.0
+            engine.receive_data(data)
+        except BaseException as error:
+            self.broken(error)
+            raise
         if engine.terms.skipped != skipped and engine.next_deadline is not None:
             self._beat_again()
         if engine.down:
@@ -311,9 +315,13 @@ class Transport(asyncio.Protocol):
         if transport is not None and not self.paused:
             if self.engine.urgent:
                 self.asked = True
-            data = self.engine.data_to_send()
-            if data:
-                transport.write(data)
+            try:
+                data = self.engine.data_to_send()
+                if data:
+                    transport.write(data)
+            except BaseException as error:
+                self.broken(error)
+                raise
 
     # -- looking for an answer ----------------------------------------------------------------------------------------
 
@@ -343,11 +351,23 @@ class Transport(asyncio.Protocol):
     def call(self, work: Callable[[], T]) -> T:
         """Call the engine; a request that it makes is not awaited."""
         with self.lock:
-            return work()
+            try:
+                return work()
+            except BaseException as error:
+                if not isinstance(error, Exception):  # KeyboardInterrupt, most likely
+                    self.broken(error)
+                raise
 
-    def broken(self, error: BaseException) -> None:
-        """An exception of a signal handler broke into the engine: the connection is lost (decision 0029)."""
-        self.engine.lost(InterruptedError(f"{type(error).__name__} broke into it"))
+    def broken(self, error: BaseException, sends: Sends | None = None) -> None:
+        """An exception of a signal handler broke into the engine: the connection is lost (decision 0029).
+
+        Args:
+            error: the exception.
+            sends: it broke into a send of these.
+        """
+        if sends is not None:
+            sends.mend()
+        self.engine.interrupted(error)
         self.abort()
 
     async def wait(self, completion: Completion[T]) -> T:

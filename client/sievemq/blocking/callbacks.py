@@ -61,12 +61,21 @@ class CompletionCalls:
             with self._lock:
                 if not self._resting:
                     return
+                thread: threading.Thread | None = None
                 self._resting = False
-                if self._ident is None:
-                    self._ident = -1
-                    threading.Thread(target=self._run, name="sievemq-completions", daemon=True).start()
-                elif self._bell.locked():
-                    self._bell.release()
+                try:
+                    if self._ident is None:
+                        thread = threading.Thread(target=self._run, name="sievemq-completions", daemon=True)
+                        self._ident = -1
+                        thread.start()
+                    elif self._bell.locked():
+                        self._bell.release()
+                except BaseException:  # interrupted: it is called once more
+                    if thread is None:
+                        self._resting = self._bell.locked()
+                    elif thread.ident is None:
+                        self._ident, self._resting = None, True
+                    raise
 
     @property
     def pending(self) -> int:

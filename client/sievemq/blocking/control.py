@@ -194,17 +194,17 @@ class Control:
         self.engine.check_open()
 
     def _wake(self) -> None:
-        """Called by the engine, once, with its lock held."""
-        self._woken.release()
+        """Called by the engine, with its lock held; twice where an interrupt broke into it."""
+        if self._woken.locked():
+            self._woken.release()
         self.transport.lead.rouse()
 
     def _stop_waiting(self, consumer: EngineConsumer) -> None:
         """The receive does not wait any more. The engine lock is held, so from here on nothing wakes it either. Called
         again where it was interrupted."""
         self.transport.lead.end(self._woken)
-        if consumer.waker is None:
-            self._woken.acquire(False)  # woken, noticed or not
         consumer.waits(None)
+        self._woken.acquire(False)  # woken, noticed or not
         self._waiting = False
 
     def _after_take(self, consumer: EngineConsumer) -> None:
@@ -308,12 +308,10 @@ class Control:
                 if engine.send_timeout and (completion is not None or callbacks is not None):
                     transport.expect(sends, completion, engine.send_timeout, sends.sequence)
             except BaseException as error:
-                counts = sends.sequence > before
-                if sends.torn:
-                    counts = bool(sends.waiting) and sends.waiting[-1][0] > before
-                    transport.broken(error, sends)
-                if callbacks is not None and not counts:
+                if callbacks is not None and sends.sequence == before:
                     self.calls.cancel(begun)  # CPL-03
+                if sends.torn:
+                    transport.broken(error, sends)
                 raise
         if completion is None:
             transport.queued(sends, callbacks is not None)

@@ -188,7 +188,8 @@ class Transport:
             settled.acquire()
 
             def settle(_: object) -> None:
-                settled.release()
+                if settled.locked():
+                    settled.release()
                 lead.rouse()
 
             try:
@@ -198,14 +199,12 @@ class Transport:
                     lead.begin(settled)
                 check_alive()
                 in_time = lead.wait(settled, seconds)
-            finally:
-                try:
-                    with self.lock:
-                        lead.end(settled)
-                except BaseException:  # an interrupt: what is left of it, or nothing would read the socket any more
-                    with self.lock:
-                        lead.end(settled)
-                    raise
+                with self.lock:
+                    lead.end(settled)
+            except BaseException:  # an interrupt perhaps, wherever it was: in `end` too
+                with self.lock:
+                    lead.end(settled)
+                raise
             if not in_time:
                 raise JMSException(f"{failure} ({seconds:g} s)", "TIMEOUT")
         return completion.result()
@@ -299,7 +298,7 @@ class Transport:
 
     def _broken(self, error: BaseException) -> None:
         self._backlog.clear()
-        self._engine.lost(InterruptedError(f"{type(error).__name__} broke into it"))
+        self._engine.interrupted(error)
         self.wake()
 
     def write_urgent(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import Any
 
 import pytest
@@ -245,32 +244,6 @@ async def test_callbacks_whose_task_was_cancelled_before_it_began_are_called_by_
     assert told == []
     await asyncio.wait_for(sender.close(), 60)
     assert told == [message]
-
-
-async def test_close_returns_behind_a_send_that_was_interrupted_and_goes_out_all_the_same(
-    sender: MessageProducer, broker: ScriptedBroker
-) -> None:
-    """A signal handler that raises: what was counted is sent, and called back."""
-    broker.confirms = False
-    told: list[Message] = []
-    engine = sender._control.engine
-    sends = engine.sends
-
-    class Interrupted(deque[Any]):
-        def append(self, fate: Any) -> None:
-            super().append(fate)
-            raise InterruptedError
-
-    sends.waiting = Interrupted()
-    with pytest.raises(InterruptedError):
-        await sender.send(TextMessage("a"), completion_listener=(told.append, told.append))
-    sends.waiting = deque(sends.waiting)
-    await sender.send(TextMessage("b"), completion_listener=(told.append, told.append))
-    closing = asyncio.create_task(sender.close())
-    await until(lambda: bool(sender._control.calls._waiters))
-    sends.confirm(2)
-    await asyncio.wait_for(closing, 60)
-    assert [str(message.get_body(str)) for message in told if isinstance(message, TextMessage)] == ["a", "b"]
 
 
 async def test_a_lost_connection_fails_sends_in_order(sender: MessageProducer, broker: ScriptedBroker) -> None:

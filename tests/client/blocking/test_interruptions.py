@@ -63,7 +63,9 @@ def test_a_send_that_is_interrupted_loses_the_connection_and_nothing_confirmed(u
         producer.send(queue, "second")
         producer.send(queue, "third")
         # Whether the one that was interrupted was sent is open. It was counted wholly or not at all: so it comes once.
-        assert bodies(context, 4) == ["before", "first", "second", "third"]
+        counted = ["first"] if place != "waiting" or mode == DeliveryMode.NON_PERSISTENT else []
+        sent = ["before", *counted, "second", "third"]
+        assert bodies(context, len(sent)) == sent
 
 
 def test_an_interrupt_before_a_send_counts_leaves_the_connection_alone(url: str) -> None:

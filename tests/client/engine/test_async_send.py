@@ -206,21 +206,25 @@ def test_msg_21_another_implementations_message_is_told_as_it_is(sender: Sender,
     assert sender.errors == [error]
 
 
-def test_an_interrupt_while_fates_are_told_leaves_the_others_to_the_end_of_the_connection(sender: Sender) -> None:
-    """A signal handler's exception in a thread that leads: the connection is given up, and every send has a fate."""
+def test_an_interrupt_while_fates_are_told_loses_no_confirm(sender: Sender) -> None:
+    """A signal handler's exception in a thread that leads: the connection is given up, and every send has its fate."""
     messages = [TextMessage(f"m{n}") for n in range(6)]
     sender.send(*messages[:2])
     waited_for = sender.producer.send(messages[2], QUEUE)
     assert waited_for is not None
 
+    interrupts = [KeyboardInterrupt()]
+
     def interrupt(_: object) -> None:
-        raise KeyboardInterrupt
+        if interrupts:
+            raise interrupts.pop()
 
     waited_for.add_callback(interrupt)
     sender.send(*messages[3:])
     with pytest.raises(KeyboardInterrupt):
         sender.say(Command.CONFIRM, 6)
     assert waited_for.done
-    sender.broker.engine.lost(None)
+    sender.broker.engine.interrupted(KeyboardInterrupt())
     assert sender.call() == [*messages[:2], *messages[3:]]
-    assert [bool(error) for error in sender.errors] == [False, False, True, True, True]
+    assert not any(sender.errors)
+    assert sender.broker.engine.failure is not None
