@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
 
 import sievemq.aio
-from sievemq import ConnectionFactory, JMSContext, JMSException, Message, Queue
+from sievemq import Connection, ConnectionFactory, JMSContext, JMSException, Message, Queue, TextMessage
 from sievemq_testing import TestBroker
 
 from .both import LIMIT, SOON
@@ -92,38 +93,136 @@ def test_what_a_forgotten_context_sent_and_acknowledged_is_not_taken_back(broker
         assert (message.get_body(str), message.get_jms_redelivered()) == ("two", False)
 
 
-def test_a_part_of_it_keeps_a_connection_alive(broker: TestBroker) -> None:
-    def keep_the_consumer() -> None:
-        consumer = ConnectionFactory(broker.url).create_context().create_consumer(ORDERS)
+def fill(broker: TestBroker) -> None:
+    with ConnectionFactory(broker.url).create_context() as context:
+        context.create_producer().send(ORDERS, "hello")
+
+
+def context_consumer(broker: TestBroker) -> str | None:
+    consumer = ConnectionFactory(broker.url).create_context().create_consumer(ORDERS)
+    gc.collect()
+    fill(broker)
+    return consumer.receive_body(str, SOON)
+
+
+def context_producer(broker: TestBroker) -> str | None:
+    producer = ConnectionFactory(broker.url).create_context().create_producer()
+    gc.collect()
+    producer.send(ORDERS, "hello")
+    return broker.queue("orders").messages()[0].get_body(str)
+
+
+def session_consumer(broker: TestBroker) -> str | None:
+    connection = ConnectionFactory(broker.url).create_connection()
+    connection.start()
+    consumer = connection.create_session().create_consumer(ORDERS)
+    del connection
+    gc.collect()
+    fill(broker)
+    message = consumer.receive(SOON)
+    return None if message is None else message.get_body(str)
+
+
+def session_producer(broker: TestBroker) -> str | None:
+    producer = ConnectionFactory(broker.url).create_connection().create_session().create_producer(ORDERS)
+    gc.collect()
+    producer.send(TextMessage("hello"))
+    return broker.queue("orders").messages()[0].get_body(str)
+
+
+def session(broker: TestBroker) -> str | None:
+    kept = ConnectionFactory(broker.url).create_connection().create_session()
+    gc.collect()
+    kept.create_producer(ORDERS).send(TextMessage("hello"))
+    return broker.queue("orders").messages()[0].get_body(str)
+
+
+def queue_browser(broker: TestBroker) -> str | None:
+    browser = ConnectionFactory(broker.url).create_context().create_browser(ORDERS)
+    gc.collect()
+    fill(broker)
+    return next(iter(browser)).get_body(str)
+
+
+@pytest.mark.parametrize(
+    "part", [context_consumer, context_producer, session_consumer, session_producer, session, queue_browser]
+)
+def test_a_part_of_it_keeps_a_connection_alive(broker: TestBroker, part: Callable[[TestBroker], str | None]) -> None:
+    with pytest.warns(ResourceWarning, match="unclosed") as told:
+        assert collected(lambda: part(broker)) == "hello"
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("part", ["consumer", "producer", "browser"])
+async def test_a_part_of_it_keeps_a_connection_of_asyncio_alive(broker: TestBroker, part: str) -> None:
+    async def context() -> sievemq.aio.JMSContext:
+        return await sievemq.aio.ConnectionFactory(broker.url).create_context()
+
+    async def keep() -> str | None:
+        if part == "producer":
+            producer = (await context()).create_producer()
+            gc.collect()
+            await producer.send(ORDERS, "hello")
+            return broker.queue("orders").messages()[0].get_body(str)
+        if part == "browser":
+            browser = await (await context()).create_browser(ORDERS)
+            gc.collect()
+            await asyncio.to_thread(fill, broker)
+            return (await anext(aiter(browser))).get_body(str)
+        consumer = await (await context()).create_consumer(ORDERS)
         gc.collect()
-        with ConnectionFactory(broker.url).create_context() as context:
-            context.create_producer().send(ORDERS, "hello")
-        assert consumer.receive_body(str, SOON) == "hello"
+        await asyncio.to_thread(fill, broker)
+        return await consumer.receive_body(str, SOON)
+
+    async def leave() -> str | None:
+        body = await keep()
+        gc.collect()
+        return body
 
     with pytest.warns(ResourceWarning, match="unclosed") as told:
-        collected(keep_the_consumer)
+        assert await leave() == "hello"
     assert len(told) == 1
 
 
 def test_a_listener_keeps_a_connection_alive(broker: TestBroker) -> None:
+    heard: list[str | None] = []
     arrived = threading.Event()
-    contexts: list[JMSContext] = []
 
-    def listen() -> None:
+    def listen() -> weakref.ref[Connection]:
         context = ConnectionFactory(broker.url).create_context()
 
         def listener(message: Message) -> None:
-            contexts.append(context)
+            heard.append(message.get_body(str))
             arrived.set()
 
         context.create_consumer(ORDERS).set_message_listener(listener)
+        return weakref.ref(context._connection)
 
-    listen()
+    connection = collected(listen)
+    fill(broker)
+    assert arrived.wait(SOON / 1000)
+    assert heard == ["hello"]
+    kept = connection()
+    assert kept is not None
+    kept.close()
+
+
+async def test_a_listener_keeps_a_connection_of_asyncio_alive(broker: TestBroker) -> None:
+    heard: asyncio.Queue[str | None] = asyncio.Queue()
+
+    async def listen() -> weakref.ref[sievemq.aio.Connection]:
+        context = await sievemq.aio.ConnectionFactory(broker.url).create_context()
+        consumer = await context.create_consumer(ORDERS)
+        consumer.set_message_listener(lambda message: heard.put_nowait(message.get_body(str)))
+        return weakref.ref(context._connection)
+
+    connection = await listen()
     gc.collect()
-    with ConnectionFactory(broker.url).create_context() as context:
-        context.create_producer().send(ORDERS, "hello")
-        assert arrived.wait(SOON / 1000)
-    contexts.pop().close()
+    await asyncio.to_thread(fill, broker)
+    assert await asyncio.wait_for(heard.get(), LIMIT) == "hello"
+    kept = connection()
+    assert kept is not None
+    await kept.close()
 
 
 @pytest.mark.parametrize("end", ["closed", "lost"])

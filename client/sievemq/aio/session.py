@@ -398,7 +398,7 @@ class Session:
             raise InvalidDestinationException(f"only a queue can be browsed, not {destination}")
         engine = self._transport.call(lambda: EngineBrowser(self._engine, destination, message_selector))
         await self._transport.ask(lambda: engine.opened)
-        return QueueBrowser(self._transport, engine)
+        return QueueBrowser(self._control, engine)
 
     # -- closing ------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Self, TypeVar, overload
 
 from sievemq._engine import EngineBrowser, Scan
 from sievemq._front import as_kind
-from sievemq.blocking.transport import Transport
+from sievemq.blocking.control import Control
 from sievemq.destinations import Queue
 from sievemq.exceptions import IllegalStateException
 from sievemq.messages import Message
@@ -25,10 +25,11 @@ class QueueBrowser:
     ``for message in browser`` is a new scan.
     """
 
-    __slots__ = ("_engine", "_transport")
+    __slots__ = ("_control", "_engine", "_transport")
 
-    def __init__(self, transport: Transport, engine: EngineBrowser) -> None:
-        self._transport = transport
+    def __init__(self, control: Control, engine: EngineBrowser) -> None:
+        self._control = control  # keeps the connection alive
+        self._transport = control.transport
         self._engine = engine
 
     def __enter__(self) -> Self:
