@@ -24,8 +24,9 @@ class Deliveries:
         started: they flow (CON-15).
         consumers: all that are open or about to be opened, by id.
         routes: consumers that deliveries are for; not those that wait for the answer to RECOVER or ROLLBACK.
-        closed: what sessions that acknowledge by themselves had acknowledged of consumers that were closed last: tag by
-            id. Whether the broker knows of it is not known when the connection is lost.
+        closed: the consumers that were closed last, of sessions that acknowledge by themselves: by id, the last tag
+            that the application has seen, and the last that was acknowledged. The broker may not have heard of it when
+            the connection is lost.
         next_id: gives the next consumer its id.
         last_id: of the last consumer.
     """
@@ -37,7 +38,7 @@ class Deliveries:
         self.started = False
         self.consumers: dict[int, EngineConsumer] = {}
         self.routes: dict[int, EngineConsumer] = {}
-        self.closed: dict[int, int] = {}
+        self.closed: dict[int, tuple[int, int]] = {}
         self.next_id: Callable[[], int] = itertools.count(1).__next__
         self.last_id = 0
 
@@ -53,7 +54,7 @@ class Deliveries:
     def forget(self, consumer: EngineConsumer) -> None:
         """Drop what arrives for a consumer from here on."""
         if consumer.acknowledges_itself and consumer.done:
-            self.closed[consumer.id] = consumer.done
+            self.closed[consumer.id] = consumer.handed, consumer.done
             if len(self.closed) > _MAX_CLOSED:
                 del self.closed[next(iter(self.closed))]
         self.consumers.pop(consumer.id, None)

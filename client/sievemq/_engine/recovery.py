@@ -90,10 +90,12 @@ class Recovery:
                 for consumer in islice(session.consumers.values(), _MAX_HANDED - len(done) // 2):
                     if consumer.done:
                         done += (consumer.id, consumer.done)
-        closed = reversed(self._deliveries.closed.items())
-        for pair in islice(closed, _MAX_HANDED - len(done) // 2):
-            done += pair
-        return {"handed": tuple(self._handed), "done": tuple(done), "ids": (last_session, self._deliveries.last_id)}
+        handed = list(self._handed)
+        room = _MAX_HANDED - max(len(done), len(handed)) // 2
+        for number, (seen, acknowledged) in islice(reversed(self._deliveries.closed.items()), room):
+            handed += (number, seen)
+            done += (number, acknowledged)
+        return {"handed": tuple(handed), "done": tuple(done), "ids": (last_session, self._deliveries.last_id)}
 
     def restore(self, resumed: object, renewed: bool) -> list[Completion[Any]]:
         """Say everything; what is said from here on comes behind it. WELCOME has just arrived.

@@ -275,6 +275,35 @@ def test_it_is_told_once_all_that_was_open_is_open_again(again: bool) -> None:
     assert told == [set()]
 
 
+@pytest.mark.parametrize("what", ["consumer", "session"])
+@pytest.mark.parametrize("prefetched", [False, True])
+def test_ack_02_what_was_received_stays_acknowledged_where_closing_loses_the_connection(
+    what: str, prefetched: bool
+) -> None:
+    """In AUTO_ACKNOWLEDGE a receive that has returned is acknowledged. The acknowledgement leaves with the close."""
+    world = World()
+    memory = world.connect(reconnect=5_000)
+    session, sending = world.session(memory), world.session(memory)
+    consumer = world.consumer(session)
+    for text in ("a", "b", "c") if prefetched else ("a", "b"):
+        EngineProducer(sending, Queue("q")).send(TextMessage(text), Queue("q"))
+    world.settle()
+    for _ in range(2):
+        assert consumer.take_for_good() is not None
+    if what == "consumer":
+        session.close_consumer(consumer)
+    else:
+        session.close()
+    memory.drop(world.clock.now)  # nothing of that has been written
+    memory.reopen()
+    world.settle()
+    reading = world.consumer(world.session(world.connect()))
+    left = []
+    while (message := world.receive(reading)) is not None:
+        left.append((message.get_text(), message.get_jms_redelivered()))
+    assert left == ([("c", False)] if prefetched else [])
+
+
 # -- a model ----------------------------------------------------------------------------------------------------------
 
 STEPS = st.lists(
