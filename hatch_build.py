@@ -41,7 +41,7 @@ class CompileHook(BuildHookInterface[Any]):
 
         Args:
             version: "editable" where the sources are used in place.
-            build_data: what hatchling is told of the wheel.
+            build_data: hatchling's description of the wheel.
 
         Raises:
             RuntimeError: it cannot be compiled; the text says why.

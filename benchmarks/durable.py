@@ -38,7 +38,7 @@ def run(quick: bool, repeats: int, say: Callable[[str], None]) -> list[dict[str,
     Args:
         quick: a tenth of everything.
         repeats: runs of each; the median counts.
-        say: is told of progress.
+        say: called with progress.
     """
     folder = Path(tempfile.mkdtemp(prefix="sievemq-bench-"))
     try:
@@ -80,12 +80,12 @@ def one_at_a_time(
 ) -> dict[str, Any]:
     """Each send waits for its confirm, one after the other. Beside it what the disk takes for as many bytes, bare and
     with a database around them, one after the other as well. All in turns, a block each, so that whatever else the
-    machine does meets all of them. Nobody is told on which processor to run.
+    machine does meets all of them. No process is pinned to a processor.
 
     Args:
         folder: on the disk that is meant.
         n, repeats: so many sends, so often.
-        say: is told of progress.
+        say: called with progress.
         in_a_row: of each before the next one's turn. With 1 the broker is asleep each time, and each writer's data have
             left the processor's caches.
     """

@@ -46,7 +46,7 @@ TRANSACTED, AUTO = 0, 1
 
 
 class Client:
-    """A connection without an SDK; what it hears is counted and dropped once it is told to drain."""
+    """A connection without an SDK; what it receives is counted, and dropped after a request to drain."""
 
     #: All that there are.
     open: ClassVar[list[Client]] = []
@@ -310,7 +310,7 @@ def _say_ready(http_port: int) -> None:
 
 
 def bystander(port: int) -> None:
-    """One confirmed send after the other; what they took when it is told to end."""
+    """One confirmed send after the other; returns their times at the end."""
     from sievemq import ConnectionFactory
 
     ended: list[int] = []  # no Event: its lock may be held by whom the signal interrupts

@@ -5,9 +5,9 @@
     make bench-latency PEERS=/path/to/peers       beside the brokers that are installed (peers/latency.py)
 
 One producer process, one queue, one consumer process, 256-byte bodies, NON_PERSISTENT, AUTO_ACKNOWLEDGE. The producer
-keeps to a timetable and the time of a message counts from its place in that table, not from when it was sent: who is
-late is late for the messages behind, too (no coordinated omission). What the machine sustains is measured just before,
-as W1 of ``make bench``.
+keeps to a timetable and the time of a message counts from its place in that table, not from when it was sent: a client
+that is late is late for the messages behind, too (no coordinated omission). What the machine sustains is measured just
+before, as W1 of ``make bench``.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def body_of(i: int, size: int) -> bytes:
 
 
 def correlated(n: int) -> list[int]:
-    """W6: the messages that are asked for by their correlation id, in the order of asking."""
+    """W6: the messages received by correlation id, in the order of the requests."""
     return random.Random(7).sample(range(n), min(W6_RECEIVES, n))
 
 

@@ -3,7 +3,7 @@
 The table it makes takes the place of the one in benchmarks/comparison.md, unless ``--keep-table`` says no.
 
 The harness stays as it is: SieveMQ's entry of its table of brokers is added here at run time, and the package of its
-drivers is told to look into this folder, too. Runs under a Python that has the harness' requirements; parts of SieveMQ
+drivers also searches this folder. Runs under a Python that has the harness' requirements; parts of SieveMQ
 are played by BENCH_PYTHON.
 
     run.py HARNESS --out FOLDER [--peers a,b] [--workloads W1,W2] [--reps 3] [--messages N] [--keep-table]

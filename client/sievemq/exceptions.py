@@ -5,7 +5,7 @@
     Exception
     └── JMSException                          anything with no closer class
         ├── IllegalStateException             a call at the wrong time, or on something closed
-        ├── InvalidClientIDException          the client id is not valid or somebody has it
+        ├── InvalidClientIDException          the client id is not valid or in use
         ├── InvalidDestinationException       a destination that is None, unknown, deleted
         ├── InvalidSelectorException          a selector with a mistake; shows where
         ├── JMSSecurityException              user name or password refused

@@ -49,7 +49,7 @@ class Selector:
 
     def __init__(self, text: str | None, dialect: str = "jakarta") -> None:
         try:
-            # the dialect is looked at even where there is nothing to check
+            # the dialect is checked even where there is no selector
             compiled = compile_selector(text, dialect) if text else compile_selector(" ", dialect)
         except SelectorError as error:
             raise from_core(error) from error

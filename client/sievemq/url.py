@@ -305,7 +305,7 @@ def parse_url(text: str, **options: Unpack[Options]) -> BrokerURL:
     head, _, query = rest.partition("?")
     authority, _, path = head.partition("/")
     if "#" in rest or "@" in path or "@" in query:
-        # said before anything is looked at: an error about what seems to be a port must not show half a password
+        # raised before anything is parsed: an error about what seems to be a port must not show half a password
         raise InvalidURLException(
             "one of the characters / ? # @ stands where it cannot; inside user name, password, namespace and options "
             "write %2F %3F %23 %40"

@@ -1,1 +1,1 @@
-"""A shop that takes orders, has them paid and shipped, and tells who wants to know what things cost."""
+"""A shop that takes orders, has them paid and shipped, and answers requests for prices."""

@@ -32,7 +32,7 @@ class OrderDesk(Part):
         """Place an order; returns when the broker has it.
 
         Args:
-            valid_for: ms after which nobody wants it any more; 0 for ever.
+            valid_for: ms after which the order expires; 0 for never.
         """
         producer = self.context.create_producer().set_time_to_live(valid_for)
         producer.set_priority(EXPRESS if order.express else 4).send(ORDERS, order.to_message())

@@ -1,4 +1,4 @@
-"""The shop when things go wrong: every order is handled once, or kept, and nobody is charged twice."""
+"""The shop when things go wrong: every order is handled once, or kept, and no customer is charged twice."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_retries_come_after_a_second_and_after_ten(
 def test_nobody_is_charged_twice_when_the_reply_is_refused(
     shop: TestNamespace, desk: OrderDesk, payments: PaymentService, worker: OrderWorker, sievemq_faults: Faults
 ) -> None:
-    sievemq_faults.refuse("send", destination="temporary-queue:*")  # the reply: the listener raises, and is asked again
+    sievemq_faults.refuse("send", destination="temporary-queue:*")  # the reply: the listener raises and is called again
     desk.place(ORDER)
     assert worker.work()
     assert shop.queue("payments").redelivered == 1

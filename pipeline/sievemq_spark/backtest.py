@@ -64,7 +64,7 @@ class Backtest:
     sample_second: list[str | None] = field(default_factory=list)
 
 
-#: Selectors that are asked in one go. Of more expressions than about a hundred Spark makes no Java program and
+#: Selectors that are evaluated together. Of more expressions than about a hundred Spark makes no Java program and
 #: interprets them, which takes more than twice as long.
 AT_ONCE: Final = 50
 
@@ -94,7 +94,7 @@ def backtest(messages: DataFrame, selectors: Sequence[str], *, dialect: str = "j
         InvalidSelectorException: with a caret under the mistake.
         PipelineError: no selectors, or rows that are no messages.
 
-    More than :data:`AT_ONCE` selectors are asked in groups, each of which reads the messages anew.
+    More than :data:`AT_ONCE` selectors are evaluated in groups, each of which reads the messages again.
     """
     compiled = _compiled(selectors, dialect)
     require_messages(messages)

@@ -1,6 +1,6 @@
 """One connection per broker and process, kept between tasks: Spark uses its Python workers again and again.
 
-What is asked over it here may be asked twice without harm (taps are read by sequence, a batch is published once), so
+Requests over it may be repeated without harm (taps are read by sequence, a batch is published once), so
 a connection that is lost is opened anew and the question repeated, for :data:`PATIENCE` seconds.
 """
 
@@ -39,7 +39,7 @@ class Link:
         url: of the broker.
         user, password: credentials.
         dialect: of selectors.
-        known: somebody has reached it before; otherwise the first failure is told at once.
+        known: it was reached before; otherwise the first failure is raised at once.
     """
 
     def __init__(self, url: str, user: str | None, password: str | None, dialect: str, *, known: bool = False) -> None:
@@ -71,7 +71,7 @@ class Link:
         found = _open.get(self._key)
         if found is None:
             found = _open[self._key] = connect(*self._where)
-            found.set_exception_listener(lambda _: None)  # whoever asks next is told
+            found.set_exception_listener(lambda _: None)  # the next request raises
         return found
 
     @property

@@ -1,5 +1,5 @@
 """Columns that are not those of messages: which, what they are, what they should be, and what to do. No Spark is needed
-for anything here; types are asked what they are, so that Spark's need not be imported."""
+for anything here; types are compared by name, so that Spark's need not be imported."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Expired", "expire"]
 
 UNDATED: Final = date(1970, 1, 1)
-"""The day of messages whose producer sets no timestamp: nobody knows how old they are."""
+"""The day of messages whose producer sets no timestamp: their age is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

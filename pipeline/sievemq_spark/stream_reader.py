@@ -122,7 +122,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 tap, state = self._link(source).ask(source.find())
             except JMSException:
-                return None  # whoever needs it for real says so
+                return None  # the first real use raises
             found[source.key] = Place(tap.id, state.last)
         return shown(found)
 

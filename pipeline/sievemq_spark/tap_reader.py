@@ -175,7 +175,7 @@ def pieces(source: Source, tap: str, after: int, upto: int, most: int) -> list[I
 
 
 def read_range(options: ReadOptions, schema: pa.Schema, part: TapRange) -> Iterator[pa.RecordBatch]:
-    """The messages of a range. Reads it anew however often it is asked.
+    """The messages of a range. Each call reads it again.
 
     Raises:
         DataLossError: some of them are not there any more, and the options do not say to go on without.

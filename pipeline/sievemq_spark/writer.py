@@ -5,7 +5,7 @@
     task ── raises ──────────────┘           or DISCARD
 
 Only the names of tasks that Spark counts are published, and the broker publishes a batch of a key once: a task that
-runs twice, a batch that is written again because nobody knows whether it was, change nothing. A rate, or transactions
+runs twice, a batch that is written again because its outcome is unknown, change nothing. A rate, or transactions
 of a size, make messages visible piece by piece; each piece has a key and a number of its own then, so that a task that
 runs again sends only what it had not.
 """

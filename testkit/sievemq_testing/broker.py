@@ -122,7 +122,7 @@ class TestBroker(EmbeddedBroker):
         self.on_server(reset)
 
     def _changed(self) -> None:
-        """The journal has a new event: who waits for one looks at the end of this turn."""
+        """The journal has a new event: waiting assertions check it at the end of this turn."""
         server = self._server
         if server is not None and server.turn.watchers:
             server.turn.worked()
@@ -248,7 +248,7 @@ class TestBroker(EmbeddedBroker):
         return self._submit(function).result()
 
     def wait_for(self, look: Callable[[Broker], R], within: Seconds) -> R:
-        """Wait until something is so; no polling: it is looked at whenever the broker has done something.
+        """Wait until something is so; no polling: it is checked whenever the broker has done something.
 
         Args:
             look: runs on the broker's thread; the wait is over when it returns what is true.

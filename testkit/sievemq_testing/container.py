@@ -53,7 +53,7 @@ class SieveMQContainer(DockerContainer):
             self.with_env(f"SIEVEMQ_{name.upper()}", str(value))
         if self.users:
             self.with_env("SIEVEMQ_USERS", "\n".join(f"{name}:{password}" for name, password in self.users.items()))
-        # 200 only while it takes connections, so whoever gets the URL can connect.
+        # 200 only while it takes connections, so a client with the URL can connect.
         self.waiting_for(HttpWaitStrategy(_HTTP, "/readyz").for_status_code(200))
 
     def start(self) -> Self:

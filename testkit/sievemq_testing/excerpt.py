@@ -1,4 +1,4 @@
-"""The journal as text, for people who look at a failed test."""
+"""The journal as text, for the report of a failed test."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What goes wrong on demand: refusals, lost and cut connections, held commands, slow consumers, full limits.
 
-A fault is said in a test's own words and happens at a known place in the order of commands, not at a moment in time, so
+A test describes a fault, and it happens at a known place in the order of commands, not at a moment in time, so
 it happens the same way each time. Where chance is wanted (`probability`), it comes from the seed.
 """
 
@@ -619,7 +619,7 @@ class Faults:
 
         self._broker.call(clear)
 
-    # -- who is meant -------------------------------------------------------------------------------------------------
+    # -- matching a rule ----------------------------------------------------------------------------------------------
 
     def _connections(self, client_id: str | None) -> list[WatchedConnection]:
         links = self._broker.server.links

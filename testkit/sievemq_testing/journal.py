@@ -354,7 +354,7 @@ class Recorder:
         self._tell(place, entry, "delivered", detail, by=by)
 
     def opened(self, place: Place, name: str, selector: CompiledSelector) -> None:
-        """A consumer with a selector came: what waits there and does not match is told so."""
+        """A consumer with a selector was opened: note waiting messages that do not match it."""
         for entry, fate in self.of(place.namespace).fates.items():
             if fate.where == place.label and entry.state != GONE and not matches(selector, fate.envelope):
                 fate.refused_by[name] = selector

@@ -524,7 +524,7 @@ class RemoteTopic(_Remote):
 
     @property
     def subscriptions(self) -> list[Mapping[str, Any]]:
-        """Who is subscribed: name, client_id, selector, durable, shared, depth, in_flight, consumers."""
+        """The subscriptions: name, client_id, selector, durable, shared, depth, in_flight, consumers."""
         rows = self._api().rows(place(self.namespace.name) + "/subscriptions", "subscriptions", topic=self.name)
         names = ("name", "client_id", "selector", "durable", "shared", "depth", "in_flight", "consumers")
         return [{name: row[name] for name in names} for row in rows]

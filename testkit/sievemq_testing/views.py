@@ -59,7 +59,7 @@ class ConsumerView:
         selector: its text; None for none.
         credit: messages that may still be delivered to it.
         unacknowledged: messages that it holds.
-        waiting: it has said that somebody waits there, in a receive or with a listener, and it has got nothing since.
+        waiting: a caller waits there, in a receive or with a listener, and no message has arrived since.
     """
 
     id: int
@@ -235,7 +235,7 @@ class _View:
 
 
 class QueueView(_View):
-    """A queue of a namespace; it need not exist yet. Every property is asked of the broker when it is read."""
+    """A queue of a namespace; it need not exist yet. Every property is read from the broker."""
 
     # -- what is there ----------------------------------------------------------------------------------------------
 
@@ -447,7 +447,7 @@ class QueueView(_View):
         )
 
     def assert_awaited(self, *, count: int = 1, within: Seconds = 0.0) -> None:
-        """Somebody waits for a message here: what a thread's ``receive`` has to come to before its time can be skipped.
+        """A consumer waits for a message here: a thread's ``receive`` must get that far before its time can be skipped.
 
         Args:
             count: so many consumers at least.
@@ -506,7 +506,7 @@ class TopicView(_View):
 
     @property
     def subscriptions(self) -> list[Mapping[str, Any]]:
-        """Who is subscribed: name, client_id, selector, durable, shared, depth, consumers."""
+        """The subscriptions: name, client_id, selector, durable, shared, depth, consumers."""
 
         def look(broker: Broker) -> list[Mapping[str, Any]]:
             topic = self._destination(broker)
@@ -532,7 +532,7 @@ class TopicView(_View):
     def assert_received(
         self, selector: str | None = None, *, count: int | None = None, within: Seconds = 0.0
     ) -> list[Message]:
-        """This topic has taken messages, whoever was subscribed. A send of a transaction counts when it is committed.
+        """This topic has accepted messages, with or without subscribers. A transaction's send counts after its commit.
 
         Arguments, return and errors as for :meth:`QueueView.assert_received`.
         """

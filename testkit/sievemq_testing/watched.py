@@ -446,7 +446,7 @@ _TOPICS: Final = ("topic:", "temporary-topic:")
 
 
 def _published(connection: WatchedConnection, where: str, envelope: Envelope) -> None:
-    """A topic has taken a message, whoever is subscribed."""
+    """A topic has accepted a message, with or without subscribers."""
     if where.startswith(_TOPICS):
         connection.note("published", where, envelope)
 
@@ -459,7 +459,7 @@ def _fan_out(connection: WatchedConnection, where: str, envelope: Envelope) -> N
     subscriptions = list(topic.subscriptions) if isinstance(topic, Topic) else []
     refusing = [s for s in subscriptions if s.condition is not None and not matches(s.condition, envelope)]
     if not subscriptions:
-        connection.note("not matched", where, envelope, "nobody is subscribed")
+        connection.note("not matched", where, envelope, "no subscription")
     elif refusing:
         connection.watch.recorder.note(
             connection.peer.namespace.name,

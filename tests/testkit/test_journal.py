@@ -298,7 +298,7 @@ def test_a_topic_view_names_subscriptions_that_did_not_match(
     sievemq_context.create_consumer(Topic("prices"))
     sievemq_context.create_producer().set_property("symbol", "INIT").send(Topic("prices"), "9")
     first, second = sievemq_namespace._journal().of("not matched")
-    assert first.detail == "nobody is subscribed"
+    assert first.detail == "no subscription"
     assert second.detail == "by 1 of 2 subscriptions"
     assert "no to \"symbol = 'ACME'\": symbol = 'ACME' is FALSE (symbol is 'INIT')" in sievemq_namespace.excerpt()
 

@@ -1,4 +1,4 @@
-"""What a ConnectionFactory of either front knows (§5.3): where the broker is, and who asks."""
+"""The state of a ConnectionFactory of either front (§5.3): the broker's address and the user."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def completion_callbacks(
 
 
 def log_raised(message: Message, error: BaseException) -> None:
-    """A message listener raised (LIS-09). Which message that was is logged, not what it says: who reads logs may be
+    """A message listener raised (LIS-09). The log names the message, not its content: the reader of a log may be
     somebody who must not read messages."""
     name, destination = message.get_jms_message_id(), message.get_jms_destination()
     text = "a message listener raised; message %.100r of %.100s, delivery %d"

@@ -1,4 +1,4 @@
-"""What an ExceptionListener is told, and what is not worth telling any more. Each front adds where and when it is
+"""What an ExceptionListener receives, and what is dropped. Each front adds where and when it is
 called: one call at a time (EXL-02)."""
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Tap:
     """A tap as one connection sees it. Made by :func:`open_tap` and :func:`find_tap`.
 
     Args:
-        connection: over which it is asked.
+        connection: over which it is read.
         name: of the tap.
         destination: that it is on, in text.
         tap_id: which one is meant; no other is read or acknowledged.
@@ -47,7 +47,7 @@ class Tap:
         return f"<Tap {self.name!r} on {self.destination}>"
 
     async def look(self, after: int, *, messages: int = 0, size: int = 0) -> TapState:
-        """How far may be read, by who has read up to `after`? A drain takes from its queue what is needed for that.
+        """How far a reader that has read up to `after` may read. A drain takes from its queue what is needed for that.
 
         Args:
             after: a sequence.
@@ -110,7 +110,7 @@ async def open_tap(
     """The tap with this name on a destination; made if there is none.
 
     Args:
-        connection: over which it is asked.
+        connection: over which it is read.
         name: 1 to 255 characters.
         destination: a queue, a topic, or a dead-letter queue.
         mode: ``copy`` keeps what arrives; ``outcomes`` what becomes of messages; ``drain`` takes what waits in a queue.

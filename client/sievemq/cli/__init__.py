@@ -55,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
         code = command(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has enough (`| head`): no traceback. Python flushes again at exit, to nowhere then.
+        # The reader has closed our output (`| head`): no traceback. Python flushes again at exit, to nowhere then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except KeyboardInterrupt:

@@ -59,7 +59,7 @@ DEFAULT_URL = "sievemq://127.0.0.1:7672"
 def connect(url: str, user: str | None) -> Connection:
     """A connection, stopped. Credentials given apart from the URL go before those in it."""
     password = os.environ.get("SIEVEMQ_PASSWORD") if user is not None else None
-    # Somebody waits in front of a terminal: what cannot be reached is said at once, unless the URL wants otherwise.
+    # A person waits at a terminal: report an unreachable broker at once, unless the URL says otherwise.
     patience: dict[str, Any] = {} if "reconnect=" in url else {"reconnect": 0}
     return ConnectionFactory(url, application="sievemq-cli", **patience).create_connection(user, password)
 

@@ -76,7 +76,7 @@ def probe(url: str | None, timeout: float, main: str = MAIN) -> tuple[str, bool]
     port = settings.get("http_port") or _HTTP_PORT
     if not settings.get("tls_cert"):
         return _ask_http(f"http://{host}:{port}/readyz", timeout, None)
-    # The broker on this machine, by its address: its certificate names it otherwise, and nothing secret is said.
+    # The broker on this machine, by its address: its certificate has another name, and nothing secret is sent.
     blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
     return _ask_http(f"https://{host}:{port}/readyz", timeout, blind)

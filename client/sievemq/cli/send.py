@@ -109,7 +109,7 @@ def send(
 
 
 class _Told:
-    """What is said while the command waits."""
+    """What is printed while the command waits."""
 
     def on_exception(self, exception: JMSException) -> None:
         typer.echo(f"sievemq: {exception}", err=True)

@@ -14,7 +14,7 @@ development: they may change with a minor version of SieveMQ.
   properties that selectors can see. A message that is sent on with its properties read-only keeps the context it came
   with.
 - Whoever receives *links* to that context. A listener's span begins a trace of its own, or continues the sender's with
-  ``instrument(continue_trace=True)``. What is done with a message from ``receive()`` is told with :func:`process`.
+  ``instrument(continue_trace=True)``. :func:`process` records the handling of a message from ``receive()``.
 - A receive that finds nothing makes no span; what is only buffered has none either.
 
 Not instrumented, the client does not know of any of this and pays nothing for it.

@@ -230,7 +230,7 @@ class Patches:
             if message._acknowledge is None:  # nothing is settled by it
                 return original(message)
             with recorder.settle("acknowledge", None):
-                # In the asyncio API it is said by now; what comes back may be awaited or not, so the span ends here.
+                # The asyncio API has sent it by now; the result may be awaited or not, so the span ends here.
                 return original(message)
 
         return acknowledge

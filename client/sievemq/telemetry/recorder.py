@@ -169,7 +169,7 @@ class Recorder:
             destination: the consumer's, or the message's.
             terms: of the consumer's connection, if one is known.
             subscription: the subscription's name, if it has one.
-            listener: a listener is called: nobody has counted the message yet.
+            listener: a listener is called: the message is not counted yet.
         """
         attributes = _attributes("process", "process", destination, terms, subscription)
         context = creation_context(message)

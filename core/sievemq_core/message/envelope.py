@@ -113,7 +113,7 @@ def use_decoder(decode: Callable[[bytes], dict[str, PropertyValue]] | None) -> N
 
     Args:
         decode: unpacks a map of at most MAX_PROPERTIES whose keys are text and whose values are scalars, no integer
-            above LONG_MAX, or raises ValueError: then msgpack is asked. None for msgpack alone.
+            above LONG_MAX, or raises ValueError: then msgpack decodes it. None for msgpack alone.
     """
     global _decode
     _decode = decode
@@ -222,7 +222,7 @@ def has_scalars_behind(fields: EnvelopeFields) -> bool:
 
 
 class Envelope:
-    """An immutable message as a broker holds it: packed bytes to share, decoded again only when somebody asks.
+    """An immutable message as a broker holds it: packed bytes to share, decoded only on demand.
 
     Args:
         fields: the decoded envelope.

@@ -84,8 +84,8 @@ def advise(node: Node, test: plan.Test, facts: Facts, dialect: Dialect) -> tuple
 
 
 def _of_parts(node: Node, dialect: Dialect, search: Search, told: set[Span]) -> list[SelectorWarning]:
-    """Branches of an OR that are never TRUE, and terms of an AND that always are: they can be left out. Nothing is said
-    of a part that was told of."""
+    """Branches of an OR that are never TRUE, and terms of an AND that always are: they can be left out. A part
+    with advice gets no second one."""
     found: list[SelectorWarning] = []
     left = MAX_PARTS
     stack = [node]

@@ -1,4 +1,4 @@
-"""Can a selector be TRUE at all, and can it be anything else? What is said is certain; what is not known is not said.
+"""Can a selector be TRUE at all, and can it be anything else? An answer is certain; what is not known is not answered.
 
 A plan is searched for a way to be satisfied (or not to be) by values of its names: conditions that are joined by AND
 narrow the sets of values of their names (possible.py), and of an OR one branch must be possible within what the rest
@@ -41,7 +41,7 @@ _Known = dict[object, "Possible | frozenset[str]"]
 
 
 def can_be(test: plan.Test, truth: bool) -> bool:
-    """False if no message makes a plan hold (`truth`), or none makes it fail; True otherwise, and where nobody knows.
+    """False if no message makes a plan hold (`truth`), or none makes it fail; True otherwise, and where it is unknown.
 
     Args:
         test: when a selector is TRUE.

@@ -12,7 +12,7 @@ __all__ = ["MAX_CHARS", "MAX_ENTRIES", "CacheInfo", "SelectorCache"]
 #: Selectors remembered; the one not used for longest goes first. Errors are not remembered.
 MAX_ENTRIES = 2_048
 
-#: Characters of a selector that is remembered. A longer one may take megabytes: those who have it at a time share it.
+#: Characters of a selector that is remembered. A longer one may take megabytes: its users at a time share it.
 MAX_CHARS = 2_048
 
 _T = TypeVar("_T")
@@ -40,7 +40,7 @@ class SelectorCache(Generic[_D, _T]):
         self.get: Callable[[str, _D], _T] = self._cached
 
     def share(self, text: str, dialect: _D) -> _T:
-        """As ``get``, for a long text: it is made anew when the last user of it is gone."""
+        """As ``get``, for a long text: it is dropped with its last user."""
         found = self._long.get((text, dialect))
         if found is None:
             found = self._make(text, dialect)

@@ -1,4 +1,4 @@
-"""Plans and facts in words, for people who want to see what becomes of a selector."""
+"""Plans and facts in words, to show how a selector is evaluated."""
 
 from __future__ import annotations
 

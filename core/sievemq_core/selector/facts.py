@@ -242,7 +242,7 @@ class _Needs:
                 pass
 
     def _relation(self, test: plan.Relation) -> None:
-        """Both sides must be there, whether TRUE or FALSE is asked; a constant on the right says more."""
+        """Both sides must be present for TRUE as for FALSE; a constant on the right says more."""
         left, right = test.left, test.right
         if not isinstance(left, plan.Field) or not isinstance(right, plan.Constant):
             for part in plan.fields_of(test):

@@ -164,7 +164,7 @@ class _Parser:
             if follows.text == "(" and follows.kind is _SYMBOL:
                 self._called(token)
             self._names.add(text)
-            self._nodes += 1  # an operator follows, or the end: the limit is looked at there
+            self._nodes += 1  # an operator follows, or the end: the limit is checked there
             return Identifier(text, (token.start, token.end))
         if kind is _STRING or kind is _NUMBER:
             return self._literal()

@@ -499,7 +499,7 @@ def _modes(op: str, other: PropertyValue) -> frozenset[str]:
 def _one_of(subject: Field, values: frozenset[str], negated: bool, holds: bool) -> Test:
     if subject.type is FieldType.NUMBER:
         return Always(not holds)  # D-04: false on what is no string, negated or not
-    if subject.type is FieldType.MODE:  # two values and never NULL: whatever is asked, a set of them is the answer
+    if subject.type is FieldType.MODE:  # two values and never NULL: every condition is a set of them
         wanted = frozenset(mode for mode in MODES.values() if ((mode in values) is not negated) is holds)
         return Always(bool(wanted)) if len(wanted) != 1 else OneOf(subject, wanted, False, True)
     return OneOf(subject, values, negated, holds)

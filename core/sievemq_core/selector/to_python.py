@@ -2,7 +2,7 @@
 
 What a user wrote gets into the code only as constants of ``ast.Constant``, so nothing can be injected and precedence
 cannot go wrong. The code is made of plain expressions that cannot raise (D-14): ``type(v) in numbers`` stands in front
-of every comparison that Python could refuse, and ``True == 1`` is told apart.
+of every comparison that Python could refuse, and ``True == 1`` is false.
 
 Each field is fetched once per call: where it is first needed, or at the top if several branches need it.
 """
@@ -82,7 +82,7 @@ def make_source(test: plan.Test, holes: Mapping[Hole, str] | None = None) -> str
 
 
 class _Source:
-    """What linecache asks for the source when somebody wants to see it; until then nothing is printed."""
+    """The source for linecache, printed when a traceback or debugger needs it."""
 
     __slots__ = ("_holes", "_test")
 
@@ -140,7 +140,7 @@ class _Code:
 
     # -- tests --------------------------------------------------------------------------------------------------
 
-    # A field counts as fetched from the moment it is asked for. So whatever a method asks for must get into the code,
+    # A field counts as fetched from its first use on. So whatever a method uses must get into the code,
     # and a value used twice must get there first where it is certain to be evaluated.
 
     def _test(self, test: plan.Test) -> ast.expr:

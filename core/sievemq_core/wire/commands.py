@@ -1,4 +1,4 @@
-"""Every command of the protocol, as data: its number, who says it, its fields, what it means.
+"""Every command of the protocol, as data: its number, sender, fields and meaning.
 
 A command on the wire is a msgpack array ``[number, field, …]``. In Python it is the same tuple: handlers unpack it by
 position, so nothing is allocated per command beside what the decoder made. Rules for growing:

@@ -12,7 +12,7 @@ Frames: a length and that many bytes of commands.
      | u32   | command command … command    |     length: big-endian, 1 … max_frame
      +-------+------------------------------+
 
-A frame holds one or more whole commands, each a msgpack array. Whoever has several commands to say in one loop turn
+A frame holds one or more whole commands, each a msgpack array. A peer with several commands in one loop turn
 says them in one frame: the length is checked once, the decoder runs in C over all of them. A frame of more than
 GATHER_BYTES holds one command.
 
@@ -234,7 +234,7 @@ class WireConnection:
         if role == "client":
             self._frames = FrameReader(max_frame)
             self._decoder = Decoder(UNCOUNTED_BYTES, MAX_BROKER_VALUES, trusting=True)
-        else:  # whoever has not been let in yet has little to say
+        else:  # before WELCOME a peer sends small frames only
             self._frames = FrameReader(min(max_frame, HANDSHAKE_FRAME_BYTES))
             self._decoder = Decoder(0, HANDSHAKE_VALUES)
         #: Frames that have come and are not decoded yet.

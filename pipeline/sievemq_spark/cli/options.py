@@ -35,7 +35,7 @@ MasterOption = Annotated[
     str,
     typer.Option("--master", envvar="SIEVEMQ_SPARK_MASTER", show_envvar=True, help="Where Spark runs."),
 ]
-#: Where Spark runs unless somebody says otherwise.
+#: The default master of Spark.
 LOCAL = "local[*]"
 
 DialectOption = Annotated[str, typer.Option("--dialect", help="Selector dialect: jakarta, ibm-mq, mqe.")]
@@ -128,7 +128,7 @@ class Output(NamedTuple):
             check_writable(str(folder))
 
     def show(self, result: Any, title: str, about: list[str]) -> None:
-        """Show a result on the terminal, or as JSON; and as an HTML file, if one is asked for.
+        """Show a result on the terminal, or as JSON; and as an HTML file, on request.
 
         Args:
             result: of a job, a dataclass.

@@ -44,7 +44,7 @@ def running_spark(
     Args:
         master: where Spark runs.
         selectors, dialect: checked before Spark starts, which takes seconds.
-        broker: that has to be there, which is looked at before as well.
+        broker: must be reachable; checked before as well.
         checks: what else raises if it is wrong; called first of all.
         ask: what raises if the broker does not have what the command needs.
     """

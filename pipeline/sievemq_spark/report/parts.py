@@ -54,7 +54,7 @@ def parts_of(result: object) -> list[Part]:
         result: what a job gave.
 
     Raises:
-        TypeError: nobody knows how to show such a result.
+        TypeError: there is no way to show such a result.
     """
     raise TypeError(f"a {type(result).__name__} cannot be shown")
 

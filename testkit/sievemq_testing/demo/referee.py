@@ -2,7 +2,7 @@
 
 SQLite knows nothing of SieveMQ and has the same three-valued logic, so an agreement of counts and checksums means
 something. Where the two languages could differ, the table is made so that they must not: every column has one type
-(comparison of unlike types never arises), LIKE is told to mind letter case, and integers divide like Java's in both
+(comparison of unlike types never arises), LIKE is set to be case-sensitive, and integers divide like Java's in both
 (truncated towards zero; a division by zero is NULL, D-02).
 """
 

@@ -24,7 +24,7 @@ from sievemq.tls import tls_context
 __all__ = ["Api", "MostOption", "Place", "Port", "QueueArgument", "address_of"]
 
 DEFAULT_HTTP: Final = "http://127.0.0.1:7680"
-#: Seconds that an answer may take. Long actions are asked for in pieces, see `actions.act`.
+#: Seconds that an answer may take. Long actions are requested in pieces, see `actions.act`.
 TIMEOUT: Final = 60.0
 #: Messages that one request of a long action may touch: often enough for a bar to move, seldom enough to cost nothing.
 PIECE: Final = 5_000
@@ -159,7 +159,7 @@ class Api:
 
 
 class Port(NamedTuple):
-    """Options: which broker, and who asks."""
+    """Options: the broker and the user."""
 
     http: HttpOption = DEFAULT_HTTP
     user: UserOption = None
@@ -170,7 +170,7 @@ class Port(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Options: which namespace of which broker, and who asks."""
+    """Options: the broker, the namespace and the user."""
 
     namespace: NamespaceOption = "default"
     http: HttpOption = DEFAULT_HTTP

@@ -55,7 +55,7 @@ class Care(NamedTuple):
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask before something is changed; a no ends the command. Nobody is asked with ``--yes``.
+    """Ask before something is changed; a no ends the command. ``--yes`` answers the question.
 
     Args:
         question: says what would be done, and to how many.
@@ -94,7 +94,7 @@ def act(
         as_json: the result as JSON.
         more: what else the API takes for this action.
         past: the verb for what has been done: ``moved``.
-        question: what is asked, with ``{}`` for the messages, ``1 message``.
+        question: the text of the question, with ``{}`` for the messages, ``1 message``.
         whole: one request does it all; it cannot be divided, because what was touched would be chosen again.
     """
     path = api.place(address, "actions", verb)

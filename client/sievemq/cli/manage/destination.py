@@ -152,7 +152,7 @@ def create_queue(name: QueueArgument, place: Place) -> None:
 @queue.command("delete")
 @grouped
 def delete_queue(name: QueueArgument, care: Care, place: Place) -> None:
-    """Delete a queue with all that is in it; its consumers are told."""
+    """Delete a queue with its messages; its consumers are closed."""
     _delete(address_of(name), care, place)
 
 
@@ -219,7 +219,7 @@ def create_topic(name: TopicArgument, place: Place) -> None:
 @topic.command("delete")
 @grouped
 def delete_topic(name: TopicArgument, care: Care, place: Place) -> None:
-    """Delete a topic with its subscriptions and their messages; consumers are told."""
+    """Delete a topic with its subscriptions and their messages; its consumers are closed."""
     _delete(address_of(name, topic=True), care, place)
 
 

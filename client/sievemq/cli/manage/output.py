@@ -80,7 +80,7 @@ def yes(name: str) -> Callable[[dict[str, Any]], str]:
 
 
 def moment(milliseconds: int) -> str:
-    """A time in UTC; nothing for 0. One that no calendar has stays a number: whoever sends a message may choose it."""
+    """A time in UTC; nothing for 0. One that no calendar has stays a number: a producer may choose any."""
     if not milliseconds:
         return ""
     try:

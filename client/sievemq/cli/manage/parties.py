@@ -131,7 +131,7 @@ def close_connection(
     yes: YesOption = False,
     port: Port,
 ) -> None:
-    """Close a connection; its client is told. What it had not acknowledged comes again, marked."""
+    """Close a connection and inform its client. Unacknowledged messages are redelivered."""
     _close(port.api(), f"/connections/{quote(identity, safe='')}", "connection", identity, yes)
 
 
@@ -144,7 +144,7 @@ def close_consumer(
     yes: YesOption = False,
     place: Place,
 ) -> None:
-    """Close one consumer; its client is told, the rest of its connection goes on."""
+    """Close one consumer and inform its client; the rest of its connection goes on."""
     api = place.api()
     _close(api, api.place(address_of(destination), "consumers", quote(identity, safe="")), "consumer", identity, yes)
 

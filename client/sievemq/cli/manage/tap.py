@@ -94,7 +94,7 @@ def list_taps(
     place: Place,
     as_json: LinesOption = False,
 ) -> None:
-    """List taps: how many messages their readers are behind, and for how long; what they have missed; who reads."""
+    """List taps: the lag of their readers in messages and time, lost messages, readers."""
     api = place.api()
     on = None if destination is None else address_of(destination)
     rows = api.rows(f"{api.place()}/taps", "taps", destination=on)
@@ -104,7 +104,7 @@ def list_taps(
 @tap.command("info")
 @grouped
 def show_tap(destination: DestinationArgument, name: TapArgument, *, place: Place, as_json: JsonOption = False) -> None:
-    """Show one tap: what it holds, what it may hold, who reads and until when it waits for them."""
+    """Show one tap: what it holds, what it may hold, its reader and the end of its lease."""
     api = place.api()
     print_one(api.get(_path(api, destination, name)), _ONE, as_json)
 
@@ -149,7 +149,7 @@ def create_tap(
 @tap.command("delete")
 @grouped
 def delete_tap(destination: DestinationArgument, name: TapArgument, *, care: Care, place: Place) -> None:
-    """Delete a tap that nobody reads any more: a copy with what it holds; what a drain holds goes back, marked."""
+    """Delete a tap without a reader: a copy with its messages; the messages of a drain are redelivered."""
     api = place.api()
     remove(api, _path(api, destination, name), name, care, called=f"tap {name}")
 

@@ -73,7 +73,7 @@ def _screen(seen: dict[str, Any]) -> RenderableType:
     broker = seen["broker"]
     memory, held, rates = broker["memory"], broker["messages"], broker["rates"]
     used = ""
-    if memory is not None:  # it is said to who may view everything
+    if memory is not None:  # only for users who may view everything
         share = f" ({memory['bytes'] / memory['limit']:.0%} of {_size(memory['limit'])})" if memory["limit"] else ""
         used = f"  memory {_size(memory['bytes'])}{share}"
     uptime = int(broker["uptime_seconds"])
